@@ -1,0 +1,85 @@
+PYTHON ?= python3
+JOBS ?= 2
+VERIFY := lint types contracts spelling names test
+
+MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml))
+CODE := $(wildcard libs services tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py))))
+# A virtual environment does not survive a move: its stamps name the folder it was made in.
+HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
+MADE := .venv/.made-$(HERE)
+SYNCED := .venv/.synced-$(HERE)
+UV := .venv/bin/uv
+ON_VENV := --python .venv/bin/python
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help sync lock fmt lint types contracts spelling names test place bench hook hook-test verify clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+sync: $(SYNCED) ## install everything into .venv, if anything changed
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Tessera needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv --clear .venv
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > .venv/uv.txt
+	.venv/bin/python -m pip install --quiet --require-hashes -r .venv/uv.txt
+	@touch $@
+
+$(SYNCED): $(MADE) requirements.lock $(MEMBERS:%=%/pyproject.toml)
+	$(UV) pip sync --quiet --compile-bytecode $(ON_VENV) --require-hashes requirements.lock
+	$(UV) pip install --quiet $(ON_VENV) --no-deps $(MEMBERS:%=-e %)
+	@touch $@
+
+lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer versions)
+	UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet $(ON_VENV) --universal --python-version 3.11 \
+		--exclude-newer '7 days' --generate-hashes $(MEMBERS:%=%/pyproject.toml) --group dev \
+		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
+
+fmt: $(SYNCED) ## format, and mend what ruff can mend
+	.venv/bin/ruff check --fix-only --quiet .
+	.venv/bin/ruff format .
+
+lint: $(SYNCED) ## ruff: rules and format
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+types: $(SYNCED) ## mypy, strict, tests included
+	.venv/bin/mypy $(CODE)
+
+contracts: $(SYNCED) ## who may import whom
+	.venv/bin/lint-imports --no-logo
+
+spelling: $(SYNCED) ## codespell
+	.venv/bin/codespell
+
+names: ## no utils.py, no address in the lock, every member known to the tools
+	@! find $(CODE) -name utils.py -o -name helpers.py -o -name common.py -o -name manager.py \
+		| grep . || { echo 'name a module after its noun'; exit 1; }
+	@! grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock \
+		|| { echo 'requirements.lock names an address'; exit 1; }
+	@for member in $(MEMBERS); do for word in "\"tessera_$${member##*/}\"" "\"$$member/src\""; do \
+		grep -qF "$$word" pyproject.toml || { echo "pyproject.toml lacks $$word"; exit 1; }; done; done
+
+test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
+	.venv/bin/pytest -n $(JOBS) $(ARGS)
+
+place: ARGS = -f examples
+place: $(SYNCED) ## place the pods of examples/ (ARGS="-f mine.yaml -o json" for others)
+	.venv/bin/tessera place $(ARGS)
+
+bench: $(SYNCED) ## measure filter against its budget
+	.venv/bin/python benchmarks/filter.py $(ARGS)
+
+hook: ## build the C library
+	$(MAKE) -C libs/hook all
+
+hook-test: ## test the C library
+	$(MAKE) -C libs/hook test
+
+verify: $(VERIFY) ## every check of the Python code, and its tests
+
+clean: ## remove what was made here
+	rm -rf .venv .*_cache .hypothesis
+	@! test -f libs/hook/Makefile || $(MAKE) -C libs/hook clean
