@@ -1,0 +1,75 @@
+"""A card as the books know it, and where that knowledge came from."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+MIB: Final = 1 << 20
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """One physical accelerator.
+
+    Memory is in bytes because Koordinator promises halves of cards whose size is no multiple of
+    1 MiB (docs/decisions/0001-memory-in-bytes.md). Cores are percent of the card; Mthreads'
+    sixteenths are multiples of 6.25, which binary floats hold exactly.
+    """
+
+    id: str
+    """Vendor's identity (a UUID where the vendor has one); unique on its node."""
+    index: int
+    """Position on the node, as the vendor's tools number it."""
+    vendor: str
+    model: str = ""
+    memory_bytes: int
+    cores_percent: float = 100
+    slots: int = 100
+    """How many containers may share the card."""
+    minor: int = -1
+    """Number in the device node's name; -1 = same as index."""
+    numa: int = 0
+    switch: str = ""
+    """PCIe switch the card hangs from; cards with an equal, non-empty value are close."""
+    links: dict[str, int] = {}
+    """Other card's id -> closeness: PCIe class 10 (across sockets) to 60 (same board), plus 100
+    for each NVLink. The scale is that of HAMi's `node-nvidia-score`."""
+    mode: str = ""
+    """Operating mode its agent reports (`hami-core`, `mig`, `mps`); empty = plain sharing."""
+    healthy: bool = True
+    cordoned: bool = False
+    """Kept off new pods by an operator."""
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory in whole MiB, rounded down."""
+        return self.memory_bytes // MIB
+
+    @property
+    def device_minor(self) -> int:
+        """Number in the device node's name."""
+        return self.index if self.minor < 0 else self.minor
+
+
+class Precision(IntEnum):
+    """How much a source knows about cards, best first; ties go by dialect name."""
+
+    OURS = 0
+    """Our own agent's annotation."""
+    REGISTERED = 1
+    """Card by card, with identities."""
+    COUNTED = 2
+    """Only totals in the node's capacity: cards are assumed to be equal."""
+
+
+class Inventory(Struct, frozen=True, kw_only=True):
+    """What one source says about one vendor's cards on one node."""
+
+    vendor: str
+    source: str
+    """Dialect's name, or `tessera`."""
+    precision: Precision
+    cards: tuple[Card, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,64 @@
+"""What the core tells about allocations; the bus carries it as
+`tessera.v1.<cluster>.allocation.<namespace>.<pod uid>.<what>`.
+
+News, not truth: each may come twice, late, or never. Consumers tell repeats by uid and phase.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from tessera_schema.grants import Grant
+from tessera_schema.reasons import Reason
+
+
+class AllocationGranted(Struct, frozen=True, tag="granted", tag_field="what", kw_only=True):
+    """Cards are held for a pod."""
+
+    grant: Grant
+
+
+class AllocationReleased(Struct, frozen=True, tag="released", tag_field="what", kw_only=True):
+    """A pod's cards are free again."""
+
+    namespace: str
+    uid: str
+    node: str
+
+
+class AllocationRefused(Struct, frozen=True, tag="refused", tag_field="what", kw_only=True):
+    """A pod waits or was rejected; the numbers are in its decision record."""
+
+    namespace: str
+    uid: str
+    reason: Reason
+    message: str
+
+
+AllocationEvent = AllocationGranted | AllocationReleased | AllocationRefused
+
+_decode = msgspec.json.Decoder(AllocationEvent).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_event(data: bytes) -> AllocationEvent:
+    """Raises msgspec.DecodeError."""
+    return _decode(data)
+
+
+def encode_event(event: AllocationEvent) -> bytes:
+    """The message's data."""
+    return _encode(event)
+
+
+def subject(cluster: str, event: AllocationEvent) -> str:
+    """The subject that the event is published on."""
+    match event:
+        case AllocationGranted(grant=grant):
+            who, what = (grant.namespace, grant.uid), "granted"
+        case AllocationReleased(namespace=namespace, uid=uid):
+            who, what = (namespace, uid), "released"
+        case AllocationRefused(namespace=namespace, uid=uid):
+            who, what = (namespace, uid), "refused"
+    return f"tessera.v1.{cluster}.allocation.{who[0]}.{who[1]}.{what}"

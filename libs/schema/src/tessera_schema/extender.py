@@ -1,0 +1,47 @@
+"""Bodies of kube-scheduler's extender protocol (k8s.io/kube-scheduler/extender/v1).
+
+Field names on the wire are Go's, capitalised. With nodeCacheCapable only names travel.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from tessera_schema.kube import Pod
+
+
+class ExtenderArgs(Struct, frozen=True, rename="pascal"):
+    """Body of `/filter`. Node names stay raw: the same 5,000 come with every pod, and comparing
+    bytes is cheaper than decoding them."""
+
+    pod: Pod | None = None
+    node_names: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class ExtenderFilterResult(Struct, frozen=True, rename="pascal"):
+    """Answer of `/filter`. Nodes that are in neither list are left out without a reason."""
+
+    node_names: tuple[str, ...] | None = None
+    failed_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+_decode_args = msgspec.json.Decoder(ExtenderArgs).decode
+_decode_names = msgspec.json.Decoder(tuple[str, ...] | None).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def decode_args(body: bytes) -> ExtenderArgs:
+    """Raises msgspec.DecodeError."""
+    return _decode_args(body)
+
+
+def decode_names(raw: msgspec.Raw) -> tuple[str, ...]:
+    """Raises msgspec.DecodeError."""
+    return _decode_names(raw) or ()
+
+
+def encode_result(result: ExtenderFilterResult) -> bytes:
+    """The answer's body."""
+    return _encode(result)

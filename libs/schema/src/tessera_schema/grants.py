@@ -1,0 +1,76 @@
+"""Shares and grants: who holds what. The grant is one annotation, written with the Binding."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_schema.cards import MIB
+from tessera_schema.requests import Role
+
+GRANT_VERSION: Final = 1
+GRANT_KEY: Final = "tessera.dev/grant"
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """A part of one card given to one container. It always takes one slot of the card."""
+
+    container: str
+    position: int
+    role: Role = Role.APP
+    vendor: str
+    dialect: str
+    card: str
+    """The card's id."""
+    index: int
+    memory_bytes: int
+    cores_percent: float = 0
+    exclusive: bool = False
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory in whole MiB, rounded down."""
+        return self.memory_bytes // MIB
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """All the shares of one pod. `version` is first on the wire so that old readers can stop."""
+
+    version: int = GRANT_VERSION
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    shares: tuple[Share, ...]
+
+
+class UnknownGrantVersion(Exception):
+    """A grant of a newer release: its node must be treated as full, never as free."""
+
+
+class _Version(Struct, frozen=True):
+    version: int
+
+
+_encoder = msgspec.json.Encoder()
+_decode_version = msgspec.json.Decoder(_Version).decode
+_decode_grant = msgspec.json.Decoder(Grant).decode
+
+
+def encode_grant(grant: Grant) -> str:
+    """The annotation's value."""
+    return _encoder.encode(grant).decode()
+
+
+def decode_grant(text: str) -> Grant:
+    """Read an annotation's value.
+
+    Raises UnknownGrantVersion for another version, msgspec.DecodeError (which
+    msgspec.ValidationError is) for anything malformed.
+    """
+    version = _decode_version(text).version
+    if version != GRANT_VERSION:
+        raise UnknownGrantVersion(f"grant version {version}, this release reads {GRANT_VERSION}")
+    return _decode_grant(text)

@@ -1,0 +1,175 @@
+"""The parts of Kubernetes objects that Tessera reads.
+
+Decoding skips every other field, which keeps a list of 50,000 pods cheap. Quantities stay as
+written (`tessera_core.quantity` reads them); absent lists and maps are empty.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+Quantity = str | int | float
+"""A resource quantity as a manifest may spell it; the API server always sends strings."""
+
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+
+
+class ObjectMeta(Struct, frozen=True, rename="camel"):
+    """Identity and free-form keys of any object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class EnvVar(Struct, frozen=True):
+    """One literal environment variable; `valueFrom` variables have an empty value here."""
+
+    name: str
+    value: str = ""
+
+
+class Resources(Struct, frozen=True):
+    """`resources` of a container."""
+
+    limits: dict[str, Quantity] = {}
+    requests: dict[str, Quantity] = {}
+
+
+class SecurityContext(Struct, frozen=True):
+    """The one security field that defeats device isolation by itself."""
+
+    privileged: bool | None = None
+
+
+class Container(Struct, frozen=True, rename="camel"):
+    """A container, an init container, or a sidecar (init container with restartPolicy Always)."""
+
+    name: str = ""
+    resources: Resources = Resources()
+    env: tuple[EnvVar, ...] = ()
+    restart_policy: str | None = None
+    security_context: SecurityContext | None = None
+
+
+class Toleration(Struct, frozen=True):
+    """See `core/v1 Toleration`; an empty key with operator Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(Struct, frozen=True, rename="camel"):
+    """What placement needs of a pod's spec. `affinity` stays raw: few pods have one."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    restart_policy: str = "Always"
+    runtime_class_name: str | None = None
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: dict[str, Any] | None = None
+    overhead: dict[str, Quantity] = {}
+
+
+class Terminated(Struct, frozen=True, rename="camel"):
+    """A container's end."""
+
+    exit_code: int = 0
+
+
+class ContainerState(Struct, frozen=True):
+    """Only the terminated state matters to the books."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    """Status of one container."""
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
+    """Phase and the ends of init containers."""
+
+    phase: str = ""
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Struct, frozen=True, rename="camel"):
+    """A pod as placement sees it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`, as messages print it."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    @property
+    def terminal(self) -> bool:
+        """True when the pod holds nothing any more."""
+        return self.status.phase in TERMINAL_PHASES
+
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """Init containers first, then app containers: the order of every dialect's lists."""
+        return (*self.spec.init_containers, *self.spec.containers)
+
+
+class Taint(Struct, frozen=True):
+    """A node's taint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    """What keeps pods off a node."""
+
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeStatus(Struct, frozen=True):
+    """Resources of a node, by name."""
+
+    capacity: dict[str, Quantity] = {}
+    allocatable: dict[str, Quantity] = {}
+
+
+class Node(Struct, frozen=True):
+    """A node as placement sees it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.metadata.name
+
+
+class Custom(Struct, frozen=True):
+    """A custom resource that a dialect may read cards from (Koordinator's Device)."""
+
+    kind: str
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}

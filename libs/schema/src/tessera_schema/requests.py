@@ -1,0 +1,146 @@
+"""What a container asks for, in canonical units, with the policy that chooses its cards."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from tessera_schema.cards import MIB
+
+
+class Role(StrEnum):
+    """How long a container's share is held; see `tessera_core.charges`."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+class NodeOrder(StrEnum):
+    """Which node is tried first; the formulas are in `tessera_core.scoring.nodes`."""
+
+    BINPACK = "binpack"
+    SPREAD = "spread"
+    LEAST_FREE = "least-free"
+    """GPU Manager: fewest free cores, then least free memory, then name."""
+    LEAST_ALLOCATED = "least-allocated"
+    MOST_ALLOCATED = "most-allocated"
+
+
+class CardKey(StrEnum):
+    """A sort key over the cards of a node; the formulas are in `tessera_core.scoring.cards`."""
+
+    BINPACK = "binpack"
+    """HAMi: highest share of slots, cores and memory in use first."""
+    SPREAD = "spread"
+    """HAMi: lowest first."""
+    NUMA_LOW = "numa-low"
+    NUMA_HIGH = "numa-high"
+    BUSIEST = "busiest"
+    """Most sharers first (HAMi's order under mutex)."""
+    TIGHTEST = "tightest"
+    """GPU Manager: fewest free cores, then least free memory."""
+    MOST_USED_MEMORY = "most-used-memory"
+    """Volcano vGPU binpack."""
+    FEWEST_SHARERS = "fewest-sharers"
+    """Volcano vGPU spread."""
+    LEAST_ALLOCATED = "least-allocated"
+    """Koordinator's card score."""
+    MOST_ALLOCATED = "most-allocated"
+
+
+class Choice(StrEnum):
+    """How cards are picked among those that fit: a module each in `tessera_core.choosing`."""
+
+    ORDERED = "ordered"
+    """The first ones in the order of the keys."""
+    LINKS = "links"
+    """HAMi topology-aware: the best sum of link scores; one card: the worst linked."""
+    TREE = "tree"
+    """GPU Manager: link, fragment and share evaluators over the topology tree."""
+    SCOPES = "scopes"
+    """Koordinator: the deepest of PCIe switch, NUMA node, node that holds the request."""
+
+
+class Weights(Struct, frozen=True):
+    """Weights of HAMi's card score (`hami.io/device-scoring-weights`)."""
+
+    slot: int = 1
+    core: int = 1
+    memory: int = 1
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """How a node and its cards are chosen for one request."""
+
+    node: NodeOrder = NodeOrder.BINPACK
+    cards: tuple[CardKey, ...] = ()
+    """Most important first."""
+    highest_index_first: bool = False
+    """Last tie-break: HAMi and Volcano vGPU walk their lists from the end."""
+    choice: Choice = Choice.ORDERED
+    idle_cards_only: bool = False
+    """HAMi's `mutex`."""
+    same_numa: bool = False
+    weights: Weights = Weights()
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What one container asks of one vendor's cards.
+
+    The amounts are per card. Memory is `memory_bytes`, or else `memory_percent` of each card.
+    """
+
+    vendor: str
+    dialect: str
+    count: int = 1
+    memory_bytes: int = 0
+    memory_percent: int = 0
+    """0 to 100; counts only when `memory_bytes` is 0."""
+    memory_unit: int = MIB
+    """A percentage is rounded down to whole units of so many bytes."""
+    cores_percent: float = 0
+    """0 = no promise of cores."""
+    exclusive: bool = False
+    """The cards must be idle and stay the container's own."""
+    owns_whole_cores: bool = False
+    """100 of a card's 100 cores are the same as `exclusive`; not on a card whose cores are
+    scaled to another number (HAMi's deviceCoreScaling)."""
+    needs_free_cores: bool = True
+    """Refuse a card whose cores are all promised even where no cores are asked (HAMi)."""
+    together: bool = False
+    """All of the pod's containers that ask so of this dialect live on one and the same card."""
+    models: tuple[str, ...] = ()
+    """Allowed models, as case-insensitive substrings; empty = all."""
+    models_denied: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    """Allowed operating modes; empty = all. A card without a mode always matches."""
+    ids: tuple[str, ...] = ()
+    """Allowed card ids; empty = all."""
+    ids_denied: tuple[str, ...] = ()
+    policy: Policy = Policy()
+
+
+class ContainerRequest(Struct, frozen=True, kw_only=True):
+    """All requests of one container."""
+
+    container: str
+    position: int
+    """Init containers first, then app containers: the index that every dialect's lists use."""
+    role: Role
+    requests: tuple[Request, ...]
+
+
+class PodRequest(Struct, frozen=True, kw_only=True):
+    """All requests of one pod, in spec order, with what identifies it."""
+
+    namespace: str
+    name: str
+    uid: str
+    containers: tuple[ContainerRequest, ...]
+
+    @property
+    def dialects(self) -> tuple[str, ...]:
+        """Names of the dialects in use, each once, in order of appearance."""
+        return tuple(dict.fromkeys(r.dialect for c in self.containers for r in c.requests))
