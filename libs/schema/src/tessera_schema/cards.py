@@ -14,8 +14,8 @@ class Card(Struct, frozen=True, kw_only=True):
     """One physical accelerator.
 
     Memory is in bytes because Koordinator promises halves of cards whose size is no multiple of
-    1 MiB (docs/decisions/0001-memory-in-bytes.md). Cores are percent of the card; Mthreads'
-    sixteenths are multiples of 6.25, which binary floats hold exactly.
+    1 MiB (docs/decisions/0001-memory-in-bytes.md). Cores are percent of the card; a vendor
+    that counts sixteenths has multiples of 6.25, which binary floats hold exactly.
     """
 
     id: str
@@ -35,7 +35,7 @@ class Card(Struct, frozen=True, kw_only=True):
     """PCIe switch the card hangs from; cards with an equal, non-empty value are close."""
     links: dict[str, int] = {}
     """Other card's id -> closeness: PCIe class 10 (across sockets) to 60 (same board), plus 100
-    for each NVLink. The scale is that of HAMi's `node-nvidia-score`."""
+    for each NVLink. The scale is that of HAMi's card scores."""
     mode: str = ""
     """Operating mode its agent reports (`hami-core`, `mig`, `mps`); empty = plain sharing."""
     healthy: bool = True
@@ -72,4 +72,6 @@ class Inventory(Struct, frozen=True, kw_only=True):
     """Dialect's name, or `tessera`."""
     precision: Precision
     cards: tuple[Card, ...] = ()
+    cordoned: tuple[str, ...] = ()
+    """Ids that an operator keeps off new pods, whichever source names the cards."""
     warnings: tuple[str, ...] = ()

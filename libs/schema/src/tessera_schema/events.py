@@ -6,11 +6,14 @@ News, not truth: each may come twice, late, or never. Consumers tell repeats by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import Struct
 
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
+from tessera_schema.wire import decoder
 
 
 class AllocationGranted(Struct, frozen=True, tag="granted", tag_field="what", kw_only=True):
@@ -38,7 +41,7 @@ class AllocationRefused(Struct, frozen=True, tag="refused", tag_field="what", kw
 
 AllocationEvent = AllocationGranted | AllocationReleased | AllocationRefused
 
-_decode = msgspec.json.Decoder(AllocationEvent).decode
+_decode: Callable[[bytes | str], AllocationEvent] = decoder(AllocationEvent)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -54,11 +57,6 @@ def encode_event(event: AllocationEvent) -> bytes:
 
 def subject(cluster: str, event: AllocationEvent) -> str:
     """The subject that the event is published on."""
-    match event:
-        case AllocationGranted(grant=grant):
-            who, what = (grant.namespace, grant.uid), "granted"
-        case AllocationReleased(namespace=namespace, uid=uid):
-            who, what = (namespace, uid), "released"
-        case AllocationRefused(namespace=namespace, uid=uid):
-            who, what = (namespace, uid), "refused"
-    return f"tessera.v1.{cluster}.allocation.{who[0]}.{who[1]}.{what}"
+    about = event.grant if isinstance(event, AllocationGranted) else event
+    what = event.__struct_config__.tag
+    return f"tessera.v1.{cluster}.allocation.{about.namespace}.{about.uid}.{what}"

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_schema.kube import Pod
+from tessera_schema.wire import decoder
 
 
 class ExtenderArgs(Struct, frozen=True, rename="pascal"):
@@ -27,7 +28,7 @@ class ExtenderFilterResult(Struct, frozen=True, rename="pascal"):
     error: str = ""
 
 
-_decode_args = msgspec.json.Decoder(ExtenderArgs).decode
+_decode_args = decoder(ExtenderArgs)
 _decode_names = msgspec.json.Decoder(tuple[str, ...] | None).decode
 _encode = msgspec.json.Encoder().encode
 

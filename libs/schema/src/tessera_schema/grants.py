@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tessera_schema.cards import MIB
 from tessera_schema.requests import Role
+from tessera_schema.wire import decoder
 
 GRANT_VERSION: Final = 1
 GRANT_KEY: Final = "tessera.dev/grant"
@@ -55,8 +56,8 @@ class _Version(Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decode_version = msgspec.json.Decoder(_Version).decode
-_decode_grant = msgspec.json.Decoder(Grant).decode
+_decode_version = decoder(_Version)
+_decode_grant = decoder(Grant)
 
 
 def encode_grant(grant: Grant) -> str:

@@ -68,6 +68,12 @@ class Toleration(Struct, frozen=True):
     effect: str = ""
 
 
+class SchedulingGroup(Struct, frozen=True, rename="camel"):
+    """Kubernetes' own gangs (1.35)."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Struct, frozen=True, rename="camel"):
     """What placement needs of a pod's spec. `affinity` stays raw: few pods have one."""
 
@@ -81,6 +87,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     tolerations: tuple[Toleration, ...] = ()
     affinity: dict[str, Any] | None = None
     overhead: dict[str, Quantity] = {}
+    scheduling_group: SchedulingGroup | None = None
 
 
 class Terminated(Struct, frozen=True, rename="camel"):

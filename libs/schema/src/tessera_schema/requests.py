@@ -37,8 +37,6 @@ class CardKey(StrEnum):
     """HAMi: lowest first."""
     NUMA_LOW = "numa-low"
     NUMA_HIGH = "numa-high"
-    BUSIEST = "busiest"
-    """Most sharers first (HAMi's order under mutex)."""
     TIGHTEST = "tightest"
     """GPU Manager: fewest free cores, then least free memory."""
     MOST_USED_MEMORY = "most-used-memory"

@@ -1,0 +1,31 @@
+"""JSON decoding that fails in one way whatever comes in.
+
+msgspec lets two more errors through than its own: RecursionError for input nested without end, and
+UnicodeEncodeError for text with lone surrogates. Both are just malformed input here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import UnionType
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def decoder(type_: type[T] | UnionType) -> Callable[[bytes | str], T]:
+    """A function that reads a `type_` and raises only msgspec.DecodeError (which
+    msgspec.ValidationError is)."""
+    decode: Callable[[bytes | str], T] = msgspec.json.Decoder(type_).decode
+
+    def read(data: bytes | str) -> T:
+        try:
+            return decode(data)
+        except RecursionError:
+            raise msgspec.DecodeError("nested too deeply") from None
+        except UnicodeEncodeError as e:
+            raise msgspec.DecodeError(f"not valid text: {e.reason}") from None
+
+    return read

@@ -1,0 +1,1 @@
+"""Builders and public fakes for tests, ours and those of people who write dialects."""
