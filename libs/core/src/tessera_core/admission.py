@@ -1,0 +1,191 @@
+"""From a pod as written to a pod in canonical units: which dialects it speaks, whether it is
+valid, what its manifest becomes.
+
+A resource name belongs to one dialect. Names that are lent (the plain count of cards, which HAMi
+owns and Koordinator reads too) go to the borrower when it insists on the pod, else to the owner.
+Two dialects that then ask for one vendor's cards are refused: their rules would contradict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core import groups
+from tessera_core.amounts import InvalidField
+from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected, roles
+from tessera_core.outcome import ContainerAfter
+from tessera_core.registry import Registry
+from tessera_schema.kube import Container, Pod, Quantity
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import ContainerRequest, PodRequest
+
+
+class Admission(Struct, frozen=True, kw_only=True):
+    """A valid pod. Its request has no containers when it asks for nothing after all."""
+
+    request: PodRequest
+    dialects: tuple[str, ...]
+    containers: Mapping[str, ContainerAfter]
+    annotations: Mapping[str, str]
+    runtime_class: str
+    warnings: tuple[str, ...]
+
+
+def admit(registry: Registry, pod: Pod) -> Admission | Rejected | None:
+    """The pod admitted, or why not; None when it names none of our resources."""
+    claims = _claims(registry, pod)
+    if not claims:
+        return None
+    refusal = _two_dialects(registry, claims) or _defeats_isolation(pod, claims)
+    if refusal is not None:
+        return refusal
+    pod, stripped = strip_results(registry, pod)
+    admitted: dict[str, Admitted] = {}
+    for name in claims:
+        answer = _ask(registry.dialects[name], pod)
+        if isinstance(answer, Rejected):
+            return answer
+        admitted[name] = answer
+    return _together(pod, admitted, claims, stripped)
+
+
+def strip_results(registry: Registry, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
+    """The pod without annotations that only a scheduler or an agent may write, and their keys."""
+    patterns = [key for d in registry.dialects.values() for key in d.result_keys]
+    exact = frozenset(k for k in patterns if not k.endswith("*"))
+    prefixes = tuple(k[:-1] for k in patterns if k.endswith("*"))
+    stripped = tuple(
+        k for k in pod.metadata.annotations if k in exact or (prefixes and k.startswith(prefixes))
+    )
+    if not stripped:
+        return pod, ()
+    kept = {k: v for k, v in pod.metadata.annotations.items() if k not in stripped}
+    return replace(pod, metadata=replace(pod.metadata, annotations=kept)), stripped
+
+
+def _claims(registry: Registry, pod: Pod) -> dict[str, Claim]:
+    named = {
+        name
+        for container in pod.all_containers
+        for amounts in (container.resources.limits, container.resources.requests)
+        for name in amounts
+    }
+    speakers = [d for d in registry.dialects.values() if not named.isdisjoint(d.resources)]
+    claims = {d.name: d.claim(pod) for d in speakers}
+    taken = {
+        name
+        for d in speakers
+        if claims[d.name].insists
+        for name in claims[d.name].fields
+        if name in d.lent
+    }
+    for dialect in speakers:
+        claim = claims[dialect.name]
+        lost = taken if not claim.insists else frozenset[str]()
+        if not claim.insists:
+            lost = lost | (dialect.lent & registry.owners.keys())
+        fields = {k: v for k, v in claim.fields.items() if k not in lost}
+        claims[dialect.name] = Claim(fields=fields, insists=claim.insists)
+    return {name: claim for name, claim in claims.items() if claim.fields}
+
+
+def _two_dialects(registry: Registry, claims: Mapping[str, Claim]) -> Rejected | None:
+    by_vendor: dict[str, str] = {}
+    for name, claim in claims.items():
+        other = by_vendor.setdefault(registry.dialects[name].vendor, name)
+        if other != name:
+            first, second = (
+                next(iter(claims[other].fields.values())),
+                next(iter(claim.fields.values())),
+            )
+            return Rejected(
+                field=second,
+                value=f"{name} beside {first} of {other}",
+                remedy="a pod asks for one vendor's cards in one dialect: keep one of the two",
+                reason=Reason.TWO_DIALECTS,
+            )
+    return None
+
+
+def _defeats_isolation(pod: Pod, claims: Mapping[str, Claim]) -> Rejected | None:
+    if not claims:
+        return None
+    for container in pod.all_containers:
+        if container.security_context is not None and container.security_context.privileged:
+            return Rejected(
+                field=f"container {container.name}: securityContext.privileged",
+                value="true",
+                remedy="a privileged container sees every card of the node; "
+                "remove privileged, or do not ask for shares in this pod",
+                reason=Reason.ISOLATION_DEFEATED,
+            )
+    return None
+
+
+def _ask(dialect: Dialect, pod: Pod) -> Admitted | Rejected:
+    try:
+        return dialect.admit(pod)
+    except InvalidField as e:
+        return e.rejected
+
+
+def _together(
+    pod: Pod,
+    admitted: Mapping[str, Admitted],
+    claims: Mapping[str, Claim],
+    stripped: tuple[str, ...],
+) -> Admission:
+    requests: dict[int, ContainerRequest] = {}
+    for answer in admitted.values():
+        for container in answer.containers:
+            had = requests.get(container.position)
+            requests[container.position] = (
+                replace(had, requests=had.requests + container.requests) if had else container
+            )
+    changes: dict[str, list[Change]] = {}
+    for answer in admitted.values():
+        for name, change in answer.changes.items():
+            changes.setdefault(name, []).append(change)
+    named = {name for claim in claims.values() for name in claim.fields}
+    warnings = [w for answer in admitted.values() for w in answer.warnings]
+    warnings += groups.warnings(pod) if requests else ()
+    if stripped:
+        warnings.append(f"annotations {', '.join(stripped)} are written by the scheduler: removed")
+    meta = pod.metadata
+    return Admission(
+        request=PodRequest(
+            namespace=meta.namespace or "default",
+            name=meta.name,
+            uid=meta.uid,
+            containers=tuple(requests[i] for i in sorted(requests)),
+        ),
+        dialects=tuple(admitted),
+        containers={
+            c.name: _after(c, changes.get(c.name, []))
+            for _, c, _ in roles(pod)
+            if c.name in changes
+            or named & (c.resources.limits.keys() | c.resources.requests.keys())
+        },
+        annotations={k: v for answer in admitted.values() for k, v in answer.annotations.items()},
+        runtime_class=next((a.runtime_class for a in admitted.values() if a.runtime_class), ""),
+        warnings=tuple(warnings),
+    )
+
+
+def _after(container: Container, changes: list[Change]) -> ContainerAfter:
+    removed = {name for change in changes for name in change.removed}
+
+    def amounts(before: Mapping[str, Quantity], kind: str) -> dict[str, str]:
+        after = {k: str(v) for k, v in before.items() if k not in removed}
+        for change in changes:
+            after |= change.limits if kind == "limits" else change.requests
+        return after
+
+    return ContainerAfter(
+        limits=amounts(container.resources.limits, "limits"),
+        requests=amounts(container.resources.requests, "requests"),
+        env={k: v for change in changes for k, v in change.env.items()},
+    )

@@ -1,0 +1,55 @@
+"""What a bound pod holds, from what was written on it: by us, or by the system it was placed by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.registry import Registry
+from tessera_schema.cards import Card
+from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
+from tessera_schema.kube import Pod
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """The pod's shares as written. `problem` is set when something on it cannot be read."""
+
+    grant: Grant | None = None
+    problem: str = ""
+    unknown_version: bool = False
+    """A newer release's grant: its node is to be treated as full."""
+
+
+def adopt(registry: Registry, pod: Pod, cards: Sequence[Card]) -> Adopted:
+    """Read the pod's own grant, else every dialect's result annotations."""
+    text = pod.metadata.annotations.get(GRANT_KEY)
+    if text is not None:
+        return _ours(pod, text)
+    shares: list[Share] = []
+    problems = []
+    for dialect in registry.dialects.values():
+        held = dialect.held(pod, [c for c in cards if c.vendor == dialect.vendor])
+        if held is not None:
+            shares += held.shares
+            if held.problem:
+                problems.append(f"{dialect.name}: {held.problem}")
+    grant = Grant(
+        uid=pod.metadata.uid, namespace=pod.metadata.namespace or "default",
+        name=pod.metadata.name, node=pod.spec.node_name,
+        shares=tuple(sorted(shares, key=lambda s: s.position)),
+    )  # fmt: skip
+    return Adopted(grant=grant if shares and not problems else None, problem="; ".join(problems))
+
+
+def _ours(pod: Pod, text: str) -> Adopted:
+    try:
+        grant = decode_grant(text)
+    except UnknownGrantVersion as e:
+        return Adopted(problem=str(e), unknown_version=True)
+    except msgspec.DecodeError as e:
+        return Adopted(problem=f"annotation {GRANT_KEY}: {e}")
+    if grant.uid != pod.metadata.uid or grant.node != pod.spec.node_name:
+        return Adopted(problem=f"annotation {GRANT_KEY} belongs to another pod or node")
+    return Adopted(grant=grant)

@@ -1,0 +1,104 @@
+"""Columns over cards: the same arrays and tests serve one node and five thousand.
+
+`Cards` holds what can be used and what is, in arrays of one shape: (cards,) for a node while a
+pod is being fitted to it, (nodes, cards) for the whole fleet. `tessera_core.ladder` tests them.
+The fleet's arrays lie column by column in memory (Fortran order): the sum over a node's cards is
+then a sum of long columns, several times as fast.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tessera_schema.cards import Card
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Codes = NDArray[np.uint8]
+
+NO_VENDOR: Final = -1
+"""Vendor number of a column without a card."""
+
+
+USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
+"""The columns that change as grants come and go; the others are facts from the inventory."""
+
+
+class Cards:
+    """Columns over cards."""
+
+    __slots__ = (
+        "blocked", "cores_total", "cores_used", "exclusive", "memory_total", "memory_used",
+        "mode", "model", "numa", "sharers", "slots", "vendor",
+    )  # fmt: skip
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        """All columns empty: no card anywhere."""
+
+        def ints() -> Ints:
+            return np.zeros(shape, np.int64, "F")
+
+        def floats() -> Floats:
+            return np.zeros(shape, np.float64, "F")
+
+        self.vendor = ints() + NO_VENDOR
+        self.model = ints()
+        """Number of the model's name."""
+        self.mode = ints()
+        """Number of the operating mode's name; 0 = none."""
+        self.numa = ints()
+        self.blocked: Codes = np.zeros(shape, np.uint8, "F")
+        """0, or the Reason for which no pod may be placed here (health, cordon, mode)."""
+        self.memory_total = ints()
+        self.memory_used = ints()
+        self.cores_total = floats()
+        self.cores_used = floats()
+        self.slots = ints()
+        self.sharers = ints()
+        """Slots in use."""
+        self.exclusive = ints()
+        """Sharers that hold the card as their own."""
+
+    def at(self, row: int, columns: slice | Ints = slice(None)) -> Cards:
+        """A private copy of one node's columns."""
+        copy = object.__new__(Cards)
+        for name in self.__slots__:
+            setattr(copy, name, getattr(self, name)[row, columns].copy())
+        return copy
+
+    def copy(self, *columns: str) -> Cards:
+        """These columns copied, the others shared."""
+        copy = object.__new__(Cards)
+        for name in self.__slots__:
+            column = getattr(self, name)
+            setattr(copy, name, column.copy(order="K") if name in columns else column)
+        return copy
+
+
+class NodeView:
+    """One node's cards of one vendor while a pod is fitted to it.
+
+    `facts[i]` describes the card whose state is in column i of `state`, which already counts
+    what the pod's earlier containers took.
+    """
+
+    __slots__ = ("facts", "node", "state")
+
+    def __init__(self, node: str, facts: tuple[Card, ...], state: Cards) -> None:
+        """`state` is this view's own copy."""
+        self.node = node
+        self.facts = facts
+        self.state = state
+
+    def idle(self, card: int) -> bool:
+        """True when nobody has a share of the card."""
+        return not self.state.sharers[card]
+
+
+def at(column: Any, card: int) -> Any:
+    """The card's value in a column, which may be one number for all cards."""
+    return column[card] if isinstance(column, np.ndarray) else column

@@ -1,0 +1,83 @@
+"""What a pod's shares cost each card, given how long each container lives.
+
+Kubernetes' own rule, per card: app containers and sidecars run together; an init container runs
+beside the sidecars that were started before it. A card is charged the larger of the two sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tessera_schema.grants import Share
+from tessera_schema.kube import Pod
+from tessera_schema.requests import Role
+
+
+class Charge(NamedTuple):
+    """What one pod holds of one card."""
+
+    memory_bytes: int = 0
+    cores_percent: float = 0
+    slots: int = 0
+    exclusive: int = 0
+
+    def plus(self, other: Charge) -> Charge:
+        """Both at the same time."""
+        return Charge(
+            self.memory_bytes + other.memory_bytes,
+            self.cores_percent + other.cores_percent,
+            self.slots + other.slots,
+            self.exclusive + other.exclusive,
+        )
+
+    def or_else(self, other: Charge) -> Charge:
+        """One after the other: the larger of each."""
+        return Charge(
+            max(self.memory_bytes, other.memory_bytes),
+            max(self.cores_percent, other.cores_percent),
+            max(self.slots, other.slots),
+            max(self.exclusive, other.exclusive),
+        )
+
+    def negative(self) -> Charge:
+        """What takes this charge back."""
+        return Charge(-self.memory_bytes, -self.cores_percent, -self.slots, -self.exclusive)
+
+
+def charge_of(share: Share) -> Charge:
+    """One share by itself."""
+    return Charge(share.memory_bytes, share.cores_percent, 1, int(share.exclusive))
+
+
+def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Charge]:
+    """Card id -> charge. With `init_over` only what still runs counts."""
+    running: dict[str, Charge] = {}
+    peaks: dict[str, Charge] = {}
+    for share in sorted(shares, key=lambda s: s.position):
+        now = running.get(share.card, _NOTHING).plus(charge_of(share))
+        if share.role is Role.INIT:
+            peaks[share.card] = peaks.get(share.card, _NOTHING).or_else(now)
+        else:
+            running[share.card] = now
+    if init_over:
+        return running
+    return {
+        card: running.get(card, _NOTHING).or_else(peaks.get(card, _NOTHING))
+        for card in (*running, *(c for c in peaks if c not in running))
+    }
+
+
+_NOTHING = Charge()
+
+
+def init_is_over(pod: Pod) -> bool:
+    """True when no init container can run again: all ended well and the pod never restarts.
+
+    With other restart policies kubelet runs init containers again when the sandbox is re-created
+    (a reboot is enough), so their shares stay reserved. HAMi releases them at once.
+    """
+    statuses = pod.status.init_container_statuses
+    inits = {c.name for c in pod.spec.init_containers if c.restart_policy != "Always"}
+    done = {s.name for s in statuses if s.state.terminated and s.state.terminated.exit_code == 0}
+    return pod.spec.restart_policy == "Never" and bool(inits) and inits <= done

@@ -1,0 +1,20 @@
+"""A cluster as the API server tells it: what planning starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tessera_schema.kube import Custom, Node, Pod
+from tessera_schema.quotas import Limit
+
+
+class Cluster(Struct, frozen=True, kw_only=True):
+    """Nodes, the pods that are bound to them, custom resources that describe cards, limits."""
+
+    nodes: Sequence[Node] = ()
+    bound: Sequence[Pod] = ()
+    customs: Sequence[Custom] = ()
+    """Objects such as Koordinator's Device; a dialect picks its own by `kind`."""
+    limits: Sequence[Limit] = ()

@@ -1,0 +1,226 @@
+"""What a dialect is: a value whose fields are facts and whose functions tell it from the others.
+
+A dialect is one module (or small package) in `tessera_core.dialects` that offers
+
+    class Options(Struct, frozen=True, forbid_unknown_fields=True): ...   # what users may configure
+    def dialect(options: Options) -> Dialect: ...
+
+Fit, scoring, the ledger, quota and the transport of annotations are written once, elsewhere;
+a dialect never places anything and never reads anything but its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from tessera_schema.cards import Card, Inventory
+from tessera_schema.grants import Share
+from tessera_schema.kube import Container, Custom, Node, Pod
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import ContainerRequest, Role
+
+
+class Claim(Struct, frozen=True):
+    """The fields of a pod that speak this dialect, for messages: `containers[0].limits[x]`.
+
+    Some names are used by more than one system. Names in `lent` are claimed
+    only while no other dialect claims them with `insists`; see `tessera_core.admission`.
+    """
+
+    fields: Mapping[str, str] = {}
+    """Resource name -> the first field that uses it."""
+    insists: bool = False
+
+
+class Change(Struct, frozen=True):
+    """What admission sets on one container. Values are quantities as text."""
+
+    limits: Mapping[str, str] = {}
+    requests: Mapping[str, str] = {}
+    env: Mapping[str, str] = {}
+    removed: frozenset[str] = frozenset()
+    """Resource names that are taken away from limits and requests."""
+
+
+class Admitted(Struct, frozen=True, kw_only=True):
+    """A valid pod in canonical units, and what its manifest becomes. No containers = the pod
+    names us but asks for nothing (a count of 0)."""
+
+    containers: tuple[ContainerRequest, ...]
+    changes: Mapping[str, Change] = {}
+    annotations: Mapping[str, str] = {}
+    """Set on the pod at admission (not results: those come from `annotate`)."""
+    runtime_class: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Rejected(Struct, frozen=True, kw_only=True):
+    """A pod that can never run as written."""
+
+    field: str
+    value: str
+    remedy: str
+    """What is wrong and what would do, one sentence each."""
+    reason: Reason = Reason.INVALID_REQUEST
+
+    @property
+    def message(self) -> str:
+        """Field, value, remedy: the three things a user needs."""
+        return (
+            f"{self.field}: {self.value}: {self.remedy}"
+            if self.value
+            else f"{self.field}: {self.remedy}"
+        )
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """A pod with the shares that one dialect's requests were given."""
+
+    pod: Pod
+    node: str
+    shares: tuple[Share, ...]
+    """This dialect's, by container position, then in the order in which cards were chosen."""
+    cards: Mapping[str, Card]
+    """The node's cards of the dialect's vendor, by id."""
+    now_ns: int
+    """Unix time in nanoseconds."""
+
+    def of(self, container: str) -> tuple[Share, ...]:
+        """The shares of one container."""
+        return tuple(s for s in self.shares if s.container == container)
+
+
+class Mount(Struct, frozen=True, kw_only=True):
+    """A bind mount."""
+
+    destination: str
+    source: str
+    read_only: bool = True
+
+
+class Injection(Struct, frozen=True, kw_only=True):
+    """What the agent gives a container when it is created."""
+
+    env: Mapping[str, str] = {}
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[str, ...] = ()
+    """Device nodes, by path."""
+    annotations: Mapping[str, str] = {}
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """What another system's annotations say a bound pod holds."""
+
+    shares: tuple[Share, ...] = ()
+    problem: str = ""
+    """Set when the annotation cannot be decoded: the pod is then counted by its own requests."""
+
+
+class Dimension(StrEnum):
+    """What a `ResourceQuota` entry of a dialect limits."""
+
+    MEMORY = "memory"
+    CORES = "cores"
+    CARDS = "cards"
+
+
+class QuotaUnit(Struct, frozen=True):
+    """How one resource name counts in a namespace's quota."""
+
+    dimension: Dimension
+    unit: float = 1
+    """Bytes, percent or cards for one unit of the resource."""
+
+
+def _no_inventory(_node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory]:
+    return ()
+
+
+def _nothing_held(_pod: Pod, _cards: Sequence[Card]) -> Held | None:
+    return None
+
+
+def _no_injection(_placed: Placed, _container: Container) -> Injection:
+    return Injection()
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """One way of asking for shares of one vendor's cards."""
+
+    name: str
+    vendor: str
+    resources: frozenset[str]
+    """Every resource name it reads. Owned by this dialect alone, except those in `lent`."""
+    lent: frozenset[str] = frozenset()
+    """Names of another dialect that it takes over for pods that it `insists` on."""
+    result_keys: tuple[str, ...] = ()
+    """Pod annotations that only a scheduler or an agent may write; a trailing `*` is a prefix.
+    Admission strips them from new pods."""
+    schedulers: tuple[str, ...] = ()
+    """Scheduler names that its manifests use."""
+    quota: Mapping[str, QuotaUnit] = {}
+    """Resource name -> how `ResourceQuota limits.<name>` counts."""
+    claim: Callable[[Pod], Claim]
+    admit: Callable[[Pod], Admitted | Rejected]
+    annotate: Callable[[Placed], Mapping[str, str]]
+    """Result annotations of the Binding, exactly as the original system writes them."""
+    inject: Callable[[Placed, Container], Injection] = _no_injection
+    """What the original system's node side adds to a container that holds shares. It is laid
+    over what the vendor gives."""
+    inventory: Callable[[Node, Sequence[Custom]], Sequence[Inventory]] = _no_inventory
+    """Cards that the original system published on the node. Never raises: a malformed entry is
+    a warning."""
+    held: Callable[[Pod, Sequence[Card]], Held | None] = _nothing_held
+    """Shares that the original system wrote on a bound pod; None when it wrote none."""
+
+
+class Vendor(Struct, frozen=True, kw_only=True):
+    """A make of hardware: what a container that holds shares of its cards is given.
+
+    A vendor is one module in `tessera_core.vendors` that offers `VENDOR`.
+    """
+
+    name: str
+    give: Callable[[Sequence[Share], Mapping[str, Card]], Injection]
+    """Shares of one container and the node's cards -> identity of cards, device nodes, hook."""
+    deny: Mapping[str, str] = {}
+    """Environment of containers on its card nodes that hold nothing."""
+
+
+def role_of(container: Container, *, init: bool) -> Role:
+    """Init containers with restartPolicy Always are sidecars (Kubernetes 1.29)."""
+    if not init:
+        return Role.APP
+    return Role.SIDECAR if container.restart_policy == "Always" else Role.INIT
+
+
+def roles(pod: Pod) -> tuple[tuple[int, Container, Role], ...]:
+    """Position, container and role of every container: init containers first."""
+    inits = len(pod.spec.init_containers)
+    return tuple((i, c, role_of(c, init=i < inits)) for i, c in enumerate(pod.all_containers))
+
+
+def field_of(pod: Pod, position: int, where: str, name: str) -> str:
+    """A field as messages print it, such as `spec.containers[0].resources.limits[x/y]`."""
+    inits = len(pod.spec.init_containers)
+    kind, index = (
+        ("initContainers", position) if position < inits else ("containers", position - inits)
+    )
+    return f"spec.{kind}[{index}].resources.{where}[{name}]"
+
+
+def claim_by_name(pod: Pod, names: frozenset[str]) -> Claim:
+    """The plain claim: every field whose resource name is in `names`."""
+    fields: dict[str, str] = {}
+    for position, container, _ in roles(pod):
+        for where, amounts in (
+            ("limits", container.resources.limits),
+            ("requests", container.resources.requests),
+        ):
+            for name in amounts:
+                if name in names:
+                    fields.setdefault(name, field_of(pod, position, where, name))
+    return Claim(fields=fields)

@@ -1,0 +1,196 @@
+"""Why a pod does not fit, in numbers, node by node: rendered when somebody asks.
+
+A card's reason is the first test of the ladder that it fails; the message adds how much was
+asked and what the best of those cards had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.cards import NodeView, at
+from tessera_core.fitting import Unfit
+from tessera_core.fleet import Fleet
+from tessera_core.ladder import Amounts
+from tessera_core.outcome import Why
+from tessera_core.placement import fit
+from tessera_core.quota import Allowance
+from tessera_core.units import Unit
+from tessera_schema.cards import MIB
+from tessera_schema.reasons import Reason
+
+
+def explain(
+    fleet: Fleet,
+    wanted: Sequence[Unit],
+    allowance: Allowance,
+    refused: Mapping[str, tuple[Reason, str]],
+) -> tuple[Why, ...]:
+    """One Why per node and reason, nodes by name. `refused` are nodes that are out for other
+    reasons than cards."""
+    whys: list[Why] = []
+    for node in sorted(fleet.rows):
+        if node in refused:
+            reason, message = refused[node]
+            whys.append(Why(node=node, reason=reason, message=message))
+            continue
+        unfit = fit(fleet, fleet.rows[node], wanted, allowance)
+        if isinstance(unfit, Unfit):
+            whys += node_whys(node, unfit)
+    return tuple(whys)
+
+
+def node_whys(node: str, unfit: Unfit) -> list[Why]:
+    """The reasons of one node, the most frequent first."""
+    request = unfit.unit.lead
+    who = ", ".join(p.container.container for p in unfit.unit.parts)
+    if unfit.codes is None or unfit.view is None or unfit.need is None:
+        return [Why(node=node, reason=unfit.reason, message=_node_message(unfit, who))]
+    total = len(unfit.view.facts)
+    counts = np.bincount(unfit.codes, minlength=256)
+    whys = []
+    if counts[0] and counts[0] < request.count:
+        reason = Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST
+        text = f"{counts[0]} of the {request.count} cards that {who} asks for would do"
+        whys.append(Why(node=node, reason=reason, message=_counted(counts[0], total, reason, text)))
+    for code in sorted((c for c in range(1, 256) if counts[c]), key=lambda c: -counts[c]):
+        reason = Reason(code)
+        cards = np.flatnonzero(unfit.codes == code).tolist()
+        text = _DETAILS[reason](_Refused(who, unfit.unit, unfit.view, unfit.need, cards))
+        whys.append(
+            Why(node=node, reason=reason, message=_counted(counts[code], total, reason, text))
+        )
+    return whys
+
+
+def summary(whys: Sequence[Why], nodes: int) -> str:
+    """One line for all nodes, as kube-scheduler puts it: `0/4 nodes have room: 3 ..., 1 ...`."""
+    if not nodes:
+        return "0/0 nodes have room: there are no nodes"
+    first: dict[str, Reason] = {}
+    for why in whys:
+        first.setdefault(why.node, why.reason)
+    counts: dict[Reason, int] = {}
+    for reason in first.values():
+        counts[reason] = counts.get(reason, 0) + 1
+    parts = sorted(counts.items(), key=lambda kv: (-kv[1], kv[0]))
+    return f"0/{nodes} nodes have room: " + ", ".join(f"{n} {r.wire}" for r, n in parts)
+
+
+def _counted(count: int, total: int, reason: Reason, text: str) -> str:
+    return f"{count}/{total} {reason.wire}: {text}"
+
+
+def _node_message(unfit: Unfit, who: str) -> str:
+    request = unfit.unit.lead
+    match unfit.reason:
+        case Reason.NODE_UNREGISTERED:
+            return f"node unregistered: it publishes no {request.vendor} cards"
+        case Reason.NODE_INSUFFICIENT_DEVICE:
+            have = len(unfit.view.facts) if unfit.view else 0
+            return f"{who} asks for {request.count} {request.vendor} cards, the node has {have}"
+        case Reason.NODE_BLOCKED:
+            return (
+                "the node holds a grant of a newer release and takes no pods until this one "
+                "is upgraded"
+            )
+        case _:
+            return unfit.reason.wire
+
+
+class _Refused(Struct, frozen=True):
+    """The cards of one node that one reason refuses, for rendering."""
+
+    who: str
+    unit: Unit
+    view: NodeView
+    need: Amounts
+    cards: list[int]
+
+    def each(self, value: Callable[[int], object]) -> str:
+        return _listed(dict.fromkeys(str(value(i)) for i in self.cards))
+
+    def ids(self) -> str:
+        return self.each(lambda i: self.view.facts[i].id)
+
+
+def _memory(r: _Refused) -> str:
+    s = r.view.state
+    best = max(r.cards, key=lambda i: s.memory_total[i] - s.memory_used[i])
+    free = max(int(s.memory_total[best] - s.memory_used[best]), 0)
+    return (
+        f"{r.who} asks {_mib(at(r.need.memory, best))} of a card, the freest of these has "
+        f"{_mib(free)} of {_mib(s.memory_total[best])}"
+    )
+
+
+def _cores(r: _Refused) -> str:
+    s = r.view.state
+    best = max(r.cards, key=lambda i: s.cores_total[i] - s.cores_used[i])
+    free = max(float(s.cores_total[best] - s.cores_used[best]), 0)
+    return (
+        f"{r.who} asks {at(r.need.cores, best):g} % of a card's cores, the freest of these has "
+        f"{free:g} of {s.cores_total[best]:g} %"
+    )
+
+
+def _slots(r: _Refused) -> str:
+    s = r.view.state
+    return f"slots taken: {r.each(lambda i: f'{s.sharers[i]} of {s.slots[i]}')}"
+
+
+def _exclusive(r: _Refused) -> str:
+    s = r.view.state
+    if any(s.exclusive[i] for i in r.cards):
+        return "a pod has the card to itself"
+    return f"{r.who} wants idle cards, these have sharers: {r.each(lambda i: s.sharers[i])}"
+
+
+def _type(r: _Refused) -> str:
+    request, words = r.unit.lead, []
+    if request.models:
+        words.append("models " + _listed(request.models))
+    if request.models_denied:
+        words.append("no " + _listed(request.models_denied))
+    if request.modes:
+        words.append("modes " + _listed(request.modes))
+    have = r.each(lambda i: r.view.facts[i].model or "of unknown model")
+    return f"{r.who} allows {' and '.join(words)}, these are {have}"
+
+
+_DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
+    Reason.CARD_NOT_HEALTH: lambda r: f"unhealthy: {r.ids()}",
+    Reason.CARD_CORDONED: lambda r: f"cordoned by an operator: {r.ids()}",
+    Reason.MODE_NOT_FIT: lambda r: (
+        f"in mode {r.each(lambda i: r.view.facts[i].mode)}, which is left alone"
+    ),
+    Reason.CARD_TYPE_MISMATCH: _type,
+    Reason.CARD_UUID_MISMATCH: lambda r: f"{r.who} asks for other cards than {r.ids()}",
+    Reason.CARD_TIME_SLICING_EXHAUSTED: _slots,
+    Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT: _exclusive,
+    Reason.RESOURCE_QUOTA_NOT_FIT: lambda _r: "the namespace's quota has no room for this card",
+    Reason.CARD_INSUFFICIENT_MEMORY: _memory,
+    Reason.CARD_INSUFFICIENT_CORE: _cores,
+    Reason.CARD_COMPUTE_UNITS_EXHAUSTED: lambda _r: "all cores are promised to others",
+    Reason.NUMA_NOT_FIT: lambda r: (
+        f"no NUMA node has {r.unit.lead.count} of the cards that would do"
+    ),
+    Reason.TOPOLOGY_NOT_FIT: lambda r: (
+        f"no {r.unit.lead.count} of the cards that would do are close enough"
+    ),
+}
+"""What the numbers are, reason by reason."""
+
+
+def _listed(words: Iterable[str], shown: int = 4) -> str:
+    all_of = list(words)
+    more = f" and {len(all_of) - shown} more" if len(all_of) > shown else ""
+    return ", ".join(all_of[:shown]) + more
+
+
+def _mib(amount: int) -> str:
+    return f"{int(amount) // MIB} MiB" if amount % MIB == 0 else f"{int(amount) / MIB:.1f} MiB"

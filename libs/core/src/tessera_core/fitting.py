@@ -1,0 +1,176 @@
+"""Fitting one pod to one node: which cards it gets, or why it does not fit, card by card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core import ladder
+from tessera_core.cards import Codes, NodeView, at
+from tessera_core.charges import charges
+from tessera_core.choosing import links, ordered, scopes, tree
+from tessera_core.fleet import Fleet
+from tessera_core.ladder import Amounts
+from tessera_core.quota import Allowance, use_of
+from tessera_core.scoring.cards import in_order
+from tessera_core.units import Part, Unit
+from tessera_schema.grants import Share
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import Choice, Request
+
+Chooser = Callable[[NodeView, Sequence[int], Request], tuple[int, ...] | None]
+
+CHOOSERS: Final[Mapping[Choice, Chooser]] = {
+    Choice.ORDERED: ordered.choose,
+    Choice.LINKS: links.choose,
+    Choice.TREE: tree.choose,
+    Choice.SCOPES: scopes.choose,
+}
+
+
+class Unfit(Struct, frozen=True):
+    """Why a node cannot take the pod: a reason of the node, or codes of its cards."""
+
+    reason: Reason
+    """The node's reason, or the one that most of its cards gave."""
+    unit: Unit
+    view: NodeView | None = None
+    """The vendor's cards as they were for this unit."""
+    need: Amounts | None = None
+    codes: Codes | None = None
+    """For each card of the view its reason, 0 for those that fit."""
+
+
+class Fitting:
+    """One pod on trial on one node. Containers are taken in spec order: an init container meets
+    the sidecars started before it, everything else meets what already runs."""
+
+    def __init__(self, fleet: Fleet, row: int, allowance: Allowance) -> None:
+        """Nothing is changed outside this object."""
+        self._fleet = fleet
+        self._row = row
+        self._allowance = allowance
+        self._views: dict[str, NodeView] = {}
+        self.shares: list[Share] = []
+
+    def take(self, unit: Unit) -> Unfit | None:
+        """Give the unit its cards, or say why not."""
+        view = self._view(unit.lead.vendor)
+        if view is None:
+            return Unfit(Reason.NODE_UNREGISTERED, unit)
+        if unit.lead.count > len(view.facts):
+            return Unfit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view)
+        need = unit.need(view.state)
+        chosen, codes = self._choose(unit, view, need)
+        if chosen is None:
+            return Unfit(_main_reason(codes), unit, view, need, codes)
+        self._give(unit, view, chosen)
+        return None
+
+    def _view(self, vendor: str) -> NodeView | None:
+        if vendor not in self._views:
+            view = self._fleet.view(self._row, vendor)
+            if view is None:
+                return None
+            self._views[vendor] = view
+        return self._views[vendor]
+
+    def _choose(
+        self, unit: Unit, view: NodeView, need: Amounts
+    ) -> tuple[tuple[int, ...] | None, Codes]:
+        request, fleet = unit.lead, self._fleet
+        refused = ladder.rungs(
+            request, need, view.state, models=fleet.models, modes=fleet.modes,
+            ids=ladder.ids_allowed(request, [c.id for c in view.facts]),
+        )  # fmt: skip
+        codes = ladder.first_reasons(refused, view.state.vendor.shape)
+        eligible = in_order(view, np.flatnonzero(codes == 0).tolist(), request, need)
+        if self._allowance.limits:
+            eligible = self._affordable(unit, view, eligible, codes)
+        if len(eligible) < request.count:
+            return None, codes
+        chosen = CHOOSERS[request.policy.choice](view, eligible, request)
+        if chosen is None:
+            short = Reason.NUMA_NOT_FIT if request.policy.same_numa else Reason.TOPOLOGY_NOT_FIT
+            codes[codes == 0] = short
+        return chosen, codes
+
+    def _affordable(
+        self, unit: Unit, view: NodeView, eligible: list[int], codes: Codes
+    ) -> list[int]:
+        """The eligible cards that quota lets the unit have; the others get its code.
+
+        Where quota allows any `count` of them it is silent; else it lets in card after card.
+        HAMi asks quota before memory and cores, so those codes give way to quota's.
+        """
+        count = unit.lead.count
+        dearest = sorted(eligible, key=lambda i: -view.state.memory_total[i])[:count]
+        by_model = any(limit.models is not None for limit in self._allowance.limits)
+        if len(dearest) == count and not by_model and not self._exceeded(unit, view, dearest):
+            return eligible
+        kept: list[int] = []
+        others = np.flatnonzero(np.isin(codes, _AFTER_QUOTA)).tolist()
+        for i in (*eligible, *others):
+            if self._exceeded(unit, view, [*kept, i]):
+                codes[i] = Reason.RESOURCE_QUOTA_NOT_FIT
+            elif codes[i] == 0 and len(kept) < count:
+                kept.append(i)
+        return kept
+
+    def _exceeded(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> bool:
+        held = charges([*self.shares, *self._shares(unit, view, cards)])
+        facts = ((self._fleet.card(view.node, card), charge) for card, charge in held.items())
+        return bool(self._allowance.exceeded(use_of((c, x) for c, x in facts if c is not None)))
+
+    def _shares(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> list[Share]:
+        return [
+            share_of(part, view, i, ladder.amounts(part.request, view.state))
+            for part in unit.parts
+            for i in cards
+        ]
+
+    def _give(self, unit: Unit, view: NodeView, chosen: Sequence[int]) -> None:
+        self.shares += self._shares(unit, view, chosen)
+        stays = unit.stays(view.state)
+        state = view.state
+        for i in chosen:
+            state.memory_used[i] += at(stays.memory, i)
+            state.cores_used[i] += at(stays.cores, i)
+            state.sharers[i] += stays.slots
+            state.exclusive[i] += int(at(stays.alone, i))
+
+
+_AFTER_QUOTA: Final = (
+    Reason.CARD_INSUFFICIENT_MEMORY,
+    Reason.CARD_INSUFFICIENT_CORE,
+    Reason.CARD_COMPUTE_UNITS_EXHAUSTED,
+)
+
+
+def share_of(part: Part, view: NodeView, i: int, need: Amounts) -> Share:
+    """A container's share of the view's card `i`, sized by what its request needs there."""
+    card, container = view.facts[i], part.container
+    cores = float(at(need.cores, i))
+    return Share(
+        container=container.container,
+        position=container.position,
+        role=container.role,
+        vendor=card.vendor,
+        dialect=part.request.dialect,
+        card=card.id,
+        index=card.index,
+        memory_bytes=int(at(need.memory, i)),
+        cores_percent=int(cores) if cores.is_integer() else cores,
+        exclusive=bool(at(need.alone, i)),
+    )
+
+
+def _main_reason(codes: Codes) -> Reason:
+    """The reason that most cards gave; the first in the ladder among equals."""
+    given = codes[codes > 0]
+    if not len(given):
+        return Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST
+    return Reason(int(np.bincount(given).argmax()))

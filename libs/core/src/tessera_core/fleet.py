@@ -1,0 +1,227 @@
+"""The cards of all nodes in columns, with what is used of them.
+
+A filter over thousands of nodes is then a few array operations (`tessera_core.ladder`). Rows are
+nodes, columns their cards; a free row has no card. The ledger owns the truth about who holds
+what and tells the fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy as copy_of
+from typing import Final
+
+import numpy as np
+
+from tessera_core.cards import NO_VENDOR, USAGE, Bools, Cards, Floats, Ints, NodeView
+from tessera_core.charges import Charge
+from tessera_schema.cards import Card
+from tessera_schema.reasons import Reason
+
+_MODES_LEFT_ALONE: Final = ("mig",)
+"""Cards in these modes are not cut into tiles."""
+
+
+class Names:
+    """Names as small numbers, for columns; number 0 is the empty name."""
+
+    def __init__(self) -> None:
+        """Knows only the empty name."""
+        self.of: list[str] = [""]
+        self._numbers = {"": 0}
+
+    def number(self, name: str) -> int:
+        """The name's number, a new one if need be."""
+        if name not in self._numbers:
+            self._numbers[name] = len(self.of)
+            self.of.append(name)
+        return self._numbers[name]
+
+    def known(self, name: str) -> int | None:
+        """The name's number if it has one."""
+        return self._numbers.get(name)
+
+
+class Fleet:
+    """Nodes and their cards in columns."""
+
+    def __init__(self) -> None:
+        """No nodes."""
+        self.cards = Cards((0, 0))
+        self.names: list[str] = []
+        """Row -> node's name; empty for a free row."""
+        self.rows: dict[str, int] = {}
+        self.facts: list[tuple[Card, ...]] = []
+        """Row -> cards, by column."""
+        self.blocked: Bools = np.zeros(0, np.bool_)
+        """Rows where nothing may be placed, whatever is free."""
+        self.vendors, self.models, self.modes = Names(), Names(), Names()
+        self.layout = 0
+        """Changes whenever a row gets or loses its node."""
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        self._columns: list[dict[str, Ints]] = []
+        self._rank: Ints | None = None
+        self._free_rows: list[int] = []
+        self._shared = False
+        """True while a snapshot shares the facts."""
+
+    # -- nodes
+
+    def put(self, node: str, cards: Sequence[Card], held: Mapping[str, Charge]) -> None:
+        """Add or replace a node. `held` is what the ledger has on it, by card id."""
+        self._own()
+        if node in self.rows:
+            self._clear(self.rows[node])
+        row = self.rows.get(node)
+        if row is None:
+            if not self._free_rows:
+                self._resize(max(8, len(self.names) // 8), len(cards))
+            row = self._free_rows.pop()
+            self.rows[node], self.names[row] = row, node
+            self._new_layout()
+        if len(cards) > self.cards.vendor.shape[1]:
+            self._resize(0, len(cards))
+        self.facts[row] = tuple(cards)
+        for column, card in enumerate(cards):
+            self._fill(row, column, card)
+            self._places.setdefault(card.id, []).append((row, column))
+        vendors = [c.vendor for c in cards]
+        self._columns[row] = {
+            v: np.array([i for i, x in enumerate(vendors) if x == v]) for v in set(vendors)
+        }
+        for card_id, charge in held.items():
+            self.charge(node, card_id, charge)
+
+    def remove(self, node: str) -> None:
+        """Forget a node; what the ledger holds on it stays in the ledger."""
+        self._own()
+        row = self.rows.pop(node, None)
+        if row is not None:
+            self._clear(row)
+            self.names[row] = ""
+            self.blocked[row] = False
+            self._free_rows.append(row)
+            self._new_layout()
+
+    def charge(self, node: str, card_id: str, charge: Charge, sign: int = 1) -> None:
+        """Add (or with sign -1 take back) a charge; a card that is not there is left out."""
+        place = self.place(node, card_id)
+        if place is not None:
+            c = self.cards
+            c.memory_used[place] += sign * charge.memory_bytes
+            c.cores_used[place] += sign * charge.cores_percent
+            c.sharers[place] += sign * charge.slots
+            c.exclusive[place] += sign * charge.exclusive
+
+    # -- reading
+
+    def place(self, node: str, card_id: str) -> tuple[int, int] | None:
+        """Row and column of a card."""
+        row = self.rows.get(node)
+        if row is None:
+            return None
+        return next(((row, i) for i, c in enumerate(self.facts[row]) if c.id == card_id), None)
+
+    def places(self, card_id: str) -> Sequence[tuple[int, int]]:
+        """Rows and columns of every card of that id, on whatever node."""
+        return self._places.get(card_id, ())
+
+    def card(self, node: str, card_id: str) -> Card | None:
+        """The facts of a card."""
+        place = self.place(node, card_id)
+        return None if place is None else self.facts[place[0]][place[1]]
+
+    def view(self, row: int, vendor: str) -> NodeView | None:
+        """A private view of one vendor's cards on a node; None where it has none."""
+        columns = self._columns[row].get(vendor)
+        if columns is None:
+            return None
+        facts = self.facts[row]
+        if len(columns) != len(facts):
+            facts = tuple(facts[i] for i in columns)
+        return NodeView(self.names[row], facts, self.cards.at(row, columns))
+
+    @property
+    def rank(self) -> Ints:
+        """Row -> position of the node's name in alphabetical order: the last tie-break."""
+        if self._rank is None:
+            order = sorted(range(len(self.names)), key=self.names.__getitem__)
+            self._rank = np.empty(len(order), np.int64)
+            self._rank[order] = np.arange(len(order))
+        return self._rank
+
+    def usage(self) -> Floats:
+        """Per node the parts of slots, cores and memory in use, added up, all vendors together;
+        a part of nothing is 0. Ten times this is HAMi's score of a node."""
+        c = self.cards
+        return (
+            _part(c.sharers.sum(1), c.slots.sum(1))
+            + _part(c.cores_used.sum(1), c.cores_total.sum(1))
+            + _part(c.memory_used.sum(1), c.memory_total.sum(1))
+        )
+
+    def snapshot(self) -> Fleet:
+        """A copy for reading, which later changes leave alone."""
+        copy = copy_of(self)
+        copy.cards = self.cards.copy(*USAGE)
+        copy.blocked = self.blocked.copy()
+        self._shared = True
+        return copy
+
+    # -- rows
+
+    def _own(self) -> None:
+        """Before facts change: leave those that snapshots share to them."""
+        if self._shared:
+            self._shared = False
+            self.cards = self.cards.copy(*Cards.__slots__)
+            self.names, self.facts = list(self.names), list(self.facts)
+            self._columns, self.rows = list(self._columns), dict(self.rows)
+
+    def _new_layout(self) -> None:
+        self._rank = None
+        self.layout += 1
+
+    def _fill(self, row: int, column: int, card: Card) -> None:
+        c, at = self.cards, (row, column)
+        c.vendor[at] = self.vendors.number(card.vendor)
+        c.model[at] = self.models.number(card.model)
+        c.mode[at] = self.modes.number(card.mode)
+        c.numa[at] = card.numa
+        c.memory_total[at] = card.memory_bytes
+        c.cores_total[at] = card.cores_percent
+        c.slots[at] = card.slots
+        if not card.healthy:
+            c.blocked[at] = Reason.CARD_NOT_HEALTH
+        elif card.cordoned:
+            c.blocked[at] = Reason.CARD_CORDONED
+        elif card.mode in _MODES_LEFT_ALONE:
+            c.blocked[at] = Reason.MODE_NOT_FIT
+
+    def _clear(self, row: int) -> None:
+        for card in self.facts[row]:
+            left = [p for p in self._places[card.id] if p[0] != row]
+            if left:
+                self._places[card.id] = left
+            else:
+                self._places.pop(card.id)
+        for name in Cards.__slots__:
+            getattr(self.cards, name)[row] = NO_VENDOR if name == "vendor" else 0
+        self.facts[row], self._columns[row] = (), {}
+
+    def _resize(self, more_rows: int, columns: int) -> None:
+        """Keep every row, add `more_rows` free ones, and have at least so many columns."""
+        rows, had = self.cards.vendor.shape
+        wider = Cards((rows + more_rows, max(columns, had)))
+        for name in Cards.__slots__:
+            getattr(wider, name)[:rows, :had] = getattr(self.cards, name)
+        self.cards = wider
+        self.names += [""] * more_rows
+        self.facts += [()] * more_rows
+        self._columns += [{} for _ in range(more_rows)]
+        self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
+        self._free_rows += range(rows + more_rows - 1, rows - 1, -1)
+
+
+def _part(used: Floats | Ints, total: Floats | Ints) -> Floats:
+    return np.divide(used, total, out=np.zeros(len(used)), where=total > 0)

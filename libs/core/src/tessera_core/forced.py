@@ -1,0 +1,28 @@
+"""Shares for a bound pod that does not fit the books: it runs, so it is counted anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tessera_core import ladder
+from tessera_core.fitting import share_of
+from tessera_core.fleet import Fleet
+from tessera_core.units import Unit
+from tessera_schema.grants import Share
+
+
+def forced_shares(fleet: Fleet, row: int, wanted: Sequence[Unit]) -> tuple[Share, ...]:
+    """Each unit on the cards with the most free memory, whether they have room or not."""
+    shares = []
+    for unit in wanted:
+        view = fleet.view(row, unit.lead.vendor)
+        if view is None:
+            continue
+        free = view.state.memory_total - view.state.memory_used
+        cards = np.argsort(-free, kind="stable")[: unit.lead.count].tolist()
+        for part in unit.parts:
+            need = ladder.amounts(part.request, view.state)
+            shares += [share_of(part, view, i, need) for i in cards]
+    return tuple(sorted(shares, key=lambda s: s.position))

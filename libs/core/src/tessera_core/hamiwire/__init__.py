@@ -1,0 +1,53 @@
+"""HAMi's wire form, as far as it is the same for every vendor.
+
+HAMi writes one form of device list, node register and policy annotations for all makes of cards.
+The dialects that speak it must not know each other, so what they share is here: nothing in this
+package names a vendor.
+
+- `lists`: what a pod was given, as `id,word,MiB,cores:...;` on the pod
+- `register`: what a node has, as `id,count,MiB,cores,type,numa,health[,index,mode]:` on the node
+- `notes`: the annotations around a binding, and the small values users write in annotations
+- `policies`: how a user asks for nodes and cards to be chosen
+"""
+
+from __future__ import annotations
+
+from tessera_core.hamiwire.lists import (
+    BadList,
+    Device,
+    decode_lists,
+    encode_lists,
+    held_by,
+    list_text,
+)
+from tessera_core.hamiwire.notes import (
+    RESULT_KEYS,
+    annotation_field,
+    binding_notes,
+    boolean_of,
+    ids_of,
+    words_of,
+)
+from tessera_core.hamiwire.policies import policy_of, policy_warnings
+from tessera_core.hamiwire.register import Registered, card_of, encode_csv, read_csv
+
+__all__ = [
+    "RESULT_KEYS",
+    "BadList",
+    "Device",
+    "Registered",
+    "annotation_field",
+    "binding_notes",
+    "boolean_of",
+    "card_of",
+    "decode_lists",
+    "encode_csv",
+    "encode_lists",
+    "held_by",
+    "ids_of",
+    "list_text",
+    "policy_of",
+    "policy_warnings",
+    "read_csv",
+    "words_of",
+]

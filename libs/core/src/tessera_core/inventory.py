@@ -1,0 +1,113 @@
+"""One set of cards for a node from everything that publishes them.
+
+A node may carry our own annotation, HAMi's register, Koordinator's Device and plain capacities at
+the same time. The most precise source names the cards; the others may add what it does not know
+(topology, minor numbers) and take health away, and disagreements are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.registry import Registry
+from tessera_schema.cards import Card, Inventory, Precision
+from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.kube import Custom, Node
+from tessera_schema.wire import decoder
+
+
+class Published(Struct, frozen=True, kw_only=True):
+    """Value of `cards.tessera.dev/<vendor>`."""
+
+    version: int = 1
+    cards: tuple[Card, ...] = ()
+
+
+_decode = decoder(Published)
+
+
+def cards_of(
+    registry: Registry, node: Node, customs: Mapping[str, Sequence[Custom]]
+) -> tuple[tuple[Card, ...], tuple[str, ...]]:
+    """The node's cards, vendor by vendor, and what is wrong with what was published.
+
+    `customs` are custom resources by name: those named like the node are asked.
+    """
+    found = _ours(registry, node)
+    for dialect in registry.dialects.values():
+        found += dialect.inventory(node, customs.get(node.name, ()))
+    warnings = [w for inventory in found for w in inventory.warnings]
+    cards: list[Card] = []
+    for vendor in dict.fromkeys(i.vendor for i in found):
+        sources = [i for i in found if i.vendor == vendor]
+        merged, told = _merge(node.name, [i for i in sources if i.cards])
+        cordoned = {card for source in sources for card in source.cordoned}
+        cards += [replace(c, cordoned=True) if c.id in cordoned else c for c in merged]
+        unknown = sorted(cordoned - {c.id for c in merged})
+        if unknown:
+            told.append(
+                f"node {node.name}: cordoned {vendor} cards {', '.join(unknown[:4])}: no such card "
+                "on the node; correct the list"
+            )
+        warnings += told
+    return tuple(cards), tuple(warnings)
+
+
+def _ours(registry: Registry, node: Node) -> list[Inventory]:
+    found = []
+    for key, text in node.metadata.annotations.items():
+        vendor = key.removeprefix(CARDS_PREFIX)
+        if vendor == key or vendor not in registry.vendors:
+            continue
+        try:
+            cards = _decode(text).cards
+            warnings: tuple[str, ...] = ()
+        except msgspec.DecodeError as e:
+            cards = ()
+            warnings = (f"node {node.name}: annotation {key}: {e}; the agent will write it again",)
+        found.append(
+            Inventory(
+                vendor=vendor, source="tessera", precision=Precision.OURS,
+                cards=tuple(replace(c, vendor=vendor) for c in cards), warnings=warnings,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _merge(node: str, sources: Sequence[Inventory]) -> tuple[list[Card], list[str]]:
+    ranked = sorted(sources, key=lambda i: (i.precision, i.source))
+    if not ranked:
+        return [], []
+    base, warnings = ranked[0], []
+    cards = {c.id: c for c in sorted(base.cards, key=lambda c: c.index)}
+    if len(cards) < len(base.cards):
+        warnings.append(f"node {node}: {base.source} names a card twice; it is counted once")
+    for other in ranked[1:]:
+        if len(other.cards) != len(base.cards):
+            warnings.append(
+                f"node {node}: {base.source} has {len(base.cards)} {base.vendor} cards, "
+                f"{other.source} has {len(other.cards)}; {base.source} counts"
+            )
+        by_index = {c.index: c.id for c in cards.values()}
+        for card in other.cards:
+            known = card.id if card.id in cards else by_index.get(card.index)
+            if known is not None:
+                cards[known] = _complete(cards[known], card)
+    return list(cards.values()), warnings
+
+
+def _complete(card: Card, other: Card) -> Card:
+    same = card.id == other.id
+    return replace(
+        card,
+        healthy=card.healthy and other.healthy,
+        cordoned=card.cordoned or other.cordoned,
+        model=card.model or other.model,
+        minor=other.minor if card.minor < 0 and same else card.minor,
+        switch=card.switch or (other.switch if same else ""),
+        links=card.links or (other.links if same else {}),
+    )

@@ -1,0 +1,116 @@
+"""The tests that a card must pass for a request, in the order in which they name the reason.
+
+The order is HAMi's, so that a card refused here for one reason is refused there for the same.
+Everything works on columns of any shape: one node's cards, or the whole fleet's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.cards import Bools, Cards, Codes, Floats, Ints
+from tessera_core.fleet import Names
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import Request
+
+
+class Amounts(Struct, frozen=True):
+    """What is needed of each card, in columns or one number for all."""
+
+    memory: Ints | int
+    cores: Floats | float
+    alone: Bools | bool
+    """The card must be idle, and becomes its holder's own."""
+    slots: int = 1
+
+
+def amounts(request: Request, cards: Cards) -> Amounts:
+    """The request on each card: percentages become bytes of that card."""
+    memory: Ints | int = request.memory_bytes
+    if not memory and request.memory_percent:
+        unit = request.memory_unit
+        memory = cards.memory_total * request.memory_percent // 100 // unit * unit
+    alone: Bools | bool = request.exclusive
+    if request.owns_whole_cores and not alone and request.cores_percent >= 100:
+        alone = cards.cores_total == 100
+    return Amounts(memory, request.cores_percent, alone)
+
+
+def rungs(
+    request: Request,
+    need: Amounts,
+    cards: Cards,
+    *,
+    models: Names,
+    modes: Names,
+    ids: Bools | None = None,
+) -> list[tuple[Reason, Bools]]:
+    """Each reason with the cards that it refuses. `ids` are the cards that the request's lists
+    of ids allow; None = all. Quota, which stands before memory, is asked per node in
+    `tessera_core.fitting`."""
+    refused: list[tuple[Reason, Bools]] = [
+        (reason, cards.blocked == reason)
+        for reason in (Reason.CARD_NOT_HEALTH, Reason.CARD_CORDONED, Reason.MODE_NOT_FIT)
+    ]
+    if request.models or request.models_denied:
+        fits = _by_name(models, lambda name: _model_fits(name, request))
+        refused.append((Reason.CARD_TYPE_MISMATCH, ~fits[cards.model]))
+    if request.modes:
+        fits = _by_name(modes, lambda name: not name or name in request.modes)
+        refused.append((Reason.CARD_TYPE_MISMATCH, ~fits[cards.mode]))
+    if ids is not None:
+        refused.append((Reason.CARD_UUID_MISMATCH, ~ids))
+    busy = cards.sharers > 0
+    refused.append((Reason.CARD_TIME_SLICING_EXHAUSTED, cards.slots < cards.sharers + need.slots))
+    if request.policy.idle_cards_only:
+        refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy))
+    refused += [
+        (Reason.CARD_INSUFFICIENT_MEMORY, cards.memory_total - cards.memory_used < need.memory),
+        (Reason.CARD_INSUFFICIENT_CORE, cards.cores_total - cards.cores_used < need.cores),
+        (Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, (busy & need.alone) | (cards.exclusive > 0)),
+    ]
+    if request.needs_free_cores:
+        spent = (cards.cores_used >= cards.cores_total) & (cards.cores_total > 0) & busy
+        none_asked = np.asarray(need.cores) == 0
+        refused.append((Reason.CARD_COMPUTE_UNITS_EXHAUSTED, spent & none_asked))
+    return refused
+
+
+def passed(refused: Sequence[tuple[Reason, Bools]], cards: Cards, vendor: int) -> Bools:
+    """The vendor's cards that no test refuses."""
+    fits: Bools = cards.vendor == vendor
+    for _, by in refused:
+        fits &= ~by
+    return fits
+
+
+def first_reasons(refused: Sequence[tuple[Reason, Bools]], shape: tuple[int, ...]) -> Codes:
+    """For each card the first reason that refuses it, 0 where none does."""
+    codes = np.zeros(shape, np.uint8, "F")
+    for reason, by in reversed(refused):
+        codes[np.broadcast_to(by, shape)] = reason
+    return codes
+
+
+def ids_allowed(request: Request, ids: Sequence[str]) -> Bools | None:
+    """The cards that the request's lists allow, None without lists. Denial wins."""
+    if not request.ids and not request.ids_denied:
+        return None
+    return np.array(
+        [(not request.ids or i in request.ids) and i not in request.ids_denied for i in ids],
+        np.bool_,
+    )
+
+
+def _by_name(names: Names, fits: Callable[[str], bool]) -> Bools:
+    return np.array([fits(name) for name in names.of], np.bool_)
+
+
+def _model_fits(model: str, request: Request) -> bool:
+    name = model.lower()
+    if any(part.lower() in name for part in request.models_denied):
+        return False
+    return not request.models or any(part.lower() in name for part in request.models)

@@ -1,0 +1,1 @@
+"""State machines: one noun each, nothing but phases, events and what may follow what."""

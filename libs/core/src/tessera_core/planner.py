@@ -1,0 +1,218 @@
+"""Plans pods on a cluster as it stands: admission, placement, books and annotations in one.
+
+The scheduler does the same steps spread over its webhook, filter and bind; `tessera place` and
+tests do them here, in memory, so that a user can see the answer before anything is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from msgspec.structs import replace
+
+from tessera_core.admission import Admission, admit, strip_results
+from tessera_core.adoption import adopt
+from tessera_core.cards import Bools
+from tessera_core.charges import init_is_over
+from tessera_core.cluster import Cluster
+from tessera_core.dialect import Rejected
+from tessera_core.explain import explain, summary
+from tessera_core.fitting import Unfit
+from tessera_core.forced import forced_shares
+from tessera_core.inventory import cards_of
+from tessera_core.kubefit import KubeFit
+from tessera_core.ledger import Ledger, Seen
+from tessera_core.outcome import Outcome, Verdict, Why
+from tessera_core.placement import Found, fit, place
+from tessera_core.quota import Allowance, least_use
+from tessera_core.registry import Registry
+from tessera_core.results import injections, written_annotations
+from tessera_core.units import units
+from tessera_schema.grants import Grant
+from tessera_schema.kube import Custom, Pod
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import PodRequest
+
+Refusals = Mapping[str, tuple[Reason, str]]
+"""Node -> why it is out for other reasons than cards."""
+
+_NO_LIMITS = Allowance((), {})
+
+
+class Planner:
+    """A cluster's books, and the pods that are planned on top of them."""
+
+    def __init__(self, registry: Registry, cluster: Cluster) -> None:
+        """Takes in nodes, limits and bound pods. `warnings` then tells what did not make sense."""
+        self.registry = registry
+        self.ledger = Ledger()
+        self.warnings: list[str] = []
+        self._kubefit = KubeFit(cluster.nodes, cluster.bound)
+        self._explained: dict[object, tuple[Why, ...]] = {}
+        customs: dict[str, list[Custom]] = {}
+        for custom in cluster.customs:
+            customs.setdefault(custom.metadata.name, []).append(custom)
+        for node in cluster.nodes:
+            cards, warnings = cards_of(registry, node, customs)
+            self.warnings += warnings
+            self.ledger.put_node(node.name, cards)
+        self.ledger.quota.set_limits(cluster.limits)
+        running = [pod for pod in cluster.bound if not pod.terminal]
+        unread = [
+            (pod, problem) for pod in running if (problem := self._take_over(pod)) is not None
+        ]
+        for pod, problem in unread:
+            self._count_by_requests(pod, problem)
+        self._tell_overgranted()
+
+    def plan(self, pod: Pod, now_ns: int) -> Outcome:
+        """Plan one pod; a placed one holds its cards from then on."""
+        admission = admit(self.registry, pod)
+        if admission is None:
+            return Outcome(pod=pod, verdict=Verdict.IGNORED, message="asks for no accelerator")
+        if isinstance(admission, Rejected):
+            why = Why(reason=admission.reason, message=admission.message)
+            return Outcome(
+                pod=pod, verdict=Verdict.REJECTED, message=admission.message, reasons=(why,)
+            )
+        if not admission.request.containers:
+            return _outcome(pod, admission, Verdict.IGNORED, "asks for 0 cards")
+        return self._place(pod, admission, now_ns)
+
+    # -- planning
+
+    def _place(self, pod: Pod, admission: Admission, now_ns: int) -> Outcome:
+        request = admission.request
+        allowance = self.ledger.quota.allowance(request.namespace)
+        over = allowance.exceeded(least_use(request))
+        if over:
+            why = Why(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=over)
+            return replace(_outcome(pod, admission, Verdict.WAITING, over), reasons=(why,))
+        refused = self._kubefit.refusals(pod)
+        found = place(self.ledger.fleet, request, allowance, self._candidates(refused))
+        warnings = (*admission.warnings, *self._unknown_ids(request))
+        if not isinstance(found, Found):
+            whys = self._explain(request, allowance, refused)
+            message = summary(whys, len(self.ledger.fleet.rows))
+            waiting = _outcome(pod, admission, Verdict.WAITING, message)
+            return replace(waiting, reasons=whys, warnings=warnings)
+        grant = Grant(
+            uid=request.uid, namespace=request.namespace, name=request.name,
+            node=found.node, shares=found.shares,
+        )  # fmt: skip
+        refusal = self.ledger.assume([grant], now_ns / 1e9)
+        if refusal is not None:
+            raise AssertionError(f"placement and ledger disagree: {refusal.message}")
+        self._kubefit.take(pod, found.node)
+        clean, _ = strip_results(self.registry, pod)
+        cards = self.ledger.fleet.facts[self.ledger.fleet.rows[found.node]]
+        written = written_annotations(self.registry, clean, grant, cards, now_ns)
+        message = f"placed on {found.node}; {found.feasible} nodes had room"
+        return replace(
+            _outcome(pod, admission, Verdict.PLACED, message),
+            node=found.node, grant=grant, warnings=warnings,
+            annotations={**admission.annotations, **written},
+            injections=injections(self.registry, clean, grant, cards, now_ns),
+        )  # fmt: skip
+
+    def _candidates(self, refused: Refusals) -> Bools:
+        fleet = self.ledger.fleet
+        candidates = np.zeros(len(fleet.names), np.bool_)
+        candidates[[row for node, row in fleet.rows.items() if node not in refused]] = True
+        return candidates
+
+    def _explain(
+        self, request: PodRequest, allowance: Allowance, refused: Refusals
+    ) -> tuple[Why, ...]:
+        """Pods of one shape share their explanation while the books do not change."""
+        shape = (request.namespace, request.containers, self.ledger.generation, str(refused))
+        if shape not in self._explained:
+            self._explained = {
+                shape: explain(self.ledger.fleet, units(request), allowance, refused)
+            }
+        return self._explained[shape]
+
+    def _unknown_ids(self, request: PodRequest) -> list[str]:
+        asked = dict.fromkeys(i for c in request.containers for r in c.requests for i in r.ids)
+        return [
+            f"card {card} is on no node: use an id that a node publishes, or drop it from the list"
+            for card in asked
+            if not self.ledger.fleet.places(card)
+        ]
+
+    # -- bound pods
+
+    def _take_over(self, pod: Pod) -> str | None:
+        """Count a bound pod by what was written on it; what is missing where that cannot be
+        done."""
+        node = pod.spec.node_name
+        row = self.ledger.fleet.rows.get(node)
+        adopted = adopt(self.registry, pod, () if row is None else self.ledger.fleet.facts[row])
+        if adopted.unknown_version:
+            self.ledger.block(node, pod.metadata.uid)
+            self._warn(pod, f"{adopted.problem}: node {node} takes no more pods")
+            return None
+        if adopted.grant is not None:
+            self._hold(pod, adopted.grant)
+            return None
+        return adopted.problem or "nothing on it says which cards it holds"
+
+    def _count_by_requests(self, pod: Pod, problem: str) -> None:
+        admission = admit(self.registry, pod)
+        if admission is None:
+            return
+        if isinstance(admission, Rejected):
+            self._warn(pod, f"{problem}; not counted, as {admission.message}")
+            return
+        request, fleet, node = admission.request, self.ledger.fleet, pod.spec.node_name
+        if not request.containers:
+            return
+        row = fleet.rows.get(node)
+        if row is None:
+            self._warn(pod, f"{problem}; not counted, as its node {node} was not given")
+            return
+        wanted = units(request)
+        shares = fit(fleet, row, wanted, _NO_LIMITS)
+        told = f"{problem}; it is counted by its own requests"
+        if isinstance(shares, Unfit):
+            told += f", beyond what is free on {node}"
+            shares = forced_shares(fleet, row, wanted)
+        self._warn(pod, told)
+        grant = Grant(
+            uid=request.uid, namespace=request.namespace, name=request.name, node=node,
+            shares=shares,
+        )  # fmt: skip
+        self._hold(pod, grant)
+
+    def _hold(self, pod: Pod, grant: Grant) -> None:
+        seen = Seen(uid=pod.metadata.uid, grant=grant, init_over=init_is_over(pod))
+        self.ledger.observe(seen, 0)
+
+    def _tell_overgranted(self) -> None:
+        fleet = self.ledger.fleet
+        c = fleet.cards
+        over = (
+            (c.memory_used > c.memory_total)
+            | (c.cores_used > c.cores_total)
+            | (c.sharers > c.slots)
+        )
+        for row, column in np.argwhere(over):
+            card, at = fleet.facts[row][column], (row, column)
+            self.warnings.append(
+                f"node {fleet.names[row]}: card {card.id} is granted beyond what it has: "
+                f"{c.memory_used[at] >> 20} of {card.memory_mib} MiB, "
+                f"{c.cores_used[at]:g} of {card.cores_percent:g} %, "
+                f"{c.sharers[at]} of {card.slots} slots; it takes no more pods until some leave"
+            )
+
+    def _warn(self, pod: Pod, text: str) -> None:
+        self.warnings.append(f"pod {pod.name}: {text}")
+
+
+def _outcome(pod: Pod, admission: Admission, verdict: Verdict, message: str) -> Outcome:
+    return Outcome(
+        pod=pod, verdict=verdict, message=message, dialects=admission.dialects,
+        containers=admission.containers, annotations=admission.annotations,
+        warnings=admission.warnings,
+    )  # fmt: skip

@@ -1,0 +1,64 @@
+"""What a grant is written as and turned into: annotations of the Binding, and what the agent
+gives each container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tessera_core.dialect import Injection, Placed
+from tessera_core.registry import Registry
+from tessera_schema.cards import Card
+from tessera_schema.grants import GRANT_KEY, Grant, encode_grant
+from tessera_schema.kube import Pod
+
+
+def written_annotations(
+    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
+) -> dict[str, str]:
+    """Our grant, and every dialect's own result keys."""
+    written = {GRANT_KEY: encode_grant(grant)}
+    for name, placed in _placed(registry, pod, grant, cards, now_ns):
+        written |= registry.dialects[name].annotate(placed)
+    return written
+
+
+def injections(
+    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
+) -> dict[str, Injection]:
+    """Container -> what it is given: the vendor's part, and over it the dialect's."""
+    given: dict[str, Injection] = {}
+    containers = {c.name: c for c in pod.all_containers}
+    for name, placed in _placed(registry, pod, grant, cards, now_ns):
+        dialect = registry.dialects[name]
+        vendor = registry.vendors.get(dialect.vendor)
+        for container in dict.fromkeys(s.container for s in placed.shares):
+            parts = [given.get(container, Injection())]
+            if vendor is not None:
+                parts.append(vendor.give(placed.of(container), placed.cards))
+            parts.append(dialect.inject(placed, containers[container]))
+            given[container] = merge(parts)
+    return given
+
+
+def merge(parts: Sequence[Injection]) -> Injection:
+    """Several injections as one; the later wins where both set the same."""
+    env: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    for part in parts:
+        env |= part.env
+        notes |= part.annotations
+    mounts = {m.destination: m for part in parts for m in part.mounts}
+    devices = dict.fromkeys(d for part in parts for d in part.devices)
+    return Injection(
+        env=env, mounts=tuple(mounts.values()), devices=tuple(devices), annotations=notes
+    )
+
+
+def _placed(
+    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
+) -> Iterator[tuple[str, Placed]]:
+    for name in dict.fromkeys(s.dialect for s in grant.shares):
+        vendor = registry.dialects[name].vendor
+        of_vendor: Mapping[str, Card] = {c.id: c for c in cards if c.vendor == vendor}
+        shares = tuple(s for s in grant.shares if s.dialect == name)
+        yield name, Placed(pod=pod, node=grant.node, shares=shares, cards=of_vendor, now_ns=now_ns)

@@ -1,0 +1,50 @@
+"""Which node is tried first: each order is a list of columns, the least value being the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.fleet import Fleet
+from tessera_core.scoring.koordinator import node_score
+from tessera_schema.requests import NodeOrder, Request
+
+
+def keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
+    """The columns of the request's order, most important first, the node's name last."""
+    return [*_keys(fleet, request), fleet.rank]
+
+
+def _keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
+    match request.policy.node:
+        case NodeOrder.BINPACK:
+            return [-fleet.usage()]
+        case NodeOrder.SPREAD:
+            return [fleet.usage()]
+        case NodeOrder.LEAST_FREE:
+            c = fleet.cards
+            return [
+                (c.cores_total - c.cores_used).sum(1),
+                (c.memory_total - c.memory_used).sum(1),
+            ]
+        case NodeOrder.LEAST_ALLOCATED:
+            return [-node_score(fleet, request, most=False)]
+        case NodeOrder.MOST_ALLOCATED:
+            return [-node_score(fleet, request, most=True)]
+
+
+def best(rows: Ints, columns: Sequence[Floats | Ints]) -> int:
+    """The best of the rows."""
+    for column in columns:
+        values = column[rows]
+        rows = rows[values == values.min()]
+        if len(rows) == 1:
+            break
+    return int(rows[0])
+
+
+def without(mask: Bools, row: int) -> Bools:
+    """The mask with one row less."""
+    rest = mask.copy()
+    rest[row] = False
+    return rest

@@ -1,0 +1,1 @@
+"""The makes of hardware, each one module beside this file that offers `VENDOR`."""

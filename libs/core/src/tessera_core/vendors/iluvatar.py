@@ -1,0 +1,23 @@
+"""Iluvatar's cards.
+
+The vendor's own plugin (gpu-manager, or the device plugin of today) reads the pod's result
+annotations and gives the container its cards, its driver files and its limits. Nothing is given
+here, and our hook is not preloaded: the image brings its own copy of the driver library, which
+the vendor's tools replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tessera_core.dialect import Injection, Vendor
+from tessera_schema.cards import Card
+from tessera_schema.grants import Share
+
+
+def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
+    return Injection()
+
+
+VENDOR: Final = Vendor(name="iluvatar", give=_give)

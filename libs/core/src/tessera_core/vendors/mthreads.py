@@ -1,0 +1,22 @@
+"""Mthreads' cards.
+
+The vendor's toolkit reads `mthreads.com/gpu-index` and its companions from the pod and gives the
+container its card, its driver files and its limits. Nothing is given here, and our hook is not
+preloaded: the cards do not speak CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tessera_core.dialect import Injection, Vendor
+from tessera_schema.cards import Card
+from tessera_schema.grants import Share
+
+
+def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
+    return Injection()
+
+
+VENDOR: Final = Vendor(name="mthreads", give=_give)

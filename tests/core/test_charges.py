@@ -1,0 +1,65 @@
+import pytest
+
+from tessera_core.charges import Charge, charges, init_is_over
+from tessera_schema.grants import Share
+from tessera_schema.requests import Role
+from tessera_testing.builders import a_container, a_pod
+
+APP, INIT, SIDECAR = Role.APP, Role.INIT, Role.SIDECAR
+
+
+def shares(*held: tuple[Role, int, float], card: str = "g0") -> list[Share]:
+    return [
+        Share(
+            container=f"c{i}", position=i, role=role, vendor="acme", dialect="acme", card=card,
+            index=0, memory_bytes=memory, cores_percent=cores,
+        )
+        for i, (role, memory, cores) in enumerate(held)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("held", "want"),
+    [
+        pytest.param([(APP, 100, 10), (APP, 200, 20)], Charge(300, 30, 2, 0), id="USE-01"),
+        pytest.param([(INIT, 100, 10), (INIT, 200, 30)], Charge(200, 30, 1, 0), id="USE-02"),
+        pytest.param(
+            [(INIT, 500, 10), (APP, 100, 40)], Charge(500, 40, 1, 0), id="the larger of each"
+        ),
+        pytest.param(
+            [(SIDECAR, 100, 10), (INIT, 300, 10), (APP, 150, 20)],
+            Charge(400, 30, 2, 0),
+            id="an init container runs beside the sidecar before it",
+        ),
+        pytest.param(
+            [(INIT, 300, 10), (SIDECAR, 100, 10), (APP, 150, 20)],
+            Charge(300, 30, 2, 0),
+            id="and not beside the one after it",
+        ),
+    ],
+)
+def test_a_card_is_charged_what_runs_at_one_time(
+    held: list[tuple[Role, int, float]], want: Charge
+) -> None:
+    assert charges(shares(*held)) == {"g0": want}
+
+
+def test_once_init_is_over_only_what_runs_is_charged() -> None:
+    held = shares((INIT, 999, 99), (APP, 100, 10), (APP, 200, 20))
+    assert charges(held, init_over=True) == {"g0": Charge(300, 30, 2, 0)}  # USE-06
+
+
+@pytest.mark.parametrize(("restart", "over"), [("Never", True), ("Always", False)])
+def test_init_is_over_only_where_it_cannot_run_again(restart: str, over: bool) -> None:  # noqa: FBT001  (a table column)
+    pod = a_pod(
+        a_container(), init=(a_container(),), node="n1", init_done=True, restart_policy=restart
+    )
+    assert init_is_over(pod) is over
+
+
+def test_a_sidecar_does_not_keep_init_from_being_over() -> None:
+    sidecar = a_container(sidecar=True, name="proxy")
+    pod = a_pod(
+        a_container(), init=(a_container(), sidecar), restart_policy="Never", init_done=True
+    )
+    assert init_is_over(pod)

@@ -1,0 +1,194 @@
+"""The books by hand: transactions, outcomes, the API server's view."""
+
+import pytest
+
+from tessera_core.charges import Charge
+from tessera_core.ledger import Ledger, Seen
+from tessera_core.machines.allocation import Phase
+from tessera_schema.cards import MIB
+from tessera_schema.grants import Grant, Share
+from tessera_schema.quotas import Limit
+from tessera_schema.reasons import Reason
+from tessera_testing.builders import a_card
+
+
+def a_grant(
+    uid: str = "u1",
+    *,
+    node: str = "n1",
+    card: str = "g0",
+    mib: int = 1000,
+    cores: float = 10,
+    exclusive: bool = False,
+    namespace: str = "default",
+) -> Grant:
+    share = Share(
+        container="c0", position=0, vendor="acme", dialect="acme", card=card, index=0,
+        memory_bytes=mib * MIB, cores_percent=cores, exclusive=exclusive,
+    )  # fmt: skip
+    return Grant(uid=uid, namespace=namespace, name=uid, node=node, shares=(share,))
+
+
+def a_ledger(*, slots: int = 100) -> Ledger:
+    ledger = Ledger()
+    ledger.put_node("n1", [a_card("g0", 0, mib=4000, slots=slots), a_card("g1", 1, mib=4000)])
+    return ledger
+
+
+def used_mib(ledger: Ledger, card: str = "g0", node: str = "n1") -> int:
+    place = ledger.fleet.place(node, card)
+    assert place is not None
+    return int(ledger.fleet.cards.memory_used[place]) // MIB
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (a_grant("u2", mib=3001), Reason.CARD_INSUFFICIENT_MEMORY),
+        (a_grant("u2", cores=91), Reason.CARD_INSUFFICIENT_CORE),
+        (a_grant("u2", exclusive=True), Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT),
+        (a_grant("u2", card="gone"), Reason.UNKNOWN_CARD),
+        (a_grant("u2", node="gone"), Reason.NODE_BLOCKED),
+    ],
+)
+def test_no_card_is_taken_beyond_what_it_has(second: Grant, reason: Reason) -> None:
+    ledger = a_ledger()
+    assert ledger.assume([a_grant("u1")], 0) is None
+    refusal = ledger.assume([second], 0)
+    assert refusal is not None
+    assert refusal.reason is reason
+    assert used_mib(ledger) == 1000
+
+
+def test_slots_end_too() -> None:
+    ledger = a_ledger(slots=1)
+    ledger.assume([a_grant("u1")], 0)
+    refusal = ledger.assume([a_grant("u2")], 0)
+    assert refusal is not None
+    assert refusal.reason is Reason.CARD_TIME_SLICING_EXHAUSTED
+
+
+def test_a_transaction_is_taken_whole_or_not_at_all() -> None:
+    ledger = a_ledger()
+    ledger.assume([a_grant("a", mib=500)], 0)
+    refusal = ledger.assume([a_grant("a", mib=2000), a_grant("b", mib=2000), a_grant("c")], 1)
+    assert refusal is not None
+    assert refusal.uid == "c"
+    assert used_mib(ledger) == 500
+    assert [e.grant.uid for e in ledger.entries()] == ["a"]
+    assert ledger.assume([a_grant("a", mib=2000), a_grant("b", mib=2000)], 2) is None
+    assert used_mib(ledger) == 4000
+
+
+def test_an_unknown_outcome_keeps_its_cards_until_it_is_known() -> None:
+    ledger = a_ledger()
+    ledger.assume([a_grant()], 0)
+    ledger.sent("u1")
+    ledger.settle("u1", bound=None)
+    assert ledger.expire(older_than=1e9) == []
+    assert used_mib(ledger) == 1000
+    ledger.settle("u1", bound=False)
+    assert used_mib(ledger) == 0
+
+
+def test_only_reservations_expire() -> None:
+    ledger = a_ledger()
+    ledger.assume([a_grant("old")], 10)
+    ledger.assume([a_grant("sent")], 10)
+    ledger.assume([a_grant("new")], 20)
+    ledger.sent("sent")
+    assert [g.uid for g in ledger.expire(older_than=15)] == ["old"]
+    assert used_mib(ledger) == 2000
+
+
+def test_a_pod_under_way_is_not_reserved_again() -> None:
+    ledger = a_ledger()
+    ledger.assume([a_grant()], 0)
+    ledger.sent("u1")
+    refusal = ledger.assume([a_grant(mib=1)], 1)
+    assert refusal is not None
+    assert "binding" in refusal.message
+
+
+def test_a_late_event_never_brings_an_ended_pod_back() -> None:
+    ledger = a_ledger()
+    ledger.observe(Seen(uid="u1", grant=a_grant()), 0)
+    ledger.observe(Seen(uid="u1", grant=a_grant(), ended=True), 1)
+    ledger.observe(Seen(uid="u1", grant=a_grant()), 2)
+    assert used_mib(ledger) == 0
+    assert ledger.entry("u1") is None
+
+
+def test_repeats_change_nothing() -> None:
+    ledger = a_ledger()
+    for now in range(3):
+        ledger.observe(Seen(uid="u1", grant=a_grant()), now)
+    assert used_mib(ledger) == 1000
+
+
+def test_a_relist_ends_what_it_does_not_show_but_nothing_newer() -> None:
+    ledger = a_ledger()
+    ledger.observe(Seen(uid="gone", grant=a_grant("gone")), 0)
+    ledger.assume([a_grant("older reservation")], 1)
+    ledger.assume([a_grant("newer reservation")], 9)
+    ledger.relist([Seen(uid="older reservation", grant=None)], started=5, now=10)
+    assert {e.grant.uid for e in ledger.entries()} == {"older reservation", "newer reservation"}
+
+
+def test_the_api_server_is_believed_over_our_own_reservation() -> None:
+    ledger = a_ledger()
+    ledger.assume([a_grant(card="g0")], 0)
+    ledger.observe(Seen(uid="u1", grant=a_grant(card="g1")), 1)
+    entry = ledger.entry("u1")
+    assert entry is not None
+    assert entry.phase is Phase.BOUND
+    assert (used_mib(ledger, "g0"), used_mib(ledger, "g1")) == (0, 1000)
+
+
+def test_what_is_held_survives_its_node_and_its_cards() -> None:
+    ledger = a_ledger()
+    ledger.observe(Seen(uid="u1", grant=a_grant()), 0)
+    ledger.put_node("n1", [a_card("g1", 0, mib=4000)])
+    assert ledger.held("n1") == {"g0": Charge(1000 * MIB, 10, 1, 0)}
+    ledger.remove_node("n1")
+    ledger.put_node("n1", [a_card("g0", 0, mib=4000)])
+    assert used_mib(ledger) == 1000
+
+
+def test_a_grant_of_a_newer_release_blocks_its_node_until_the_pod_ends() -> None:
+    ledger = a_ledger()
+    ledger.block("n1", "newer")
+    refusal = ledger.assume([a_grant()], 0)
+    assert refusal is not None
+    assert refusal.reason is Reason.NODE_BLOCKED
+    ledger.ended("newer")
+    assert ledger.assume([a_grant()], 0) is None
+
+
+def test_quota_is_checked_in_the_same_step() -> None:
+    ledger = a_ledger()
+    ledger.quota.set_limits(
+        [Limit(namespace="team", source="ResourceQuota team/q", memory_bytes=1500 * MIB)]
+    )
+    assert ledger.assume([a_grant("a", namespace="team")], 0) is None
+    refusal = ledger.assume([a_grant("b", namespace="team")], 0)
+    assert refusal is not None
+    assert refusal.reason is Reason.RESOURCE_QUOTA_NOT_FIT
+    assert "allows 1500 MiB of memory, 1000 are used and 1000 asked" in refusal.message
+    assert ledger.assume([a_grant("b", namespace="other")], 0) is None
+    ledger.forget("a")
+    assert ledger.assume([a_grant("c", namespace="team")], 0) is None
+
+
+def test_use_is_counted_even_where_the_card_came_later() -> None:
+    ledger = Ledger()
+    ledger.quota.set_limits(
+        [Limit(namespace="default", source="q", vendor="acme", models={"A1": 1})]
+    )
+    ledger.observe(Seen(uid="u1", grant=a_grant(cores=90)), 0)
+    ledger.put_node("n1", [a_card("g0", 0, mib=4000, model="A1")])
+    refusal = ledger.assume([a_grant("u2", cores=10, mib=0)], 1)
+    assert refusal is None
+    refusal = ledger.assume([a_grant("u3", cores=0, mib=1000)], 1)
+    assert refusal is not None
+    assert "1 cards of model A1" in refusal.message
