@@ -1,0 +1,45 @@
+"""HAMi's way of asking for NVIDIA's cards.
+
+    resources:
+      limits:
+        nvidia.com/gpu: 2                 # cards
+        nvidia.com/gpumem: 3000           # MiB of each; or gpumem-percentage
+        nvidia.com/gpucores: 30           # percent of each
+
+Cards in MIG mode are recognised and left alone; MIG instances are not made.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialects.hami import result
+from tessera_core.dialects.hami.admission import admit
+from tessera_core.dialects.hami.inventory import inventory
+from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_schema.cards import MIB
+
+__all__ = ["Options", "dialect"]
+
+
+def dialect(options: Options) -> Dialect:
+    """The dialect as configured. Only memory and cores count in quotas, as in HAMi."""
+    names = frozenset(options.names)
+    return Dialect(
+        name=NAME,
+        vendor=VENDOR,
+        resources=names,
+        result_keys=result.KEYS,
+        schedulers=("hami-scheduler",),
+        quota={
+            options.memory: QuotaUnit(Dimension.MEMORY, MIB * options.memory_factor),
+            options.core: QuotaUnit(Dimension.CORES),
+        },
+        claim=lambda pod: claim_by_name(pod, names),
+        admit=partial(admit, options),
+        annotate=result.annotate,
+        inject=partial(result.inject, options),
+        inventory=inventory,
+        held=partial(result.held, options),
+    )

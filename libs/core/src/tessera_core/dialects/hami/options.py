@@ -1,0 +1,87 @@
+"""What may be configured. The names in brackets are those of HAMi's device-config.yaml."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.amounts import INT32_MAX
+from tessera_core.hamiwire.policies import CARD_POLICIES, NODE_POLICIES, card_words
+
+NAME: Final = "hami"
+VENDOR: Final = "nvidia"
+WORD: Final = "NVIDIA"
+"""How device lists name the vendor."""
+CORE_POLICIES: Final = ("", "default", "force", "disable")
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    """Resource names, defaults and policies, as HAMi's `nvidia` section sets them."""
+
+    count: str = "nvidia.com/gpu"
+    """Resource: cards, as a number (resourceCountName)."""
+    memory: str = "nvidia.com/gpumem"
+    """Resource: memory of each card, in MiB times `memory_factor` (resourceMemoryName)."""
+    memory_percentage: str = "nvidia.com/gpumem-percentage"
+    """Resource: memory of each card, in percent of the card (resourceMemoryPercentageName)."""
+    core: str = "nvidia.com/gpucores"
+    """Resource: cores of each card, in percent of the card (resourceCoreName)."""
+    priority: str = "nvidia.com/priority"
+    """Resource: priority of the container's tasks, 0 before 1 (resourcePriorityName)."""
+    memory_factor: int = 1
+    """MiB in one unit of memory (memoryFactor)."""
+    default_memory: int = 0
+    """MiB for a container that gives neither memory nor percentage; 0 = the whole card
+    (defaultMemory)."""
+    default_cores: int = 0
+    """Percent for a container that gives memory but no cores (defaultCores)."""
+    default_gpu_num: int = 1
+    """Cards for a container that gives memory or cores but no number; 0 = it is refused
+    (defaultGPUNum)."""
+    gpu_core_policy: str = ""
+    """GPU_CORE_UTILIZATION_POLICY of containers that set none: default, force or disable
+    (gpuCorePolicy)."""
+    disable_core_limit: bool = False
+    """Cores are promised but not limited: the same variable says `disable` (disableCoreLimit)."""
+    runtime_class_name: str = ""
+    """runtimeClassName of pods that set none; empty = left alone (runtimeClassName)."""
+    overwrite_env: bool = False
+    """Set NVIDIA_VISIBLE_DEVICES=none in containers of such pods that ask for no card
+    (overwriteEnv)."""
+    lib_cuda_log_level: str = ""
+    """LIBCUDA_LOG_LEVEL of containers that set none; empty = left alone (libCudaLogLevel)."""
+    device_memory_scaling: float = 1
+    """Registered over real memory; above 1 sets CUDA_OVERSUBSCRIBE (deviceMemoryScaling)."""
+    hook_path: str = "/usr/local"
+    """Directory in the container that has `vgpu`, for the path of the usage file (HOOK_PATH)."""
+    node_scheduler_policy: str = "binpack"
+    """binpack or spread, for pods that say nothing (--node-scheduler-policy)."""
+    gpu_scheduler_policy: str = "spread"
+    """binpack, spread, numa, mutex, topology-aware or a comma chain of them, for pods that say
+    nothing (--gpu-scheduler-policy)."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what contradicts itself or is out of bounds."""
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("the five resources need five different names")
+        for name, low, high in (
+            ("memory_factor", 1, INT32_MAX),
+            ("default_memory", 0, INT32_MAX),
+            ("default_cores", 0, 100),
+            ("default_gpu_num", 0, INT32_MAX),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} {getattr(self, name)} is not between {low} and {high}")
+        if self.gpu_core_policy not in CORE_POLICIES:
+            raise ValueError(f"gpu_core_policy {self.gpu_core_policy}: no such policy")
+        if self.node_scheduler_policy not in NODE_POLICIES:
+            raise ValueError(f"node_scheduler_policy {self.node_scheduler_policy}: no such policy")
+        chain = card_words(self.gpu_scheduler_policy)
+        if not chain or not set(chain) <= set(CARD_POLICIES):
+            raise ValueError(f"gpu_scheduler_policy {self.gpu_scheduler_policy}: no such policy")
+
+    @property
+    def names(self) -> tuple[str, str, str, str, str]:
+        """Every resource name."""
+        return self.count, self.memory, self.memory_percentage, self.core, self.priority
