@@ -1,0 +1,41 @@
+"""The dialect of Iluvatar's cards, as HAMi speaks it, in both of its forms.
+
+The older form counts cards by `iluvatar.ai/vgpu` and takes parts of one card by `vcuda-memory`
+(256 MiB units) and `vcuda-core` (percent); the names can be configured. Today's form has names of
+its own for each model, such as `iluvatar.ai/MR-V100-vgpu`. Containers are served by the vendor's
+own plugin, which reads the pod's annotations.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialects.iluvatar.admission import admit
+from tessera_core.dialects.iluvatar.holding import held
+from tessera_core.dialects.iluvatar.options import MEMORY_UNIT, NAME, Model, Options, forms
+from tessera_core.dialects.iluvatar.publishing import inventory
+from tessera_core.dialects.iluvatar.results import annotate, result_keys
+
+__all__ = ["Model", "Options", "dialect"]
+
+
+def dialect(options: Options) -> Dialect:
+    """The dialect with these names and models."""
+    known = forms(options)
+    names = frozenset(name for form in known for name in form.resources)
+    quota = {form.memory: QuotaUnit(Dimension.MEMORY, MEMORY_UNIT) for form in known}
+    quota |= {form.core: QuotaUnit(Dimension.CORES, 1) for form in known}
+    return Dialect(
+        name=NAME,
+        vendor=NAME,
+        resources=names,
+        result_keys=result_keys(known),
+        schedulers=("hami-scheduler",),
+        quota=quota,
+        claim=partial(claim_by_name, names=names),
+        admit=partial(admit, options, known),
+        annotate=partial(annotate, known),
+        inventory=partial(inventory, known),
+        held=partial(held, known),
+    )

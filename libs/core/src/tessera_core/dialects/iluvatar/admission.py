@@ -1,0 +1,87 @@
+"""Admission: the manifest as Iluvatar's plugin expects it, and the request in canonical units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from tessera_core.dialect import Admitted, Change, field_of
+from tessera_core.dialects.iluvatar.asking import Asked, asked
+from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, NAME, Form, Options
+from tessera_core.hamiwire import ids_of, policy_of, policy_warnings
+from tessera_core.spelling import spelled_out
+from tessera_schema.kube import Container, Pod
+from tessera_schema.requests import ContainerRequest, Policy, Request
+
+CONTAINER_NAME: Final = "SOL_CONTINER_NAME"
+"""Variable that tells the vendor's software its container; the spelling is the vendor's."""
+
+
+def admit(options: Options, forms: Sequence[Form], pod: Pod) -> Admitted:
+    """The pod admitted. Raises InvalidField for what can never run."""
+    found = asked(forms, pod)
+    if not found:
+        return Admitted(containers=())
+    policy = policy_of(
+        pod.metadata.annotations,
+        node=options.node_scheduler_policy,
+        cards=options.gpu_scheduler_policy,
+    )
+    containers, changes = [], {}
+    for _, group in groupby(found, key=lambda a: a.position):
+        asks = list(group)
+        containers.append(
+            ContainerRequest(
+                container=asks[0].container.name, position=asks[0].position, role=asks[0].role,
+                requests=tuple(_request(pod, a, policy) for a in asks),
+            )
+        )  # fmt: skip
+        change = _change(asks[0].container, asks)
+        if change is not None:
+            changes[asks[0].container.name] = change
+    return Admitted(
+        containers=tuple(containers),
+        changes=changes,
+        warnings=tuple(w for a in found for w in _warnings(pod, a))
+        + policy_warnings(pod.metadata.annotations),
+    )
+
+
+def _request(pod: Pod, a: Asked, policy: Policy) -> Request:
+    notes = pod.metadata.annotations
+    memory = 0 if a.several else (a.memory or 0) * MEMORY_UNIT
+    return Request(
+        vendor=NAME, dialect=NAME, count=a.count,
+        memory_bytes=memory, memory_percent=0 if memory else 100,
+        cores_percent=CORES if a.several else min(a.cores or 0, CORES),
+        exclusive=a.several, owns_whole_cores=True,
+        models=(a.form.model,) if a.form.model else (), models_denied=a.form.others,
+        ids=ids_of(notes, a.form.use), ids_denied=ids_of(notes, a.form.nouse), policy=policy,
+    )  # fmt: skip
+
+
+def _change(container: Container, asks: Sequence[Asked]) -> Change | None:
+    amounts: Mapping[str, int | None] = {
+        name: amount
+        for a in asks
+        for name, amount in zip(a.form.resources, (a.count, a.memory, a.written_cores), strict=True)
+    }
+    env = {CONTAINER_NAME: container.name} if container.name else {}
+    return spelled_out(container, amounts, env)
+
+
+def _warnings(pod: Pod, a: Asked) -> list[str]:
+    """Amounts that were given in vain."""
+    memory = field_of(pod, a.position, "limits", a.form.memory)
+    cores = field_of(pod, a.position, "limits", a.form.core)
+    told = []
+    if a.several and a.memory:
+        told.append(f"{memory}: {a.memory} is not used: {a.count} cards are whole cards")
+    if a.several and a.cores is not None and a.cores != a.written_cores:
+        told.append(
+            f"{cores}: {a.cores} becomes {a.written_cores}: {a.count} cards are whole cards"
+        )
+    if not a.several and (a.cores or 0) > CORES:
+        told.append(f"{cores}: {a.cores} counts as {CORES}: a card has no more")
+    return told

@@ -1,0 +1,95 @@
+"""What a pod asks of Iluvatar's cards, in either form.
+
+Only a container with one card gets a part of it; several cards are whole cards, because the
+vendor's plugin slices nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from msgspec import Struct
+
+from tessera_core.amounts import amount, find, invalid
+from tessera_core.dialect import roles
+from tessera_core.dialects.iluvatar.options import CORES, MOST_MEMORY, Form
+from tessera_schema.kube import Container, Pod
+from tessera_schema.requests import Role
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What one container asks in one form, in Iluvatar's units."""
+
+    form: Form
+    container: Container
+    position: int
+    role: Role
+    count: int
+    memory: int | None
+    """Units of memory as written."""
+    cores: int | None
+    """Percent of one card, or of all cards together, as written."""
+
+    @property
+    def several(self) -> bool:
+        """True for several cards, which are whole."""
+        return self.count > 1
+
+    @property
+    def written_cores(self) -> int | None:
+        """Core units as the manifest has them after admission."""
+        return self.count * CORES if self.several else self.cores
+
+
+def asked(forms: Sequence[Form], pod: Pod) -> tuple[Asked, ...]:
+    """What every container asks in every form, in spec order; those left out that ask nothing.
+
+    Raises InvalidField for what can never run.
+    """
+    found = []
+    for position, container, role in roles(pod):
+        if container.resources.limits or container.resources.requests:
+            _check_one_form(forms, pod, position)
+            each = (_asked(form, pod, position, container, role) for form in forms)
+            found += [a for a in each if a is not None]
+    return tuple(found)
+
+
+def _asked(form: Form, pod: Pod, position: int, container: Container, role: Role) -> Asked | None:
+    count = amount(pod, position, form.count, hint="It counts cards.")
+    memory = amount(
+        pod, position, form.memory, high=MOST_MEMORY, hint="One unit is 256 MiB of memory."
+    )
+    cores = amount(pod, position, form.core, hint="One unit is a percent of a card.")
+    if count is None and (memory or cores):
+        cards = -(-(cores or 1) // CORES)
+        name = form.memory if memory else form.core
+        _refuse(
+            pod,
+            position,
+            name,
+            f"it counts only beside a number of cards; add {form.count}: {cards}",
+        )
+    if not count:
+        return None
+    return Asked(
+        form=form, container=container, position=position, role=role, count=count, memory=memory,
+        cores=cores,
+    )  # fmt: skip
+
+
+def _check_one_form(forms: Sequence[Form], pod: Pod, position: int) -> None:
+    """A container that asks in the older form and by model would be given cards twice."""
+    names = {bool(f.model): n for f in forms for n in f.resources if amount(pod, position, n)}
+    if len(names) > 1:
+        _refuse(
+            pod, position, names[True],
+            f"this container also asks by {names[False]}, the older name for the same cards; "
+            "keep one of the two",
+        )  # fmt: skip
+
+
+def _refuse(pod: Pod, position: int, name: str, remedy: str) -> NoReturn:
+    field, value = find(pod, position, name) or (name, "")
+    raise invalid(field, value, remedy)

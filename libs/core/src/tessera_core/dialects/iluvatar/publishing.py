@@ -1,0 +1,79 @@
+"""Iluvatar's cards as their node shows them: registered model by model, or only counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tessera_core.counted import Counting, counted_cards
+from tessera_core.dialects.iluvatar.options import (
+    CORES,
+    LEGACY_WORD,
+    MEMORY_UNIT,
+    NAME,
+    Form,
+)
+from tessera_core.hamiwire import card_of, read_csv
+from tessera_core.quantity import BadQuantity, value
+from tessera_schema.cards import Card, Inventory, Precision
+from tessera_schema.kube import Custom, Node
+
+
+def inventory(
+    forms: Sequence[Form], node: Node, _customs: Sequence[Custom]
+) -> tuple[Inventory, ...]:
+    """Both sources where both are there; the registered one is the more precise."""
+    found: list[Inventory] = []
+    registered = [form for form in forms if form.register in node.metadata.annotations]
+    if registered:
+        found.append(_registered(registered, node))
+    for form in forms:
+        if not form.model:
+            counting = Counting(
+                vendor=NAME, dialect=NAME, model=LEGACY_WORD, core=form.core, memory=form.memory,
+                cores_per_card=CORES, memory_unit=MEMORY_UNIT,
+            )  # fmt: skip
+            found += counted_cards(counting, node)
+    return tuple(found)
+
+
+def _registered(forms: Sequence[Form], node: Node) -> Inventory:
+    cards: list[Card] = []
+    warnings: list[str] = []
+    for form in forms:
+        entries, problems = read_csv(node.metadata.annotations[form.register])
+        of_model = []
+        for entry in entries:
+            try:
+                of_model.append(card_of(entry, NAME))
+            except ValueError as e:
+                problems.append(f"card {entry.id!r}: {e}")
+        if of_model and _plugin_is_gone(form, node):
+            problems.append(
+                f"{form.count} is 0 in status.allocatable, so its cards take no pods: "
+                "see whether the vendor's plugin runs"
+            )
+            of_model = [replace(card, healthy=False) for card in of_model]
+        cards += of_model
+        warnings += [f"node {node.name}: annotation {form.register}: {p}" for p in problems]
+    return Inventory(
+        vendor=NAME, source=NAME, precision=Precision.REGISTERED,
+        cards=_numbered(cards), warnings=tuple(warnings),
+    )  # fmt: skip
+
+
+def _plugin_is_gone(form: Form, node: Node) -> bool:
+    """Kubelet keeps the resource of a plugin that went away, with an amount of 0."""
+    quantity = node.status.allocatable.get(form.count)
+    try:
+        return quantity is not None and value(quantity) == 0
+    except BadQuantity:
+        return False
+
+
+def _numbered(cards: Sequence[Card]) -> tuple[Card, ...]:
+    """Cards whose numbers repeat (one register for each model) are numbered as they stand."""
+    if len({card.index for card in cards}) == len(cards):
+        return tuple(cards)
+    return tuple(replace(card, index=i) for i, card in enumerate(cards))
