@@ -1,0 +1,51 @@
+"""The dialect of Mthreads' cards (MTT S4000 and its like), as HAMi speaks it.
+
+`mthreads.com/vgpu` counts cards, `sgpu-memory` takes 512 MiB units and `sgpu-core` sixteenths of
+a card. A pod shares one card; `vgpu` alone is a whole card, more of them whole cards. The cards
+of a node are counted by its capacity; containers are served by Mthreads' own toolkit, which reads
+the pod's annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tessera_core.counted import Counting, counted_cards
+from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialects.mthreads.admission import admit
+from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD, Options
+from tessera_core.dialects.mthreads.results import KEYS, annotate, held
+from tessera_schema.cards import Inventory
+from tessera_schema.kube import Custom, Node
+
+__all__ = ["Options", "dialect"]
+
+
+def dialect(options: Options) -> Dialect:
+    """The dialect under these resource names."""
+    names = frozenset({options.count, options.memory, options.core})
+    counting = Counting(
+        vendor=NAME, dialect=NAME, model=WORD, core=options.core, memory=options.memory,
+        cores_per_card=CORES, memory_unit=MEMORY_UNIT,
+    )  # fmt: skip
+
+    def inventory(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
+        return counted_cards(counting, node)
+
+    return Dialect(
+        name=NAME,
+        vendor=NAME,
+        resources=names,
+        result_keys=KEYS,
+        schedulers=("hami-scheduler",),
+        quota={
+            options.memory: QuotaUnit(Dimension.MEMORY, MEMORY_UNIT),
+            options.core: QuotaUnit(Dimension.CORES, 100 / CORES),
+        },
+        claim=partial(claim_by_name, names=names),
+        admit=partial(admit, options),
+        annotate=annotate,
+        inventory=inventory,
+        held=partial(held, options),
+    )

@@ -1,0 +1,80 @@
+"""Admission: the manifest as Mthreads' toolkit expects it, and the request in canonical units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tessera_core.dialect import Admitted, field_of
+from tessera_core.dialects.mthreads.asking import Asked, asked
+from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, Options
+from tessera_core.hamiwire import ids_of, policy_of, policy_warnings
+from tessera_core.spelling import spelled_out
+from tessera_schema.kube import Pod
+from tessera_schema.requests import ContainerRequest, Policy, Request
+
+USE: Final = "mthreads.ai/use-gpuuuid"
+NOUSE: Final = "mthreads.ai/nouse-gpuuuid"
+SEVERAL: Final = "mthreads.com/request-gpu-num"
+"""Pod annotation: number of cards of the container that asks for several."""
+
+
+def admit(options: Options, pod: Pod) -> Admitted:
+    """The pod admitted. Raises InvalidField for what can never run."""
+    found = asked(options, pod)
+    if not found:
+        return Admitted(containers=())
+    changes = {
+        a.container.name: spelled_out(
+            a.container,
+            dict(zip((options.count, options.memory, options.core), a.written, strict=True)),
+        )
+        for a in found
+    }
+    several = [a.count for a in found if a.count > 1]
+    return Admitted(
+        containers=_requests(options, pod, found),
+        changes={name: change for name, change in changes.items() if change is not None},
+        annotations={SEVERAL: str(several[-1])} if several else {},
+        warnings=tuple(w for a in found for w in _warnings(options, pod, a))
+        + policy_warnings(pod.metadata.annotations),
+    )
+
+
+def _requests(options: Options, pod: Pod, found: Sequence[Asked]) -> tuple[ContainerRequest, ...]:
+    notes = pod.metadata.annotations
+    policy = policy_of(
+        notes, node=options.node_scheduler_policy, cards=options.gpu_scheduler_policy
+    )
+    ids, denied = ids_of(notes, USE), ids_of(notes, NOUSE)
+    return tuple(
+        ContainerRequest(
+            container=a.container.name, position=a.position, role=a.role,
+            requests=(_request(a, policy, ids, denied),),
+        )
+        for a in found
+    )  # fmt: skip
+
+
+def _request(a: Asked, policy: Policy, ids: tuple[str, ...], denied: tuple[str, ...]) -> Request:
+    """Whole cards are asked as 100 percent of whatever card: the 48 GiB of the manifest would
+    keep them off every smaller card."""
+    return Request(
+        vendor=NAME, dialect=NAME, count=a.count,
+        memory_bytes=a.memory * MEMORY_UNIT, memory_percent=100 if a.whole else 0,
+        cores_percent=100 if a.whole else a.cores * 100 / CORES,
+        exclusive=a.whole, owns_whole_cores=True, together=a.count == 1,
+        ids=ids, ids_denied=denied, policy=policy,
+    )  # fmt: skip
+
+
+def _warnings(options: Options, pod: Pod, a: Asked) -> list[str]:
+    """Amounts that a container with whole cards gave in vain."""
+    given = zip((options.memory, options.core), a.given, a.written[1:], strict=True)
+    return [
+        f"{field_of(pod, a.position, 'limits', name)}: {had} becomes {now}: "
+        + (f"{a.count} cards are whole cards" if a.count > 1
+           else f"without {options.memory} a container gets a whole card")
+        for name, had, now in given
+        if a.whole and had is not None and had != now
+    ]  # fmt: skip

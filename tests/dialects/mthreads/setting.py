@@ -1,0 +1,111 @@
+"""Mthreads' pods and nodes in short spellings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tessera_core.amounts import InvalidField
+from tessera_core.dialect import Admitted, Dialect, Rejected
+from tessera_core.dialects import mthreads
+from tessera_core.outcome import Outcome
+from tessera_schema.kube import Container, Node, Pod, Quantity
+from tessera_schema.requests import Request
+from tessera_testing.builders import a_container, a_node, a_pod
+from tessera_testing.planning import plan
+
+GPU = "mthreads.com/vgpu"
+MEM = "mthreads.com/sgpu-memory"
+CORE = "mthreads.com/sgpu-core"
+SEVERAL = "mthreads.com/request-gpu-num"
+ALLOCATED = "hami.io/mthreads-vgpu-devices-allocated"
+_NAMES = {"gpu": GPU, "mem": MEM, "core": CORE}
+
+
+def named(**amounts: Quantity) -> dict[str, Quantity]:
+    """gpu, mem and core under their resource names."""
+    return {_NAMES[short]: amount for short, amount in amounts.items()}
+
+
+def asks(**limits: Quantity) -> Container:
+    return a_container(named(**limits))
+
+
+def a_slice(mem: Quantity = 2, core: Quantity = 1) -> Container:
+    return asks(gpu=1, mem=mem, core=core)
+
+
+def made(**options: Any) -> Dialect:
+    return mthreads.dialect(msgspec.convert(options, mthreads.Options))
+
+
+def admitted(pod: Pod, **options: Any) -> Admitted | Rejected:
+    try:
+        return made(**options).admit(pod)
+    except InvalidField as e:
+        return e.rejected
+
+
+def accepted(pod: Pod, **options: Any) -> Admitted:
+    answer = admitted(pod, **options)
+    assert isinstance(answer, Admitted), answer
+    return answer
+
+
+def rejected(pod: Pod, **options: Any) -> Rejected:
+    answer = admitted(pod, **options)
+    assert isinstance(answer, Rejected), answer
+    return answer
+
+
+def the_request(pod: Pod) -> Request:
+    (container,) = accepted(pod).containers
+    (request,) = container.requests
+    return request
+
+
+def changed(pod: Pod) -> Pod:
+    """The pod as admission leaves it."""
+    answer = accepted(pod)
+    containers = []
+    for c in pod.spec.containers:
+        change = answer.changes.get(c.name)
+        if change is not None:
+            resources = replace(
+                c.resources,
+                limits={**c.resources.limits, **change.limits},
+                requests={**c.resources.requests, **change.requests},
+            )
+            c = replace(c, resources=resources)
+        containers.append(c)
+    return replace(pod, spec=replace(pod.spec, containers=tuple(containers)))
+
+
+def cards(number: int = 1, *, name: str = "n", units: int = 96, **facts: Any) -> Node:
+    """A node with so many cards of so many memory units."""
+    total: Mapping[str, Quantity] = named(gpu=number, core=16 * number, mem=units * number)
+    return a_node(name, capacity=total, **facts)
+
+
+def bound(name: str, text: str, *containers: Container, node: str = "n") -> Pod:
+    """A running pod on which HAMi wrote this device list."""
+    return a_pod(*containers, name=name, node=node, annotations={ALLOCATED: text})
+
+
+def outcome(pod: Pod, *nodes: Node, bound: Sequence[Pod] = (), **config: Any) -> Outcome:
+    options = {"mthreads": config} if config else None
+    (answer,) = plan([pod], nodes, bound=bound, config=options)
+    return answer
+
+
+def given(answer: Outcome) -> list[tuple[str, int, int, float]]:
+    """Container, card index, MiB, percent of cores."""
+    assert answer.grant is not None, answer.message
+    return [(s.container, s.index, s.memory_mib, s.cores_percent) for s in answer.grant.shares]
+
+
+def why(answer: Outcome) -> list[str]:
+    return [w.reason.wire for w in answer.reasons]

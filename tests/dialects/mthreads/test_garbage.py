@@ -1,0 +1,63 @@
+"""Whatever stands in a manifest or on a node: an answer, never a traceback."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tessera_core.dialect import Admitted, Rejected
+from tessera_schema.kube import Quantity
+from tessera_testing.builders import a_card, a_container, a_node, a_pod
+from tests.dialects.mthreads.setting import admitted, made
+
+Amounts = dict[str, Quantity]
+Notes = dict[str, str]
+
+NAMES = st.sampled_from(sorted(made().resources))
+AMOUNTS = st.one_of(
+    st.integers(-2, 200),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(["1", "16Gi", "500m", "1e3", "", "-1", "9" * 80, "1.0"]),
+    st.text(max_size=6),
+)
+LIMITS = st.dictionaries(NAMES, AMOUNTS, max_size=4)
+LISTS = st.one_of(
+    st.text("n-mthreads0129,:;MR.V ", max_size=60),
+    st.sampled_from(["n-mthreads-0,Mthreads,1,1:;", "n-mthreads-0,Mthreads,1,1:", ";;;;", "0,1"]),
+    st.text(max_size=20),
+)
+POD_KEYS = st.sampled_from(["hami.io/mthreads-vgpu-devices-allocated", "mthreads.ai/use-gpuuuid"])
+NODE_KEYS = st.sampled_from(["cpu"])
+CARDS = [a_card(f"n-mthreads-{i}", i, vendor="mthreads") for i in range(2)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(LIMITS, LIMITS, LIMITS, st.dictionaries(POD_KEYS, LISTS))
+def test_every_manifest_has_an_answer(
+    limits: Amounts, more: Amounts, init: Amounts, notes: Notes
+) -> None:
+    pod = a_pod(
+        a_container(limits), a_container(more, limits), init=(a_container(init),), annotations=notes
+    )
+    answer = admitted(pod)
+    if isinstance(answer, Rejected):
+        assert answer.field
+        assert answer.remedy
+    else:
+        assert isinstance(answer, Admitted)
+        assert all(r.count > 0 for c in answer.containers for r in c.requests)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LIMITS, st.dictionaries(POD_KEYS, LISTS, min_size=1))
+def test_every_bound_pod_has_an_answer(limits: Amounts, notes: Notes) -> None:
+    held = made().held(a_pod(a_container(limits), annotations=notes, node="n"), CARDS)
+    assert held is None or not (held.shares and held.problem)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LIMITS, st.dictionaries(NODE_KEYS, LISTS))
+def test_every_node_has_an_answer(capacity: Amounts, notes: Notes) -> None:
+    for found in made().inventory(a_node("n", capacity=capacity, annotations=notes), ()):
+        assert all(card.memory_bytes >= 0 for card in found.cards)
