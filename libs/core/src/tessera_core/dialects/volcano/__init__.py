@@ -1,0 +1,109 @@
+"""Volcano on NVIDIA cards: gpushare (`volcano.sh/gpu-*`) and vgpu (`volcano.sh/vgpu-*`).
+
+The wire is Volcano's: resource names, units, annotations, environment. Gangs, queues, node
+locks and MIG instances are not offered: a pod that names a group or a queue is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from tessera_core.amounts import invalid
+from tessera_core.dialect import (
+    Admitted,
+    Dialect,
+    Dimension,
+    Held,
+    Injection,
+    Placed,
+    QuotaUnit,
+    Rejected,
+    claim_by_name,
+)
+from tessera_core.dialects.volcano import gpushare, podgroup, vgpu
+from tessera_core.dialects.volcano.held import held
+from tessera_core.dialects.volcano.inventory import inventories
+from tessera_core.dialects.volcano.keys import DIALECT, RESULT_KEYS, VENDOR
+from tessera_core.dialects.volcano.options import Options, settled
+from tessera_schema.cards import MIB, Card, Inventory
+from tessera_schema.kube import Container, Custom, Node, Pod
+
+__all__ = ["Options", "dialect"]
+
+
+def dialect(options: Options) -> Dialect:
+    """Volcano as configured. Raises ValueError for arguments or names that make no sense."""
+    made = settled(options)
+    names = frozenset((*made.gpushare_names, *made.vgpu_names))
+
+    def cards_of(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
+        return inventories(node, made)
+
+    def holds(pod: Pod, cards: Sequence[Card]) -> Held | None:
+        return held(pod, cards, made)
+
+    return Dialect(
+        name=DIALECT,
+        vendor=VENDOR,
+        resources=names,
+        result_keys=RESULT_KEYS,
+        schedulers=("volcano",),
+        quota={name: unit for name, unit in _quota(made).items() if name in names},
+        claim=partial(claim_by_name, names=names),
+        admit=partial(_admit, options=made),
+        annotate=partial(_annotate, options=made),
+        inject=partial(_inject, options=made),
+        inventory=cards_of,
+        held=holds,
+    )
+
+
+def _quota(options: Options) -> dict[str, QuotaUnit]:
+    cards = QuotaUnit(Dimension.CARDS)
+    return {
+        options.gpu_memory_resource: QuotaUnit(Dimension.MEMORY, options.gpu_memory_factor * MIB),
+        options.gpu_number_resource: cards,
+        options.vgpu_number_resource: cards,
+        options.vgpu_memory_resource: QuotaUnit(Dimension.MEMORY, options.vgpu_memory_factor * MIB),
+        options.vgpu_cores_resource: QuotaUnit(Dimension.CORES),
+    }
+
+
+def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
+    sharing = gpushare.asks(pod, options)
+    virtual = vgpu.asks(pod, options)
+    told = podgroup.warnings(pod)
+    if sharing and virtual:
+        raise invalid(
+            virtual[0].field,
+            "",
+            f"conflicts with {sharing[0].field}: gpushare and vgpu are two ways of sharing; use "
+            "one of them in a pod.",
+        )
+    if sharing:
+        return Admitted(
+            containers=gpushare.requests(sharing, options),
+            changes=gpushare.changes(sharing, options),
+            warnings=told,
+        )
+    wished = vgpu.wishes(pod) if virtual else vgpu.Wishes()
+    return Admitted(
+        containers=vgpu.requests(virtual, wished, options),
+        changes=vgpu.changes(virtual, options),
+        warnings=(*vgpu.warnings(pod, virtual, wished, options), *told),
+    )
+
+
+def _annotate(placed: Placed, options: Options) -> Mapping[str, str]:
+    if not placed.shares:
+        return {}
+    if vgpu.asks(placed.pod, options):
+        return vgpu.annotate(placed, options)
+    return gpushare.annotate(placed)
+
+
+def _inject(placed: Placed, container: Container, options: Options) -> Injection:
+    if vgpu.asks(placed.pod, options):
+        return vgpu.inject(placed, container, options)
+    return gpushare.inject(placed, container)

@@ -1,0 +1,36 @@
+"""Where an amount may stand: Kubernetes wants requests of extended resources to equal limits."""
+
+from __future__ import annotations
+
+from tessera_core.amounts import find, invalid
+from tessera_core.quantity import BadQuantity, milli
+from tessera_schema.kube import Pod, Quantity
+
+
+def first_field(pod: Pod, position: int, names: tuple[str, ...]) -> str:
+    """The first of the names that a container has, as messages print it; else empty."""
+    found = (find(pod, position, name) for name in names)
+    return next((f[0] for f in found if f), "")
+
+
+def refuse_request_alone(pod: Pod, position: int, name: str) -> None:
+    """Raises InvalidField where requests name a resource that Volcano reads from limits only."""
+    found = find(pod, position, name, ("requests",))
+    if found is not None and find(pod, position, name, ("limits",)) is None:
+        raise invalid(*found, "write it under limits; Kubernetes refuses it in requests alone.")
+
+
+def refuse_unequal(pod: Pod, position: int, names: tuple[str, ...]) -> None:
+    """Raises InvalidField where a request differs from the limit beside it."""
+    for name in names:
+        limit = find(pod, position, name, ("limits",))
+        request = find(pod, position, name, ("requests",))
+        if limit and request and not _equal(limit[1], request[1]):
+            raise invalid(*request, f"must equal the limit {limit[1]}; write the same in both.")
+
+
+def _equal(one: Quantity, other: Quantity) -> bool:
+    try:
+        return milli(one) == milli(other)
+    except BadQuantity:
+        return str(one) == str(other)

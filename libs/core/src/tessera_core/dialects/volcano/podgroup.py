@@ -1,0 +1,18 @@
+"""The one rule of Volcano's pod groups that concerns cards; groups as such are told about for every
+dialect in `tessera_core.groups`."""
+
+from __future__ import annotations
+
+from tessera_core.dialects.volcano.keys import VGPU_PODGROUP_POLICY
+from tessera_schema.kube import Pod
+
+
+def warnings(pod: Pod) -> tuple[str, ...]:
+    """The card policy of a group is not honoured: told, never ignored."""
+    policy = pod.metadata.annotations.get(VGPU_PODGROUP_POLICY)
+    if policy is None:
+        return ()
+    return (
+        f"metadata.annotations[{VGPU_PODGROUP_POLICY}]: {policy}: not honoured: pods of one "
+        "PodGroup may share a card; ask for vgpu-cores: 100 to have a card alone",
+    )

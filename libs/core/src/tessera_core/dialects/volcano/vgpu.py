@@ -1,0 +1,272 @@
+"""`volcano.sh/vgpu-*`: memory and cores of one or several cards per container.
+
+Source: Volcano's vgpu devices (`deviceshare.VGPUEnable`) and the HAMi plugin that serves them.
+Init containers are served as well, which Volcano leaves without cards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.amounts import INT32_MAX, amount, find, invalid
+from tessera_core.dialect import Change, Injection, Placed, roles
+from tessera_core.dialects.volcano import codec, keys
+from tessera_core.dialects.volcano.fields import (
+    first_field,
+    refuse_request_alone,
+    refuse_unequal,
+)
+from tessera_core.dialects.volcano.options import Options
+from tessera_core.vendors.nvidia import VISIBLE, visible
+from tessera_schema.cards import MIB
+from tessera_schema.kube import Container, Pod
+from tessera_schema.requests import CardKey, ContainerRequest, Policy, Request, Role
+
+WHOLE: Final = 100
+_CARD_KEYS: Final = {
+    "": (),
+    "binpack": (CardKey.MOST_USED_MEMORY,),
+    "spread": (CardKey.FEWEST_SHARERS,),
+}
+_SECOND_NS: Final = 1_000_000_000
+_CACHES: Final = "/tmp/vgpu"  # noqa: S108  (a name inside the container, part of the wire)
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """What one container asks for, per card."""
+
+    container: Container
+    position: int
+    role: Role
+    field: str
+    cards: int
+    memory: int | None
+    """Units of `vgpu_memory_factor` MiB; None = not named. Counts only without a percentage."""
+    percent: int | None
+    cores: int
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """What the pod's annotations say about cards, the same for all its containers."""
+
+    models: tuple[str, ...] = ()
+    models_denied: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    ids_denied: tuple[str, ...] = ()
+
+
+def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
+    """The containers that ask for cards. Raises InvalidField."""
+    if not options.vgpu:
+        return ()
+    found = (
+        _ask(pod, position, container, role, options) for position, container, role in roles(pod)
+    )
+    return tuple(ask for ask in found if ask)
+
+
+def _ask(pod: Pod, position: int, container: Container, role: Role, options: Options) -> Ask | None:
+    number, memory_limit = options.vgpu_number_resource, options.vgpu_memory_resource
+    hint = f"The unit is {options.vgpu_memory_factor} MiB per card."
+    cards = amount(pod, position, number, where=("limits",), hint="The unit is one card.")
+    refuse_request_alone(pod, position, number)
+    refuse_unequal(pod, position, options.vgpu_names)
+    memory = amount(
+        pod, position, memory_limit, high=INT32_MAX // options.vgpu_memory_factor, hint=hint
+    )
+    percent = _percent(pod, position, options)
+    cores = amount(
+        pod,
+        position,
+        options.vgpu_cores_resource,
+        high=WHOLE,
+        hint="The unit is percent of one card; ask for more cards with vgpu-number.",
+    )
+    if cards is None:
+        in_limits = find(pod, position, memory_limit, ("limits",)) is not None
+        cards = options.vgpu_default_number if memory and in_limits else 0
+        if not cards and (memory or percent or cores):
+            _refuse_without_cards(pod, position, options)
+    if not cards:
+        return None
+    return Ask(
+        container=container,
+        position=position,
+        role=role,
+        field=first_field(pod, position, options.vgpu_names),
+        cards=cards,
+        memory=options.vgpu_default_memory or None if not memory and percent is None else memory,
+        percent=percent,
+        cores=options.vgpu_default_cores if cores is None else cores,
+    )
+
+
+def _percent(pod: Pod, position: int, options: Options) -> int | None:
+    """Percentage of memory. 0 is refused: HAMi-core takes a limit of 0 MiB for no limit."""
+    name = options.vgpu_memory_percentage_resource
+    if not name:
+        return None
+    hint = "The unit is percent of one card's memory."
+    percent = amount(pod, position, name, high=WHOLE, hint=hint)
+    found = find(pod, position, name)
+    if percent == 0 and found:
+        raise invalid(*found, "write 1 to 100, or leave it out to get the whole card.")
+    return percent
+
+
+def _refuse_without_cards(pod: Pod, position: int, options: Options) -> None:
+    """Cores, a percentage or a memory request alone give no card: Volcano drops them silently."""
+    found = (find(pod, position, name) for name in options.vgpu_names)
+    field, written = next(f for f in found if f and str(f[1]) != "0")
+    raise invalid(
+        field,
+        written,
+        f"asks for no card by itself; add limits[{options.vgpu_number_resource}]: 1.",
+    )
+
+
+def wishes(pod: Pod) -> Wishes:
+    """Constraints of the pod's annotations. Raises InvalidField for an unknown mode."""
+    annotations = pod.metadata.annotations
+    models = codec.comma_list(annotations.get(keys.USE_TYPE, ""))
+    denied = codec.comma_list(annotations.get(keys.NOUSE_TYPE, ""))
+    mode = annotations.get(keys.VGPU_MODE)
+    if mode is not None and mode not in {keys.HAMI_CORE, keys.MIG}:
+        raise invalid(
+            f"metadata.annotations[{keys.VGPU_MODE}]",
+            mode,
+            f"write {keys.HAMI_CORE} (which also serves {keys.MPS} cards), or leave it out.",
+        )
+    return Wishes(
+        models=models,
+        models_denied=() if models else denied,
+        modes=(mode,) if mode else (),
+        ids=codec.comma_list(annotations.get(keys.VGPU_USE_UUID, "")),
+        ids_denied=codec.comma_list(annotations.get(keys.VGPU_NOUSE_UUID, "")),
+    )
+
+
+def requests(
+    found: tuple[Ask, ...], wished: Wishes, options: Options
+) -> tuple[ContainerRequest, ...]:
+    """Canonical requests."""
+    policy = Policy(
+        node=options.vgpu_node_order,
+        cards=_CARD_KEYS[options.schedule_policy],
+        highest_index_first=not options.schedule_policy,
+    )
+    unit = options.vgpu_memory_factor * MIB
+    return tuple(
+        ContainerRequest(
+            container=ask.container.name,
+            position=ask.position,
+            role=ask.role,
+            requests=(
+                Request(
+                    vendor=keys.VENDOR,
+                    dialect=keys.DIALECT,
+                    count=ask.cards,
+                    memory_bytes=0 if ask.percent else (ask.memory or 0) * unit,
+                    memory_percent=ask.percent or (0 if ask.memory else WHOLE),
+                    memory_unit=unit,
+                    cores_percent=ask.cores,
+                    exclusive=ask.cores >= WHOLE,
+                    models=wished.models,
+                    models_denied=wished.models_denied,
+                    modes=wished.modes,
+                    ids=wished.ids,
+                    ids_denied=wished.ids_denied,
+                    policy=policy,
+                ),
+            ),
+        )
+        for ask in found
+    )
+
+
+def changes(found: tuple[Ask, ...], options: Options) -> dict[str, Change]:
+    """Limits and requests as they were understood, defaults filled in.
+
+    A container that names only vgpu-memory gets its vgpu-number: without it kubelet would ask
+    the plugin for nothing, and the container would see no card.
+    """
+    filled = {}
+    for ask in found:
+        amounts = {options.vgpu_number_resource: str(ask.cards)}
+        if ask.memory:
+            amounts[options.vgpu_memory_resource] = str(ask.memory)
+        if ask.percent:
+            amounts[options.vgpu_memory_percentage_resource] = str(ask.percent)
+        if ask.cores:
+            amounts[options.vgpu_cores_resource] = str(ask.cores)
+        filled[ask.container.name] = Change(limits=amounts, requests=amounts)
+    return filled
+
+
+def warnings(pod: Pod, found: tuple[Ask, ...], wished: Wishes, options: Options) -> tuple[str, ...]:
+    """What was understood otherwise than it may have been meant."""
+    told = []
+    asking = {ask.position for ask in found}
+    for position, _, _ in roles(pod):
+        field = first_field(pod, position, options.vgpu_names)
+        if field and position not in asking:
+            told.append(f"{field}: 0: the container asks for no card")
+    told += [
+        f"{ask.field}: {options.vgpu_memory_percentage_resource} wins over "
+        f"{options.vgpu_memory_resource}; remove one of them"
+        for ask in found
+        if ask.percent and ask.memory
+    ]
+    if wished.modes == (keys.MIG,):
+        told.append(
+            f"metadata.annotations[{keys.VGPU_MODE}]: mig: Tessera does not give MIG instances; "
+            f"write {keys.HAMI_CORE} to share cards in software"
+        )
+    denied = pod.metadata.annotations.get(keys.NOUSE_TYPE)
+    if denied is not None and wished.models:
+        told.append(
+            f"metadata.annotations[{keys.NOUSE_TYPE}]: {denied}: ignored, as {keys.USE_TYPE} wins"
+        )
+    return tuple(told)
+
+
+def annotate(placed: Placed, options: Options) -> dict[str, str]:
+    """The keys that the vgpu device plugin looks for; times in seconds."""
+    seconds = str(placed.now_ns // _SECOND_NS)
+    listed = codec.devices_text(placed.shares, options.vgpu_memory_factor)
+    return {
+        keys.VGPU_NODE: placed.node,
+        keys.VGPU_TIME: seconds,
+        keys.VGPU_IDS: listed,
+        keys.VGPU_TO_ALLOCATE: listed,
+        keys.BIND_PHASE: "allocating",
+        keys.BIND_TIME: seconds,
+    }
+
+
+def inject(placed: Placed, container: Container, options: Options) -> Injection:
+    """The plugin's environment; the hook library itself comes from the vendor."""
+    shares = placed.of(container.name)
+    if not shares:
+        return Injection()
+    env = {VISIBLE: visible(shares)}
+    for i, share in enumerate(shares):
+        env[f"CUDA_DEVICE_MEMORY_LIMIT_{i}"] = f"{share.memory_mib}m"
+    env["CUDA_DEVICE_SM_LIMIT"] = str(int(shares[0].cores_percent))
+    env["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = f"{_CACHES}/{_cache_id(placed.pod, container)}.cache"
+    if options.core_scaling > 1:
+        env["CUDA_OVERSUBSCRIBE"] = "true"
+    if options.disable_core_limit:
+        env["GPU_CORE_UTILIZATION_POLICY"] = "disable"
+    return Injection(env=env)
+
+
+def _cache_id(pod: Pod, container: Container) -> uuid.UUID:
+    """A UUID as the plugin draws one, but the same each time the container is created."""
+    seed = f"{pod.metadata.uid}/{container.name}".encode()
+    return uuid.UUID(bytes=hashlib.sha256(seed).digest()[:16], version=4)

@@ -1,0 +1,90 @@
+"""Names, switches, and the arguments of volcano-scheduler.conf in both spellings."""
+
+from __future__ import annotations
+
+import pytest
+
+from tessera_core.dialect import Dimension, QuotaUnit
+from tessera_core.registry import BadConfiguration, load
+from tessera_schema.cards import MIB
+from tessera_schema.requests import NodeOrder
+from tessera_testing.builders import a_container, a_pod
+from tests.dialects.volcano.setting import (
+    MEMORY,
+    NUMBER,
+    VGPU_CORES,
+    VGPU_MEMORY,
+    VGPU_NUMBER,
+    accepted,
+    made,
+    vgpu,
+)
+
+
+def test_resource_names_are_configured() -> None:
+    dialect = made(gpu_memory_resource="acme.com/mib")
+    assert "acme.com/mib" in dialect.resources
+    assert MEMORY not in dialect.resources
+    answer = accepted(a_pod(a_container({"acme.com/mib": 5})), gpu_memory_resource="acme.com/mib")
+    assert answer.changes["c0"].limits == {"acme.com/mib": "5"}
+
+
+@pytest.mark.parametrize("prefix", ["predicate", "deviceshare"])
+def test_the_arguments_of_old_and_new_plugins_mean_the_same(prefix: str) -> None:
+    dialect = made(
+        arguments={
+            f"{prefix}.GPUSharingEnable": True,
+            f"{prefix}.GPUNumberEnable": "false",
+            f"{prefix}.VGPUEnable": True,
+            f"{prefix}.NodeLockEnable": True,
+            f"{prefix}.SchedulePolicy": "spread",
+            f"{prefix}.ScheduleWeight": 10,
+        }
+    )
+    assert MEMORY in dialect.resources
+    assert NUMBER not in dialect.resources
+    answer = accepted(
+        a_pod(vgpu(1)),
+        arguments={f"{prefix}.SchedulePolicy": "spread", f"{prefix}.ScheduleWeight": 10},
+    )
+    assert answer.containers[0].requests[0].policy.node is NodeOrder.SPREAD
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param({"arguments": {"deviceshare.GPUSharing": True}}, "GPUSharing", id="unknown"),
+        pytest.param({"arguments": {"GPUSharingEnable": True}}, "GPUSharingEnable", id="no-prefix"),
+        pytest.param(
+            {"arguments": {"deviceshare.GPUExclusiveRules": []}}, "GPUExclusiveRules", id="rules"
+        ),
+        pytest.param(
+            {"arguments": {"deviceshare.VGPUEnable": "maybe"}}, "true or false", id="no-truth"
+        ),
+        pytest.param(
+            {"arguments": {"deviceshare.ScheduleWeight": "10"}}, "schedule_weight", id="text"
+        ),
+        pytest.param({"schedule_policy": "best"}, "schedule_policy", id="policy"),
+        pytest.param({"gpu_memory_factor": 0}, "gpu_memory_factor", id="factor"),
+        pytest.param({"no_such_option": 1}, "no_such_option", id="unknown-option"),
+        pytest.param({"gpu_memory_resource": NUMBER}, "configured twice", id="one-name-twice"),
+        pytest.param({"gpu_memory_resource": ""}, "empty", id="no-name"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(
+    options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(BadConfiguration, match=r"dialects\.volcano") as refused:
+        load({"volcano": options})
+    assert said in str(refused.value)
+
+
+def test_quota_counts_in_the_units_of_each_name() -> None:
+    quota = made(gpu_memory_factor=10, vgpu_memory_factor=5).quota
+    assert quota == {
+        MEMORY: QuotaUnit(Dimension.MEMORY, 10 * MIB),
+        NUMBER: QuotaUnit(Dimension.CARDS),
+        VGPU_NUMBER: QuotaUnit(Dimension.CARDS),
+        VGPU_MEMORY: QuotaUnit(Dimension.MEMORY, 5 * MIB),
+        VGPU_CORES: QuotaUnit(Dimension.CORES),
+    }
