@@ -1,0 +1,49 @@
+"""Koordinator: `koordinator.sh/gpu`, `gpu-core`, `gpu-memory`, `gpu-memory-ratio`, `gpu.shared`.
+
+Its pods say what they want of NVIDIA cards in percent or in bytes; bytes are kept exact, so a
+percent is rounded down to a byte and nothing is promised twice. Topology hints, joint allocation
+with network cards, partitions, other vendors' cards and elastic quotas are not part of this.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tessera_core.dialect import Dialect, Dimension, QuotaUnit
+from tessera_core.dialects.koordinator.injection import inject
+from tessera_core.dialects.koordinator.inventory import inventory
+from tessera_core.dialects.koordinator.names import (
+    DEPRECATED,
+    DIALECT,
+    RESULT_KEYS,
+    VENDOR,
+    Options,
+)
+from tessera_core.dialects.koordinator.requests import admit, claim
+from tessera_core.dialects.koordinator.results import annotate, held
+
+__all__ = ["Options", "dialect"]
+
+
+def dialect(options: Options) -> Dialect:
+    """The dialect as configured."""
+    return Dialect(
+        name=DIALECT,
+        vendor=VENDOR,
+        resources=frozenset((*options.names.values(), *DEPRECATED.values())),
+        lent=frozenset((options.resource_whole,)),
+        result_keys=RESULT_KEYS,
+        schedulers=(options.scheduler_name,),
+        quota={
+            options.resource_gpu: QuotaUnit(Dimension.CORES),
+            options.resource_core: QuotaUnit(Dimension.CORES),
+            options.resource_memory: QuotaUnit(Dimension.MEMORY),
+            options.resource_shared: QuotaUnit(Dimension.CARDS),
+        },
+        claim=partial(claim, options),
+        admit=partial(admit, options),
+        annotate=partial(annotate, options),
+        inject=partial(inject, options),
+        inventory=inventory,
+        held=partial(held, options),
+    )

@@ -1,0 +1,110 @@
+"""Koordinator's words: resources, annotations, labels, and what users may configure.
+
+Amounts of a request are named by `Kind`; on the wire of results the names are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, Literal
+
+from msgspec import Struct
+
+VENDOR: Final = "nvidia"
+DIALECT: Final = "koordinator"
+
+
+class Kind(StrEnum):
+    """What one resource name of a container says."""
+
+    WHOLE = "whole cards"
+    GPU = "gpu"
+    SHARED = "gpu.shared"
+    CORE = "gpu-core"
+    MEMORY = "gpu-memory"
+    RATIO = "gpu-memory-ratio"
+
+
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
+    """What users may configure of the Koordinator dialect."""
+
+    resource_gpu: str = "koordinator.sh/gpu"
+    """Percent of cores and memory alike, 100 = one card (upstream's wrapper resource)."""
+    resource_shared: str = "koordinator.sh/gpu.shared"
+    """Number of cards over which the request is spread evenly."""
+    resource_core: str = "koordinator.sh/gpu-core"
+    """Cores in percent, all cards of the request together."""
+    resource_memory: str = "koordinator.sh/gpu-memory"
+    """Memory in bytes, all cards of the request together."""
+    resource_ratio: str = "koordinator.sh/gpu-memory-ratio"
+    """Memory in percent of a card, all cards of the request together."""
+    resource_whole: str = "nvidia.com/gpu"
+    """Whole cards. Read here only in pods that are Koordinator's by another sign."""
+    scheduler_name: str = "koord-scheduler"
+    """A pod with this schedulerName speaks Koordinator, also where it names whole cards only."""
+    scoring_strategy: Literal["LeastAllocated", "MostAllocated"] = "LeastAllocated"
+    """Which nodes and cards come first: DeviceShareArgs' scoringStrategy.type and its default."""
+    isolation_library: str = "/usr/local/vgpu/libvgpu.so"
+    """Where a container finds the isolation library: koordlet's
+    --hami-core-library-directory-path, which despite its name is a file, and its default."""
+
+    @property
+    def names(self) -> Mapping[Kind, str]:
+        """Resource name of each kind."""
+        return {
+            Kind.WHOLE: self.resource_whole,
+            Kind.GPU: self.resource_gpu,
+            Kind.SHARED: self.resource_shared,
+            Kind.CORE: self.resource_core,
+            Kind.MEMORY: self.resource_memory,
+            Kind.RATIO: self.resource_ratio,
+        }
+
+
+DEPRECATED: Final[Mapping[Kind, str]] = {
+    Kind.GPU: "kubernetes.io/gpu",
+    Kind.CORE: "kubernetes.io/gpu-core",
+    Kind.MEMORY: "kubernetes.io/gpu-memory",
+    Kind.RATIO: "kubernetes.io/gpu-memory-ratio",
+}
+"""Names of old releases, rewritten wherever they are read."""
+FOREIGN: Final = frozenset({
+    "amd.com/gpu", "dcu.com/gpu",
+    "huawei.com/npu-core", "huawei.com/npu-cpu", "huawei.com/npu-dvpp",
+})  # fmt: skip
+"""Cards of other vendors, which Koordinator asks for together with its own names."""
+UNPLACED: Final = frozenset({
+    "koordinator.sh/rdma", "koordinator.sh/fpga", "kubernetes.io/rdma", "kubernetes.io/fpga",
+})  # fmt: skip
+"""Devices that Koordinator gives beside cards and that are not placed here."""
+
+WIRE_CORE: Final = "koordinator.sh/gpu-core"
+WIRE_MEMORY: Final = "koordinator.sh/gpu-memory"
+WIRE_RATIO: Final = "koordinator.sh/gpu-memory-ratio"
+
+ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
+RESULT_KEYS: Final = (
+    ALLOCATED,
+    "scheduling.koordinator.sh/bind-timestamp",
+    "scheduling.koordinator.sh/gpu-minors",
+)
+HINTS: Final = (
+    "scheduling.koordinator.sh/device-allocate-hint",
+    "scheduling.koordinator.sh/device-joint-allocate",
+    "scheduling.koordinator.sh/gpu-partition-spec",
+)
+"""Requests for a topology that are not honoured here."""
+
+ISOLATION_LABEL: Final = "koordinator.sh/gpu-isolation-provider"
+ISOLATION_HAMI: Final = "hami-core"
+"""The documentation's spelling; the code's is HAMi-core. Case is ignored."""
+VENDOR_LABEL: Final = "node.koordinator.sh/gpu-vendor"
+PARTITION_LABEL: Final = "node.koordinator.sh/gpu-partition-policy"
+MODEL_LABELS: Final = ("node.koordinator.sh/gpu-model", "kubernetes.io/gpu-model")
+"""Today's and the deprecated label."""
+
+
+def isolated(labels: Mapping[str, str]) -> bool:
+    """True when a pod's labels ask for HAMi-core, in either spelling."""
+    return labels.get(ISOLATION_LABEL, "").lower() == ISOLATION_HAMI
