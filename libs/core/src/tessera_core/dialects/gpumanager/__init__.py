@@ -1,0 +1,67 @@
+"""GPU Manager (gpu-manager with gpu-admission): `<prefix>/vcuda-core` and `vcuda-memory`.
+
+100 core units are one card, 1 memory unit is 256 MiB. Tencent's and Inspur's prefixes are both
+understood, though not in one pod. Cards are chosen on the tree of their links, as the node agent
+does, so that it agrees with the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from tessera_core.dialect import (
+    Dialect,
+    Dimension,
+    Held,
+    Injection,
+    Placed,
+    QuotaUnit,
+    claim_by_name,
+)
+from tessera_core.dialects.gpumanager.admission import admit
+from tessera_core.dialects.gpumanager.devices import inject
+from tessera_core.dialects.gpumanager.held import held
+from tessera_core.dialects.gpumanager.inventory import inventories
+from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, Names
+from tessera_core.dialects.gpumanager.options import Options
+from tessera_core.dialects.gpumanager.results import annotate
+from tessera_schema.cards import Card, Inventory
+from tessera_schema.kube import Container, Custom, Node, Pod
+
+__all__ = ["Options", "dialect"]
+
+
+def dialect(options: Options) -> Dialect:
+    """GPU Manager as configured."""
+    all_names = tuple(Names(prefix) for prefix in options.prefixes)
+    resources = frozenset(name for n in all_names for name in (n.core, n.memory))
+
+    def give(placed: Placed, container: Container) -> Injection:
+        return inject(placed, container, options, all_names)
+
+    def cards_of(node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory]:
+        return inventories(node, options, all_names)
+
+    def holds(pod: Pod, cards: Sequence[Card]) -> Held | None:
+        return held(pod, cards, all_names)
+
+    return Dialect(
+        name=DIALECT,
+        vendor=VENDOR,
+        resources=resources,
+        result_keys=tuple(key for n in all_names for key in n.results),
+        quota=_quota(all_names),
+        claim=partial(claim_by_name, names=resources),
+        admit=partial(admit, all_names=all_names),
+        annotate=partial(annotate, all_names=all_names),
+        inject=give,
+        inventory=cards_of,
+        held=holds,
+    )
+
+
+def _quota(all_names: Sequence[Names]) -> Mapping[str, QuotaUnit]:
+    cores = {n.core: QuotaUnit(Dimension.CORES) for n in all_names}
+    memory = {n.memory: QuotaUnit(Dimension.MEMORY, BLOCK) for n in all_names}
+    return {**cores, **memory}

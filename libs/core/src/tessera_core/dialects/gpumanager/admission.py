@@ -1,0 +1,86 @@
+"""Admission: the requests in canonical units, and what is odd about the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tessera_core.amounts import amount
+from tessera_core.dialect import Admitted, field_of, roles
+from tessera_core.dialects.gpumanager.asks import Ask, asks
+from tessera_core.dialects.gpumanager.ceiling import ceiling_warnings
+from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, Names
+from tessera_core.spelling import spelled_out
+from tessera_schema.kube import Pod
+from tessera_schema.requests import CardKey, Choice, ContainerRequest, NodeOrder, Policy, Request
+
+POLICY: Final = Policy(node=NodeOrder.LEAST_FREE, cards=(CardKey.TIGHTEST,), choice=Choice.TREE)
+
+
+def admit(pod: Pod, all_names: Sequence[Names]) -> Admitted:
+    """The pod admitted. Raises InvalidField for what can never run as meant."""
+    found = asks(pod, all_names)
+    changes = {
+        a.container.name: spelled_out(a.container, {a.names.core: a.core, a.names.memory: a.blocks})
+        for a in found
+    }
+    return Admitted(
+        containers=tuple(
+            ContainerRequest(
+                container=a.container.name, position=a.position, role=a.role,
+                requests=(_request(a),),
+            )
+            for a in found
+        ),
+        changes={name: change for name, change in changes.items() if change is not None},
+        warnings=(
+            *ceiling_warnings(pod, found, all_names),
+            *_differing(pod, all_names),
+            *_memory_in_vain(pod, all_names),
+        ),
+    )  # fmt: skip
+
+
+def _request(ask: Ask) -> Request:
+    """Whole cards are taken with all their memory, whatever was written: GPU Manager keeps that
+    number for its records only."""
+    if ask.whole:
+        return Request(
+            vendor=VENDOR, dialect=DIALECT, count=ask.cards, memory_percent=100, memory_unit=1,
+            cores_percent=WHOLE, exclusive=True, policy=POLICY,
+        )  # fmt: skip
+    return Request(
+        vendor=VENDOR, dialect=DIALECT, memory_bytes=(ask.blocks or 0) * BLOCK,
+        cores_percent=ask.core, policy=POLICY,
+    )  # fmt: skip
+
+
+def _differing(pod: Pod, all_names: Sequence[Names]) -> list[str]:
+    """Requests that differ from their limits. The API server refuses such pods, so that only
+    manifests that never met one have them."""
+    told = []
+    for position, _, _ in roles(pod):
+        for name in (name for n in all_names for name in (n.core, n.memory)):
+            limit = amount(pod, position, name, where=("limits",))
+            asked = amount(pod, position, name, where=("requests",))
+            if limit is not None and asked is not None and limit != asked:
+                told.append(
+                    f"{field_of(pod, position, 'requests', name)}: {asked}: the limit {limit} "
+                    "counts; write the same under both"
+                )
+    return told
+
+
+def _memory_in_vain(pod: Pod, all_names: Sequence[Names]) -> list[str]:
+    """Memory beside an explicit core amount of 0, which asks for nothing."""
+    told = []
+    for position, _, _ in roles(pod):
+        for names in all_names:
+            core = amount(pod, position, names.core, where=("limits",))
+            blocks = amount(pod, position, names.memory, where=("limits",))
+            if core == 0 and blocks:
+                told.append(
+                    f"{field_of(pod, position, 'limits', names.memory)}: {blocks}: gives nothing, "
+                    f"as {names.core} is 0"
+                )
+    return told
