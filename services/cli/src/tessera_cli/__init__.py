@@ -1,0 +1,1 @@
+"""The `tessera` command: what a user runs, before and after anything is installed."""

@@ -1,0 +1,44 @@
+"""Why a command did nothing: one tree, drawn once, each named by what stands in the way.
+
+Refused
+├── Unreadable      the file, folder or stream cannot be read
+├── TooLarge        it is larger than what is read in one go
+├── NotKubernetes   it can be read, and is no Kubernetes object
+├── Malformed       a field of an object makes no sense
+├── Repeated        two objects, or two sources, are one and the same
+└── BadSettings     the configuration file names what does not exist
+"""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """Nothing was planned. The message names the place, the value and what would do."""
+
+    def __init__(self, *parts: str) -> None:
+        """The parts of the message, from the outside in; empty ones are left out."""
+        super().__init__(": ".join(part for part in parts if part))
+
+
+class Unreadable(Refused):
+    """The file, folder or stream cannot be read."""
+
+
+class TooLarge(Refused):
+    """It is larger than what is read in one go."""
+
+
+class NotKubernetes(Refused):
+    """It can be read, and is no Kubernetes object."""
+
+
+class Malformed(Refused):
+    """A field of an object makes no sense."""
+
+
+class Repeated(Refused):
+    """Two objects, or two sources, are one and the same."""
+
+
+class BadSettings(Refused):
+    """The configuration file names what does not exist."""

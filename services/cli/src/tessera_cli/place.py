@@ -1,0 +1,75 @@
+"""`tessera place`: plans pods on a cluster as manifests and dumps describe it. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import BinaryIO, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_cli.closer import NodeSeen, look, same_refusal
+from tessera_cli.manifests import items
+from tessera_cli.plain import condensed
+from tessera_cli.settings import registry
+from tessera_cli.sources import sources
+from tessera_cli.world import World
+from tessera_core.outcome import Outcome, Verdict
+from tessera_core.planner import Planner
+
+ALL_PLACED: Final = 0
+NOT_ALL_PLACED: Final = 2
+_WARNINGS_SHOWN: Final = 50
+_NOT_PLACED: Final = (Verdict.WAITING, Verdict.REJECTED)
+
+
+class Plan(Struct, frozen=True):
+    """The answer for every pod, and the books that it left."""
+
+    outcomes: Sequence[Outcome]
+    planner: Planner
+    closer: Mapping[int, tuple[NodeSeen, ...]] | None
+    """With `why`: position of the first of the pods that wait for one reason -> what it met."""
+
+    @property
+    def status(self) -> int:
+        """The command's exit status."""
+        short = any(o.verdict in _NOT_PLACED for o in self.outcomes)
+        return NOT_ALL_PLACED if short else ALL_PLACED
+
+
+def place(
+    names: Sequence[str],
+    *,
+    config: str | None = None,
+    recursive: bool = False,
+    why: bool = False,
+    stdin: BinaryIO,
+    tell: Callable[[str], None],
+    now_ns: int,
+) -> Plan:
+    """Read everything, then plan the pods that wait, in the order in which they come.
+
+    `tell` hears what concerns no planned pod. Raises errors.Refused.
+    """
+    world = World(registry(config), tell)
+    for source in sources(names, recursive=recursive):
+        for item in items(source, stdin):
+            world.add(item)
+    planner = Planner(world.registry, world.cluster())
+    for warning in condensed(planner.warnings, _WARNINGS_SHOWN):
+        tell(warning)
+    if not world.planned:
+        tell("no pod waits for a place: nothing to plan")
+    outcomes: list[Outcome] = []
+    closer: dict[int, tuple[NodeSeen, ...]] = {}
+    for planned in world.planned:
+        outcome = planner.plan(planned.pod, now_ns)
+        if why and outcome.verdict in _NOT_PLACED and not _known(outcome, outcomes, closer):
+            closer[len(outcomes)] = look(planner, outcome)
+        outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
+    return Plan(outcomes, planner, closer if why else None)
+
+
+def _known(outcome: Outcome, outcomes: Sequence[Outcome], closer: Mapping[int, object]) -> bool:
+    return any(same_refusal(outcome, outcomes[at]) for at in closer)

@@ -1,0 +1,197 @@
+"""The answer as people read it: a row per pod, a bar per tile, and why the others wait."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tessera_cli.closer import NODES_SHOWN, NodeSeen, Seen, same_refusal
+from tessera_cli.plain import printable, several
+from tessera_cli.tiles import Tiles, bar
+from tessera_core.fleet import Fleet
+from tessera_core.outcome import Outcome, Verdict
+
+PIPED: Final = 200
+_MESSAGE: Final = 40
+"""Columns that a message needs in order to be read."""
+_STYLES: Final[Mapping[Verdict, str]] = {
+    Verdict.PLACED: "green",
+    Verdict.WAITING: "yellow",
+    Verdict.REJECTED: "bold red",
+    Verdict.IGNORED: "dim",
+}
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever runs the command decides its exit status."""
+        raise BrokenPipeError
+
+
+def console(*, sized: bool) -> Console:
+    """Standard output. Without a terminal, or COLUMNS to say its width, (`sized` false) lines are
+    folded late, for the sake of grep."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    wide = None if sized else PIPED
+    return _Console(width=wide, highlight=False, emoji=False, markup=False)
+
+
+def show(
+    to: Console,
+    outcomes: Sequence[Outcome],
+    fleet: Fleet,
+    closer: Mapping[int, tuple[NodeSeen, ...]] | None,
+) -> None:
+    """Print the table, then warnings, then why pods wait. `closer` is None without `--why`;
+    its keys are positions in `outcomes`."""
+    if not outcomes:
+        return
+    tiles = Tiles(outcomes, fleet, to)
+    if to.width < _needed(outcomes, tiles):
+        for outcome in outcomes:
+            to.print(_block(outcome, tiles))
+    else:
+        to.print(_table(outcomes, tiles))
+    for text, pods in _warnings(outcomes).items():
+        to.print(Text.assemble(("warning ", "yellow"), printable(f"{several(pods)}: {text}")))
+    for at, groups in (closer or {}).items():
+        to.print(_why(outcomes, at, groups, to))
+    to.print(_total(outcomes, asked=closer is not None))
+
+
+def _needed(outcomes: Iterable[Outcome], tiles: Tiles) -> int:
+    """Columns below which a table would break tiles or squeeze messages."""
+    columns = (
+        (o.pod.name, o.verdict.value, max(o.dialects, key=len, default=""), o.node)
+        for o in outcomes
+    )
+    widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
+    heads = ("Pod", "Verdict", "Dialect", "Node")
+    fixed = sum(max(w, len(head)) + 2 for w, head in zip(widths, heads, strict=True))
+    waits = any(o.verdict in (Verdict.WAITING, Verdict.REJECTED) for o in outcomes)
+    return fixed + max(tiles.width(), _MESSAGE if waits else 0) + 2
+
+
+def _table(outcomes: Iterable[Outcome], tiles: Tiles) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for head in ("Pod", "Verdict", "Dialect", "Node"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("Cards", overflow="fold")
+    for outcome in outcomes:
+        table.add_row(
+            Text(outcome.pod.name),
+            _verdict(outcome),
+            Text("\n".join(outcome.dialects)),
+            Text(outcome.node),
+            _cell(outcome, tiles),
+        )
+    return table
+
+
+def _block(outcome: Outcome, tiles: Tiles) -> RenderableType:
+    """A pod on a terminal that is too narrow for a table."""
+    head = Text.assemble(
+        (outcome.pod.name, "bold"), "  ", _verdict(outcome), f"  {', '.join(outcome.dialects)}"
+    )
+    if outcome.node:
+        head.append(f"  on {outcome.node}")
+    head.rstrip()
+    return Group(head, Padding(_cell(outcome, tiles), (0, 0, 0, 2), expand=False))
+
+
+def _verdict(outcome: Outcome) -> Text:
+    return Text(outcome.verdict.value, style=_STYLES[outcome.verdict])
+
+
+def _cell(outcome: Outcome, tiles: Tiles) -> Text:
+    lines = tiles.lines(outcome)
+    if lines:
+        return Text("\n").join(lines)
+    style = "dim" if outcome.verdict is Verdict.IGNORED else ""
+    return Text(printable(outcome.message), style=style)
+
+
+def _warnings(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+    told: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for text in outcome.warnings:
+            told.setdefault(text, []).append(outcome.pod.name)
+    return told
+
+
+def _why(
+    outcomes: Sequence[Outcome], at: int, groups: Sequence[NodeSeen], to: Console
+) -> RenderableType:
+    outcome = outcomes[at]
+    alike = [o.pod.name for o in outcomes[at:] if same_refusal(o, outcome)]
+    lines: list[RenderableType] = [
+        Text.assemble(
+            "\n",
+            (several(alike), "bold"),
+            " ",
+            _verdict(outcome),
+            printable(f": {outcome.message}"),
+        )
+    ]
+    for group in groups[:NODES_SHOWN]:
+        if group.nodes[0]:
+            lines.append(_indented(Text(several(group.nodes), style="bold"), 2))
+            lines += [_indented(Text(printable(message)), 4) for message in group.messages]
+        if group.cards and len(group.nodes) > 1:
+            lines.append(_indented(Text(f"cards of {group.nodes[0]}:"), 4))
+        if group.cards:
+            lines.append(_indented(_cards(group.cards, to), 4))
+    left = sum(len(group.nodes) for group in groups[NODES_SHOWN:])
+    if left:
+        lines.append(_indented(Text(f"and {left} more nodes: -o json tells all"), 2))
+    return Group(*lines)
+
+
+def _indented(what: RenderableType, columns: int) -> Padding:
+    return Padding(what, (0, 0, 0, columns), expand=False)
+
+
+def _cards(cards: Iterable[Seen], to: Console) -> RenderableType:
+    rows = [
+        (
+            f"card {seen.index}",
+            printable(seen.model),
+            f"{max(seen.total_mib - seen.used_mib, 0)} of {seen.total_mib} MiB free",
+            f"{max(seen.total_percent - seen.used_percent, 0):g} of {seen.total_percent:g} % free",
+            f"{seen.sharers}/{seen.slots} slots",
+        )
+        for seen in cards
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for seen, row in zip(cards, rows, strict=True):
+        card, model, memory, cores, slots = (
+            text.ljust(width) for text, width in zip(row, widths, strict=True)
+        )
+        used = seen.used_mib / seen.total_mib if seen.total_mib else 0
+        verdict = (seen.reason.wire, "yellow") if seen.reason is not None else ("fits", "green")
+        lines.append(
+            Text.assemble(
+                f"{card}  {model}  ", bar(1 if seen.exclusive else used, to),
+                f"  {memory}  {cores}  {slots}  ", verdict,
+            )
+        )  # fmt: skip
+    return Text("\n").join(lines)
+
+
+def _total(outcomes: Sequence[Outcome], *, asked: bool) -> Text:
+    counts = {v: sum(o.verdict is v for o in outcomes) for v in Verdict}
+    parts = [Text(f"{n} {v.value}", style=_STYLES[v]) for v, n in counts.items() if n]
+    line = Text("\n") + Text(", ").join(parts)
+    if not asked and counts[Verdict.WAITING] + counts[Verdict.REJECTED]:
+        line.append(" (--why tells why)", style="dim")
+    return line

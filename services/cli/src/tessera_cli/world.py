@@ -1,0 +1,242 @@
+"""Everything that the manifests say, sorted: nodes, bound pods, pods to plan, limits."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from tessera_cli.errors import Malformed, Repeated
+from tessera_cli.loose import mended, without_nulls
+from tessera_cli.manifests import BAD_JSON, Item, named
+from tessera_cli.plain import several
+from tessera_cli.quotas import accelerator_quota, resource_quota
+from tessera_cli.reading import called, convert
+from tessera_cli.workloads import WORKLOADS, Copies, Workload
+from tessera_core.cluster import Cluster
+from tessera_core.kubefit import requested
+from tessera_core.quantity import BadQuantity
+from tessera_core.registry import Registry
+from tessera_schema.keys import GROUP, QUOTA_KIND
+from tessera_schema.kube import Custom, Node, NodeStatus, ObjectMeta, Pod
+from tessera_schema.quotas import Limit
+
+_SPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tessera.dev/pods")
+_decode_pod: Final = msgspec.json.Decoder(Pod).decode
+
+
+class Planned(Struct, frozen=True):
+    """A pod to plan, and what its manifest should have said otherwise."""
+
+    pod: Pod
+    warnings: tuple[str, ...] = ()
+
+
+class World:
+    """Collects objects one by one. Adding raises Malformed, Repeated or NotKubernetes."""
+
+    def __init__(self, registry: Registry, tell: Callable[[str], None]) -> None:
+        """`tell` hears what the user should know and what stops nothing."""
+        self.registry = registry
+        self._tell = tell
+        self._nodes: list[Node] = []
+        self._bound: list[Pod] = []
+        self.planned: list[Planned] = []
+        self._limits: list[Limit] = []
+        self._others: list[tuple[str, Item]] = []
+        self._places: dict[str, str] = {}
+        self._uids: set[str] = set()
+        self._made_already: list[str] = []
+        self._kinds: Mapping[tuple[str, str], Callable[[Item], None]] = {
+            ("", "Node"): self._node,
+            ("", "Pod"): self._pod,
+            ("", "ResourceQuota"): self._resource_quota,
+            (GROUP, QUOTA_KIND): self._accelerator_quota,
+            **dict.fromkeys(WORKLOADS, self._workload),
+        }
+
+    def add(self, item: Item) -> None:
+        """Take in one object."""
+        self._kinds.get((item.group, item.kind), self._other)(item)
+
+    def cluster(self) -> Cluster:
+        """What planning starts from. Tells which objects were of no use."""
+        names = {node.name for node in self._nodes}
+        customs, skipped = [], dict[str, int]()
+        for name, item in self._others:
+            if name in names:
+                raw = {**without_nulls(item.generic()), "kind": item.kind}
+                customs.append(convert(raw, Custom, called(item, raw)))
+            else:
+                skipped[item.kind] = skipped.get(item.kind, 0) + 1
+        if skipped:
+            kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(skipped.items()))
+            self._tell(f"skipped, not needed for planning: {kinds}")
+        if self._made_already:
+            self._tell(
+                f"{several(self._made_already)}: in the cluster already, so are the pods: "
+                "not planned again (remove metadata.uid to plan its template)"
+            )
+        return Cluster(nodes=self._nodes, bound=self._bound, customs=customs, limits=self._limits)
+
+    # -- kinds
+
+    def _node(self, item: Item) -> None:
+        raw = item.generic()
+        where = called(item, raw)
+        try:
+            node = msgspec.convert(raw, Node)
+        except msgspec.ValidationError:
+            node = convert(mended(raw, lambda text: self._tell(f"{where}: {text}")), Node, where)
+        self._once(f"Node {_name(node.metadata, where)}", where)
+        self._nodes.append(_completed(node))
+
+    def _pod(self, item: Item) -> None:
+        pod = _as_it_is(item)
+        if pod is None or not pod.spec.node_name:
+            raw = item.generic()
+            where = called(item, raw)
+            warnings: list[str] = []
+            pod = convert(mended(raw, warnings.append), Pod, where)
+            if not pod.spec.node_name:
+                if not pod.terminal and pod.metadata.deletion_timestamp is None:
+                    self._plan(pod, self._pod_name(pod, raw, where), where, warnings)
+                return
+        self._bind(pod, item.where)
+
+    def _bind(self, pod: Pod, where: str) -> None:
+        if not pod.terminal:
+            pod = self._identified(pod, _name(pod.metadata, where))
+            self._once(f"Pod {pod.name}", where)
+            self._bound.append(pod)
+
+    def _workload(self, item: Item) -> None:
+        raw = item.generic()
+        where = called(item, raw)
+        meta = convert(without_nulls(raw.get("metadata") or {}), _Owner, where, field="metadata")
+        if meta.uid:
+            self._made_already.append(f"{item.kind} {meta.name}")
+            return
+        spec = raw.get("spec")
+        if not isinstance(spec, dict):
+            raise Malformed(where, "spec", named(spec), "write a mapping")
+        name = _name(ObjectMeta(name=meta.name), where)
+        workload = Workload(name, spec, where, self._tell)
+        for copies in WORKLOADS[item.group, item.kind](workload):
+            self._copies(copies, meta.namespace, where)
+
+    def _copies(self, copies: Copies, namespace: str, where: str) -> None:
+        warnings: list[str] = []
+        pod = convert(
+            mended(copies.template, warnings.append, copies.field), Pod, where, field=copies.field
+        )
+        for name in copies.names:
+            meta = replace(pod.metadata, name=name, namespace=namespace, uid="")
+            copy = replace(pod, metadata=meta)
+            if copy.spec.node_name:
+                self._bind(copy, where)
+            else:
+                self._plan(copy, name, where, warnings)
+
+    def _resource_quota(self, item: Item) -> None:
+        raw = without_nulls(item.generic())
+        where = called(item, raw)
+        self._limits += resource_quota(raw, self.registry, where, self._tell)
+
+    def _accelerator_quota(self, item: Item) -> None:
+        raw = without_nulls(item.generic())
+        where = called(item, raw)
+        self._limits.append(accelerator_quota(raw, self.registry, where, item.version))
+
+    def _other(self, item: Item) -> None:
+        """Dialects read custom resources that are named like a node; the rest is not needed."""
+        meta = item.generic().get("metadata")
+        cluster_wide = isinstance(meta, dict) and not meta.get("namespace")
+        name = meta.get("name") if isinstance(meta, dict) and cluster_wide else ""
+        self._others.append((name if isinstance(name, str) else "", item))
+
+    # -- pods
+
+    def _plan(self, pod: Pod, name: str, where: str, warnings: Iterable[str]) -> None:
+        pod = self._identified(pod, name)
+        self._once(f"Pod {pod.name}", where)
+        _check_containers(pod, where)
+        try:
+            requested(pod)
+        except BadQuantity as e:
+            raise Malformed(where, str(e)) from e
+        self.planned.append(Planned(pod, tuple(warnings)))
+
+    def _identified(self, pod: Pod, name: str) -> Pod:
+        """The pod with a namespace, a name, and a uid that no other pod has."""
+        namespace = pod.metadata.namespace or "default"
+        uid = pod.metadata.uid
+        if not uid or uid in self._uids:
+            uid = str(uuid.uuid5(_SPACE, f"{namespace}/{name}"))
+        self._uids.add(uid)
+        return replace(pod, metadata=replace(pod.metadata, name=name, namespace=namespace, uid=uid))
+
+    def _pod_name(self, pod: Pod, raw: Mapping[str, Any], where: str) -> str:
+        prefix = (raw.get("metadata") or {}).get("generateName")
+        if not pod.metadata.name and isinstance(prefix, str) and prefix:
+            return f"{prefix}{len(self.planned)}"
+        return _name(pod.metadata, where)
+
+    def _once(self, what: str, where: str) -> None:
+        if what in self._places:
+            text = f"{what} is also in {self._places[what]}"
+            raise Repeated(where, text, "rename or remove one of the two")
+        self._places[what] = where
+
+
+class _Owner(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+def _as_it_is(item: Item) -> Pod | None:
+    """The pod as an API server gives it; None when the manifest is looser than that."""
+    try:
+        if isinstance(item.content, Raw):
+            return _decode_pod(item.content)
+        return msgspec.convert(item.content, Pod)
+    except BAD_JSON:
+        return None
+
+
+def _completed(node: Node) -> Node:
+    """Capacity and allocatable stand in for each other, as the API server has it for one of them;
+    manifests written by hand often have only one."""
+    capacity = node.status.capacity or node.status.allocatable
+    allocatable = node.status.allocatable or node.status.capacity
+    return replace(node, status=NodeStatus(capacity=capacity, allocatable=allocatable))
+
+
+def _name(meta: ObjectMeta, where: str) -> str:
+    if not meta.name:
+        raise Malformed(where, "metadata.name", "missing", "name the object")
+    for field, text in (("name", meta.name), ("namespace", meta.namespace)):
+        if not text.isprintable() or " " in text:
+            raise Malformed(
+                where, f"metadata.{field}", named(text), "write small letters, digits, - and ."
+            )
+    return meta.name
+
+
+def _check_containers(pod: Pod, where: str) -> None:
+    if not pod.spec.containers:
+        raise Malformed(where, "spec.containers", "none", "write at least one container")
+    seen: set[str] = set()
+    inits = len(pod.spec.init_containers)
+    for i, container in enumerate(pod.all_containers):
+        field = f"spec.initContainers[{i}]" if i < inits else f"spec.containers[{i - inits}]"
+        if not container.name:
+            raise Malformed(where, f"{field}.name", "missing", "name the container")
+        if container.name in seen:
+            raise Malformed(where, f"{field}.name", f"{container.name} comes twice", "rename one")
+        seen.add(container.name)

@@ -1,0 +1,70 @@
+"""Runs the command in this process, as its entry point does."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from tessera_cli.__main__ import run
+
+
+class Ran(Struct, frozen=True):
+    """What a run of the command left."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def pods(self) -> list[dict[str, Any]]:
+        """The pods of the JSON answer."""
+        answer: dict[str, list[dict[str, Any]]] = json.loads(self.out)
+        assert list(answer) == ["pods"]
+        return answer["pods"]
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Pod -> verdict."""
+        return {pod["name"]: pod["verdict"] for pod in self.pods}
+
+
+Tessera = Callable[..., Ran]
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def tessera(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tessera:
+    """`tessera(*arguments, stdin=...)`."""
+
+    def call(*arguments: str, stdin: str | bytes = b"") -> Ran:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        try:
+            status = run(arguments)
+        except SystemExit as e:
+            status = e.code if isinstance(e.code, int) else 1
+        captured = capfd.readouterr()
+        assert "Traceback" not in captured.err
+        return Ran(status, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """`write(text, name="x.yaml")` puts a manifest into a folder of the test's own."""
+
+    def put(text: str | bytes, name: str = "manifest.yaml") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return put

@@ -1,0 +1,63 @@
+"""Every example file answers, alone and together with all the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tessera
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GOOD = sorted(EXAMPLES.glob("*.yaml"))
+REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
+
+
+def test_there_is_one_file_for_each_seed_and_a_mixed_one() -> None:
+    assert {p.stem for p in GOOD} >= {
+        "iluvatar", "volcano", "koordinator", "mthreads", "gpumanager", "mixed",
+    }  # fmt: skip
+    assert REFUSED
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
+def test_a_good_example_is_placed_without_a_word(tessera: Tessera, path: Path) -> None:
+    ran = tessera("place", "-f", str(path), "-o", "json")
+    assert (ran.status, ran.err) == (0, "")
+    assert set(ran.verdicts.values()) <= {"placed", "ignored"}
+    assert [pod["warnings"] for pod in ran.pods if pod["warnings"]] == []
+    for pod in ran.pods:
+        assert bool(pod["cards"]) == (pod["verdict"] == "placed")
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=lambda p: p.stem)
+def test_a_refused_example_says_why_in_numbers(tessera: Tessera, path: Path) -> None:
+    ran = tessera("place", "-f", str(path), "-o", "json")
+    assert (ran.status, ran.err) == (2, "")
+    assert set(ran.verdicts.values()) <= {"waiting", "rejected"}
+    for pod in ran.pods:
+        assert pod["reasons"]
+        assert all(reason["message"] for reason in pod["reasons"])
+
+
+def test_the_good_ones_together_are_placed(tessera: Tessera) -> None:
+    ran = tessera("place", "-f", str(EXAMPLES), "-o", "json")
+    assert (ran.status, ran.err) == (0, "")
+    everything = tessera("place", "-R", "-f", str(EXAMPLES), "-o", "json")
+    assert everything.status == 2
+    assert len(everything.pods) > len(ran.pods)
+
+
+def test_the_numbers_of_the_seeds_come_out(tessera: Tessera) -> None:
+    ran = tessera("place", "-f", str(EXAMPLES), "-o", "json")
+    tiles = {
+        pod["name"]: [(c["memory_mib"], c["cores_percent"]) for c in pod["cards"]]
+        for pod in ran.pods
+    }
+    assert tiles["corex-half-a"] == [(16384, 50)]
+    assert tiles["gpu-pod-1"] == [(1024, 0)]
+    assert tiles["pod-half"] == [(11520, 50)]
+    assert tiles["gpushare-half"] == [(16384, 50)]
+    assert tiles["vcuda-half"] == [(7680, 50)]
+    assert len(tiles["vcuda-two-cards"]) == 2
+    assert len(tiles["two-makes"]) == 3
