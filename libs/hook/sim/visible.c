@@ -1,0 +1,57 @@
+/* Which of the machine's cards this process can see at all, as device nodes decide in a container: TESSERA_SIM_DEVICES lists them by
+ * index or UUID ("all" or unset: every card). CUDA_VISIBLE_DEVICES selects among these, NVML shows exactly these. */
+#include "state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sim_uuid_text(uint32_t card, char text[SIM_UUID_TEXT])
+{
+    const unsigned char *u = sim->config.card[card].uuid;
+    int at = snprintf(text, SIM_UUID_TEXT, "GPU-");
+    for (int b = 0; b < 16; b++)
+        at += snprintf(text + at, (size_t)(SIM_UUID_TEXT - at), b == 4 || b == 6 || b == 8 || b == 10 ? "-%02x" : "%02x", u[b]);
+}
+
+uint32_t sim_choose(const char *word, size_t length, const uint32_t *cards, uint32_t count)
+{
+    uint32_t found = SIM_NONE;
+    char *end;
+    while (length && *word == ' ') {
+        word++;
+        length--;
+    }
+    if (length < 4 || strncmp(word, "GPU-", 4)) {
+        long index = strtol(word, &end, 10);
+        return end != word && index >= 0 && index < (long)count ? cards[index] : SIM_NONE;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        char uuid[SIM_UUID_TEXT];
+        sim_uuid_text(cards[i], uuid);
+        if (strncmp(uuid, word, length))
+            continue;
+        if (found != SIM_NONE)
+            return SIM_NONE; /* a prefix must be unique */
+        found = cards[i];
+    }
+    return found;
+}
+
+uint32_t sim_visible(uint32_t cards[SIM_CARDS])
+{
+    uint32_t all[SIM_CARDS], n = 0;
+    const char *list = getenv("TESSERA_SIM_DEVICES");
+    for (uint32_t i = 0; i < sim->config.cards; i++)
+        all[i] = cards[i] = i;
+    if (!list || !strcmp(list, "all"))
+        return sim->config.cards;
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        uint32_t card = sim_choose(list, length, all, sim->config.cards);
+        if (card != SIM_NONE && n < SIM_CARDS)
+            cards[n++] = card;
+        list += length + (list[length] == ',');
+    }
+    return n;
+}
