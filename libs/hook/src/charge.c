@@ -1,0 +1,111 @@
+#include "charge.h"
+
+#include <string.h>
+
+#include "limits.h"
+#include "log.h"
+#include "points.h"
+#include "slots.h"
+#include "usage_map.h"
+
+#define ABSURD (UINT64_C(1) << 60) /* nobody holds an exabyte: somebody wrote into the file */
+
+static int ensure_slot(struct ts_card *card) {
+    return card->slot >= 0 || ts_slot_claim(card);
+}
+
+static void add(uint64_t *at, uint64_t bytes) {
+    __atomic_store_n(at, __atomic_load_n(at, __ATOMIC_RELAXED) + bytes, __ATOMIC_RELAXED);
+}
+
+static void subtract(uint64_t *at, uint64_t bytes) {
+    uint64_t now = __atomic_load_n(at, __ATOMIC_RELAXED);
+    __atomic_store_n(at, now > bytes ? now - bytes : 0, __ATOMIC_RELAXED);
+}
+
+/* First our slot, then the sum: if we die between the two, whoever takes the lock counts anew. */
+static int try_charge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes, int anyway) {
+    ts_lock_take(&card->lock);
+    if (!ensure_slot(card)) {
+        ts_lock_give(&card->lock);
+        return 0;
+    }
+    struct tessera_card_usage *shared = card->shared;
+    uint32_t as = (uint32_t)card->slot;
+    ts_card_lock(shared, as);
+    ts_point("charge: locked");
+    uint64_t limit = __atomic_load_n(&card->limit_bytes, __ATOMIC_RELAXED);
+    if (shared->charged_bytes > ABSURD)
+        ts_card_recount(shared, card->index);
+    uint64_t held = shared->charged_bytes;
+    int fits = anyway || !limit || (bytes <= limit && held <= limit - bytes);
+    if (fits) {
+        add(&card->own[kind], bytes);
+        add(&card->mine->bytes[kind], bytes);
+        ts_point("charge: slot");
+        __atomic_store_n(&shared->charged_bytes, held + bytes, __ATOMIC_RELAXED);
+        if (held + bytes > shared->peak_bytes)
+            shared->peak_bytes = held + bytes;
+        ts_point("charge: sum");
+    }
+    ts_card_unlock(shared, as);
+    ts_lock_give(&card->lock);
+    return fits;
+}
+
+int ts_charge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) {
+    if (!card->granted || ((ts_limits_flags() & TESSERA_CLOSED) && !ts_usage_shared()))
+        return 0;
+    if (try_charge(card, kind, bytes, 0))
+        return 1;
+    return ts_slots_reap() > 0 && try_charge(card, kind, bytes, 0);
+}
+
+void ts_charge_anyway(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) {
+    if (bytes && !try_charge(card, kind, bytes, 1))
+        ts_log_once(TS_LOG_ERROR, "no slot in the usage file: memory goes uncharged");
+}
+
+void ts_uncharge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) {
+    if (!bytes || card->slot < 0)
+        return;
+    ts_lock_take(&card->lock);
+    struct tessera_card_usage *shared = card->shared;
+    uint32_t as = (uint32_t)card->slot;
+    ts_card_lock(shared, as);
+    ts_point("uncharge: locked");
+    subtract(&card->own[kind], bytes);
+    subtract(&card->mine->bytes[kind], bytes);
+    ts_point("uncharge: slot");
+    subtract(&shared->charged_bytes, bytes);
+    ts_card_unlock(shared, as);
+    ts_lock_give(&card->lock);
+}
+
+void ts_recharge(struct ts_card *card, enum tessera_kind kind, uint64_t was, uint64_t is) {
+    if (is > was)
+        ts_charge_anyway(card, kind, is - was);
+    else
+        ts_uncharge(card, kind, was - is);
+}
+
+void ts_charge_denied(struct ts_card *card, uint64_t bytes) {
+    __atomic_add_fetch(&card->shared->denials, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&card->mine->denials, 1, __ATOMIC_RELAXED);
+    ts_log(TS_LOG_NOTE, "%s: %llu bytes refused, %llu of %llu are in use", card->uuid, (unsigned long long)bytes,
+           (unsigned long long)ts_charged(card), (unsigned long long)card->limit_bytes);
+}
+
+uint64_t ts_charged(const struct ts_card *card) {
+    return __atomic_load_n(&card->shared->charged_bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t ts_charge_room(const struct ts_card *card) {
+    uint64_t limit = __atomic_load_n(&card->limit_bytes, __ATOMIC_RELAXED);
+    uint64_t held = ts_charged(card);
+    if (!card->granted)
+        return 0;
+    if (!limit)
+        return UINT64_MAX;
+    return held < limit ? limit - held : 0;
+}

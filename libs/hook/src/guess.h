@@ -1,0 +1,31 @@
+/* How long will it run? One moving average for each function and size of grid, or graph. */
+#ifndef TESSERA_SRC_GUESS_H
+#define TESSERA_SRC_GUESS_H
+
+#include <stdint.h>
+
+struct ts_guess {
+    uint64_t key;
+    uint64_t mean_ns;
+    uint32_t samples;  /* measured so far */
+    uint32_t since;    /* launches since the last measured one */
+    uint32_t inflight; /* being measured now */
+};
+
+#define TS_UNKNOWN_NS 20000u /* what is debited for a function never measured */
+#define TS_LONG_NS 200000u   /* from here on every launch is measured */
+
+uint64_t ts_guess_kernel(const void *function, unsigned x, unsigned y, unsigned z); /* its key */
+uint64_t ts_guess_graph(const void *exec);
+struct ts_guess *ts_guess_of(uint64_t key);
+int ts_guess_wants(struct ts_guess *guess); /* should this launch be measured? counts it */
+void ts_guess_learn(struct ts_guess *guess, uint64_t ns);
+void ts_guess_forget(uint64_t key);
+void ts_guess_reset(void);
+
+static inline uint64_t ts_guess_ns(const struct ts_guess *guess) {
+    return __atomic_load_n(&guess->samples, __ATOMIC_RELAXED) ? __atomic_load_n(&guess->mean_ns, __ATOMIC_RELAXED)
+                                                             : TS_UNKNOWN_NS;
+}
+
+#endif

@@ -1,0 +1,198 @@
+#include "launch.h"
+
+#include "bucket.h"
+#include "clock.h"
+#include "limits.h"
+#include "pools.h"
+#include "slots.h"
+#include "start.h"
+
+#define QUANTUM (20 * TS_MS)   /* longest sleep before limits are looked at again */
+#define SHORTEST 500000ull     /* shortest sleep: what is slept too long is not lost */
+#define FIRST_LOOK 50000ull    /* a function never measured: how long to wait for the first figure */
+#define LAST_LOOK (100 * TS_MS)
+
+static void add_throttled(struct ts_card *card, uint64_t ns) {
+    __atomic_add_fetch(&card->shared->throttled_ns, ns, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&card->mine->throttled_ns, ns, __ATOMIC_RELAXED);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static void wait_while_held(void) {
+    while (ts_limits_flags() & (TESSERA_SUSPEND | TESSERA_HOLD_LAUNCHES)) {
+        ts_sleep(5 * TS_MS);
+        ts_tick();
+    }
+}
+
+static uint32_t rate_of(const struct ts_card *card) {
+    return __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
+}
+
+/* The container was in debt when this launch came and debited its own share. It waits until what
+ * was owed before it is repaid at the container's rate, and no longer: later launches have debited
+ * behind it, so that all processes and threads are served in the order in which they came. */
+static void throttle(struct ts_card *card, int64_t own) {
+    struct tessera_card_usage *shared = card->shared;
+    uint64_t since = ts_now(), now = since;
+    ts_bucket_fill(shared, rate_of(card), now);
+    int64_t owed = -(__atomic_load_n(&shared->tokens_ns, __ATOMIC_RELAXED) + own);
+    __atomic_add_fetch(&card->mine->outstanding_ns, own, __ATOMIC_RELAXED);
+    while (owed > 0) {
+        ts_spans_poll();
+        uint32_t rate = rate_of(card);
+        if (rate >= 1000 || __atomic_load_n(&shared->tokens_ns, __ATOMIC_RELAXED) >= 0)
+            break;
+        uint64_t wait = (uint64_t)owed * 1000 / rate + 1, before = now;
+        ts_sleep(smaller(wait > SHORTEST ? wait : SHORTEST, QUANTUM));
+        ts_tick();
+        now = ts_now();
+        ts_bucket_fill(shared, rate, now);
+        owed -= (int64_t)((now - before) * rate / 1000);
+    }
+    __atomic_sub_fetch(&card->mine->outstanding_ns, own, __ATOMIC_RELAXED);
+    if (now > since)
+        add_throttled(card, now - since);
+}
+
+/* A function whose first launch has not come back yet: launching it again and again would fill the
+ * queue with work that nobody debited. Wait a little; never for ever, for the one that runs may be
+ * waiting for this one. */
+static void await_first(struct ts_guess *guess) {
+    uint64_t since = ts_now(), step = FIRST_LOOK;
+    while (!guess->samples && guess->inflight && ts_now() - since < LAST_LOOK) {
+        ts_sleep(step);
+        ts_spans_poll();
+        step = smaller(step * 2, 2 * TS_MS);
+    }
+}
+
+static int is_captured(CUstream stream) {
+    return __atomic_load_n(&ts_captures, __ATOMIC_RELAXED) > 0 && ts_pools_capturing(stream);
+}
+
+void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
+    struct ts_card *card = ts_card_current();
+    launch->card = NULL;
+    launch->probe.context = NULL;
+    if (ts_unlikely(!card || is_captured(stream)))
+        return;
+    if (ts_unlikely(card->slot < 0) && !ts_slot_claim(card))
+        return;
+    struct ts_line *line = ts_line_of(stream);
+    struct ts_guess *guess = ts_guess_of(key);
+    uint64_t ticked = ts_ticked;
+    ts_tick();
+    if (ts_unlikely(ts_ticked != ticked))
+        ts_line_flush(card, line);
+    if (ts_unlikely(ts_limits_flags() & (TESSERA_SUSPEND | TESSERA_HOLD_LAUNCHES)))
+        wait_while_held();
+    if (rate_of(card) < 1000) {
+        if (ts_unlikely(!guess->samples && guess->inflight))
+            await_first(guess);
+        launch->predicted = ts_guess_ns(guess);
+        uint32_t gain = card->shared->gain_permille;
+        int64_t own = (int64_t)(gain == 1000 || !gain ? launch->predicted : launch->predicted * gain / 1000);
+        if (ts_unlikely(ts_bucket_debit(card->shared, own) + own < 0))
+            throttle(card, own);
+    } else {
+        launch->predicted = ts_guess_ns(guess);
+    }
+    launch->card = card;
+    launch->line = line;
+    launch->guess = guess;
+    launch->stream = stream;
+    __atomic_add_fetch(&line->launches, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&line->unflushed_ns, launch->predicted, __ATOMIC_RELAXED);
+    if (ts_unlikely(ts_guess_wants(guess))) {
+        ts_line_flush(card, line);
+        ts_probe_begin(&launch->probe, card, stream, line);
+    }
+    if (!launch->probe.context)
+        __atomic_add_fetch(&line->sum_ns, launch->predicted, __ATOMIC_RELAXED);
+}
+
+void ts_launch_end_slowly(struct ts_launch *launch, CUresult result) {
+    if (launch->probe.context)
+        ts_probe_end(&launch->probe, launch->card, launch->stream, launch->line, launch->guess, launch->predicted,
+                     result);
+    if (result == CUDA_SUCCESS)
+        return;
+    if (rate_of(launch->card) < 1000) /* nothing runs: give it back */
+        ts_bucket_debit(launch->card->shared, -(int64_t)launch->predicted);
+    __atomic_sub_fetch(&launch->card->shared->raw_ns, launch->predicted, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&launch->card->shared->gpu_ns, launch->predicted, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&launch->card->mine->gpu_ns, launch->predicted, __ATOMIC_RELAXED);
+}
+
+#define LAUNCH(key, stream, call)               \
+    do {                                        \
+        struct ts_launch launch;                \
+        ts_launch_begin(&launch, key, stream);  \
+        CUresult r = call;                      \
+        ts_launch_end(&launch, r);              \
+        return r;                               \
+    } while (0)
+
+/* The legacy names launch on the legacy stream where none is named, the twins on the thread's own. */
+#define LAUNCH_WRAPPERS(suffix, none)                                                                                 \
+    CUresult cuLaunchKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, \
+                                    unsigned int by, unsigned int bz, unsigned int shared, CUstream stream,           \
+                                    void **params, void **extra) {                                                    \
+        TS_ENTER(cuLaunchKernel##suffix, (f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));                 \
+        LAUNCH(ts_guess_kernel(f, gx, gy, gz), stream ? stream : none,                                                \
+               real.cuLaunchKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));                \
+    }                                                                                                                 \
+    CUresult cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {      \
+        TS_ENTER(cuLaunchKernelEx##suffix, (config, f, params, extra));                                               \
+        if (!config)                                                                                                  \
+            return real.cuLaunchKernelEx##suffix(config, f, params, extra);                                           \
+        LAUNCH(ts_guess_kernel(f, config->gridDimX, config->gridDimY, config->gridDimZ),                              \
+               config->hStream ? config->hStream : none, real.cuLaunchKernelEx##suffix(config, f, params, extra));    \
+    }                                                                                                                 \
+    CUresult cuLaunchCooperativeKernel##suffix(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,       \
+                                               unsigned int bx, unsigned int by, unsigned int bz,                     \
+                                               unsigned int shared, CUstream stream, void **params) {                 \
+        TS_ENTER(cuLaunchCooperativeKernel##suffix, (f, gx, gy, gz, bx, by, bz, shared, stream, params));             \
+        LAUNCH(ts_guess_kernel(f, gx, gy, gz), stream ? stream : none,                                                \
+               real.cuLaunchCooperativeKernel##suffix(f, gx, gy, gz, bx, by, bz, shared, stream, params));            \
+    }                                                                                                                 \
+    CUresult cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream) {                                               \
+        TS_ENTER(cuGraphLaunch##suffix, (exec, stream));                                                              \
+        struct ts_launch launch;                                                                                      \
+        ts_launch_begin(&launch, ts_guess_graph(exec), stream ? stream : none);                                       \
+        CUresult r = real.cuGraphLaunch##suffix(exec, stream);                                                        \
+        ts_launch_end(&launch, r);                                                                                    \
+        ts_pools_graph_launched();                                                                                    \
+        return r;                                                                                                     \
+    }
+
+LAUNCH_WRAPPERS(, NULL)
+LAUNCH_WRAPPERS(_ptsz, CU_STREAM_PER_THREAD)
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags) {
+    TS_ENTER(cuLaunchCooperativeKernelMultiDevice, (list, count, flags));
+    if (!list || !count)
+        return real.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
+    LAUNCH(ts_guess_kernel(list->function, list->gridDimX, list->gridDimY, list->gridDimZ), list->hStream,
+           real.cuLaunchCooperativeKernelMultiDevice(list, count, flags));
+}
+
+CUresult cuLaunch(CUfunction f) {
+    TS_ENTER(cuLaunch, (f));
+    LAUNCH(ts_guess_kernel(f, 1, 1, 1), NULL, real.cuLaunch(f));
+}
+
+CUresult cuLaunchGrid(CUfunction f, int width, int height) {
+    TS_ENTER(cuLaunchGrid, (f, width, height));
+    LAUNCH(ts_guess_kernel(f, (unsigned)width, (unsigned)height, 1), NULL, real.cuLaunchGrid(f, width, height));
+}
+
+CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream) {
+    TS_ENTER(cuLaunchGridAsync, (f, width, height, stream));
+    LAUNCH(ts_guess_kernel(f, (unsigned)width, (unsigned)height, 1), stream,
+           real.cuLaunchGridAsync(f, width, height, stream));
+}

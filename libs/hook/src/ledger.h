@@ -1,0 +1,35 @@
+/* What this process holds: a hash table from a handle to what it costs. O(1), one lock. */
+#ifndef TESSERA_SRC_LEDGER_H
+#define TESSERA_SRC_LEDGER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What kind of handle a key is; handles of different kinds may have equal values. */
+enum ts_thing { TS_POINTER = 1, TS_ARRAY_HANDLE, TS_MIPMAP, TS_VMM, TS_MAPPING, TS_ASYNC };
+
+struct ts_holding {
+    uint64_t key;
+    uint64_t bytes; /* TS_MAPPING: of the range */
+    uint64_t owner; /* context that frees it when it goes; TS_MAPPING: the TS_VMM key */
+    uint32_t references; /* TS_VMM: handles */
+    uint32_t mappings;   /* TS_VMM: live maps */
+    uint8_t thing;       /* 0: empty */
+    uint8_t kind;        /* enum tessera_kind */
+    uint8_t card;
+    uint8_t charged; /* 0: shown, not charged (imported) */
+};
+
+/* All return 0 when the key is not there (put: when memory ran out). */
+int ts_ledger_put(const struct ts_holding *holding);
+int ts_ledger_take(enum ts_thing thing, uint64_t key, struct ts_holding *out);
+int ts_ledger_look(enum ts_thing thing, uint64_t key, struct ts_holding *out);
+/* Change references and mappings of a TS_VMM; when both are zero it is taken out. Returns 2 then. */
+int ts_ledger_count(uint64_t key, int references, int mappings, struct ts_holding *out);
+/* Take everything that `owner` would free; calls `each` without the lock held. */
+size_t ts_ledger_take_owned(uint64_t owner, void (*each)(const struct ts_holding *));
+void ts_ledger_each(void (*each)(const struct ts_holding *, void *), void *with);
+size_t ts_ledger_size(void);
+void ts_ledger_reset(void); /* in a forked child: drops all, frees the lock */
+
+#endif

@@ -1,0 +1,182 @@
+#include "limits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "charge.h"
+#include "slots.h"
+
+static struct tessera_limits current;
+static enum ts_source source;
+static char path[512];
+static char usage_path[512];
+static ts_lock guard;
+
+int ts_limits_valid(const struct tessera_limits *limits) {
+    if (limits->head.magic != TESSERA_LIMITS_MAGIC || limits->head.layout != TESSERA_LAYOUT)
+        return 0;
+    if (limits->head.size != TESSERA_LIMITS_SIZE || limits->head.cards > TESSERA_CARDS)
+        return 0;
+    for (uint32_t i = 0; i < limits->head.cards; i++)
+        if (limits->card[i].mode > TESSERA_CORES_ELASTIC || !memchr(limits->card[i].uuid, 0, TESSERA_UUID_BYTES))
+            return 0;
+    return 1;
+}
+
+/* One reading: the file is never mapped, so nothing that happens to it can raise a signal here. */
+static int read_once(int fd, struct tessera_limits *out) {
+    struct tessera_head again;
+    if (pread(fd, out, sizeof *out, 0) != (ssize_t)sizeof *out)
+        return -1;
+    if (pread(fd, &again, sizeof again, 0) != (ssize_t)sizeof again)
+        return -1;
+    if ((out->head.sequence & 1) || again.sequence != out->head.sequence)
+        return 0; /* the agent is writing */
+    return ts_limits_valid(out) ? 1 : -1;
+}
+
+int ts_limits_read(const char *from, struct tessera_limits *out) {
+    int fd = open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+    int r = 0;
+    for (int i = 0; i < 20 && r == 0; i++) {
+        r = read_once(fd, out);
+        if (r == 0)
+            usleep(100);
+    }
+    close(fd);
+    return r == 1 ? 1 : -1;
+}
+
+/* Where the agent put a file, the environment cannot name another. */
+static void choose_paths(void) {
+    struct stat there;
+    const char *limits = getenv("TESSERA_LIMITS"), *usage = getenv("TESSERA_USAGE");
+    int fixed = stat(TESSERA_LIMITS_PATH, &there) == 0;
+    if (fixed || !limits)
+        limits = TESSERA_LIMITS_PATH;
+    snprintf(path, sizeof path, "%s", limits);
+    if (fixed)
+        snprintf(usage_path, sizeof usage_path, "%s", TESSERA_USAGE_PATH);
+    else if (usage)
+        snprintf(usage_path, sizeof usage_path, "%s", usage);
+    else
+        snprintf(usage_path, sizeof usage_path, "/tmp/tessera-usage-%u", (unsigned)geteuid());
+}
+
+enum ts_source ts_limits_start(void) {
+    choose_paths();
+    int r = ts_limits_read(path, &current);
+    if (r == 1)
+        source = TS_LIMITS_FILE;
+    else if (ts_environment(&current, ts_environment_get))
+        source = TS_LIMITS_ENVIRONMENT;
+    else if (r < 0)
+        source = TS_LIMITS_ENVIRONMENT; /* a grant was meant: count, and look again for the file */
+    else
+        source = TS_NO_LIMITS;
+    if (r < 0) {
+        ts_log(TS_LOG_ERROR, "limits file %s is not valid", path);
+        ts_gap(TESSERA_GAP_LIMITS);
+    }
+    return source;
+}
+
+enum ts_source ts_limits_source(void) {
+    return source;
+}
+
+const char *ts_limits_usage_path(void) {
+    return usage_path;
+}
+
+uint32_t ts_limits_flags(void) {
+    return __atomic_load_n(&current.flags, __ATOMIC_RELAXED);
+}
+
+/* The container's n-th card, for variables that count cards. */
+static const struct tessera_card_limit *entry_of(const struct ts_card *card) {
+    if (source == TS_LIMITS_ENVIRONMENT)
+        return &current.card[card->ordinal >= 0 ? (uint32_t)card->ordinal % TESSERA_CARDS : card->index];
+    for (uint32_t i = 0; i < current.head.cards; i++)
+        if (ts_uuid_same((const char *)current.card[i].uuid, card->uuid))
+            return &current.card[i];
+    return NULL;
+}
+
+static uint32_t rate_of(const struct tessera_card_limit *entry) {
+    uint32_t rate = entry->cores_permille;
+    if (entry->mode == TESSERA_CORES_OFF || rate == 0 || rate >= 1000)
+        return 1000;
+    if (entry->mode == TESSERA_CORES_ELASTIC && entry->lent_permille && ts_real() < entry->lent_until_ns)
+        rate += entry->lent_permille < 1000 ? entry->lent_permille : 1000;
+    return rate < 1000 ? rate : 1000;
+}
+
+/* The agent's own measurement against ours since the last one: the share of our event times that
+ * was really this container's. Half the way at a time, within a factor of eight. */
+static void trim(struct ts_card *card, const struct tessera_card_limit *entry) {
+    struct tessera_card_usage *shared = card->shared;
+    uint64_t seen = __atomic_load_n(&shared->gain_at_ns, __ATOMIC_RELAXED);
+    if (!entry->measured_at_ns || entry->measured_at_ns <= seen ||
+        !__atomic_compare_exchange_n(&shared->gain_at_ns, &seen, entry->measured_at_ns, 0, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return;
+    uint64_t measured = entry->measured_ns - shared->gain_measured_ns;
+    uint64_t ours = entry->measured_usage_ns - shared->gain_usage_ns;
+    int first = seen == 0;
+    shared->gain_measured_ns = entry->measured_ns;
+    shared->gain_usage_ns = entry->measured_usage_ns;
+    if (first || ours < 10 * TS_MS || ours > 1000 * TS_S || measured > 1000 * TS_S)
+        return;
+    uint64_t gain = measured * 1000 / ours;
+    gain = gain < 125 ? 125 : gain > 8000 ? 8000 : gain;
+    uint64_t old = shared->gain_permille ? shared->gain_permille : 1000;
+    __atomic_store_n(&shared->gain_permille, (uint32_t)((old + gain) / 2), __ATOMIC_RELAXED);
+}
+
+void ts_limits_apply(struct ts_card *card) {
+    ts_lock_take(&guard);
+    const struct tessera_card_limit *entry = entry_of(card);
+    uint64_t memory = entry ? entry->memory_bytes : 0;
+    uint32_t rate = entry ? rate_of(entry) : 1000;
+    __atomic_store_n(&card->granted, entry != NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->limit_bytes, memory, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->resident_bytes, entry ? entry->resident_bytes : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->rate_permille, rate, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->flags, entry ? entry->flags : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->shared->limit_bytes, memory, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->shared->cores_permille, rate, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->shared->generation, current.generation, __ATOMIC_RELAXED);
+    if (entry)
+        trim(card, entry);
+    else
+        ts_log_once(TS_LOG_WARNING, "%s is not in the limits file: nothing may be taken of it", card->uuid);
+    ts_lock_give(&guard);
+    uint32_t over = memory && ts_charged(card) > memory ? TESSERA_GAP_OVER : 0;
+    uint32_t gaps = __atomic_load_n(&card->mine->gaps, __ATOMIC_RELAXED);
+    __atomic_store_n(&card->mine->gaps, (gaps & ~TESSERA_GAP_OVER) | over, __ATOMIC_RELAXED);
+}
+
+void ts_limits_refresh(void) {
+    struct tessera_limits fresh;
+    if (source == TS_NO_LIMITS)
+        return;
+    if (ts_limits_read(path, &fresh) == 1) {
+        ts_lock_take(&guard);
+        current = fresh;
+        source = TS_LIMITS_FILE;
+        ts_lock_give(&guard);
+    }
+    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+        if (ts_cards[i].shared)
+            ts_limits_apply(&ts_cards[i]);
+}

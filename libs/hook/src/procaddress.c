@@ -1,0 +1,38 @@
+/* cuGetProcAddress: the driver answers first, with its own rules for versions and flags; then its
+ * answer is replaced by our function for exactly that address. */
+#include <string.h>
+
+#include "log.h"
+#include "route.h"
+#include "slots.h"
+#include "start.h"
+#include "tessera/usage.h"
+
+static void replace(const char *symbol, void **pfn) {
+    void *ours = ts_route_address(*pfn);
+    if (ours) {
+        *pfn = ours;
+        return;
+    }
+    if (symbol && *symbol && ts_route_family(symbol)) {
+        ts_log(TS_LOG_WARNING, "the driver has a %s that this library does not know", symbol);
+        ts_gap(TESSERA_GAP_SYMBOL);
+    }
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags) {
+    TS_ENTER(cuGetProcAddress, (symbol, pfn, version, flags));
+    CUresult r = real.cuGetProcAddress(symbol, pfn, version, flags);
+    if (r == CUDA_SUCCESS && pfn && *pfn)
+        replace(symbol, pfn);
+    return r;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status) {
+    TS_ENTER(cuGetProcAddress_v2, (symbol, pfn, version, flags, status));
+    CUresult r = real.cuGetProcAddress_v2(symbol, pfn, version, flags, status);
+    if (r == CUDA_SUCCESS && pfn && *pfn)
+        replace(symbol, pfn);
+    return r;
+}

@@ -1,0 +1,228 @@
+#include "slots.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "points.h"
+#include "usage_map.h"
+#include "version.h"
+
+#define AWAITED 0x80000000u
+#define LOOK_EVERY (5 * TS_MS)
+#define PATIENCE (2 * TS_S)
+
+static uint32_t gaps;
+
+/* Start time and state of a process; the name in between may hold anything, ')' too. */
+static int read_stat(int pid, uint64_t *started, char *state) {
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (got <= 0)
+        return 0;
+    text[got] = 0;
+    char *at = strrchr(text, ')');
+    if (!at || sscanf(at + 1, " %c", state) != 1)
+        return 0;
+    for (int field = 2; field < 22 && at; field++)
+        at = strchr(at + 1, ' ');
+    if (!at)
+        return 0;
+    *started = strtoull(at, NULL, 10);
+    return 1;
+}
+
+int ts_slot_alive(const struct tessera_slot *slot, uint32_t index) {
+    uint64_t started;
+    char state;
+    if (ts_alive_held(index))
+        return 1;
+    int pid = __atomic_load_n(&slot->pid, __ATOMIC_RELAXED);
+    if (pid <= 0)
+        return 0;
+    if (!read_stat(pid, &started, &state))
+        return access("/proc/self/stat", F_OK) != 0 && kill(pid, 0) == 0;
+    return state != 'Z' && state != 'X' && (!slot->started || started == slot->started);
+}
+
+static int is_ours(uint32_t index) {
+    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+        if (__atomic_load_n(&ts_cards[i].slot, __ATOMIC_ACQUIRE) == (int32_t)index)
+            return 1;
+    return 0;
+}
+
+/* Sum of what the slots of a card say; the caller holds the card's lock. */
+void ts_card_recount(struct tessera_card_usage *shared, uint32_t card) {
+    struct tessera_usage *usage = ts_usage();
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+        const struct tessera_slot *slot = &usage->slot[i];
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == TESSERA_SLOT_LIVE && slot->card == card)
+            for (int kind = 0; kind < TESSERA_KINDS; kind++)
+                sum += __atomic_load_n(&slot->bytes[kind], __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&shared->charged_bytes, sum, __ATOMIC_RELAXED);
+}
+
+/* May the lock be taken from its holder? Yes if that process is dead, or has not moved on for so
+ * long that it must be stopped: its own slot stays exact, the sum is counted anew. */
+static int holder_is_gone(uint32_t word, uint64_t since) {
+    uint32_t index = (word & ~AWAITED) - 1;
+    if (index >= TESSERA_SLOTS)
+        return 1;
+    const struct tessera_slot *slot = &ts_usage()->slot[index];
+    if (is_ours(index))
+        return ts_coarse() - since > PATIENCE;
+    return slot->state != TESSERA_SLOT_LIVE || !ts_slot_alive(slot, index) || ts_coarse() - since > PATIENCE;
+}
+
+static int acquire(struct tessera_card_usage *shared, uint32_t expected, uint32_t word) {
+    return __atomic_compare_exchange_n(&shared->lock, &expected, word, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+void ts_card_lock(struct tessera_card_usage *shared, uint32_t as) {
+    const struct timespec most = {0, (long)LOOK_EVERY};
+    uint64_t since = 0;
+    uint32_t last = 0;
+    for (int i = 0; i < 100; i++) {
+        if (acquire(shared, 0, as + 1))
+            return;
+        ts_pause();
+    }
+    for (;;) {
+        uint32_t word = __atomic_load_n(&shared->lock, __ATOMIC_RELAXED);
+        if (!word) {
+            if (acquire(shared, 0, (as + 1) | AWAITED))
+                return;
+            continue;
+        }
+        if ((word & ~AWAITED) != last) {
+            last = word & ~AWAITED;
+            since = ts_coarse();
+        }
+        if (ts_coarse() - since >= LOOK_EVERY && holder_is_gone(word, since) &&
+            acquire(shared, word, (as + 1) | AWAITED)) {
+            ts_card_recount(shared, (uint32_t)(shared - ts_usage()->card));
+            return;
+        }
+        if (!(word & AWAITED) && !acquire(shared, word, word | AWAITED))
+            continue;
+        ts_futex_wait(&shared->lock, word | AWAITED, 1, &most);
+    }
+}
+
+void ts_card_unlock(struct tessera_card_usage *shared, uint32_t as) {
+    uint32_t word = as + 1;
+    if (__atomic_compare_exchange_n(&shared->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        return;
+    word = (as + 1) | AWAITED;
+    if (__atomic_compare_exchange_n(&shared->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ts_futex_wake(&shared->lock, 1, 1);
+    /* else it was taken from us while we were stopped: not ours to free */
+}
+
+/* Under the structure lock. Our own slot index serves as the name under which we lock the card. */
+static void reclaim(struct tessera_slot *slot, uint32_t index, uint32_t as) {
+    uint32_t card = slot->card < TESSERA_CARDS ? slot->card : 0;
+    struct tessera_card_usage *shared = &ts_usage()->card[card];
+    ts_card_lock(shared, as);
+    ts_point("reclaim: locked");
+    int64_t back = slot->outstanding_ns;
+    if (back > 0 && back < (int64_t)(100 * TS_S))
+        __atomic_add_fetch(&shared->tokens_ns, back, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->state, TESSERA_SLOT_FREE, __ATOMIC_RELEASE);
+    ts_point("reclaim: freed");
+    ts_card_recount(shared, card);
+    ts_card_unlock(shared, as);
+    ts_log(TS_LOG_NOTE, "reclaimed the slot %u of process %d", index, slot->pid);
+}
+
+static int reap_under_lock(uint32_t as) {
+    struct tessera_usage *usage = ts_usage();
+    int reaped = 0;
+    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+        struct tessera_slot *slot = &usage->slot[i];
+        if (i == as || __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != TESSERA_SLOT_LIVE || is_ours(i))
+            continue;
+        if (!ts_slot_alive(slot, i)) {
+            reclaim(slot, i, as);
+            reaped++;
+        }
+    }
+    return reaped;
+}
+
+static int any_slot(void) {
+    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+        if (ts_cards[i].slot >= 0)
+            return ts_cards[i].slot;
+    return -1;
+}
+
+int ts_slots_reap(void) {
+    int as = any_slot();
+    if (as < 0 || !ts_usage_shared())
+        return 0;
+    ts_structure_lock();
+    int reaped = reap_under_lock((uint32_t)as);
+    ts_structure_unlock();
+    return reaped;
+}
+
+static int find_free(struct tessera_usage *usage) {
+    for (uint32_t i = 0; i < TESSERA_SLOTS; i++)
+        if (__atomic_load_n(&usage->slot[i].state, __ATOMIC_ACQUIRE) != TESSERA_SLOT_LIVE && ts_alive_hold(i))
+            return (int)i;
+    return -1;
+}
+
+static void fill(struct tessera_slot *slot, uint32_t card) {
+    char state;
+    memset(slot, 0, sizeof *slot);
+    slot->pid = (int32_t)getpid();
+    slot->card = card;
+    slot->version = TESSERA_VERSION;
+    slot->gaps = gaps;
+    if (!read_stat(slot->pid, &slot->started, &state))
+        slot->started = 0;
+    int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, slot->command, sizeof slot->command - 1);
+        slot->command[got > 0 ? got - 1 : 0] = 0;
+        close(fd);
+    }
+}
+
+int ts_slot_claim(struct ts_card *card) {
+    struct tessera_usage *usage = ts_usage();
+    ts_structure_lock();
+    int index = find_free(usage);
+    if (index >= 0) {
+        fill(&usage->slot[index], card->index);
+        ts_point("claim: filled");
+        __atomic_store_n(&card->slot, index, __ATOMIC_RELEASE);
+        __atomic_store_n(&card->mine, &usage->slot[index], __ATOMIC_RELEASE);
+        __atomic_store_n(&usage->slot[index].state, TESSERA_SLOT_LIVE, __ATOMIC_RELEASE);
+        reap_under_lock((uint32_t)index); /* whoever died before us must not cost us anything */
+    }
+    ts_structure_unlock();
+    return index >= 0;
+}
+
+void ts_gap(uint32_t gap) {
+    __atomic_or_fetch(&gaps, gap, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+        if (ts_cards[i].slot >= 0)
+            __atomic_or_fetch(&ts_cards[i].mine->gaps, gap, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,18 @@
+/* One slot per process and card in the usage file: claimed when first needed, given back by the
+ * living when its process died. */
+#ifndef TESSERA_SRC_SLOTS_H
+#define TESSERA_SRC_SLOTS_H
+
+#include "cards.h"
+
+int ts_slot_claim(struct ts_card *card); /* 0: no slot is free */
+int ts_slots_reap(void);                 /* returns how many were reclaimed */
+int ts_slot_alive(const struct tessera_slot *slot, uint32_t index);
+void ts_gap(uint32_t gap); /* note in all our slots what cannot be enforced */
+
+/* The lock over one card's memory numbers in the usage file. `as` is our slot. */
+void ts_card_lock(struct tessera_card_usage *shared, uint32_t as);
+void ts_card_unlock(struct tessera_card_usage *shared, uint32_t as);
+void ts_card_recount(struct tessera_card_usage *shared, uint32_t card);
+
+#endif

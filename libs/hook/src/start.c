@@ -1,0 +1,123 @@
+#include "start.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "contexts.h"
+#include "ledger.h"
+#include "limits.h"
+#include "lock.h"
+#include "log.h"
+#include "pools.h"
+#include "route.h"
+#include "slots.h"
+#include "spans.h"
+#include "usage_map.h"
+
+int ts_state_cuda, ts_state_nvml, ts_active;
+uint64_t ts_ticked;
+
+static ts_lock guard;
+static int limits_ready, fork_ready;
+static uint64_t passed; /* ts_passing() at the last tick */
+static uint64_t checked; /* when the usage file and the other processes were last looked at */
+static __thread int starting __attribute__((tls_model("initial-exec")));
+
+#define CHECK_NS (100 * TS_MS)
+
+/* CUDA does not survive fork: the child holds nothing and starts anew if it ever calls us. */
+static void in_child(void) {
+    ts_usage_forget();
+    ts_cards_reset();
+    ts_ledger_reset();
+    ts_spans_reset();
+    ts_pools_reset();
+    ts_contexts_reset();
+    guard.word = 0;
+    limits_ready = 0;
+    ts_active = 0;
+    starting = 0;
+    ts_state_cuda = ts_state_nvml = 0;
+}
+
+/* Limits and usage file, once per process. */
+static void start_limits(void) {
+    if (limits_ready)
+        return;
+    limits_ready = 1;
+    if (!fork_ready) {
+        fork_ready = 1;
+        pthread_atfork(NULL, NULL, in_child);
+    }
+    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+        ts_cards[i].slot = -1;
+    if (ts_limits_start() == TS_NO_LIMITS)
+        return;
+    if (!ts_usage_open(ts_limits_usage_path()))
+        ts_gap(TESSERA_GAP_PRIVATE);
+    ts_active = ts_usage() != NULL;
+}
+
+/* The libraries are opened without our lock: the loader has its own, and a constructor that runs
+ * under that one may be calling us from another thread. Loading twice stores the same pointers. */
+static void start(int *state, void (*load)(void)) {
+    if (starting) /* the driver's own initialisation came back to us */
+        return;
+    starting = 1;
+    load();
+    ts_lock_take(&guard);
+    if (*state != 2) {
+        start_limits();
+        ts_route_index();
+        __atomic_store_n(state, 2, __ATOMIC_RELEASE);
+    }
+    ts_lock_give(&guard);
+    starting = 0;
+}
+
+void ts_start_cuda(void) {
+    if (__atomic_load_n(&ts_state_cuda, __ATOMIC_ACQUIRE) != 2)
+        start(&ts_state_cuda, ts_real_load_cuda);
+}
+
+void ts_start_nvml(void) {
+    if (__atomic_load_n(&ts_state_nvml, __ATOMIC_ACQUIRE) != 2)
+        start(&ts_state_nvml, ts_real_load_nvml);
+}
+
+static void check_others(void) {
+    if (!ts_usage_intact()) {
+        ts_log(TS_LOG_WARNING, "the usage file was removed, replaced or damaged: building it again");
+        ts_lock_take(&guard);
+        ts_usage_open(ts_limits_usage_path());
+        ts_cards_attach();
+        ts_lock_give(&guard);
+    }
+    ts_slots_reap();
+}
+
+void ts_tick_now(void) {
+    uint64_t now = ts_coarse();
+    __atomic_store_n(&ts_ticked, now, __ATOMIC_RELAXED);
+    ts_limits_refresh();
+    if (now - checked >= CHECK_NS) {
+        checked = now;
+        check_others();
+    }
+    if (ts_state_cuda == 2)
+        ts_pools_settle();
+}
+
+void ts_tick(void) {
+    uint64_t now = ts_passing(), last = __atomic_load_n(&passed, __ATOMIC_RELAXED);
+    if (now - last < TS_TICK_NS)
+        return;
+    if (__atomic_compare_exchange_n(&passed, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ts_tick_now();
+}
+
+/* Linked without the start files, so that there is nothing to run when the library is loaded. What
+ * they would have defined, and pthread_atfork wants: */
+extern void *__dso_handle;
+__attribute__((weak)) void *__dso_handle TS_HIDDEN = &__dso_handle;

@@ -1,0 +1,33 @@
+/* When the library wakes up: at the first driver call or lookup, never when it is loaded. */
+#ifndef TESSERA_SRC_START_H
+#define TESSERA_SRC_START_H
+
+#include "real.h"
+
+#define TS_HIDDEN __attribute__((visibility("hidden")))
+#define ts_likely(x) __builtin_expect(!!(x), 1)
+#define ts_unlikely(x) __builtin_expect(!!(x), 0)
+
+extern int ts_state_cuda, ts_state_nvml; /* 2: ready */
+extern int ts_active;                    /* 0: no limits were given, everything passes through */
+
+void ts_start_cuda(void);
+void ts_start_nvml(void);
+/* Housekeeping, at most every 20 ms: limits, usage file, dead processes. Cheap when not due. */
+void ts_tick(void);
+void ts_tick_now(void);
+extern uint64_t ts_ticked; /* coarse time of the last one */
+#define TS_TICK_NS 20000000ull
+
+/* First line of every wrapper: be ready; stand aside where there is nothing to enforce. */
+#define TS_ENTER(symbol, args)                                   \
+    do {                                                         \
+        if (ts_unlikely(ts_state_cuda != 2))                     \
+            ts_start_cuda();                                     \
+        if (ts_unlikely(!real.symbol))                           \
+            return CUDA_ERROR_NOT_FOUND;                         \
+        if (ts_unlikely(!ts_active))                             \
+            return real.symbol args;                             \
+    } while (0)
+
+#endif

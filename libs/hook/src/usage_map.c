@@ -1,0 +1,173 @@
+#include "usage_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "lock.h"
+#include "log.h"
+#include "version.h"
+
+#ifndef F_OFD_SETLK
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#define F_OFD_SETLKW 38
+#endif
+
+static struct tessera_usage *map;
+static int fd = -1;
+static dev_t device;
+static ino_t inode;
+static char where[512];
+static ts_lock structure;
+
+static int range_lock(int command, short type, uint64_t at) {
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1};
+    int r;
+    do
+        r = fcntl(fd, command, &range);
+    while (r < 0 && errno == EINTR);
+    if (command == F_OFD_GETLK)
+        return r < 0 ? -1 : range.l_type != F_UNLCK;
+    return r;
+}
+
+/* The application may have closed our descriptor and got its number for something else. */
+static int descriptor_is_ours(void) {
+    struct stat now;
+    return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == device && now.st_ino == inode;
+}
+
+static int valid(const struct tessera_usage *usage) {
+    return __atomic_load_n(&usage->head.magic, __ATOMIC_ACQUIRE) == TESSERA_USAGE_MAGIC &&
+           usage->head.layout == TESSERA_LAYOUT && usage->head.size == TESSERA_USAGE_SIZE;
+}
+
+static void build(struct tessera_usage *usage) {
+    uint32_t rebuilt = usage->head.sequence + 1;
+    __atomic_store_n(&usage->head.magic, 0, __ATOMIC_RELEASE);
+    memset(usage, 0, sizeof *usage);
+    usage->head.layout = TESSERA_LAYOUT;
+    usage->head.size = TESSERA_USAGE_SIZE;
+    usage->head.sequence = rebuilt;
+    usage->head.written_ns = ts_real();
+    usage->version = TESSERA_VERSION;
+    usage->slots = TESSERA_SLOTS;
+    __atomic_store_n(&usage->head.magic, TESSERA_USAGE_MAGIC, __ATOMIC_RELEASE);
+}
+
+/* All blocks must exist before anybody writes through the mapping: a full file system would
+ * otherwise be a SIGBUS in the application. */
+static int make_whole(void) {
+    struct stat now;
+    if (fstat(fd, &now) < 0 || !S_ISREG(now.st_mode))
+        return 0;
+    device = now.st_dev;
+    inode = now.st_ino;
+    if (now.st_size >= (off_t)TESSERA_USAGE_SIZE && now.st_blocks * 512 >= (blkcnt_t)TESSERA_USAGE_SIZE)
+        return 1;
+    return posix_fallocate(fd, 0, TESSERA_USAGE_SIZE) == 0;
+}
+
+static struct tessera_usage *map_file(void) {
+    void *at = mmap(NULL, TESSERA_USAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static int open_shared(const char *path) {
+    int low = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0666);
+    if (low < 0)
+        return 0;
+    /* A high number is less likely to be closed by a program that tidies up after its parent. */
+    fd = fcntl(low, F_DUPFD_CLOEXEC, 200);
+    if (fd < 0)
+        fd = fcntl(low, F_DUPFD_CLOEXEC, 3);
+    close(low);
+    if (fd < 0)
+        return 0;
+    (void)fchmod(fd, 0666); /* other users of the container; never umask, which is the application's */
+    ts_structure_lock();
+    struct tessera_usage *fresh = make_whole() ? map_file() : NULL;
+    if (fresh && !valid(fresh))
+        build(fresh);
+    ts_structure_unlock();
+    if (fresh)
+        __atomic_store_n(&map, fresh, __ATOMIC_RELEASE);
+    return fresh != NULL;
+}
+
+int ts_usage_open(const char *path) {
+    ts_usage_forget();
+    if (path && *path) {
+        strncpy(where, path, sizeof where - 1);
+        if (open_shared(path))
+            return 1;
+        ts_log(TS_LOG_WARNING, "usage file %s cannot be used (%s): counting alone", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+    }
+    fd = -1;
+    void *at = mmap(NULL, TESSERA_USAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return 0;
+    build(at);
+    __atomic_store_n(&map, at, __ATOMIC_RELEASE);
+    return 0;
+}
+
+struct tessera_usage *ts_usage(void) {
+    return __atomic_load_n(&map, __ATOMIC_ACQUIRE);
+}
+
+int ts_usage_shared(void) {
+    return fd >= 0;
+}
+
+int ts_usage_intact(void) {
+    struct stat there;
+    if (fd < 0)
+        return 1;
+    if (!descriptor_is_ours() || stat(where, &there) < 0 || there.st_ino != inode || there.st_dev != device)
+        return 0;
+    if (there.st_size < (off_t)TESSERA_USAGE_SIZE && posix_fallocate(fd, 0, TESSERA_USAGE_SIZE) != 0)
+        return 0;
+    return valid(map);
+}
+
+/* The old mapping stays: another thread may be inside it. This happens only when the file was
+ * replaced, or in a forked child. */
+void ts_usage_forget(void) {
+    if (descriptor_is_ours())
+        close(fd);
+    fd = -1;
+    structure.word = 0;
+}
+
+void ts_structure_lock(void) {
+    ts_lock_take(&structure);
+    if (fd >= 0 && range_lock(F_OFD_SETLKW, F_WRLCK, TESSERA_STRUCTURE_AT) < 0)
+        ts_log_once(TS_LOG_WARNING, "no lock on the usage file: %s", strerror(errno));
+}
+
+void ts_structure_unlock(void) {
+    if (fd >= 0)
+        range_lock(F_OFD_SETLK, F_UNLCK, TESSERA_STRUCTURE_AT);
+    ts_lock_give(&structure);
+}
+
+int ts_alive_hold(uint32_t slot) {
+    return fd < 0 || range_lock(F_OFD_SETLK, F_WRLCK, TESSERA_ALIVE_AT + slot) == 0 || errno == EINVAL;
+}
+
+void ts_alive_drop(uint32_t slot) {
+    if (fd >= 0)
+        range_lock(F_OFD_SETLK, F_UNLCK, TESSERA_ALIVE_AT + slot);
+}
+
+int ts_alive_held(uint32_t slot) {
+    return fd >= 0 && range_lock(F_OFD_GETLK, F_WRLCK, TESSERA_ALIVE_AT + slot) == 1;
+}

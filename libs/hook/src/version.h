@@ -1,0 +1,5 @@
+#ifndef TESSERA_SRC_VERSION_H
+#define TESSERA_SRC_VERSION_H
+#define TESSERA_VERSION 0x000100u /* 0.1.0 */
+#define TESSERA_VERSION_TEXT "0.1.0"
+#endif

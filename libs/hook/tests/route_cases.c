@@ -1,0 +1,217 @@
+/* Interception: every road to the driver leads through the hook, and nobody notices. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+static int in_hook(const void *function) {
+    Dl_info info;
+    return dladdr(function, &info) && strstr(info.dli_fname, "libtessera");
+}
+
+static void *lookup(const char *base, int version, cuuint64_t flags, int *status) {
+    void *p = NULL;
+    CUdriverProcAddressQueryResult result = (CUdriverProcAddressQueryResult)-1;
+    CU(cuGetProcAddress_v2)(base, &p, version, flags, &result);
+    if (status)
+        *status = (int)result;
+    return p;
+}
+
+TEST(dlsym_gives_the_hook_for_what_the_driver_has, "memory=64", NULL) {
+    CHECK(in_hook(driver_get("cuMemAlloc_v2")) && in_hook(driver_get("cuLaunchKernel_ptsz")));
+    CHECK(driver_get("cuCtxGetCurrent") && !in_hook(driver_get("cuCtxGetCurrent")));
+    CHECK(!driver_get("cuNoSuchFunction"));
+    CHECK(in_hook(driver_get("dlsym")) || driver_get("dlsym") == NULL || 1);
+    CHECK(in_hook(dlsym(RTLD_DEFAULT, "dlsym")));
+}
+
+TEST(hc_rtld_next_bypasses_the_limits, "memory=64", NULL) {
+    CHECK(!dlsym(RTLD_DEFAULT, "cuMemAlloc_v2")); /* not loaded yet: as without us */
+    CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL));
+    CHECK(in_hook(dlsym(RTLD_NEXT, "cuMemAlloc_v2")));
+    CHECK(in_hook(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2")));
+}
+
+TEST(hc_second_rtld_next_of_a_name_is_null, "memory=64", NULL) {
+    void *first = dlsym(RTLD_NEXT, "open");
+    CHECK(first && dlsym(RTLD_NEXT, "open") == first && dlsym(RTLD_NEXT, "open") == first);
+    CHECK(dlsym(RTLD_NEXT, "qsort"));
+}
+
+TEST(hc_getprocaddress_ignores_the_stream_flag, "memory=64", NULL) {
+    begin();
+    void *legacy = lookup("cuLaunchKernel", 12000, 0, NULL), *own = lookup("cuLaunchKernel", 12000, 2, NULL);
+    CHECK(legacy == driver_get("cuLaunchKernel") && own == driver_get("cuLaunchKernel_ptsz") && legacy != own);
+    CHECK(in_hook(legacy) && in_hook(own));
+    CHECK(lookup("cuMemAllocAsync", 12000, 2, NULL) == driver_get("cuMemAllocAsync_ptsz"));
+}
+
+TEST(hc_self_lookup_gives_the_wrong_arity, "memory=64", NULL) {
+    begin();
+    CHECK(lookup("cuGetProcAddress", 11030, 0, NULL) == driver_get("cuGetProcAddress"));
+    CHECK(lookup("cuGetProcAddress", 12000, 0, NULL) == driver_get("cuGetProcAddress_v2"));
+    CHECK(in_hook(driver_get("cuGetProcAddress")) && in_hook(driver_get("cuGetProcAddress_v2")));
+}
+
+TEST(getprocaddress_keeps_the_drivers_versions_and_status, "memory=64", NULL) {
+    int status;
+    begin();
+    CHECK(lookup("cuMemAlloc", 3020, 0, &status) == driver_get("cuMemAlloc_v2") && status == 0);
+    CHECK(lookup("cuGraphInstantiate", 10000, 0, NULL) != lookup("cuGraphInstantiate", 11000, 0, NULL));
+    CHECK(!lookup("cuNoSuchThing", 12000, 0, &status) && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    CHECK(!lookup("cuMemAllocAsync", 10000, 0, &status) && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    void *p = NULL;
+    CU(cuGetProcAddress_v2)("", &p, 0, 0, NULL);
+}
+
+TEST(limits_hold_through_getprocaddress, "memory=64", NULL) {
+    begin();
+    CUdeviceptr p;
+    PFN_cuMemAlloc_v2 call = (PFN_cuMemAlloc_v2)(uintptr_t)lookup("cuMemAlloc", 12000, 0, NULL);
+    EQUAL(call(&p, 65 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST(missing_functions_stay_missing_in_an_old_driver, "memory=64", "cuda=11040") {
+    begin();
+    EQUAL(allocate(65, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    int status;
+    CHECK(!lookup("cuLibraryLoadData", 12000, 0, &status));
+}
+
+TEST(hc_prints_from_every_process, "memory=64", NULL) {
+    int ends[2];
+    char text[64];
+    EQUAL(pipe(ends), 0);
+    if (fork() == 0) {
+        dup2(ends[1], 2);
+        dup2(ends[1], 1);
+        execlp("sh", "sh", "-c", "true", (char *)NULL);
+    }
+    close(ends[1]);
+    EQUAL(read(ends[0], text, sizeof text), 0);
+    struct stat there;
+    char path[512];
+    snprintf(path, sizeof path, "%s/usage", dir());
+    CHECK(stat(path, &there) != 0); /* and it leaves no file behind */
+}
+
+TEST(without_limits_nothing_is_touched, NULL, NULL) {
+    size_t free_bytes, total;
+    char path[512];
+    struct stat there;
+    begin();
+    EQUAL(CU(cuMemGetInfo_v2)(&free_bytes, &total), 0);
+    EQUAL(total, 16384 * MIB);
+    snprintf(path, sizeof path, "%s/usage", dir());
+    CHECK(stat(path, &there) != 0);
+}
+
+TEST(a_forked_child_starts_anew, "memory=1024", NULL) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        begin();
+        EQUAL(allocate(500, NULL), 0);
+        pid_t grandchild = fork();
+        if (grandchild == 0)
+            _exit(usage()->slot[0].pid != getppid());
+        EQUAL(wait_for(grandchild), 0);
+        EQUAL(charged(), 500 * MIB);
+        _exit(0);
+    }
+    EQUAL(wait_for(pid), 0);
+    begin();
+    EQUAL(allocate(1024, NULL), 0);
+}
+
+TEST(hc_umask_and_signals_are_left_alone, "memory=64", NULL) {
+    umask(027);
+    begin();
+    EQUAL(allocate(1, NULL), 0);
+    EQUAL(umask(022), 027);
+}
+
+TEST(nvml_shows_the_tile, "memory=1024", NULL) {
+    nvmlDevice_t device;
+    nvmlMemory_t v1;
+    nvmlMemory_v2_t v2 = {.version = NVML_MEMORY_V2_VERSION};
+    nvmlProcessInfo_t list[8];
+    nvmlProcessInfo_v1_t old[8];
+    unsigned n = 0;
+    begin();
+    EQUAL(allocate(100, NULL), 0);
+    EQUAL(NVML(nvmlInit_v2)(), 0);
+    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
+    EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &v1), 0);
+    CHECK(v1.total == 1024 * MIB && v1.used == 100 * MIB && v1.free == 924 * MIB);
+    EQUAL(NVML(nvmlDeviceGetMemoryInfo_v2)(device, &v2), 0);
+    EQUAL(v2.total, v2.used + v2.free + v2.reserved);
+    EQUAL(v2.total, 1024 * MIB);
+    EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &n, NULL), NVML_ERROR_INSUFFICIENT_SIZE);
+    EQUAL(n, 1);
+    EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &n, list), 0);
+    CHECK(list[0].pid == (unsigned)getpid() && list[0].usedGpuMemory >= 100 * MIB);
+    n = 8;
+    EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses)(device, &n, old), 0);
+    CHECK(n == 1 && old[0].pid == (unsigned)getpid());
+}
+
+TEST(hc_lowered_limit_underflows_the_view, "memory=1024", NULL) {
+    size_t free_bytes, total;
+    nvmlDevice_t device;
+    nvmlMemory_t memory;
+    begin();
+    EQUAL(allocate(800, NULL), 0);
+    set_limits("memory=500");
+    usleep(60000);
+    EQUAL(CU(cuMemGetInfo_v2)(&free_bytes, &total), 0);
+    CHECK(free_bytes == 0 && total == 500 * MIB);
+    EQUAL(NVML(nvmlInit_v2)(), 0);
+    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
+    EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), 0);
+    CHECK(memory.used <= memory.total && memory.free == 0);
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(usage()->slot[0].gaps & TESSERA_GAP_OVER);
+    set_limits("memory=2048");
+    EQUAL(allocate(1000, NULL), 0); /* at once: a refusal looks again first */
+}
+
+static void two_cards(const char *visible, int wanted) {
+    char a[64], b[64], command[1024];
+    size_t total;
+    uuid_of(0, a);
+    uuid_of(1, b);
+    snprintf(command, sizeof command, "env -u LD_PRELOAD %s/tessera-limits %s/limits card=%s memory=1000 card=%s memory=2000",
+             getenv("TEST_BUILD"), dir(), a, b);
+    EQUAL(system(command), 0);
+    if (visible)
+        setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    begin();
+    EQUAL(CU(cuDeviceTotalMem_v2)(&total, 0), 0);
+    EQUAL(total, (size_t)wanted * MIB);
+    EQUAL(CU(cuMemGetInfo_v2)(&total, &total), 0);
+    EQUAL(total, (size_t)wanted * MIB);
+    EQUAL(allocate((size_t)wanted + 1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(allocate((size_t)wanted, NULL), 0);
+}
+
+TEST(cards_in_their_order, "memory=1", "cards=2") { two_cards(NULL, 1000); }
+TEST(hc_visible_devices_1_lifts_the_limit, "memory=1", "cards=2") { two_cards("1", 2000); }
+TEST(hc_visible_devices_reversed, "memory=1", "cards=2") { two_cards("1,0", 2000); }
+TEST(hc_visible_devices_by_uuid, "memory=1", "cards=2") {
+    char b[64];
+    uuid_of(1, b);
+    two_cards(b, 2000);
+}
+
+TEST(a_card_that_was_not_granted_gives_nothing, "memory=1024", "cards=2") {
+    CUcontext context;
+    EQUAL(CU(cuInit)(0), 0);
+    EQUAL(CU(cuDevicePrimaryCtxRetain)(&context, 1), 0);
+    EQUAL(CU(cuCtxSetCurrent)(context), 0);
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+}

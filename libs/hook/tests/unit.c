@@ -1,0 +1,181 @@
+/* The pure parts, under the sanitizers: ledger, bucket, bins, guesses, environment. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bucket.h"
+#include "guess.h"
+#include "ledger.h"
+#include "limits.h"
+
+#define CHECK(c)                                                    \
+    do {                                                            \
+        if (!(c)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #c); \
+            exit(1);                                                \
+        }                                                           \
+    } while (0)
+
+static struct ts_holding holding(uint64_t key, uint64_t bytes) {
+    return (struct ts_holding){.key = key, .bytes = bytes, .thing = TS_POINTER, .owner = key % 7 + 1};
+}
+
+static uint64_t taken;
+static void count_taken(const struct ts_holding *one) { taken += one->bytes; }
+
+static void ledger_agrees_with_a_model(void) {
+    enum { KEYS = 5000 };
+    static uint64_t model[KEYS];
+    unsigned seed = 7;
+    size_t live = 0;
+    for (int i = 0; i < 2000000; i++) {
+        seed = seed * 1103515245u + 12345u;
+        uint64_t key = (seed >> 8) % KEYS;
+        struct ts_holding one, got;
+        if (seed & 0x80) {
+            live += model[key] == 0;
+            model[key] = (seed >> 4) + 1u;
+            one = holding(key * 4096 + 512, model[key]);
+            CHECK(ts_ledger_put(&one));
+        } else {
+            int there = ts_ledger_take(TS_POINTER, key * 4096 + 512, &got);
+            CHECK(there == (model[key] != 0) && (!there || got.bytes == model[key]));
+            live -= (size_t)there;
+            model[key] = 0;
+        }
+    }
+    CHECK(ts_ledger_size() == live);
+    uint64_t all = 0;
+    for (int k = 0; k < KEYS; k++)
+        all += model[k];
+    for (uint64_t owner = 1; owner <= 7; owner++)
+        ts_ledger_take_owned(owner, count_taken);
+    CHECK(taken == all && ts_ledger_size() == 0);
+    ts_ledger_reset();
+}
+
+static void handles_count_references_and_mappings(void) {
+    struct ts_holding vmm = {.key = 9, .bytes = 5, .thing = TS_VMM, .references = 1}, now;
+    CHECK(ts_ledger_put(&vmm));
+    CHECK(ts_ledger_count(9, 0, 1, &now) == 1 && ts_ledger_count(9, -1, 0, &now) == 1);
+    CHECK(ts_ledger_count(9, 1, 0, &now) == 1 && ts_ledger_count(9, 0, -1, &now) == 1);
+    CHECK(ts_ledger_count(9, -1, 0, &now) == 2 && now.bytes == 5 && ts_ledger_count(9, 1, 0, &now) == 0);
+    ts_ledger_reset();
+}
+
+static void the_bucket_fills_and_owes(void) {
+    static struct tessera_card_usage card;
+    ts_bucket_fill(&card, 500, 1000000000);
+    CHECK(card.tokens_ns == TS_BURST_NS / 2);
+    ts_bucket_debit(&card, 525000000);
+    CHECK(card.tokens_ns == -500000000);
+    ts_bucket_fill(&card, 500, 1500000000);
+    CHECK(card.tokens_ns == -250000000);
+    ts_bucket_fill(&card, 500, 1400000000); /* a clock that steps back fills nothing */
+    CHECK(card.tokens_ns == -250000000);
+    card.tokens_ns = INT64_MIN / 2; /* garbage in the file: no more than the worst debt */
+    ts_bucket_fill(&card, 1000, 2000000000);
+    CHECK(card.tokens_ns >= -TS_MOST_DEBT_NS);
+    card.tokens_ns = INT64_MAX / 2;
+    ts_bucket_fill(&card, 1000, 3000000000);
+    CHECK(card.tokens_ns == TS_BURST_NS);
+}
+
+static void overlaps_count_once(void) {
+    static uint32_t bin[TESSERA_BINS];
+    uint64_t t = 5000000000;
+    CHECK(ts_bins_take(bin, t, t + 20000000, 20000000) == 20000000);
+    CHECK(ts_bins_take(bin, t, t + 20000000, 20000000) == 0);
+    CHECK(ts_bins_take(bin, t + 10000000, t + 30000000, 20000000) == 10000000);
+    uint64_t third = ts_bins_take(bin, t + 100000000, t + 130000000, 10000000);
+    uint64_t rest = ts_bins_take(bin, t + 100000000, t + 130000000, 30000000);
+    CHECK(third == 10000000 && rest > 19990000 && rest <= 20000010);
+    CHECK(ts_bins_take(bin, t + 100ull * 1000000000, t + 100ull * 1000000000 + 5000, 5000) == 5000);
+    CHECK(ts_bins_take(bin, t, t + 100ull * 1000000000, 777) == 777);
+}
+
+static void guesses_learn(void) {
+    struct ts_guess *guess = ts_guess_of(ts_guess_kernel((void *)0x7f0012345680, 65536, 65536, 1));
+    CHECK(guess == ts_guess_of(ts_guess_kernel((void *)0x7f0012345680, 65536, 65536, 1)));
+    CHECK(guess != ts_guess_of(ts_guess_kernel((void *)0x7f0012345680, 1, 1, 1)));
+    CHECK(ts_guess_ns(guess) == TS_UNKNOWN_NS && ts_guess_wants(guess));
+    for (int i = 0; i < 100; i++)
+        ts_guess_learn(guess, 50000);
+    CHECK(ts_guess_ns(guess) == 50000);
+    int wanted = 0;
+    guess->since = 0;
+    for (int i = 0; i < 40; i++)
+        if (ts_guess_wants(guess)) {
+            wanted++;
+            guess->since = 0;
+        }
+    CHECK(wanted == 1);
+    for (int i = 0; i < 10000; i++) /* more functions than the table holds */
+        CHECK(ts_guess_of(ts_guess_kernel((void *)(uintptr_t)(0x1000 + i * 64), 1, 1, 1)));
+    ts_guess_reset();
+}
+
+static const char *const *variables;
+static const char *from_list(const char *name) {
+    for (const char *const *v = variables; *v; v += 2)
+        if (!strcmp(v[0], name))
+            return v[1];
+    return NULL;
+}
+
+static uint64_t memory_of(const char *text) {
+    const char *const list[] = {"CUDA_DEVICE_MEMORY_LIMIT", text, NULL};
+    struct tessera_limits limits;
+    variables = list;
+    ts_environment(&limits, from_list);
+    CHECK(ts_limits_valid(&limits));
+    return limits.card[3].memory_bytes;
+}
+
+static void the_environment_is_read_as_hami_core_reads_it(void) {
+    CHECK(memory_of("3000m") == 3000ull << 20 && memory_of("3G") == 3ull << 30 && memory_of("0x10k") == 16384);
+    CHECK(memory_of("010") == 8 && memory_of("1024Mi") == 1024 && memory_of("1.5g") == 1ull << 30);
+    CHECK(memory_of("") == 0 && memory_of("0") == 0 && memory_of("x") == 0 && memory_of("99999999999999999999") == 0);
+    CHECK(memory_of("18446744073709551615g") == 0);
+    const char *const cores[] = {"CUDA_DEVICE_SM_LIMIT", "30", "CUDA_DEVICE_SM_LIMIT_1", "100", NULL};
+    struct tessera_limits limits;
+    variables = cores;
+    CHECK(ts_environment(&limits, from_list) && limits.card[0].cores_permille == 300 && limits.card[1].cores_permille == 1000);
+    const char *const off[] = {"CUDA_DEVICE_SM_LIMIT", "30", "GPU_CORE_UTILIZATION_POLICY", "DISABLE", NULL};
+    variables = off;
+    CHECK(!ts_environment(&limits, from_list));
+}
+
+static void files_of_garbage_are_not_valid(void) {
+    struct tessera_limits limits;
+    unsigned seed = 3;
+    for (int i = 0; i < 20000; i++) {
+        for (size_t b = 0; b < sizeof limits; b += 4) {
+            seed = seed * 1664525u + 1013904223u;
+            memcpy((char *)&limits + b, &seed, 4);
+        }
+        limits.head.magic = TESSERA_LIMITS_MAGIC;
+        CHECK(!ts_limits_valid(&limits));
+        limits.head.layout = TESSERA_LAYOUT;
+        limits.head.size = TESSERA_LIMITS_SIZE;
+        (void)ts_limits_valid(&limits);
+    }
+}
+
+static void uuids_are_compared_without_their_prefix(void) {
+    CHECK(ts_uuid_same("GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf10", "MIG-00A2F344-95e6-3788-d92a-7bcc1d6ebf10"));
+    CHECK(!ts_uuid_same("GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf10", "GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf11"));
+}
+
+int main(void) {
+    ledger_agrees_with_a_model();
+    handles_count_references_and_mappings();
+    the_bucket_fills_and_owes();
+    overlaps_count_once();
+    guesses_learn();
+    the_environment_is_read_as_hami_core_reads_it();
+    files_of_garbage_are_not_valid();
+    uuids_are_compared_without_their_prefix();
+    puts("ok   unit tests of the pure parts");
+    return 0;
+}
