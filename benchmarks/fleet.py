@@ -115,7 +115,7 @@ def a_pod(number: int, kind: Json) -> Json:
 
 
 def bound_pods(nodes: int, pods: int, card_ids: dict[str, list[str]]) -> Iterator[Json]:
-    """Running pods with our grant, spread so that about half of the memory is granted."""
+    """Running pods with our grant, spread so that nearly half of the memory is granted."""
     rng = random.Random(7)
     per_node = pods // nodes
     for n in range(nodes):
@@ -128,7 +128,7 @@ def bound_pods(nodes: int, pods: int, card_ids: dict[str, list[str]]) -> Iterato
             share = {
                 "container": "c0", "position": 0, "vendor": vendor, "dialect": "hami",
                 "card": card, "index": k % CARDS, "cores_percent": rng.choice((0, 10, 20)),
-                "memory_bytes": (mib + rng.randrange(-mib // 2, mib // 2)) * MIB,
+                "memory_bytes": (mib + rng.randrange(-mib // 2, mib // 4)) * MIB,
             }  # fmt: skip
             grant = {
                 "version": 1, "uid": pod["metadata"]["uid"],

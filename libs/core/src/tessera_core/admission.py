@@ -36,7 +36,7 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 def admit(registry: Registry, pod: Pod) -> Admission | Rejected | None:
     """The pod admitted, or why not; None when it names none of our resources."""
-    claims = _claims(registry, pod)
+    claims = claims_on(registry, pod)
     if not claims:
         return None
     refusal = _two_dialects(registry, claims) or _defeats_isolation(pod, claims)
@@ -66,7 +66,8 @@ def strip_results(registry: Registry, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
     return replace(pod, metadata=replace(pod.metadata, annotations=kept)), stripped
 
 
-def _claims(registry: Registry, pod: Pod) -> dict[str, Claim]:
+def claims_on(registry: Registry, pod: Pod) -> dict[str, Claim]:
+    """The dialects that the pod speaks, with the fields in which it does."""
     named = {
         name
         for container in pod.all_containers

@@ -45,7 +45,7 @@ def explain(
 
 
 def node_whys(node: str, unfit: Unfit) -> list[Why]:
-    """The reasons of one node, the most frequent first."""
+    """The reasons of one node, the most frequent first; among equals the one that came nearest."""
     request = unfit.unit.lead
     who = ", ".join(p.container.container for p in unfit.unit.parts)
     if unfit.codes is None or unfit.view is None or unfit.need is None:
@@ -57,7 +57,8 @@ def node_whys(node: str, unfit: Unfit) -> list[Why]:
         reason = Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST
         text = f"{counts[0]} of the {request.count} cards that {who} asks for would do"
         whys.append(Why(node=node, reason=reason, message=_counted(counts[0], total, reason, text)))
-    for code in sorted((c for c in range(1, 256) if counts[c]), key=lambda c: -counts[c]):
+    given = [c for c in np.flatnonzero(counts).tolist() if c]
+    for code in sorted(given, key=lambda c: (-counts[c], -c)):
         reason = Reason(code)
         cards = np.flatnonzero(unfit.codes == code).tolist()
         text = _DETAILS[reason](_Refused(who, unfit.unit, unfit.view, unfit.need, cards))

@@ -91,7 +91,7 @@ def first_reasons(refused: Sequence[tuple[Reason, Bools]], shape: tuple[int, ...
     """For each card the first reason that refuses it, 0 where none does."""
     codes = np.zeros(shape, np.uint8, "F")
     for reason, by in reversed(refused):
-        codes[np.broadcast_to(by, shape)] = reason
+        codes[by] = reason
     return codes
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit, strip_results
+from tessera_core.admission import Admission, admit, claims_on, strip_results
 from tessera_core.adoption import adopt
 from tessera_core.cards import Bools
 from tessera_core.charges import init_is_over
@@ -49,6 +49,7 @@ class Planner:
         self.ledger = Ledger()
         self.warnings: list[str] = []
         self._kubefit = KubeFit(cluster.nodes, cluster.bound)
+        self.warnings += self._kubefit.warnings
         self._explained: dict[object, tuple[Why, ...]] = {}
         customs: dict[str, list[Custom]] = {}
         for custom in cluster.customs:
@@ -74,8 +75,9 @@ class Planner:
         if isinstance(admission, Rejected):
             why = Why(reason=admission.reason, message=admission.message)
             return Outcome(
-                pod=pod, verdict=Verdict.REJECTED, message=admission.message, reasons=(why,)
-            )
+                pod=pod, verdict=Verdict.REJECTED, message=admission.message, reasons=(why,),
+                dialects=tuple(claims_on(self.registry, pod)),
+            )  # fmt: skip
         if not admission.request.containers:
             return _outcome(pod, admission, Verdict.IGNORED, "asks for 0 cards")
         return self._place(pod, admission, now_ns)
@@ -108,7 +110,7 @@ class Planner:
         clean, _ = strip_results(self.registry, pod)
         cards = self.ledger.fleet.facts[self.ledger.fleet.rows[found.node]]
         written = written_annotations(self.registry, clean, grant, cards, now_ns)
-        message = f"placed on {found.node}; {found.feasible} nodes had room"
+        message = f"placed on {found.node}, of {found.feasible} with room"
         return replace(
             _outcome(pod, admission, Verdict.PLACED, message),
             node=found.node, grant=grant, warnings=warnings,
@@ -126,7 +128,8 @@ class Planner:
         self, request: PodRequest, allowance: Allowance, refused: Refusals
     ) -> tuple[Why, ...]:
         """Pods of one shape share their explanation while the books do not change."""
-        shape = (request.namespace, request.containers, self.ledger.generation, str(refused))
+        apart = frozenset(refused.items())
+        shape = (request.namespace, request.containers, self.ledger.generation, apart)
         if shape not in self._explained:
             self._explained = {
                 shape: explain(self.ledger.fleet, units(request), allowance, refused)
