@@ -29,7 +29,8 @@ from tessera_core.adoption import adopt
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.inventory import cards_of
-from tessera_core.ledger import Ledger, Seen
+from tessera_core.ledger import Ledger
+from tessera_core.pages import Seen
 from tessera_core.registry import Registry, load
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import Node, Pod
@@ -45,7 +46,7 @@ _answer = msgspec.json.Decoder(ExtenderFilterResult).decode
 def start(registry: Registry, nodes: int, grants: int) -> tuple[Ledger, float]:
     """A ledger as after a start, and the seconds it took, making the input left out."""
     ledger, spent = Ledger(), 0.0
-    ledger.quota.set_limits(
+    ledger.set_limits(
         [Limit(namespace=f"team-{i}", source=f"ResourceQuota team-{i}/gpus", cores_percent=10**7)
          for i in range(0, 50, 5)]
     )  # fmt: skip

@@ -4,18 +4,24 @@ event stream that repeats, loses and reorders."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit
 from tessera_core.charges import Charge, charges, init_is_over
 from tessera_core.inventory import cards_of
-from tessera_core.ledger import Ledger, Seen
+from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
+from tessera_core.pages import Seen
 from tessera_core.placement import Found, place
 from tessera_core.registry import Registry
+from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, decode_grant, encode_grant
 from tessera_schema.kube import Node, Pod
 from tessera_schema.requests import PodRequest
+
+Place = tuple[str, str, int]
+"""Node, vendor, index of a card."""
 
 
 @dataclass
@@ -46,26 +52,33 @@ class World:
     pods: dict[str, Stored] = field(default_factory=dict)
     events: list[Seen] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
-    capacity: dict[tuple[str, str], Any] = field(default_factory=dict)
+    capacity: dict[Place, Card] = field(default_factory=dict)
+    answers: dict[str, bool] = field(default_factory=dict)
+    renamed: set[str] = field(default_factory=set)
     away: set[str] = field(default_factory=set)
-    sick: set[tuple[str, str]] = field(default_factory=set)
+    sick: set[Place] = field(default_factory=set)
 
     def start(self) -> None:
         """A new scheduler process: it knows nothing and lists everything."""
         self.ledger = Ledger()
+        self.answers.clear()
         for node in self.nodes:
             self.publish(node)
         self.relist()
 
     def publish(self, node: Node) -> None:
         cards = cards_of(self.registry, node, {})[0]
+        if node.name in self.renamed:
+            cards = tuple(replace(c, id=f"{c.id}-by-another-name") for c in cards)
         for card in cards:
-            self.capacity[node.name, card.id] = card
+            self.capacity[node.name, card.vendor, card.index] = card
         if node.name in self.away:
             self.ledger.remove_node(node.name)
             return
-        healthy = [c if (node.name, c.id) not in self.sick else _sick(c) for c in cards]
-        self.ledger.put_node(node.name, healthy)
+        self.ledger.put_node(
+            node.name,
+            [replace(c, healthy=(node.name, c.vendor, c.index) not in self.sick) for c in cards],
+        )
 
     def create(self, pod: Pod) -> str | None:
         admission = admit(self.registry, pod)
@@ -77,7 +90,7 @@ class World:
     def choose(self, uid: str) -> Grant | None:
         """Where the pod would go now."""
         request = self.pods[uid].request
-        found = place(self.ledger.fleet, request, self.ledger.quota.allowance(request.namespace))
+        found = place(self.ledger.fleet, request, self.ledger.allowance(request.namespace))
         if not isinstance(found, Found):
             return None
         return Grant(
@@ -85,8 +98,8 @@ class World:
             shares=found.shares,
         )  # fmt: skip
 
-    def bind(self, uid: str, *, written: bool, answered: bool) -> None:
-        """Send the Binding; it may be written or not, and the answer may be lost."""
+    def send(self, uid: str, *, written: bool) -> None:
+        """Send the Binding; it may be written or not. Its answer is under way."""
         entry = self.ledger.entry(uid)
         if entry is None or entry.phase is not Phase.RESERVED:
             return
@@ -96,7 +109,13 @@ class World:
         if accepted and stored is not None:
             stored.grant = encode_grant(entry.grant)
             self.events.append(stored.seen())
-        self.ledger.settle(uid, bound=accepted if answered else None)
+        self.answers[uid] = accepted
+
+    def answer(self, uid: str, *, lost: bool) -> None:
+        """The Binding is answered, or the answer is lost; the watch may have been faster."""
+        if uid in self.answers:
+            accepted = self.answers.pop(uid)
+            self.ledger.settle(uid, bound=None if lost else accepted)
 
     def settle_by_reading(self) -> None:
         """A quorum read of every pod whose Binding's outcome is not known."""
@@ -121,19 +140,15 @@ class World:
         self.events.clear()
         self.ledger.relist([s.seen() for s in self.pods.values()], started=self.now, now=self.now)
 
-    def truth(self) -> dict[tuple[str, str], Charge]:
-        """(node, card) -> what live pods of the API server hold there."""
-        total: dict[tuple[str, str], Charge] = {}
+    def truth(self) -> dict[Place, Charge]:
+        """What live pods of the API server hold of each card, whatever it is called."""
+        total: dict[Place, Charge] = {}
         for stored in self.pods.values():
             seen = stored.seen()
             if seen.grant is not None and not stored.terminal:
-                for card, charge in charges(seen.grant.shares, init_over=seen.init_over).items():
-                    key = (seen.grant.node, card)
+                shares = seen.grant.shares
+                places = {s.card: (seen.grant.node, s.vendor, s.index) for s in shares}
+                for card, charge in charges(shares, init_over=seen.init_over).items():
+                    key = places[card]
                     total[key] = total.get(key, Charge()).plus(charge)
         return total
-
-
-def _sick(card: Any) -> Any:
-    from msgspec.structs import replace
-
-    return replace(card, healthy=False)

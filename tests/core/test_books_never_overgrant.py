@@ -21,7 +21,8 @@ from hypothesis.stateful import (
 from tessera_core.charges import Charge
 from tessera_core.machines.allocation import Phase
 from tessera_core.registry import load
-from tessera_schema.kube import Container, Pod, Quantity
+from tessera_schema.kube import Container, Node, Pod, Quantity
+from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_container, a_node, a_pod
 from tests.core.api_world import World
 
@@ -147,7 +148,8 @@ class Books(RuleBasedStateMachine):
         for pod in pods:
             if pod.metadata.uid not in self.world.pods and self.world.create(pod):
                 self.filtered(pod.metadata.uid)
-                self.bound(pod.metadata.uid, written=True, answered=True)
+                self.bound(pod.metadata.uid, written=True)
+                self.answered(pod.metadata.uid, lost=False)
                 placed.append(pod.metadata.uid)
         return multiple(*placed)
 
@@ -192,10 +194,15 @@ class Books(RuleBasedStateMachine):
             assert tuple(dict(h) for h in held) == before
             assert all(self.world.ledger.entry(g.uid) is None for g in grants)
 
-    @rule(uid=uids, written=st.booleans(), answered=st.booleans())
-    def bound(self, uid: str, written: bool, answered: bool) -> None:  # noqa: FBT001  (drawn)
+    @rule(uid=uids, written=st.booleans())
+    def bound(self, uid: str, written: bool) -> None:  # noqa: FBT001  (drawn)
         self._did("bound")
-        self.world.bind(uid, written=written, answered=answered)
+        self.world.send(uid, written=written)
+
+    @rule(uid=uids, lost=st.booleans())
+    def answered(self, uid: str, lost: bool) -> None:  # noqa: FBT001  (drawn)
+        self._did("answered")
+        self.world.answer(uid, lost=lost)
 
     @rule()
     def unknown_outcomes_are_read(self) -> None:
@@ -255,18 +262,29 @@ class Books(RuleBasedStateMachine):
         self.world.ledger.expire(self.world.now)
 
     @rule(node=st.sampled_from(NODES))
-    def node_left_or_came(self, node: object) -> None:
+    def node_left_or_came(self, node: Node) -> None:
         self._did("node_left_or_came")
-        name = node.name  # type: ignore[attr-defined]
-        self.world.away ^= {name}
-        self.world.publish(node)  # type: ignore[arg-type]
+        self.world.away ^= {node.name}
+        self.world.publish(node)
 
     @rule(node=st.sampled_from(NODES), card=st.integers(0, 3))
-    def card_fell_sick_or_recovered(self, node: object, card: int) -> None:
+    def card_fell_sick_or_recovered(self, node: Node, card: int) -> None:
         self._did("card_fell_sick_or_recovered")
-        ids = [c for n, c in self.world.capacity if n == node.name]  # type: ignore[attr-defined]
-        self.world.sick ^= {(node.name, ids[card % len(ids)])}  # type: ignore[attr-defined]
-        self.world.publish(node)  # type: ignore[arg-type]
+        places = [place for place in self.world.capacity if place[0] == node.name]
+        self.world.sick ^= {places[card % len(places)]}
+        self.world.publish(node)
+
+    @rule(node=st.sampled_from(NODES))
+    def cards_got_other_ids(self, node: Node) -> None:
+        self._did("cards_got_other_ids")
+        self.world.renamed ^= {node.name}
+        self.world.publish(node)
+
+    @rule(percent=st.sampled_from([None, 100, 300]))
+    def quota_changed(self, percent: int | None) -> None:
+        self._did("quota_changed")
+        limit = Limit(namespace="default", source="test", cores_percent=percent)
+        self.world.ledger.set_limits([limit])
 
     # -- what must be true
 
@@ -276,8 +294,8 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def no_card_is_granted_beyond_what_it_has(self) -> None:
-        for (node, card_id), charge in self.world.truth().items():
-            card = self.world.capacity[node, card_id]
+        for place, charge in self.world.truth().items():
+            card = self.world.capacity[place]
             assert charge.memory_bytes <= card.memory_bytes
             assert charge.cores_percent <= card.cores_percent
             assert charge.slots <= card.slots
@@ -293,19 +311,20 @@ class Books(RuleBasedStateMachine):
     @invariant()
     def the_columns_are_the_sum_of_the_pages(self) -> None:
         ledger, fleet = self.world.ledger, self.world.ledger.fleet
-        total: dict[tuple[str, str], Charge] = {}
+        total: dict[tuple[int, int], Charge] = {}
         for entry in ledger.entries():
             for card, charge in entry.charges.items():
-                key = (entry.grant.node, card)
-                total[key] = total.get(key, Charge()).plus(charge)
-        for node, row in fleet.rows.items():
-            for column, fact in enumerate(fleet.facts[row]):
+                at = fleet.place(entry.grant.node, card)
+                if at is not None:
+                    total[at] = total.get(at, Charge()).plus(charge)
+        for row in fleet.rows.values():
+            for column in range(len(fleet.facts[row])):
                 c, at = fleet.cards, (row, column)
                 have = Charge(
                     int(c.memory_used[at]), float(c.cores_used[at]), int(c.sharers[at]),
                     int(c.exclusive[at]),
                 )  # fmt: skip
-                assert have == total.get((node, fact.id), Charge())
+                assert have == total.get(at, Charge())
 
 
 @pytest.mark.timeout(300)

@@ -9,7 +9,7 @@ import pytest
 
 from tessera_core.kubefit import KubeFit, requested
 from tessera_core.quantity import BadQuantity
-from tessera_schema.kube import Node, NodeStatus, Pod, Quantity, Taint, Toleration
+from tessera_schema.kube import Node, NodeStatus, Pod, Quantity, Resources, Taint, Toleration
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_container, a_node, a_pod
 
@@ -208,7 +208,11 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
         pytest.param(
             a_pod(a_container(limits={"cpu": 4})), "cpu: asks 4, 2.5 of 4 free", id="limits-alone"
         ),
-        pytest.param(asking(**{"vendor.com/gpu": 99}), "", id="extended-resources-are-not-ours"),
+        pytest.param(
+            asking(**{"vendor.com/nic": 1}),
+            "vendor.com/nic: asks 1, 0 of 0 free",
+            id="extended-resources-that-no-node-lists",
+        ),
     ],
 )
 def test_resources_are_what_bound_pods_left(pod: Pod, told: str) -> None:
@@ -217,6 +221,19 @@ def test_resources_are_what_bound_pods_left(pod: Pod, told: str) -> None:
     done = a_pod(a_container(requests={"cpu": 4}), name="d", node="a", phase="Succeeded")
     expected = {"a": f"NodeInsufficientResource: {told}"} if told else {}
     assert refused(pod, node, bound=(bound, done)) == expected
+
+
+def test_resources_of_the_dialects_are_not_counted_here() -> None:
+    fit = KubeFit([a_node("a")], ours=frozenset({"vendor.com/gpu"}))
+    assert fit.refusals(asking(**{"vendor.com/gpu": 99})) == {}
+
+
+def test_what_the_pod_as_a_whole_requests_replaces_the_sum() -> None:
+    pod = a_pod(
+        a_container(requests={"cpu": 1}), a_container(requests={"cpu": 1}),
+        resources=Resources(requests={"cpu": 8}),
+    )  # fmt: skip
+    assert requested(pod) == {"cpu": 8000, "pods": 1}
 
 
 def test_nodes_are_not_limited_in_what_they_do_not_list() -> None:

@@ -1,14 +1,17 @@
 """The books by hand: transactions, outcomes, the API server's view."""
 
 import pytest
+from msgspec import structs
 
 from tessera_core.charges import Charge
-from tessera_core.ledger import Ledger, Seen
+from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
+from tessera_core.pages import Seen
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit
 from tessera_schema.reasons import Reason
+from tessera_schema.requests import Role
 from tessera_testing.builders import a_card
 
 
@@ -157,7 +160,7 @@ def test_what_is_held_survives_its_node_and_its_cards() -> None:
 
 def test_a_grant_of_a_newer_release_blocks_its_node_until_the_pod_ends() -> None:
     ledger = a_ledger()
-    ledger.block("n1", "newer")
+    ledger.block("n1", "newer", 0)
     refusal = ledger.assume([a_grant()], 0)
     assert refusal is not None
     assert refusal.reason is Reason.NODE_BLOCKED
@@ -167,7 +170,7 @@ def test_a_grant_of_a_newer_release_blocks_its_node_until_the_pod_ends() -> None
 
 def test_quota_is_checked_in_the_same_step() -> None:
     ledger = a_ledger()
-    ledger.quota.set_limits(
+    ledger.set_limits(
         [Limit(namespace="team", source="ResourceQuota team/q", memory_bytes=1500 * MIB)]
     )
     assert ledger.assume([a_grant("a", namespace="team")], 0) is None
@@ -182,9 +185,7 @@ def test_quota_is_checked_in_the_same_step() -> None:
 
 def test_use_is_counted_even_where_the_card_came_later() -> None:
     ledger = Ledger()
-    ledger.quota.set_limits(
-        [Limit(namespace="default", source="q", vendor="acme", models={"A1": 1})]
-    )
+    ledger.set_limits([Limit(namespace="default", source="q", vendor="acme", models={"A1": 1})])
     ledger.observe(Seen(uid="u1", grant=a_grant(cores=90)), 0)
     ledger.put_node("n1", [a_card("g0", 0, mib=4000, model="A1")])
     refusal = ledger.assume([a_grant("u2", cores=10, mib=0)], 1)
@@ -192,3 +193,82 @@ def test_use_is_counted_even_where_the_card_came_later() -> None:
     refusal = ledger.assume([a_grant("u3", cores=0, mib=1000)], 1)
     assert refusal is not None
     assert "1 cards of model A1" in refusal.message
+
+
+def test_a_card_that_got_another_id_keeps_what_is_held_of_it() -> None:
+    ledger = a_ledger()
+    ledger.observe(Seen(uid="u1", grant=a_grant(card="g0", mib=3000)), 0)
+    ledger.put_node("n1", [a_card("GPU-0", 0, mib=4000), a_card("GPU-1", 1, mib=4000)])
+    assert used_mib(ledger, "GPU-0") == 3000
+    refusal = ledger.assume([a_grant("u2", card="GPU-0", mib=2000)], 1)
+    assert refusal is not None
+    assert refusal.reason is Reason.CARD_INSUFFICIENT_MEMORY
+    ledger.ended("u1")
+    assert used_mib(ledger, "GPU-0") == 0
+
+
+def test_a_grant_that_arrives_with_a_former_id_is_charged_too() -> None:
+    ledger = Ledger()
+    ledger.put_node("n1", [a_card("GPU-0", 0, mib=4000)])
+    ledger.observe(Seen(uid="u1", grant=a_grant(card="g0", mib=3000)), 0)
+    assert used_mib(ledger, "GPU-0") == 3000
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_an_answer_after_the_watch_changes_nothing(answer: bool | None) -> None:  # noqa: FBT001  (a table column)
+    ledger = a_ledger()
+    ledger.assume([a_grant()], 0)
+    ledger.sent("u1")
+    ledger.observe(Seen(uid="u1", grant=a_grant()), 1)
+    ledger.settle("u1", bound=answer)
+    entry = ledger.entry("u1")
+    assert entry is not None
+    assert entry.phase is Phase.BOUND
+    assert used_mib(ledger) == 1000
+
+
+def test_a_changed_grant_of_a_bound_pod_is_kept_and_told() -> None:
+    ledger = a_ledger()
+    assert ledger.observe(Seen(uid="u1", grant=a_grant(mib=3000)), 0)
+    assert not ledger.observe(Seen(uid="u1", grant=a_grant(mib=1)), 1)
+    assert not ledger.observe(Seen(uid="u1", grant=a_grant("someone else", mib=1)), 1)
+    assert used_mib(ledger) == 3000
+
+
+def test_a_late_event_does_not_bring_an_init_share_back() -> None:
+    ledger = a_ledger()
+    share = a_grant().shares[0]
+    init = structs.replace(share, role=Role.INIT, memory_bytes=3000 * MIB)
+    grant = structs.replace(a_grant(), shares=(init, structs.replace(share, position=1)))
+    ledger.observe(Seen(uid="u1", grant=grant), 0)
+    assert used_mib(ledger) == 3000
+    ledger.observe(Seen(uid="u1", grant=grant, init_over=True), 1)
+    ledger.observe(Seen(uid="u1", grant=grant), 2)
+    assert used_mib(ledger) == 1000
+
+
+def test_a_pod_named_twice_or_ended_takes_nothing() -> None:
+    ledger = a_ledger()
+    twice = ledger.assume([a_grant("a", card="g0"), a_grant("a", card="g1")], 0)
+    assert twice is not None
+    assert "named twice" in twice.message
+    ledger.ended("b")
+    gone = ledger.assume([a_grant("b")], 0)
+    assert gone is not None
+    assert (used_mib(ledger), used_mib(ledger, "g1")) == (0, 0)
+
+
+def test_a_pod_that_can_be_read_again_opens_its_node() -> None:
+    ledger = a_ledger()
+    ledger.block("n1", "u1", 0)
+    ledger.observe(Seen(uid="u1", grant=a_grant()), 1)
+    assert ledger.assume([a_grant("u2")], 1) is None
+
+
+def test_a_pod_that_closed_its_node_after_the_list_began_keeps_it_closed() -> None:
+    ledger = a_ledger()
+    ledger.block("n1", "newer", 9)
+    ledger.relist([], started=5, now=10)
+    assert ledger.assume([a_grant()], 10) is not None
+    ledger.relist([], started=11, now=12)
+    assert ledger.assume([a_grant()], 12) is None

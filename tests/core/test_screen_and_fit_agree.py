@@ -83,7 +83,10 @@ def a_fleet(spec: list[list[tuple[Card, Charge]]]) -> Fleet:
             )
             for i, (card, charge) in enumerate(node)
         ]  # fmt: skip
-        fleet.put(f"n{n}", [c for c, _ in named], {c.id: x for c, x in named if x.slots})
+        fleet.put(f"n{n}", [card for card, _ in named])
+        for card, charge in named:
+            if charge.slots:
+                fleet.charge(f"n{n}", card.id, charge)
     return fleet
 
 
@@ -98,7 +101,7 @@ def test_a_node_passes_the_screen_exactly_when_it_fits(
     spec: list[list[tuple[Card, Charge]]], request: Request
 ) -> None:
     fleet, wanted = a_fleet(spec), units(a_request(request))
-    passed = screen(fleet, wanted, None)
+    passed = screen(fleet, wanted, FREE, None)
     for row in fleet.rows.values():
         assert passed[row] == (not isinstance(fit(fleet, row, wanted, FREE), Unfit))
 
@@ -123,6 +126,6 @@ def test_a_snapshot_does_not_change_with_the_fleet(spec: list[list[tuple[Card, C
     copy = fleet.snapshot()
     before = copy.cards.memory_used.copy()
     fleet.charge("n0", "card-0", Charge(1, 1, 1, 0))
-    fleet.put("new", [a_card()], {})
+    fleet.put("new", [a_card()])
     assert np.array_equal(copy.cards.memory_used, before)
     assert "new" not in copy.rows

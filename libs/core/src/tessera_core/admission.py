@@ -2,7 +2,8 @@
 valid, what its manifest becomes.
 
 A resource name belongs to one dialect. Names that are lent (the plain count of cards, which HAMi
-owns and Koordinator reads too) go to the borrower when it insists on the pod, else to the owner.
+owns and Koordinator reads too) go to the borrower when it insists on the pod and the pod does not
+speak the owner's dialect otherwise; else to the owner.
 Two dialects that then ask for one vendor's cards are refused: their rules would contradict.
 """
 
@@ -34,12 +35,15 @@ class Admission(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def admit(registry: Registry, pod: Pod) -> Admission | Rejected | None:
-    """The pod admitted, or why not; None when it names none of our resources."""
+def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Rejected | None:
+    """The pod admitted, or why not; None when it names none of our resources.
+
+    What a pod that `runs` asks for is read whatever else is wrong with it.
+    """
     claims = claims_on(registry, pod)
     if not claims:
         return None
-    refusal = _two_dialects(registry, claims) or _defeats_isolation(pod, claims)
+    refusal = None if runs else _two_dialects(registry, claims) or _defeats_isolation(pod)
     if refusal is not None:
         return refusal
     pod, stripped = strip_results(registry, pod)
@@ -54,12 +58,8 @@ def admit(registry: Registry, pod: Pod) -> Admission | Rejected | None:
 
 def strip_results(registry: Registry, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
     """The pod without annotations that only a scheduler or an agent may write, and their keys."""
-    patterns = [key for d in registry.dialects.values() for key in d.result_keys]
-    exact = frozenset(k for k in patterns if not k.endswith("*"))
-    prefixes = tuple(k[:-1] for k in patterns if k.endswith("*"))
-    stripped = tuple(
-        k for k in pod.metadata.annotations if k in exact or (prefixes and k.startswith(prefixes))
-    )
+    exact, prefixes = registry.result_keys, registry.result_prefixes
+    stripped = tuple(k for k in pod.metadata.annotations if k in exact or k.startswith(prefixes))
     if not stripped:
         return pod, ()
     kept = {k: v for k, v in pod.metadata.annotations.items() if k not in stripped}
@@ -77,20 +77,32 @@ def claims_on(registry: Registry, pod: Pod) -> dict[str, Claim]:
     speakers = [d for d in registry.dialects.values() if not named.isdisjoint(d.resources)]
     claims = {d.name: d.claim(pod) for d in speakers}
     taken = {
-        name
+        name: d.name
         for d in speakers
-        if claims[d.name].insists
-        for name in claims[d.name].fields
-        if name in d.lent
+        for name in d.lent & claims[d.name].fields.keys()
+        if _borrows(registry, d, claims, name)
     }
-    for dialect in speakers:
-        claim = claims[dialect.name]
-        lost = taken if not claim.insists else frozenset[str]()
-        if not claim.insists:
-            lost = lost | (dialect.lent & registry.owners.keys())
-        fields = {k: v for k, v in claim.fields.items() if k not in lost}
-        claims[dialect.name] = Claim(fields=fields, insists=claim.insists)
-    return {name: claim for name, claim in claims.items() if claim.fields}
+    kept = {
+        d.name: {
+            name: field
+            for name, field in claims[d.name].fields.items()
+            if taken.get(name, registry.owners.get(name, d.name)) == d.name
+        }
+        for d in speakers
+    }
+    return {name: Claim(fields=fields) for name, fields in kept.items() if fields}
+
+
+def _borrows(registry: Registry, dialect: Dialect, claims: Mapping[str, Claim], name: str) -> bool:
+    """Whether a dialect takes a lent name of the pod: the owner is off, or the dialect insists and
+    the pod does not speak the owner's dialect by another name."""
+    owner = registry.owners.get(name)
+    if owner is None:
+        return True
+    claim = claims[dialect.name]
+    by_own_name = bool(claim.fields.keys() - dialect.lent)
+    other = claims[owner].fields.keys() - dialect.lent if owner in claims else set()
+    return claim.insists and (by_own_name or not other)
 
 
 def _two_dialects(registry: Registry, claims: Mapping[str, Claim]) -> Rejected | None:
@@ -111,9 +123,7 @@ def _two_dialects(registry: Registry, claims: Mapping[str, Claim]) -> Rejected |
     return None
 
 
-def _defeats_isolation(pod: Pod, claims: Mapping[str, Claim]) -> Rejected | None:
-    if not claims:
-        return None
+def _defeats_isolation(pod: Pod) -> Rejected | None:
     for container in pod.all_containers:
         if container.security_context is not None and container.security_context.privileged:
             return Rejected(

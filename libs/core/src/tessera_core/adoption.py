@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from tessera_core.inventory import MOST_CORES_PERCENT, MOST_MEMORY_BYTES
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
@@ -29,10 +30,12 @@ def adopt(registry: Registry, pod: Pod, cards: Sequence[Card]) -> Adopted:
         return _ours(pod, text)
     shares: list[Share] = []
     problems = []
-    for dialect in registry.dialects.values():
+    for dialect in registry.readers.values():
         held = dialect.held(pod, [c for c in cards if c.vendor == dialect.vendor])
         if held is not None:
             shares += held.shares
+            if not all(_credible(share) for share in held.shares):
+                problems.append(f"{dialect.name}: its annotations have shares beyond belief")
             if held.problem:
                 problems.append(f"{dialect.name}: {held.problem}")
     grant = Grant(
@@ -50,6 +53,16 @@ def _ours(pod: Pod, text: str) -> Adopted:
         return Adopted(problem=str(e), unknown_version=True)
     except msgspec.DecodeError as e:
         return Adopted(problem=f"annotation {GRANT_KEY}: {e}")
+    if not all(_credible(share) for share in grant.shares):
+        return Adopted(problem=f"annotation {GRANT_KEY} has shares beyond belief")
     if grant.uid != pod.metadata.uid or grant.node != pod.spec.node_name:
         return Adopted(problem=f"annotation {GRANT_KEY} belongs to another pod or node")
     return Adopted(grant=grant)
+
+
+def _credible(share: Share) -> bool:
+    """False for amounts that no card has and that would overflow the books."""
+    return (
+        0 <= share.memory_bytes <= MOST_MEMORY_BYTES
+        and 0 <= share.cores_percent <= MOST_CORES_PERCENT
+    )

@@ -32,6 +32,9 @@ class Counting(Struct, frozen=True, kw_only=True):
     cores_per_card: int
     memory_unit: int
     """Bytes of one memory unit."""
+    memory_by_core: bool = True
+    """A card's memory is what belongs to its core units (HAMi's formula), else the total divided
+    by the cards: they differ where the cores are no multiple of a card's."""
     slots: int = 100
 
 
@@ -55,9 +58,9 @@ def counted_cards(how: Counting, node: Node) -> tuple[Inventory, ...]:
                 )
             )
         else:
-            cards = _cards(
-                how, node, number, memory * how.memory_unit * how.cores_per_card // cores
-            )
+            total = memory * how.memory_unit
+            each = total * how.cores_per_card // cores if how.memory_by_core else total // number
+            cards = _cards(how, node, number, each)
         if cores % how.cores_per_card:
             warnings.append(
                 _say(node, how.core, f"{cores} is no multiple of {how.cores_per_card} (one card): "

@@ -1,8 +1,8 @@
 """Why every pod got the answer it got: kept per pod, bounded, rendered when asked.
 
-A record of a pod that waits keeps the books it was judged by. Pods judged under one ledger
-generation share that copy, so that a thousand equal pods cost one; when there are too many
-copies the oldest records lose theirs and are explained from today's books.
+A record of a pod that waits names the ledger generation that it was judged under, and the books of
+the last generations are kept: a thousand equal pods cost one copy. When the copy is gone, the pod
+is explained from today's books.
 """
 
 from __future__ import annotations
@@ -23,26 +23,33 @@ from tessera_schema.requests import PodRequest
 
 MAX_RECORDS: Final = 20_000
 MAX_COPIES: Final = 16
-"""A copy of 5,000 nodes x 8 cards takes about 4 MB."""
+"""A copy of the use of 5,000 nodes x 8 cards takes 1.3 MB."""
+
+_NO_LIMITS: Final = Allowance((), {})
 
 
 class Decision(Struct, kw_only=True):
     """One pod's latest answer."""
 
-    request: PodRequest
+    uid: str
     verdict: Verdict
     at: float
     """Seconds of the caller's clock."""
-    generation: int
-    """The ledger's, when it was decided."""
     attempts: int = 1
+    request: PodRequest | None = None
+    """None for a pod that was rejected."""
     node: str = ""
     feasible: int = 0
-    """Nodes that had room."""
-    message: str = ""
-    books: Fleet | None = None
-    allowance: Allowance | None = None
+    """Nodes that passed the screen."""
+    over: str = ""
+    """What no node could change: a limit of the namespace, or why the pod was rejected."""
+    reason: Reason = Reason.RESOURCE_QUOTA_NOT_FIT
+    """What `over` is."""
+    generation: int = -1
+    """The ledger's, when it was decided."""
+    allowance: Allowance = _NO_LIMITS
     candidates: Bools | None = None
+    """The rows that were offered."""
 
 
 class Decisions:
@@ -51,54 +58,50 @@ class Decisions:
     def __init__(self) -> None:
         """No records."""
         self._records: dict[str, Decision] = {}
-        self._copies: dict[int, Fleet] = {}
+        self._books: dict[int, Fleet] = {}
 
     def get(self, uid: str) -> Decision | None:
         """The pod's record."""
         return self._records.get(uid)
 
-    def keep(self, decision: Decision) -> None:
-        """Record a decision, replacing the pod's former one."""
-        former = self._records.pop(decision.request.uid, None)
+    def keep(self, decision: Decision, fleet: Fleet) -> None:
+        """Record a decision that was made on `fleet`, replacing the pod's former one."""
+        former = self._records.pop(decision.uid, None)
         if former is not None:
             decision.attempts = former.attempts + 1
-        self._records[decision.request.uid] = decision
-        while len(self._records) > MAX_RECORDS:
+        self._records[decision.uid] = decision
+        if len(self._records) > MAX_RECORDS:
             del self._records[next(iter(self._records))]
-
-    def books(self, fleet: Fleet, generation: int) -> Fleet:
-        """The copy of the books of a generation, made once."""
-        if generation not in self._copies:
-            self._copies[generation] = fleet.snapshot()
-            while len(self._copies) > MAX_COPIES:
-                self._drop(next(iter(self._copies)))
-        return self._copies[generation]
+        waits = decision.verdict is Verdict.WAITING and not decision.over
+        if waits and decision.generation not in self._books:
+            self._books[decision.generation] = fleet.snapshot()
+            if len(self._books) > MAX_COPIES:
+                del self._books[next(iter(self._books))]
 
     def why(self, uid: str, today: Fleet) -> tuple[Why, ...]:
-        """Why the pod waits, node by node in numbers; nothing for a pod that does not wait."""
+        """Why the pod is not placed, node by node in numbers; nothing for a pod that is."""
         decision = self._records.get(uid)
-        if decision is None or decision.verdict is not Verdict.WAITING:
+        if decision is None or decision.verdict is Verdict.PLACED:
             return ()
-        if decision.message and decision.allowance is None:
-            return (Why(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=decision.message),)
-        fleet = decision.books or today
-        allowance = decision.allowance or Allowance((), {})
-        return explain(fleet, units(decision.request), allowance, _not_asked(decision, fleet))
+        if decision.over or decision.request is None:
+            return (Why(reason=decision.reason, message=decision.over),)
+        books = self._books.get(decision.generation)
+        fleet = books or today
+        apart = _not_offered(decision, fleet) if books is not None else {}
+        return explain(fleet, units(decision.request), decision.allowance, apart)
 
     def line(self, uid: str, today: Fleet) -> str:
         """The same in one line."""
-        return summary(self.why(uid, today), len(today.rows))
-
-    def _drop(self, generation: int) -> None:
-        copy = self._copies.pop(generation)
-        for decision in self._records.values():
-            if decision.books is copy:
-                decision.books, decision.candidates = None, None
+        decision = self._records.get(uid)
+        if decision is None or decision.over:
+            return decision.over if decision else ""
+        fleet = self._books.get(decision.generation, today)
+        return summary(self.why(uid, today), len(fleet.rows))
 
 
-def _not_asked(decision: Decision, fleet: Fleet) -> dict[str, tuple[Reason, str]]:
+def _not_offered(decision: Decision, fleet: Fleet) -> dict[str, tuple[Reason, str]]:
     if decision.candidates is None:
         return {}
-    out = np.flatnonzero(~decision.candidates).tolist()
     text = "kube-scheduler left it out before cards were looked at"
+    out = np.flatnonzero(~decision.candidates).tolist()
     return {fleet.names[i]: (Reason.NODE_NOT_SELECTED, text) for i in out if fleet.names[i]}

@@ -20,7 +20,7 @@ from tessera_core.outcome import Why
 from tessera_core.placement import fit
 from tessera_core.quota import Allowance
 from tessera_core.units import Unit
-from tessera_schema.cards import MIB
+from tessera_schema.cards import MIB, Card
 from tessera_schema.reasons import Reason
 
 
@@ -159,8 +159,13 @@ def _type(r: _Refused) -> str:
         words.append("no " + _listed(request.models_denied))
     if request.modes:
         words.append("modes " + _listed(request.modes))
-    have = r.each(lambda i: r.view.facts[i].model or "of unknown model")
+    have = r.each(lambda i: _model_and_mode(r.view.facts[i], with_mode=bool(request.modes)))
     return f"{r.who} allows {' and '.join(words)}, these are {have}"
+
+
+def _model_and_mode(card: Card, *, with_mode: bool) -> str:
+    model = card.model or "of unknown model"
+    return f"{model} in mode {card.mode}" if with_mode and card.mode else model
 
 
 _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {

@@ -2,26 +2,30 @@
 
 One node is answered and the others left out, so that two pods are never sent to one tile; the
 reservation makes it true. A pod asked about again gets its reservation again while that node is
-still offered. Failed nodes carry one of a closed set of words; the numbers are in the decision.
+offered and can still be used. Failed nodes carry one of a closed set of words; the numbers are in
+the decision.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tessera_core import ladder
 from tessera_core.admission import Admission, admit
+from tessera_core.capacity import unusable
 from tessera_core.cards import Bools, Ints
+from tessera_core.deciding import Reserved, Waiting, decide
 from tessera_core.decisions import Decision, Decisions
 from tessera_core.dialect import Rejected
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.outcome import Verdict
-from tessera_core.placement import Found, NotFound, ids_in, place
-from tessera_core.quota import Allowance, least_use
 from tessera_core.registry import Registry
+from tessera_core.words import node_words
 from tessera_schema.extender import (
     ExtenderArgs,
     ExtenderFilterResult,
@@ -29,11 +33,15 @@ from tessera_schema.extender import (
     decode_names,
     encode_result,
 )
-from tessera_schema.grants import Grant
+from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
+from tessera_schema.requests import PodRequest
+
+MAX_ANSWERS: Final = 64
+"""Answers kept for shapes that wait under one generation; one for 5,000 nodes has 180 kB."""
 
 
-class Offered(Struct, frozen=True):
+class Offer(Struct, frozen=True):
     """The nodes that kube-scheduler offers."""
 
     data: bytes
@@ -53,84 +61,86 @@ class Filter:
         self._registry = registry
         self._ledger = ledger
         self._decisions = decisions
-        self._offered: Offered | None = None
-        self._waiting: dict[object, bytes] = {}
-        self._waiting_at = (-1, b"")
+        self._offered: Offer | None = None
+        self._waiting: dict[object, tuple[bytes, Waiting]] = {}
+        self._waiting_at: tuple[int, Offer | None] = (-1, None)
 
     def __call__(self, body: bytes, now: float) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
         args = decode_args(body)
-        if args.pod is None:
-            return encode_result(ExtenderFilterResult(error="Pod: missing: send the pod to filter"))
-        admission = admit(self._registry, args.pod)
-        if admission is None or (
-            isinstance(admission, Admission) and not admission.request.containers
-        ):
-            return encode_result(ExtenderFilterResult(node_names=decode_names(args.node_names)))
-        if isinstance(admission, Rejected):
-            names = decode_names(args.node_names)
-            word = admission.reason.wire
-            return encode_result(
-                ExtenderFilterResult(node_names=(), failed_nodes=dict.fromkeys(names, word))
-            )
-        return self._answer(args, admission, now)
-
-    def _answer(self, args: ExtenderArgs, admission: Admission, now: float) -> bytes:
-        request, ledger = admission.request, self._ledger
+        problem = _unasked(args)
+        if args.pod is None or problem:
+            return encode_result(ExtenderFilterResult(error=problem))
         offer = self._offer(args.node_names)
-        offered = offer.rows
-        entry = ledger.entry(request.uid)
-        if entry is not None and entry.phase is Phase.RESERVED:
-            if offered[ledger.fleet.rows[entry.grant.node]]:
-                return _one(entry.grant.node)
-            ledger.forget(request.uid)
+        admission = admit(self._registry, args.pod)
+        if isinstance(admission, Rejected):
+            return self._reject(args.pod, admission, offer, now)
+        if admission is None or not admission.request.containers:
+            return encode_result(ExtenderFilterResult(node_names=offer.names))
+        held = self._held(admission, offer)
+        return held or self._decide(admission.request, offer, now)
+
+    def _held(self, admission: Admission, offer: Offer) -> bytes | None:
+        """The answer for a pod that has cards already."""
+        fleet, uid = self._ledger.fleet, admission.request.uid
+        entry = self._ledger.entry(uid)
+        if entry is None:
+            return None
+        node = entry.grant.node
+        if entry.phase is not Phase.RESERVED:
+            return _one(node)
+        row = fleet.rows.get(node)
+        if row is not None and offer.rows[row] and unusable(fleet, entry.grant) is None:
+            return _one(node)
+        self._ledger.forget(uid)
+        return None
+
+    def _decide(self, request: PodRequest, offer: Offer, now: float) -> bytes:
         shape = (request.namespace, request.containers)
-        known = self._known(args.node_names, shape)
+        known = self._known(offer, shape)
         if known is not None:
-            self._keep_waiting(admission, ledger.quota.allowance(request.namespace), offered, now)
-            return known
-        allowance = ledger.quota.allowance(request.namespace)
-        over = allowance.exceeded(least_use(request))
-        found = NotFound((), 0) if over else place(ledger.fleet, request, allowance, offered)
-        if isinstance(found, Found):
-            return self._reserve(admission, found, now)
-        self._keep_waiting(admission, allowance, offered, now, over)
-        word = Reason.RESOURCE_QUOTA_NOT_FIT.wire
-        failed = dict.fromkeys(offer.names, word) if over else self._failed(found, offer)
-        answer = encode_result(ExtenderFilterResult(node_names=(), failed_nodes=failed))
-        self._waiting[shape] = answer
+            self._keep_waiting(request, known[1], offer, now)
+            return known[0]
+        decided = decide(self._ledger, request, offer.rows, now)
+        if isinstance(decided, Reserved):
+            self._decisions.keep(
+                Decision(
+                    uid=request.uid, request=request, verdict=Verdict.PLACED, at=now,
+                    node=decided.grant.node, feasible=decided.feasible,
+                ),
+                self._ledger.fleet,
+            )  # fmt: skip
+            return _one(decided.grant.node)
+        self._keep_waiting(request, decided, offer, now)
+        answer = _none(self._failed(decided, offer))
+        self._waiting[shape] = answer, decided
+        if len(self._waiting) > MAX_ANSWERS:
+            del self._waiting[next(iter(self._waiting))]
         return answer
 
-    def _reserve(self, admission: Admission, found: Found, now: float) -> bytes:
-        request = admission.request
-        grant = Grant(
-            uid=request.uid, namespace=request.namespace, name=request.name,
-            node=found.node, shares=found.shares,
-        )  # fmt: skip
-        refusal = self._ledger.assume([grant], now)
-        if refusal is not None:
-            return encode_result(ExtenderFilterResult(error=refusal.message))
-        self._decisions.keep(
-            Decision(
-                request=request, verdict=Verdict.PLACED, at=now, node=found.node,
-                generation=self._ledger.generation, feasible=found.feasible,
-            )
-        )  # fmt: skip
-        return _one(found.node)
-
     def _keep_waiting(
-        self, admission: Admission, allowance: Allowance, offered: Bools, now: float, over: str = ""
+        self, request: PodRequest, waiting: Waiting, offer: Offer, now: float
     ) -> None:
-        generation = self._ledger.generation
         self._decisions.keep(
             Decision(
-                request=admission.request, verdict=Verdict.WAITING, at=now, generation=generation,
-                message=over, allowance=None if over else allowance, candidates=offered,
-                books=None if over else self._decisions.books(self._ledger.fleet, generation),
-            )
+                uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
+                over=waiting.over, generation=self._ledger.generation,
+                allowance=self._ledger.allowance(request.namespace), candidates=offer.rows,
+            ),
+            self._ledger.fleet,
         )  # fmt: skip
 
-    def _offer(self, raw: msgspec.Raw) -> Offered:
+    def _reject(self, pod: Pod, rejected: Rejected, offer: Offer, now: float) -> bytes:
+        self._decisions.keep(
+            Decision(
+                uid=pod.metadata.uid, verdict=Verdict.REJECTED, at=now, over=rejected.message,
+                reason=rejected.reason,
+            ),
+            self._ledger.fleet,
+        )  # fmt: skip
+        return _none(dict.fromkeys(offer.names, rejected.reason.wire))
+
+    def _offer(self, raw: msgspec.Raw) -> Offer:
         """The names offered, decoded once while the same ones keep coming."""
         fleet, data = self._ledger.fleet, bytes(raw)
         cached = self._offered
@@ -139,41 +149,37 @@ class Filter:
             at = np.array([fleet.rows.get(n, -1) for n in names], np.int64)
             rows = np.zeros(len(fleet.names), np.bool_)
             rows[at[at >= 0]] = True
-            cached = self._offered = Offered(data, fleet.layout, names, at, rows)
+            cached = self._offered = Offer(data, fleet.layout, names, at, rows)
         return cached
 
-    def _known(self, raw: msgspec.Raw, shape: object) -> bytes | None:
+    def _known(self, offer: Offer, shape: object) -> tuple[bytes, Waiting] | None:
         """The answer that the same shape got under the same books, if it had to wait."""
-        at = (self._ledger.generation, bytes(raw))
-        if self._waiting_at != at:
-            self._waiting, self._waiting_at = {}, at
+        generation, at = self._waiting_at
+        if generation != self._ledger.generation or at is not offer:
+            self._waiting, self._waiting_at = {}, (self._ledger.generation, offer)
         return self._waiting.get(shape)
 
-    def _failed(self, found: NotFound, offer: Offered) -> dict[str, str]:
-        """For each node the word of the test that its best card failed."""
-        fleet = self._ledger.fleet
-        codes = np.zeros(len(fleet.names), np.uint8)
-        for unit in found.units:
-            vendor = fleet.vendors.known(unit.lead.vendor)
-            mine = fleet.cards.vendor == (-2 if vendor is None else vendor)
-            rungs = ladder.rungs(
-                unit.lead, unit.need(fleet.cards), fleet.cards,
-                models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
-            )  # fmt: skip
-            of_cards = np.where(mine, ladder.first_reasons(rungs, mine.shape), 0)
-            fits = (mine & (of_cards == 0)).sum(1)
-            short = np.where(
-                mine.sum(1) == 0, Reason.NODE_UNREGISTERED,
-                np.where(
-                    mine.sum(1) < unit.lead.count, Reason.NODE_INSUFFICIENT_DEVICE, of_cards.max(1)
-                ),
-            )  # fmt: skip
-            codes = np.where((codes == 0) & (fits < unit.lead.count), short, codes)
-        words = {int(r): r.wire for r in Reason}
-        words[0] = Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST.wire
-        given = np.where(offer.at < 0, Reason.NODE_UNREGISTERED, codes[offer.at])
-        return dict(zip(offer.names, map(words.__getitem__, given.tolist()), strict=True))
+    def _failed(self, waiting: Waiting, offer: Offer) -> dict[str, str]:
+        """A word for each node that was offered."""
+        if waiting.over:
+            return dict.fromkeys(offer.names, Reason.RESOURCE_QUOTA_NOT_FIT.wire)
+        words = node_words(self._ledger.fleet, waiting.units)
+        given = (words[row] for row in offer.at.tolist())
+        return dict(zip(offer.names, given, strict=True))
+
+
+def _unasked(args: ExtenderArgs) -> str:
+    """What the body lacks; empty when it lacks nothing."""
+    if args.pod is None:
+        return "Pod: missing: send the pod to filter"
+    if bytes(args.node_names) == b"null":
+        return "NodeNames: missing: set nodeCacheCapable in the extender's configuration"
+    return ""
 
 
 def _one(node: str) -> bytes:
     return encode_result(ExtenderFilterResult(node_names=(node,)))
+
+
+def _none(failed: Mapping[str, str]) -> bytes:
+    return encode_result(ExtenderFilterResult(node_names=(), failed_nodes=dict(failed)))

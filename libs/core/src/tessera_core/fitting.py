@@ -55,19 +55,22 @@ class Fitting:
         self._allowance = allowance
         self._views: dict[str, NodeView] = {}
         self.shares: list[Share] = []
+        self.chosen: list[frozenset[str]] = []
+        """Ids of the cards of each unit taken so far."""
 
-    def take(self, unit: Unit) -> Unfit | None:
-        """Give the unit its cards, or say why not."""
+    def take(self, unit: Unit, banned: frozenset[str] = frozenset()) -> Unfit | None:
+        """Give the unit its cards, or say why not. `banned` cards are left for other units."""
         view = self._view(unit.lead.vendor)
         if view is None:
             return Unfit(Reason.NODE_UNREGISTERED, unit)
         if unit.lead.count > len(view.facts):
             return Unfit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view)
         need = unit.need(view.state)
-        chosen, codes = self._choose(unit, view, need)
+        chosen, codes = self._choose(unit, view, need, banned)
         if chosen is None:
             return Unfit(_main_reason(codes), unit, view, need, codes)
         self._give(unit, view, chosen)
+        self.chosen.append(frozenset(view.facts[i].id for i in chosen))
         return None
 
     def _view(self, vendor: str) -> NodeView | None:
@@ -79,7 +82,7 @@ class Fitting:
         return self._views[vendor]
 
     def _choose(
-        self, unit: Unit, view: NodeView, need: Amounts
+        self, unit: Unit, view: NodeView, need: Amounts, banned: frozenset[str]
     ) -> tuple[tuple[int, ...] | None, Codes]:
         request, fleet = unit.lead, self._fleet
         refused = ladder.rungs(
@@ -87,7 +90,8 @@ class Fitting:
             ids=ladder.ids_allowed(request, [c.id for c in view.facts]),
         )  # fmt: skip
         codes = ladder.first_reasons(refused, view.state.vendor.shape)
-        eligible = in_order(view, np.flatnonzero(codes == 0).tolist(), request, need)
+        passed = [i for i in np.flatnonzero(codes == 0) if view.facts[i].id not in banned]
+        eligible = in_order(view, [int(i) for i in passed], request, need)
         if self._allowance.limits:
             eligible = self._affordable(unit, view, eligible, codes)
         if len(eligible) < request.count:
@@ -109,7 +113,8 @@ class Fitting:
         count = unit.lead.count
         dearest = sorted(eligible, key=lambda i: -view.state.memory_total[i])[:count]
         by_model = any(limit.models is not None for limit in self._allowance.limits)
-        if len(dearest) == count and not by_model and not self._exceeded(unit, view, dearest):
+        first = not self.shares and not by_model
+        if first and len(dearest) == count and not self._exceeded(unit, view, dearest):
             return eligible
         kept: list[int] = []
         others = np.flatnonzero(np.isin(codes, _AFTER_QUOTA)).tolist()

@@ -7,7 +7,7 @@ what and tells the fleet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy as copy_of
 from typing import Final
 
@@ -60,6 +60,8 @@ class Fleet:
         """Changes whenever a row gets or loses its node."""
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
+        self._renamed: list[dict[str, str]] = []
+        """Row -> former id of a card -> its id."""
         self._rank: Ints | None = None
         self._free_rows: list[int] = []
         self._shared = False
@@ -67,8 +69,8 @@ class Fleet:
 
     # -- nodes
 
-    def put(self, node: str, cards: Sequence[Card], held: Mapping[str, Charge]) -> None:
-        """Add or replace a node. `held` is what the ledger has on it, by card id."""
+    def put(self, node: str, cards: Sequence[Card]) -> None:
+        """Add a node or replace its cards, of which nothing is used yet. Ids are unique on it."""
         self._own()
         if node in self.rows:
             self._clear(self.rows[node])
@@ -89,8 +91,6 @@ class Fleet:
         self._columns[row] = {
             v: np.array([i for i, x in enumerate(vendors) if x == v]) for v in set(vendors)
         }
-        for card_id, charge in held.items():
-            self.charge(node, card_id, charge)
 
     def remove(self, node: str) -> None:
         """Forget a node; what the ledger holds on it stays in the ledger."""
@@ -116,11 +116,22 @@ class Fleet:
     # -- reading
 
     def place(self, node: str, card_id: str) -> tuple[int, int] | None:
-        """Row and column of a card."""
+        """Row and column of a card, by its id or one that it had before."""
         row = self.rows.get(node)
         if row is None:
             return None
+        card_id = self._renamed[row].get(card_id, card_id)
         return next(((row, i) for i, c in enumerate(self.facts[row]) if c.id == card_id), None)
+
+    def rename(self, node: str, old_id: str, vendor: str, index: int) -> None:
+        """A grant names a card that is not there: its vendor's card of that index is meant, if
+        there is one. Cards get other ids when a better source names them."""
+        row = self.rows.get(node)
+        if row is not None:
+            facts = self.facts[row]
+            new = next((c.id for c in facts if (c.vendor, c.index) == (vendor, index)), None)
+            if new is not None:
+                self._renamed[row][old_id] = new
 
     def places(self, card_id: str) -> Sequence[tuple[int, int]]:
         """Rows and columns of every card of that id, on whatever node."""
@@ -161,7 +172,7 @@ class Fleet:
         )
 
     def snapshot(self) -> Fleet:
-        """A copy for reading, which later changes leave alone."""
+        """A copy for reading (but for `places`), which later changes leave alone."""
         copy = copy_of(self)
         copy.cards = self.cards.copy(*USAGE)
         copy.blocked = self.blocked.copy()
@@ -177,6 +188,7 @@ class Fleet:
             self.cards = self.cards.copy(*Cards.__slots__)
             self.names, self.facts = list(self.names), list(self.facts)
             self._columns, self.rows = list(self._columns), dict(self.rows)
+            self._renamed = list(self._renamed)
 
     def _new_layout(self) -> None:
         self._rank = None
@@ -200,14 +212,12 @@ class Fleet:
 
     def _clear(self, row: int) -> None:
         for card in self.facts[row]:
-            left = [p for p in self._places[card.id] if p[0] != row]
+            left = [p for p in self._places.pop(card.id, ()) if p[0] != row]
             if left:
                 self._places[card.id] = left
-            else:
-                self._places.pop(card.id)
         for name in Cards.__slots__:
             getattr(self.cards, name)[row] = NO_VENDOR if name == "vendor" else 0
-        self.facts[row], self._columns[row] = (), {}
+        self.facts[row], self._columns[row], self._renamed[row] = (), {}, {}
 
     def _resize(self, more_rows: int, columns: int) -> None:
         """Keep every row, add `more_rows` free ones, and have at least so many columns."""
@@ -219,6 +229,7 @@ class Fleet:
         self.names += [""] * more_rows
         self.facts += [()] * more_rows
         self._columns += [{} for _ in range(more_rows)]
+        self._renamed += [{} for _ in range(more_rows)]
         self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
         self._free_rows += range(rows + more_rows - 1, rows - 1, -1)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tessera_core import ladder
+from tessera_core.charges import charges
 from tessera_core.fitting import share_of
 from tessera_core.fleet import Fleet
 from tessera_core.units import Unit
@@ -15,12 +16,14 @@ from tessera_schema.grants import Share
 
 def forced_shares(fleet: Fleet, row: int, wanted: Sequence[Unit]) -> tuple[Share, ...]:
     """Each unit on the cards with the most free memory, whether they have room or not."""
-    shares = []
+    shares: list[Share] = []
     for unit in wanted:
         view = fleet.view(row, unit.lead.vendor)
         if view is None:
             continue
-        free = view.state.memory_total - view.state.memory_used
+        taken = {card: charge.memory_bytes for card, charge in charges(shares).items()}
+        mine = np.array([taken.get(card.id, 0) for card in view.facts])
+        free = view.state.memory_total - view.state.memory_used - mine
         cards = np.argsort(-free, kind="stable")[: unit.lead.count].tolist()
         for part in unit.parts:
             need = ladder.amounts(part.request, view.state)

@@ -8,6 +8,7 @@ the same time. The most precise source names the cards; the others may add what 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -19,11 +20,19 @@ from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Custom, Node
 from tessera_schema.wire import decoder
 
+MOST_MEMORY_BYTES: Final = 1 << 50
+MOST_CORES_PERCENT: Final = 1_000_000
+MOST_SLOTS: Final = 1_000_000
+
+
+VERSION: Final = 1
+
 
 class Published(Struct, frozen=True, kw_only=True):
-    """Value of `cards.tessera.dev/<vendor>`."""
+    """Value of `cards.tessera.dev/<vendor>`. Where it is there, it is the only source of cards:
+    also when it is empty, or cannot be read."""
 
-    version: int = 1
+    version: int = VERSION
     cards: tuple[Card, ...] = ()
 
 
@@ -38,13 +47,16 @@ def cards_of(
     `customs` are custom resources by name: those named like the node are asked.
     """
     found = _ours(registry, node)
-    for dialect in registry.dialects.values():
+    for dialect in registry.readers.values():
         found += dialect.inventory(node, customs.get(node.name, ()))
     warnings = [w for inventory in found for w in inventory.warnings]
+    found = [_credible(node.name, inventory, warnings) for inventory in found]
     cards: list[Card] = []
     for vendor in dict.fromkeys(i.vendor for i in found):
         sources = [i for i in found if i.vendor == vendor]
-        merged, told = _merge(node.name, [i for i in sources if i.cards])
+        merged, told = _merge(
+            node.name, [i for i in sources if i.cards or i.precision is Precision.OURS]
+        )
         cordoned = {card for source in sources for card in source.cordoned}
         cards += [replace(c, cordoned=True) if c.id in cordoned else c for c in merged]
         unknown = sorted(cordoned - {c.id for c in merged})
@@ -54,7 +66,20 @@ def cards_of(
                 "on the node; correct the list"
             )
         warnings += told
-    return tuple(cards), tuple(warnings)
+    return _with_unique_ids(node.name, cards, warnings), tuple(warnings)
+
+
+def _with_unique_ids(node: str, cards: Sequence[Card], warnings: list[str]) -> tuple[Card, ...]:
+    """The books know a node's cards by id alone, whatever vendor they are of."""
+    unique: dict[str, Card] = {}
+    for card in cards:
+        if card.id in unique:
+            warnings.append(
+                f"node {node}: {card.vendor} and {unique[card.id].vendor} both publish a card "
+                f"{card.id!r}: {card.vendor}'s is not used; give it another id"
+            )
+        unique.setdefault(card.id, card)
+    return tuple(unique.values())
 
 
 def _ours(registry: Registry, node: Node) -> list[Inventory]:
@@ -63,11 +88,15 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
         vendor = key.removeprefix(CARDS_PREFIX)
         if vendor == key or vendor not in registry.vendors:
             continue
+        cards: tuple[Card, ...] = ()
+        warnings: tuple[str, ...] = ()
         try:
-            cards = _decode(text).cards
-            warnings: tuple[str, ...] = ()
+            published = _decode(text)
+            cards = published.cards if published.version == VERSION else ()
+            if published.version != VERSION:
+                what = f"version {published.version}, this release reads {VERSION}; upgrade it"
+                warnings = (f"node {node.name}: annotation {key}: {what}",)
         except msgspec.DecodeError as e:
-            cards = ()
             warnings = (f"node {node.name}: annotation {key}: {e}; the agent will write it again",)
         found.append(
             Inventory(
@@ -76,6 +105,26 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
             )
         )  # fmt: skip
     return found
+
+
+def _credible(node: str, inventory: Inventory, warnings: list[str]) -> Inventory:
+    """Without cards that no hardware can be: they would overflow the books."""
+    odd = [c for c in inventory.cards if not _can_be(c)]
+    warnings.extend(
+        f"node {node}: {inventory.source}: card {c.id}: {c.memory_bytes} bytes, "
+        f"{c.cores_percent:g} % and {c.slots} slots are beyond belief: not used"
+        for c in odd
+    )
+    return replace(inventory, cards=tuple(c for c in inventory.cards if c not in odd))
+
+
+def _can_be(card: Card) -> bool:
+    return (
+        0 <= card.memory_bytes <= MOST_MEMORY_BYTES
+        and 0 <= card.cores_percent <= MOST_CORES_PERCENT
+        and 0 <= card.slots <= MOST_SLOTS
+        and abs(card.numa) <= MOST_SLOTS
+    )
 
 
 def _merge(node: str, sources: Sequence[Inventory]) -> tuple[list[Card], list[str]]:
@@ -104,6 +153,7 @@ def _complete(card: Card, other: Card) -> Card:
     same = card.id == other.id
     return replace(
         card,
+        memory_bytes=card.memory_bytes or other.memory_bytes,
         healthy=card.healthy and other.healthy,
         cordoned=card.cordoned or other.cordoned,
         model=card.model or other.model,

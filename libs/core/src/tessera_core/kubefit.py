@@ -1,14 +1,14 @@
 """What kube-scheduler would refuse for other reasons than cards, so that a plan is no promise that
 the cluster breaks.
 
-Respected: what `tessera_core.nodechoice` reads, and cpu, memory, ephemeral storage, huge pages
-and the number of pods. Extended resources belong to the dialects. Not read: host ports, volumes,
-affinity between pods and topology spread.
+Respected: what `tessera_core.nodechoice` reads, and cpu, memory, ephemeral storage, huge pages,
+the number of pods, and extended resources that belong to no dialect. Not read: host ports,
+volumes, affinity between pods and topology spread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -20,7 +20,7 @@ from tessera_core.cards import Bools, Floats
 from tessera_core.dialect import roles
 from tessera_core.nodechoice import NodeChoice, Refusal
 from tessera_core.quantity import BadQuantity, milli, value
-from tessera_schema.kube import Node, Pod, Quantity
+from tessera_schema.kube import Node, Pod, Quantity, Resources
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
 
@@ -45,13 +45,18 @@ class _Answer(Struct):
 class KubeFit:
     """The nodes as kube-scheduler's filters see them.
 
-    A node is not limited in what it does not list, except huge pages: hand-written nodes often
-    list nothing. Amounts that cannot be read do not limit and are told in `warnings`.
+    A node is not limited in what it does not list, except huge pages and extended resources:
+    hand-written nodes often list nothing. Amounts that cannot be read do not limit and are told in
+    `warnings`.
     """
 
-    def __init__(self, nodes: Sequence[Node], bound: Iterable[Pod] = ()) -> None:
-        """Takes in the nodes and what the pods bound to them request."""
+    def __init__(
+        self, nodes: Sequence[Node], bound: Iterable[Pod] = (), ours: frozenset[str] = frozenset()
+    ) -> None:
+        """Takes in the nodes and what the pods bound to them request. `ours` are the resources of
+        dialects, which are not counted here."""
         self.warnings: list[str] = []
+        self._ours = ours
         self._nodes = tuple(nodes)
         self._rows = {node.name: row for row, node in enumerate(self._nodes)}
         self._total: dict[str, Floats] = {}
@@ -71,7 +76,7 @@ class KubeFit:
         spec = pod.spec
         shape = msgspec.json.encode((spec.node_selector, spec.tolerations, spec.affinity))
         try:
-            asked = requested(pod)
+            asked = requested(pod, self._ours)
         except BadQuantity as e:
             return self._everywhere(str(e))
         key = (shape, tuple(sorted(asked.items())))
@@ -89,8 +94,9 @@ class KubeFit:
         row = self._rows.get(node)
         if row is None:
             return
-        for name, amount in requested(pod).items():
-            if name in self._used:
+        for name, amount in requested(pod, self._ours).items():
+            if name in self._used or _must_be_listed(name):
+                self._column(name)
                 self._used[name][row] += amount
         self._changed.append(row)
 
@@ -99,7 +105,7 @@ class KubeFit:
     def _list(self, row: int, node: Node) -> None:
         amounts = node.status.allocatable or node.status.capacity
         for name, quantity in amounts.items():
-            if not is_native(name):
+            if not is_counted(name, self._ours):
                 continue
             try:
                 total = _read(name, quantity)
@@ -112,7 +118,7 @@ class KubeFit:
 
     def _column(self, name: str) -> Floats:
         if name not in self._total:
-            none = 0.0 if name.startswith(_HUGE) else np.inf
+            none = 0.0 if _must_be_listed(name) else np.inf
             self._total[name] = np.full(len(self._nodes), none)
             self._used[name] = np.zeros(len(self._nodes))
         return self._total[name]
@@ -145,7 +151,7 @@ class KubeFit:
     def _fresh(self, choice: Refusals, asked: Amounts) -> _Answer:
         short: Bools = np.zeros(len(self._nodes), np.bool_)
         for name, amount in asked.items():
-            if amount and (name in self._total or name.startswith(_HUGE)):
+            if amount and (name in self._total or _must_be_listed(name)):
                 short |= self._column(name) - self._used[name] < amount
         refusals = dict(choice)
         for row in np.flatnonzero(short).tolist():
@@ -182,17 +188,22 @@ class KubeFit:
             refusals.pop(node, None)
 
 
-def is_native(name: str) -> bool:
-    """True for the resources that kubelet itself accounts for."""
-    return name in _NATIVE or name.startswith(_HUGE)
+def is_counted(name: str, ours: Container[str]) -> bool:
+    """True for what kubelet accounts for, and for extended resources that are not `ours`."""
+    return name in _NATIVE or (_must_be_listed(name) and name not in ours)
 
 
-def requested(pod: Pod) -> Amounts:
+def _must_be_listed(name: str) -> bool:
+    """True for resources of which a node that does not list them has none."""
+    return name.startswith(_HUGE) or "/" in name
+
+
+def requested(pod: Pod, ours: Container[str] = frozenset()) -> Amounts:
     """What the pod requests of a node, by Kubernetes' rule. Raises BadQuantity naming the field.
 
     App containers and sidecars run together; an init container runs beside the sidecars started
-    before it; the larger counts, plus the overhead of the runtime class, plus one pod. A limit
-    without a request is a request.
+    before it; the larger counts, unless the pod as a whole requests another amount; plus the
+    overhead of the runtime class, plus one pod. A limit without a request is a request.
     """
     running: Amounts = {}
     sidecars: Amounts = {}
@@ -200,21 +211,22 @@ def requested(pod: Pod) -> Amounts:
     for position, container, role in roles(pod):
         resources = container.resources
         field = f"container {container.name or position}: resources"
-        own = _amounts({**resources.limits, **resources.requests}, field)
+        own = _amounts(resources, field, ours)
         if role is Role.INIT:
             highest = _larger(highest, _plus(own, sidecars))
             continue
         running = _plus(running, own)
         if role is Role.SIDECAR:
             sidecars = _plus(sidecars, own)
-    total = _plus(_larger(running, highest), _amounts(pod.spec.overhead, "spec.overhead"))
-    return {**total, _PODS: 1}
+    whole_pod = _amounts(pod.spec.resources, "spec.resources", ours)
+    overhead = _amounts(Resources(requests=pod.spec.overhead), "spec.overhead", ours)
+    return {**_plus({**_larger(running, highest), **whole_pod}, overhead), _PODS: 1}
 
 
-def _amounts(quantities: Mapping[str, Quantity], field: str) -> Amounts:
+def _amounts(resources: Resources, field: str, ours: Container[str]) -> Amounts:
     found: Amounts = {}
-    for name, quantity in quantities.items():
-        if is_native(name) and name != _PODS:
+    for name, quantity in {**resources.limits, **resources.requests}.items():
+        if is_counted(name, ours) and name != _PODS:
             try:
                 found[name] = _read(name, quantity)
             except BadQuantity as e:
@@ -242,7 +254,7 @@ def _larger(a: Amounts, b: Amounts) -> Amounts:
 def _shown(name: str, amount: float) -> str:
     if name == "cpu":
         return f"{amount / 1000:g}"
-    if name == _PODS:
+    if name == _PODS or "/" in name:
         return f"{amount:g}"
     for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if amount >= size:

@@ -16,6 +16,8 @@ from tessera_core.fleet import Names
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
 
+_BLOCKED = (Reason.CARD_NOT_HEALTH, Reason.CARD_CORDONED, Reason.MODE_NOT_FIT)
+
 
 class Amounts(Struct, frozen=True):
     """What is needed of each card, in columns or one number for all."""
@@ -51,10 +53,7 @@ def rungs(
     """Each reason with the cards that it refuses. `ids` are the cards that the request's lists
     of ids allow; None = all. Quota, which stands before memory, is asked per node in
     `tessera_core.fitting`."""
-    refused: list[tuple[Reason, Bools]] = [
-        (reason, cards.blocked == reason)
-        for reason in (Reason.CARD_NOT_HEALTH, Reason.CARD_CORDONED, Reason.MODE_NOT_FIT)
-    ]
+    refused: list[tuple[Reason, Bools]] = [(reason, cards.blocked == reason) for reason in _BLOCKED]
     if request.models or request.models_denied:
         fits = _by_name(models, lambda name: _model_fits(name, request))
         refused.append((Reason.CARD_TYPE_MISMATCH, ~fits[cards.model]))
@@ -67,24 +66,29 @@ def rungs(
     refused.append((Reason.CARD_TIME_SLICING_EXHAUSTED, cards.slots < cards.sharers + need.slots))
     if request.policy.idle_cards_only:
         refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy))
+    if request.memory_percent and not request.memory_bytes:
+        # a part of nobody knows what would be a tile without a limit
+        unknown = (cards.memory_total == 0) & np.logical_not(need.alone)
+        refused.append((Reason.CARD_INSUFFICIENT_MEMORY, unknown))
     refused += [
         (Reason.CARD_INSUFFICIENT_MEMORY, cards.memory_total - cards.memory_used < need.memory),
         (Reason.CARD_INSUFFICIENT_CORE, cards.cores_total - cards.cores_used < need.cores),
-        (Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, (busy & need.alone) | (cards.exclusive > 0)),
+        (Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy & need.alone),
     ]
     if request.needs_free_cores:
         spent = (cards.cores_used >= cards.cores_total) & (cards.cores_total > 0) & busy
         none_asked = np.asarray(need.cores) == 0
         refused.append((Reason.CARD_COMPUTE_UNITS_EXHAUSTED, spent & none_asked))
+    refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, cards.exclusive > 0))
     return refused
 
 
 def passed(refused: Sequence[tuple[Reason, Bools]], cards: Cards, vendor: int) -> Bools:
     """The vendor's cards that no test refuses."""
-    fits: Bools = cards.vendor == vendor
+    barred: Bools = cards.vendor != vendor
     for _, by in refused:
-        fits &= ~by
-    return fits
+        barred |= by
+    return ~barred
 
 
 def first_reasons(refused: Sequence[tuple[Reason, Bools]], shape: tuple[int, ...]) -> Codes:

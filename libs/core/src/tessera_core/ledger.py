@@ -10,11 +10,10 @@ It does not look at clocks or the network: callers tell what happened and when.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
 
-from msgspec import Struct
-
+from tessera_core.capacity import misfit
 from tessera_core.charges import Charge, charges
+from tessera_core.endings import Ends, Unreadable
 from tessera_core.fleet import Fleet
 from tessera_core.machines.allocation import (
     Bound,
@@ -27,42 +26,12 @@ from tessera_core.machines.allocation import (
     Sent,
     advance,
 )
-from tessera_core.quota import QuotaBook, Uses, use_of
+from tessera_core.pages import Entry, Refusal, Seen
+from tessera_core.quota import Allowance, QuotaBook, Uses, use_of
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
+from tessera_schema.quotas import Limit
 from tessera_schema.reasons import Reason
-
-
-class Entry(Struct, kw_only=True):
-    """One pod in the books."""
-
-    grant: Grant
-    phase: Phase
-    charges: Mapping[str, Charge]
-    """Card id -> charge."""
-    uses: Uses
-    """What it counts in its namespace's quota."""
-    since: float
-    """When it was assumed or first seen, in seconds of the caller's clock."""
-    init_over: bool = False
-
-
-class Refusal(Struct, frozen=True, kw_only=True):
-    """Why a transaction was not taken. Nothing of it was."""
-
-    uid: str
-    reason: Reason
-    message: str
-
-
-class Seen(Struct, frozen=True, kw_only=True):
-    """A pod as the API server shows it. Without a grant it holds nothing of ours (yet)."""
-
-    uid: str
-    grant: Grant | None
-    ended: bool = False
-    """Gone or terminal."""
-    init_over: bool = False
 
 
 class Ledger:
@@ -71,14 +40,15 @@ class Ledger:
     def __init__(self) -> None:
         """Empty: tell it the nodes, then the pods, before anything is assumed."""
         self.fleet = Fleet()
-        self.quota = QuotaBook()
+        """For reading; only the ledger writes to it."""
         self.generation = 0
         """Changes whenever an answer about room may change."""
+        self._quota = QuotaBook()
         self._entries: dict[str, Entry] = {}
         self._held: dict[str, dict[str, Charge]] = {}
         self._on_node: dict[str, dict[str, None]] = {}
-        self._ended: dict[str, None] = {}
-        self._unreadable: dict[str, str] = {}
+        self._ends = Ends()
+        self._unreadable = Unreadable()
 
     # -- reading
 
@@ -87,19 +57,28 @@ class Ledger:
         return self._entries.get(uid)
 
     def entries(self) -> Iterator[Entry]:
-        """All pages, oldest first."""
+        """All pages."""
         yield from self._entries.values()
 
     def held(self, node: str) -> Mapping[str, Charge]:
         """Card id -> sum of charges on a node, whether the cards are there or not."""
         return self._held.get(node, {})
 
-    # -- nodes
+    def allowance(self, namespace: str) -> Allowance:
+        """What the namespace's quota leaves its next pod."""
+        return self._quota.allowance(namespace)
+
+    # -- nodes and limits
 
     def put_node(self, node: str, cards: Sequence[Card]) -> None:
-        """Add a node or replace its cards. What is held on it stays held."""
-        self.fleet.put(node, cards, self._held.get(node, {}))
-        self.fleet.blocked[self.fleet.rows[node]] = node in self._unreadable.values()
+        """Add a node or replace its cards. What is held on it stays held: by the card's id, or,
+        when the card got another id, by its vendor and index."""
+        self.fleet.put(node, cards)
+        self.fleet.blocked[self.fleet.rows[node]] = self._unreadable.closes(node)
+        for uid in self._on_node.get(node, ()):
+            self._find_cards(self._entries[uid].grant)
+        for card, charge in self.held(node).items():
+            self.fleet.charge(node, card, charge)
         for uid in self._on_node.get(node, ()):
             self._recount(self._entries[uid])
         self.generation += 1
@@ -109,11 +88,17 @@ class Ledger:
         self.fleet.remove(node)
         self.generation += 1
 
-    def block(self, node: str, uid: str) -> None:
-        """A pod's grant cannot be read by this release: until the pod ends, nothing may be placed
+    def set_limits(self, limits: Iterable[Limit]) -> None:
+        """Replace all limits of all namespaces."""
+        self._quota.set_limits(limits)
+        self.generation += 1
+
+    def block(self, node: str, uid: str, now: float) -> None:
+        """What a pod holds cannot be read: until it ends or can be read, nothing may be placed
         beside it."""
-        self._unreadable[uid] = node
-        self._set_blocked(node)
+        if uid not in self._ends:
+            self._unreadable.add(uid, node, now)
+            self._set_blocked(node)
 
     # -- our own decisions
 
@@ -121,12 +106,14 @@ class Ledger:
         """Reserve the grants of one or several pods, all or none.
 
         A pod's earlier reservation is replaced, and restored if the transaction is refused. A
-        pod that is bound or being bound is refused: its cards are settled first.
+        pod that is bound or being bound, has ended, or is named twice is refused.
         """
-        before = [self._entries[g.uid] for g in grants if g.uid in self._entries]
-        for entry in before:
-            if entry.phase is not Phase.RESERVED:
-                return _refusal(entry.grant, f"the pod's allocation is {entry.phase}")
+        uids = [grant.uid for grant in grants]
+        for grant in grants:
+            closed = self._closed(grant, uids)
+            if closed:
+                return _refusal(grant, closed)
+        before = [self._entries[uid] for uid in uids if uid in self._entries]
         for entry in before:
             self._release(entry)
         taken: list[Entry] = []
@@ -146,7 +133,10 @@ class Ledger:
         self._advance(uid, Sent())
 
     def settle(self, uid: str, *, bound: bool | None) -> None:
-        """What became of a Binding: True written, False definitely not, None not known."""
+        """What became of a Binding: True written, False definitely not, None not known.
+
+        The watch may have shown the pod bound already; then the answer changes nothing.
+        """
         event: Event = OutcomeUnknown() if bound is None else Bound() if bound else Refused()
         self._advance(uid, event)
 
@@ -166,32 +156,41 @@ class Ledger:
 
     # -- the API server's view
 
-    def observe(self, seen: Seen, now: float) -> None:
-        """Take over what the API server shows of a bound pod. Repeats change nothing; a pod
-        that has ended never comes back, whatever order events arrive in."""
-        if seen.uid in self._ended:
-            return
+    def observe(self, seen: Seen, now: float) -> bool:
+        """Take over what the API server shows of a pod.
+
+        Repeats change nothing, and a pod that has ended never comes back, whatever order events
+        arrive in. False when a bound pod shows another grant than the books hold: the books keep
+        theirs, the caller restores it and raises the alarm.
+        """
+        if seen.uid in self._ends:
+            return True
         if seen.ended:
             self._end(seen.uid)
-        elif seen.grant is not None:
-            self._adopt(seen.grant, now, init_over=seen.init_over)
+            return True
+        if seen.grant is None:
+            return True
+        node = self._unreadable.discard(seen.uid)
+        if node is not None:
+            self._set_blocked(node)
+        return self._adopt(seen, seen.grant, now)
 
     def relist(self, view: Iterable[Seen], started: float, now: float) -> None:
         """Replace the API server's view after a start or a gap.
 
         `view` shows every pod that exists, bound or not. A pod that it does not show, and that
-        the ledger knew before the list `started`, is gone.
+        the ledger knew before the list `started`, is gone. Events from before the list must not
+        be delivered after it.
         """
         shown = set()
         for seen in view:
             shown.add(seen.uid)
             self.observe(seen, now)
-        for uid, entry in list(self._entries.items()):
-            if uid not in shown and entry.since < started:
+        old = [uid for uid, entry in self._entries.items() if entry.since < started]
+        for uid in (*old, *self._unreadable.before(started)):
+            if uid not in shown:
                 self._end(uid)
-        for uid in [u for u in self._unreadable if u not in shown]:
-            self._end(uid)
-        self._ended = {uid: None for uid in self._ended if uid in shown}
+        self._ends.keep(shown)
 
     def ended(self, uid: str) -> None:
         """The pod is gone from the API server, bound or not."""
@@ -215,50 +214,53 @@ class Ledger:
 
     def _recount(self, entry: Entry) -> None:
         """The facts of its cards may have changed, and with them what quota counts."""
-        self.quota.count(entry.grant.namespace, entry.uses, -1)
+        self._quota.count(entry.grant.namespace, entry.uses, -1)
         entry.uses = self._uses(entry.grant, entry.charges)
-        self.quota.count(entry.grant.namespace, entry.uses)
+        self._quota.count(entry.grant.namespace, entry.uses)
+
+    def _find_cards(self, grant: Grant) -> None:
+        for share in grant.shares:
+            if self.fleet.place(grant.node, share.card) is None:
+                self.fleet.rename(grant.node, share.card, share.vendor, share.index)
+
+    def _closed(self, grant: Grant, uids: Sequence[str]) -> str:
+        """Why the pod takes no reservation, whatever is free; empty when it does."""
+        if uids.count(grant.uid) > 1:
+            return "the pod is named twice in one transaction"
+        if grant.uid in self._ends:
+            return "the pod has ended"
+        entry = self._entries.get(grant.uid)
+        if entry is None or entry.phase is Phase.RESERVED:
+            return ""
+        return f"the pod's allocation is {entry.phase}"
 
     def _misfit(self, grant: Grant) -> Refusal | None:
-        fleet = self.fleet
-        row = fleet.rows.get(grant.node)
-        if row is None or fleet.blocked[row]:
-            return _refusal(grant, f"node {grant.node} takes no pods", Reason.NODE_BLOCKED)
-        for card_id, charge in charges(grant.shares).items():
-            place = fleet.place(grant.node, card_id)
-            if place is None:
-                return _refusal(grant, f"no card {card_id} on {grant.node}", Reason.UNKNOWN_CARD)
-            c = fleet.cards
-            problem = (
-                Reason(int(c.blocked[place])) if c.blocked[place]
-                else Reason.CARD_TIME_SLICING_EXHAUSTED
-                if c.sharers[place] + charge.slots > c.slots[place]
-                else Reason.CARD_INSUFFICIENT_MEMORY
-                if c.memory_used[place] + charge.memory_bytes > c.memory_total[place]
-                else Reason.CARD_INSUFFICIENT_CORE
-                if c.cores_used[place] + charge.cores_percent > c.cores_total[place]
-                else Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT
-                if c.exclusive[place] or (charge.exclusive and c.sharers[place])
-                else None
-            )  # fmt: skip
-            if problem is not None:
-                return _refusal(grant, f"card {card_id} on {grant.node}: {problem.wire}", problem)
-        over = self.quota.allowance(grant.namespace).exceeded(
-            self._page(grant, Phase.RESERVED, 0).uses
-        )
+        problem = misfit(self.fleet, grant)
+        if problem is not None:
+            return _refusal(grant, problem[1], problem[0])
+        uses = self._uses(grant, charges(grant.shares))
+        over = self.allowance(grant.namespace).exceeded(uses)
         return _refusal(grant, over, Reason.RESOURCE_QUOTA_NOT_FIT) if over else None
 
-    def _adopt(self, grant: Grant, now: float, *, init_over: bool) -> None:
-        entry = self._entries.get(grant.uid)
+    def _adopt(self, seen: Seen, grant: Grant, now: float) -> bool:
+        entry = self._entries.get(seen.uid)
+        if grant.uid != seen.uid:
+            return False
         if entry is None:
-            self._hold(self._page(grant, Phase.BOUND, now, init_over=init_over))
-            return
-        phase = advance(entry.phase, Bound())
-        if entry.grant == grant and entry.init_over == init_over:
-            entry.phase = phase
-            return
-        self._release(entry)
-        self._hold(self._page(grant, phase, entry.since, init_over=init_over))
+            self._find_cards(grant)
+            self._hold(self._page(grant, Phase.BOUND, now, init_over=seen.init_over))
+            return True
+        known = entry.phase is Phase.BOUND
+        entry.phase = advance(entry.phase, Bound())
+        same = entry.grant == grant
+        if known and not same:
+            return False
+        init_over = seen.init_over or entry.init_over
+        if not same or init_over != entry.init_over:
+            self._release(entry)
+            self._find_cards(grant)
+            self._hold(self._page(grant, Phase.BOUND, entry.since, init_over=init_over))
+        return True
 
     def _advance(self, uid: str, event: Event) -> None:
         entry = self._entries.get(uid)
@@ -269,17 +271,15 @@ class Ledger:
             self._release(entry)
 
     def _end(self, uid: str) -> None:
-        self._ended[uid] = None
-        while len(self._ended) > _REMEMBERED_ENDS:
-            del self._ended[next(iter(self._ended))]
-        node = self._unreadable.pop(uid, None)
+        self._ends.add(uid)
+        node = self._unreadable.discard(uid)
         if node is not None:
             self._set_blocked(node)
         self._advance(uid, Ended())
 
     def _set_blocked(self, node: str) -> None:
         if node in self.fleet.rows:
-            self.fleet.blocked[self.fleet.rows[node]] = node in self._unreadable.values()
+            self.fleet.blocked[self.fleet.rows[node]] = self._unreadable.closes(node)
         self.generation += 1
 
     def _hold(self, entry: Entry) -> Entry:
@@ -290,26 +290,23 @@ class Ledger:
 
     def _release(self, entry: Entry) -> None:
         self._count(entry, -1)
-        del self._entries[entry.grant.uid]
-        del self._on_node[entry.grant.node][entry.grant.uid]
+        node, uid = entry.grant.node, entry.grant.uid
+        del self._entries[uid], self._on_node[node][uid]
+        if not self._on_node[node]:
+            del self._on_node[node]
 
     def _count(self, entry: Entry, sign: int) -> None:
         node = entry.grant.node
         held = self._held.setdefault(node, {})
         for card, charge in entry.charges.items():
-            total = held.get(card, Charge()).plus(charge if sign > 0 else charge.negative())
-            held[card] = total
-            if not total.slots:
+            held[card] = held.get(card, Charge()).plus(charge if sign > 0 else charge.negative())
+            if not held[card].slots:
                 del held[card]
             self.fleet.charge(node, card, charge, sign)
         if not held:
             del self._held[node]
-        self.quota.count(entry.grant.namespace, entry.uses, sign)
+        self._quota.count(entry.grant.namespace, entry.uses, sign)
         self.generation += 1
-
-
-_REMEMBERED_ENDS: Final = 100_000
-"""Ends of pods remembered against late events; a relist forgets them all."""
 
 
 def _unknown_card(card: str, vendor: str) -> Card:

@@ -1,23 +1,26 @@
 """Choosing a node and its cards for one pod over the whole fleet.
 
-1. Screen: for every unit, array tests over all cards leave the nodes with enough cards for it.
-   For a pod of one unit the screen is exact but for NUMA and topology; for others it is a
-   necessary condition.
+1. Screen: array tests over all cards leave the nodes that have enough cards for every unit by
+   itself, and enough free memory and cores for all of them. What it leaves out cannot take the pod.
 2. Order: the policy's columns say which of those nodes is best.
 3. Fit: the best node is tried card by card (`tessera_core.fitting`), then the next.
+4. Search: where all that failed, and several containers take cards, a node may still do with
+   another choice of cards for the first ones (`search`).
 
 Equal inputs give equal answers: the last tie-break is the node's name.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from tessera_core import ladder
-from tessera_core.cards import Bools
+from tessera_core.cards import Bools, Cards, Floats, Ints
 from tessera_core.fitting import Fitting, Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.quota import Allowance
@@ -25,7 +28,11 @@ from tessera_core.scoring import nodes
 from tessera_core.units import Unit, units
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
-from tessera_schema.requests import PodRequest, Request
+from tessera_schema.requests import PodRequest, Request, Role
+
+SEARCHED_FITS: Final = 256
+"""How many fits one pod's search may cost, at about 0.2 ms each."""
+SEARCHED_FITS_OF_A_NODE: Final = 32
 
 
 class Found(Struct, frozen=True):
@@ -33,8 +40,6 @@ class Found(Struct, frozen=True):
 
     node: str
     shares: tuple[Share, ...]
-    tried: int
-    """Nodes fitted card by card, this one included."""
     feasible: int
     """Nodes that passed the screen."""
 
@@ -43,8 +48,6 @@ class NotFound(Struct, frozen=True):
     """No node takes the pod now. `tessera_core.explain` says why, node by node."""
 
     units: tuple[Unit, ...]
-    nodes: int
-    """How many nodes were asked."""
 
 
 def place(
@@ -52,22 +55,43 @@ def place(
 ) -> Found | NotFound:
     """The best node for the pod. `candidates` are the rows that may be used; None = all."""
     wanted = units(pod)
-    rows = screen(fleet, wanted, candidates)
-    feasible = int(rows.sum())
-    columns = nodes.keys(fleet, wanted[0].lead) if feasible else []
-    tried = 0
-    while rows.any():
-        row = nodes.best(np.flatnonzero(rows), columns)
-        tried += 1
+    rows = np.flatnonzero(screen(fleet, wanted, allowance, candidates))
+    if len(rows):
+        columns = nodes.keys(fleet, wanted[0].lead)
+        best = nodes.best(rows, columns)
+        fitted = fit(fleet, best, wanted, allowance)
+        if not isinstance(fitted, Unfit):
+            return Found(fleet.names[best], fitted, len(rows))
+        found = _next_best(fleet, nodes.in_order(rows, columns), wanted, allowance)
+        if found is not None:
+            return Found(fleet.names[found[0]], found[1], len(rows))
+    return NotFound(wanted)
+
+
+def _next_best(
+    fleet: Fleet, rows: Sequence[int], wanted: Sequence[Unit], allowance: Allowance
+) -> tuple[int, tuple[Share, ...]] | None:
+    for row in rows[1:]:
         fitted = fit(fleet, row, wanted, allowance)
         if not isinstance(fitted, Unfit):
-            return Found(fleet.names[row], fitted, tried, feasible)
-        rows[row] = False
-    return NotFound(wanted, len(fleet.rows) if candidates is None else int(candidates.sum()))
+            return row, fitted
+    left = SEARCHED_FITS if len(wanted) > 1 else 0
+    for row in rows:
+        if left <= 0:
+            break
+        tries = min(left, SEARCHED_FITS_OF_A_NODE)
+        shares, used = search(fleet, row, wanted, allowance, tries)
+        left -= used
+        if shares is not None:
+            return row, shares
+    return None
 
 
 def fit(
-    fleet: Fleet, row: int, wanted: Sequence[Unit], allowance: Allowance
+    fleet: Fleet,
+    row: int,
+    wanted: Sequence[Unit],
+    allowance: Allowance,
 ) -> tuple[Share, ...] | Unfit:
     """The shares that one node gives the pod, in container order, or why it cannot."""
     if fleet.blocked[row]:
@@ -77,22 +101,87 @@ def fit(
         unfit = fitting.take(unit)
         if unfit is not None:
             return unfit
+    return _in_container_order(fitting)
+
+
+def search(
+    fleet: Fleet, row: int, wanted: Sequence[Unit], allowance: Allowance, tries: int
+) -> tuple[tuple[Share, ...] | None, int]:
+    """The shares of a node where taking the best cards first fails, and the fits that it took.
+
+    When a unit fails, the cards of the units before it are taken from them one at a time, breadth
+    first: so the answer differs from the greedy one in as few cards as can be.
+    """
+    queue = deque([(frozenset[str](),) * len(wanted)])
+    seen = set(queue)
+    for used in range(1, tries + 1):
+        if not queue:
+            return None, used
+        bans = queue.popleft()
+        fitting = Fitting(fleet, row, allowance)
+        failed = next((n for n, u in enumerate(wanted) if fitting.take(u, bans[n])), None)
+        if failed is None:
+            return _in_container_order(fitting), used
+        for n in range(failed):
+            for card in sorted(fitting.chosen[n]):
+                more = (*bans[:n], bans[n] | {card}, *bans[n + 1 :])
+                if more not in seen:
+                    seen.add(more)
+                    queue.append(more)
+    return None, tries
+
+
+def _in_container_order(fitting: Fitting) -> tuple[Share, ...]:
     return tuple(sorted(fitting.shares, key=lambda s: s.position))
 
 
-def screen(fleet: Fleet, wanted: Sequence[Unit], candidates: Bools | None) -> Bools:
-    """The rows that have, for each unit alone, enough cards that pass the ladder."""
+def screen(
+    fleet: Fleet, wanted: Sequence[Unit], allowance: Allowance, candidates: Bools | None
+) -> Bools:
+    """The rows that may take the pod. It is exact for a pod of one unit without limits, and
+    without conditions on NUMA nodes and topology; for others it is a necessary condition."""
     rows = ~fleet.blocked if candidates is None else candidates & ~fleet.blocked
+    cards = fleet.cards
     for unit in wanted:
         vendor = fleet.vendors.known(unit.lead.vendor)
         if vendor is None:
             return np.zeros_like(rows)
+        need = unit.need(cards)
         refused = ladder.rungs(
-            unit.lead, unit.need(fleet.cards), fleet.cards,
+            unit.lead, need, cards,
             models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
         )  # fmt: skip
-        rows &= ladder.passed(refused, fleet.cards, vendor).sum(1) >= unit.lead.count
+        fits = ladder.passed(refused, cards, vendor)
+        barred = allowance.bars(unit.lead.vendor, need, cards, fleet.models)
+        if barred is not None:
+            fits &= ~barred
+        rows &= fits.sum(1) >= unit.lead.count
+    if len(wanted) > 1:
+        rows &= _room_for_all(fleet, wanted)
     return rows
+
+
+def _room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
+    """The rows whose free memory and cores, added up, are no less than what runs together."""
+    rows = np.ones(len(fleet.names), np.bool_)
+    for vendor in {unit.lead.vendor for unit in wanted}:
+        mine = (fleet.cards.vendor == fleet.vendors.known(vendor)) & (fleet.cards.blocked == 0)
+        requests = [
+            part.request
+            for unit in wanted
+            for part in unit.parts
+            if part.request.vendor == vendor and part.container.role is not Role.INIT
+        ]
+        memory, cores = _free(fleet.cards, mine)
+        rows &= memory >= sum(r.count * r.memory_bytes for r in requests)
+        rows &= cores >= sum(r.count * r.cores_percent for r in requests)
+    return rows
+
+
+def _free(cards: Cards, mine: Bools) -> tuple[Ints, Floats]:
+    memory = np.maximum(cards.memory_total - cards.memory_used, 0)
+    cores = np.maximum(cards.cores_total - cards.cores_used, 0)
+    return np.where(mine, memory, 0).sum(1), np.where(mine, cores, 0).sum(1)
 
 
 def ids_in(fleet: Fleet, request: Request) -> Bools | None:

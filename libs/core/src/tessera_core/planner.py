@@ -7,6 +7,7 @@ tests do them here, in memory, so that a user can see the answer before anything
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,16 +17,18 @@ from tessera_core.adoption import adopt
 from tessera_core.cards import Bools
 from tessera_core.charges import init_is_over
 from tessera_core.cluster import Cluster
+from tessera_core.deciding import Waiting, decide
 from tessera_core.dialect import Rejected
 from tessera_core.explain import explain, summary
 from tessera_core.fitting import Unfit
 from tessera_core.forced import forced_shares
 from tessera_core.inventory import cards_of
 from tessera_core.kubefit import KubeFit
-from tessera_core.ledger import Ledger, Seen
+from tessera_core.ledger import Ledger
 from tessera_core.outcome import Outcome, Verdict, Why
-from tessera_core.placement import Found, fit, place
-from tessera_core.quota import Allowance, least_use
+from tessera_core.pages import Seen
+from tessera_core.placement import fit
+from tessera_core.quota import Allowance
 from tessera_core.registry import Registry
 from tessera_core.results import injections, written_annotations
 from tessera_core.units import units
@@ -37,7 +40,8 @@ from tessera_schema.requests import PodRequest
 Refusals = Mapping[str, tuple[Reason, str]]
 """Node -> why it is out for other reasons than cards."""
 
-_NO_LIMITS = Allowance((), {})
+_NO_LIMITS: Final = Allowance((), {})
+_NOTHING_WRITTEN: Final = "nothing on it says which cards it holds"
 
 
 class Planner:
@@ -48,9 +52,10 @@ class Planner:
         self.registry = registry
         self.ledger = Ledger()
         self.warnings: list[str] = []
-        self._kubefit = KubeFit(cluster.nodes, cluster.bound)
+        self._kubefit = KubeFit(cluster.nodes, cluster.bound, registry.resources)
         self.warnings += self._kubefit.warnings
         self._explained: dict[object, tuple[Why, ...]] = {}
+        self._explained_at = -1
         customs: dict[str, list[Custom]] = {}
         for custom in cluster.customs:
             customs.setdefault(custom.metadata.name, []).append(custom)
@@ -58,7 +63,7 @@ class Planner:
             cards, warnings = cards_of(registry, node, customs)
             self.warnings += warnings
             self.ledger.put_node(node.name, cards)
-        self.ledger.quota.set_limits(cluster.limits)
+        self.ledger.set_limits(cluster.limits)
         running = [pod for pod in cluster.bound if not pod.terminal]
         unread = [
             (pod, problem) for pod in running if (problem := self._take_over(pod)) is not None
@@ -71,7 +76,7 @@ class Planner:
         """Plan one pod; a placed one holds its cards from then on."""
         admission = admit(self.registry, pod)
         if admission is None:
-            return Outcome(pod=pod, verdict=Verdict.IGNORED, message="asks for no accelerator")
+            return Outcome(pod=pod, verdict=Verdict.IGNORED, message=self._ignored(pod))
         if isinstance(admission, Rejected):
             why = Why(reason=admission.reason, message=admission.message)
             return Outcome(
@@ -82,38 +87,33 @@ class Planner:
             return _outcome(pod, admission, Verdict.IGNORED, "asks for 0 cards")
         return self._place(pod, admission, now_ns)
 
+    def _ignored(self, pod: Pod) -> str:
+        for name in self.registry.readers.keys() - self.registry.dialects.keys():
+            if self.registry.readers[name].claim(pod).fields:
+                return f"asks for accelerators in dialect {name}, which is switched off"
+        return "asks for no accelerator"
+
     # -- planning
 
     def _place(self, pod: Pod, admission: Admission, now_ns: int) -> Outcome:
-        request = admission.request
-        allowance = self.ledger.quota.allowance(request.namespace)
-        over = allowance.exceeded(least_use(request))
-        if over:
-            why = Why(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=over)
-            return replace(_outcome(pod, admission, Verdict.WAITING, over), reasons=(why,))
+        request, fleet = admission.request, self.ledger.fleet
         refused = self._kubefit.refusals(pod)
-        found = place(self.ledger.fleet, request, allowance, self._candidates(refused))
+        decided = decide(self.ledger, request, self._candidates(refused), now_ns / 1e9)
         warnings = (*admission.warnings, *self._unknown_ids(request))
-        if not isinstance(found, Found):
-            whys = self._explain(request, allowance, refused)
-            message = summary(whys, len(self.ledger.fleet.rows))
+        if isinstance(decided, Waiting):
+            whys = self._explain(request, decided, refused)
+            message = decided.over or summary(whys, len(fleet.rows))
             waiting = _outcome(pod, admission, Verdict.WAITING, message)
             return replace(waiting, reasons=whys, warnings=warnings)
-        grant = Grant(
-            uid=request.uid, namespace=request.namespace, name=request.name,
-            node=found.node, shares=found.shares,
-        )  # fmt: skip
-        refusal = self.ledger.assume([grant], now_ns / 1e9)
-        if refusal is not None:
-            raise AssertionError(f"placement and ledger disagree: {refusal.message}")
-        self._kubefit.take(pod, found.node)
+        grant = decided.grant
+        self._kubefit.take(pod, grant.node)
         clean, _ = strip_results(self.registry, pod)
-        cards = self.ledger.fleet.facts[self.ledger.fleet.rows[found.node]]
+        cards = fleet.facts[fleet.rows[grant.node]]
         written = written_annotations(self.registry, clean, grant, cards, now_ns)
-        message = f"placed on {found.node}, of {found.feasible} with room"
+        message = f"placed on {grant.node}, of {decided.feasible} with room"
         return replace(
             _outcome(pod, admission, Verdict.PLACED, message),
-            node=found.node, grant=grant, warnings=warnings,
+            node=grant.node, grant=grant, warnings=warnings,
             annotations={**admission.annotations, **written},
             injections=injections(self.registry, clean, grant, cards, now_ns),
         )  # fmt: skip
@@ -124,16 +124,17 @@ class Planner:
         candidates[[row for node, row in fleet.rows.items() if node not in refused]] = True
         return candidates
 
-    def _explain(
-        self, request: PodRequest, allowance: Allowance, refused: Refusals
-    ) -> tuple[Why, ...]:
+    def _explain(self, request: PodRequest, waiting: Waiting, refused: Refusals) -> tuple[Why, ...]:
         """Pods of one shape share their explanation while the books do not change."""
-        apart = frozenset(refused.items())
-        shape = (request.namespace, request.containers, self.ledger.generation, apart)
+        if waiting.over:
+            return (Why(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=waiting.over),)
+        if self._explained_at != self.ledger.generation:
+            self._explained, self._explained_at = {}, self.ledger.generation
+        allowance = self.ledger.allowance(request.namespace)
+        namespace = request.namespace if allowance.limits else ""
+        shape = (namespace, request.containers, frozenset(refused.items()))
         if shape not in self._explained:
-            self._explained = {
-                shape: explain(self.ledger.fleet, units(request), allowance, refused)
-            }
+            self._explained[shape] = explain(self.ledger.fleet, waiting.units, allowance, refused)
         return self._explained[shape]
 
     def _unknown_ids(self, request: PodRequest) -> list[str]:
@@ -153,24 +154,26 @@ class Planner:
         row = self.ledger.fleet.rows.get(node)
         adopted = adopt(self.registry, pod, () if row is None else self.ledger.fleet.facts[row])
         if adopted.unknown_version:
-            self.ledger.block(node, pod.metadata.uid)
+            self.ledger.block(node, pod.metadata.uid, 0)
             self._warn(pod, f"{adopted.problem}: node {node} takes no more pods")
             return None
         if adopted.grant is not None:
             self._hold(pod, adopted.grant)
             return None
-        return adopted.problem or "nothing on it says which cards it holds"
+        return adopted.problem or _NOTHING_WRITTEN
 
     def _count_by_requests(self, pod: Pod, problem: str) -> None:
-        admission = admit(self.registry, pod)
-        if admission is None:
-            return
+        fleet, node = self.ledger.fleet, pod.spec.node_name
+        admission = admit(self.registry, pod, runs=True)
         if isinstance(admission, Rejected):
-            self._warn(pod, f"{problem}; not counted, as {admission.message}")
+            self.ledger.block(node, pod.metadata.uid, 0)
+            self._warn(pod, f"{problem}, nor what it asks: {admission.message}; {node} is closed")
             return
-        request, fleet, node = admission.request, self.ledger.fleet, pod.spec.node_name
-        if not request.containers:
+        if admission is None or not admission.request.containers:
+            if problem != _NOTHING_WRITTEN:
+                self._warn(pod, f"{problem}; it asks for no card, so none is counted")
             return
+        request = admission.request
         row = fleet.rows.get(node)
         if row is None:
             self._warn(pod, f"{problem}; not counted, as its node {node} was not given")

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from tessera_core.cards import Bools, Cards
 from tessera_core.charges import Charge
+from tessera_core.fleet import Names
+from tessera_core.ladder import Amounts
 from tessera_schema.cards import MIB, Card
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest, Role
@@ -70,10 +75,15 @@ class QuotaBook:
         book = self._uses.setdefault(namespace, {})
         for key, use in uses.items():
             book[key] = book.get(key, Use()).plus(use, sign)
+            if not book[key].cards:
+                del book[key]
+        if not book:
+            del self._uses[namespace]
 
     def allowance(self, namespace: str) -> Allowance:
         """What the namespace's next pod is held to."""
-        return Allowance(self._limits.get(namespace, ()), self._uses.get(namespace, {}))
+        limits = self._limits.get(namespace, ())
+        return Allowance(limits, dict(self._uses.get(namespace, {})) if limits else {})
 
 
 class Allowance:
@@ -93,23 +103,55 @@ class Allowance:
                 return message
         return ""
 
+    def bars(self, vendor: str, need: Amounts, cards: Cards, models: Names) -> Bools | None:
+        """The cards that would exceed a limit all by themselves; None when no limit bars any.
+
+        For the screen over many cards: what a pod's other containers use is not counted.
+        """
+        barred: Bools | None = None
+        for limit in self.limits:
+            if limit.vendor in ("", vendor):
+                used = _within(limit, self._uses)
+                bars = np.zeros_like(cards.memory_total, np.bool_)
+                if limit.memory_bytes is not None:
+                    bars |= used.memory_bytes + need.memory > limit.memory_bytes
+                if limit.cores_percent is not None:
+                    bars |= used.cores_percent + need.cores > limit.cores_percent
+                if limit.models is not None:
+                    left = [self._left(limit, limit.models, name) for name in models.of]
+                    bars |= (np.array(left) <= 0)[cards.model]
+                barred = bars if barred is None else barred | bars
+        return barred
+
+    def _left(self, limit: Limit, models: Mapping[str, float], model: str) -> float:
+        entry = _entry(models, model)
+        return 0 if entry is None else models[entry] - self._parts(limit, entry, self._uses)
+
+    def _parts(self, limit: Limit, entry: str, uses: Uses) -> float:
+        return sum(
+            use.parts for (vendor, model), use in uses.items()
+            if limit.vendor in ("", vendor) and _entry(limit.models or {}, model) == entry
+        )  # fmt: skip
+
     def _models(self, limit: Limit, more: Uses) -> str:
+        if limit.models is None:
+            return ""
         for (vendor, model), use in more.items():
-            if limit.models is None or limit.vendor not in ("", vendor) or not use.parts:
-                continue
-            entry = next((m for m in limit.models if m.lower() in model.lower()), None)
-            if entry is None:
+            if limit.vendor in ("", vendor) and use.parts and _entry(limit.models, model) is None:
                 return f"{limit.source} allows no cards of model {model or 'unknown'}"
-            used = sum(
-                u.parts for (v, m), u in self._uses.items()
-                if limit.vendor in ("", v) and entry.lower() in m.lower()
-            )  # fmt: skip
-            if used + use.parts > limit.models[entry] + 1e-9:
+        for entry, allowed in limit.models.items():
+            used, asked = self._parts(limit, entry, self._uses), self._parts(limit, entry, more)
+            if asked and used + asked > allowed + 1e-9:
                 return (
-                    f"{limit.source} allows {limit.models[entry]:g} cards of model {entry}, "
-                    f"{used:g} are used and {use.parts:g} asked"
+                    f"{limit.source} allows {allowed:g} cards of model {entry}, "
+                    f"{used:g} are used and {asked:g} asked"
                 )
         return ""
+
+
+def _entry(models: Mapping[str, float], model: str) -> str | None:
+    """The first entry that the model's name contains."""
+    return next((entry for entry in models if entry.lower() in model.lower()), None)
 
 
 def _within(limit: Limit, uses: Uses) -> Use:

@@ -12,6 +12,7 @@ import msgspec
 
 from tessera_core import dialects, vendors
 from tessera_core.dialect import Dialect, Vendor
+from tessera_schema.keys import GROUP
 
 
 class BadConfiguration(ValueError):
@@ -22,14 +23,22 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
     """The dialects that are switched on, by name, and the vendors."""
 
     dialects: Mapping[str, Dialect]
+    readers: Mapping[str, Dialect]
+    """All dialects: what is published on nodes and held by running pods counts, whether new pods
+    may speak the dialect or not."""
     vendors: Mapping[str, Vendor]
     owners: Mapping[str, str]
     """Resource name -> dialect."""
 
+    result_keys: frozenset[str]
+    """Pod annotations that only a scheduler or an agent may write, ours among them."""
+    result_prefixes: tuple[str, ...]
+    """The same, by their beginnings."""
+
     @property
     def resources(self) -> frozenset[str]:
-        """Every resource name of every dialect that is on."""
-        return frozenset(name for d in self.dialects.values() for name in d.resources)
+        """Every resource name of every dialect, on or off."""
+        return frozenset(name for d in self.readers.values() for name in d.resources)
 
 
 def _siblings(package: ModuleType) -> list[ModuleType]:
@@ -53,19 +62,27 @@ def load(
         raise BadConfiguration(
             f"dialects.{unknown[0]}: no such dialect; known: {', '.join(modules)}"
         )
-    loaded = {}
+    readers, on = {}, {}
     for name, module in modules.items():
         options = dict(config.get(name) or {})
-        if options.pop("enabled", True) is False:
-            continue
+        enabled = options.pop("enabled", True)
+        if not isinstance(enabled, bool):
+            raise BadConfiguration(f"dialects.{name}.enabled: {enabled!r}: write true or false")
         try:
-            loaded[name] = module.dialect(msgspec.convert(options, module.Options))
+            readers[name] = module.dialect(msgspec.convert(options, module.Options))
         except (msgspec.ValidationError, ValueError) as e:
-            raise BadConfiguration(f"dialects.{name}: {e}") from e
+            known = ", ".join(("enabled", *module.Options.__struct_fields__))
+            raise BadConfiguration(f"dialects.{name}: {e}; options: {known}") from e
+        if enabled:
+            on[name] = readers[name]
+    keys = [key for d in readers.values() for key in d.result_keys]
     return Registry(
-        dialects=loaded,
+        dialects=on,
+        readers=readers,
+        result_keys=frozenset(k for k in keys if not k.endswith("*")),
+        result_prefixes=(f"{GROUP}/", *(k[:-1] for k in keys if k.endswith("*"))),
         vendors={m.VENDOR.name: m.VENDOR for m in _siblings(vendors)},
-        owners=_owners(loaded.values()),
+        owners=_owners(on.values()),
     )
 
 

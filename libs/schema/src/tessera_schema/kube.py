@@ -88,6 +88,8 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     affinity: dict[str, Any] | None = None
     overhead: dict[str, Quantity] = {}
     scheduling_group: SchedulingGroup | None = None
+    resources: Resources = Resources()
+    """Of the pod as a whole (Kubernetes 1.34)."""
 
 
 class Terminated(Struct, frozen=True, rename="camel"):

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """One quota object, translated. None = not limited in that dimension; 0 blocks."""
+    """One quota object, translated. None = not limited in that dimension; 0 refuses
+    every pod that asks for any of it."""
 
     namespace: str
     source: str

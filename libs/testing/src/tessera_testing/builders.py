@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from tessera_schema.cards import MIB, Card
 from tessera_schema.kube import (
     Container,
@@ -43,10 +45,7 @@ def a_container(
 
 def _named(containers: tuple[Container, ...], prefix: str) -> tuple[Container, ...]:
     return tuple(
-        c if c.name else Container(
-            name=f"{prefix}{i}", resources=c.resources, env=c.env, restart_policy=c.restart_policy
-        )
-        for i, c in enumerate(containers)
+        c if c.name else replace(c, name=f"{prefix}{i}") for i, c in enumerate(containers)
     )  # fmt: skip
 
 

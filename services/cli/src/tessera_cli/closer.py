@@ -65,7 +65,7 @@ def _cards(planner: Planner, admission: object, node: str) -> tuple[Seen, ...]:
     row = fleet.rows.get(node)
     if row is None or not isinstance(admission, Admission):
         return ()
-    allowance = planner.ledger.quota.allowance(admission.request.namespace)
+    allowance = planner.ledger.allowance(admission.request.namespace)
     unfit = fit(fleet, row, units(admission.request), allowance)
     if not isinstance(unfit, Unfit) or unfit.view is None:
         return ()

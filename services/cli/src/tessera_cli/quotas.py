@@ -81,6 +81,11 @@ def resource_quota(
             )
         name = entry.removeprefix(_LIMITS)
         if name == entry or name not in units:
+            if name != entry and name in registry.resources:
+                tell(
+                    f"{where}: spec.hard[{entry}]: {name} has no amount that could be added up "
+                    "over cards: it limits nothing; limit memory, cores or cards instead"
+                )
             continue
         vendor, unit = units[name]
         field = f"spec.hard[{entry}]"

@@ -166,7 +166,7 @@ class World:
         self._once(f"Pod {pod.name}", where)
         _check_containers(pod, where)
         try:
-            requested(pod)
+            requested(pod, self.registry.resources)
         except BadQuantity as e:
             raise Malformed(where, str(e)) from e
         self.planned.append(Planned(pod, tuple(warnings)))

@@ -25,11 +25,12 @@ from tessera_core.hamiwire.notes import (
     annotation_field,
     binding_notes,
     boolean_of,
+    field_in,
     ids_of,
     words_of,
 )
 from tessera_core.hamiwire.policies import policy_of, policy_warnings
-from tessera_core.hamiwire.register import Registered, card_of, encode_csv, read_csv
+from tessera_core.hamiwire.register import Registered, card_of, encode_csv, plugin_is_gone, read_csv
 
 __all__ = [
     "RESULT_KEYS",
@@ -43,9 +44,11 @@ __all__ = [
     "decode_lists",
     "encode_csv",
     "encode_lists",
+    "field_in",
     "held_by",
     "ids_of",
     "list_text",
+    "plugin_is_gone",
     "policy_of",
     "policy_warnings",
     "read_csv",

@@ -20,6 +20,8 @@ from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 
 _PARTS: Final = 4
+_GONE: Final = -1
+"""Index of a card that its node does not publish any more."""
 _INT32: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -78,6 +80,9 @@ def held_by(
 
     `asking` are the positions of containers that ask for the vendor's cards: HAMi leaves out the
     empty lists of others for some vendors, and its lists are then matched with these.
+
+    A list that names none of the node's cards cannot be trusted. One that names some is: a card
+    that fell off the node leaves the others taken, and is taken itself when it comes back.
     """
     text = pod.metadata.annotations.get(key)
     if text is None:
@@ -88,22 +93,23 @@ def held_by(
     except BadList as e:
         return Held(problem=f"{field}: {e}")
     by_id = {card.id: card for card in cards}
-    unknown = sorted({d.id for _, devices in placed for d in devices} - by_id.keys())
-    if unknown:
+    listed = {d.id for _, devices in placed for d in devices}
+    if listed and listed.isdisjoint(by_id):
         known = ", ".join(sorted(by_id)[:4]) or "none"
-        return Held(problem=f"{field}: card {unknown[0]} is not among the node's cards ({known})")
+        return Held(problem=f"{field}: card {min(listed)} is not among the node's cards ({known})")
     containers = roles(pod)
     shares = []
     for position, devices in placed:
         _, container, role = containers[position]
         for d in devices:
-            card, cores = by_id[d.id], d.cores * percent_per_core
+            card, cores = by_id.get(d.id), d.cores * percent_per_core
             shares.append(
                 Share(
                     container=container.name, position=position, role=role, vendor=vendor,
-                    dialect=dialect, card=d.id, index=card.index, memory_bytes=d.mib * MIB,
+                    dialect=dialect, card=d.id, index=card.index if card else _GONE,
+                    memory_bytes=d.mib * MIB,
                     cores_percent=int(cores) if float(cores).is_integer() else cores,
-                    exclusive=cores >= 100 and card.cores_percent == 100,
+                    exclusive=cores >= 100 and (card is None or card.cores_percent == 100),
                 )
             )  # fmt: skip
     return Held(shares=tuple(shares))
@@ -112,12 +118,18 @@ def held_by(
 def _positions(
     lists: Sequence[tuple[Device, ...]], containers: int, asking: Sequence[int]
 ) -> list[tuple[int, tuple[Device, ...]]]:
-    """Each list that is not empty with the position of its container."""
+    """Each list that is not empty with the position of its container.
+
+    More lists than containers that ask (the names were configured otherwise then) go to the last
+    containers: which of them has a card matters less than that its card is taken.
+    """
     if lists and not lists[-1]:
         lists = lists[:-1]
     if len(lists) == containers:
         return [(i, devices) for i, devices in enumerate(lists) if devices]
     given = [devices for devices in lists if devices]
+    if len(asking) < len(given) <= containers:
+        asking = range(containers - len(given), containers)
     if len(lists) > containers or len(given) != len(asking):
         raise BadList(
             f"it lists {len(lists)} containers, the pod has {containers}, "

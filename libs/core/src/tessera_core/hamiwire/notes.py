@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tessera_core.amounts import invalid
+from tessera_core.amounts import find, invalid
 from tessera_core.dialect import Placed
+from tessera_schema.kube import Pod
 
 NODE: Final = "hami.io/vgpu-node"
 """Name of the node that was chosen."""
@@ -31,6 +32,12 @@ def binding_notes(placed: Placed) -> dict[str, str]:
 def annotation_field(key: str) -> str:
     """An annotation as messages print it."""
     return f"metadata.annotations[{key}]"
+
+
+def field_in(pod: Pod, position: int, name: str) -> str:
+    """A resource's field as messages print it, in limits or requests as the manifest has it."""
+    found = find(pod, position, name)
+    return found[0] if found else name
 
 
 def words_of(notes: Mapping[str, str], key: str) -> tuple[str, ...]:

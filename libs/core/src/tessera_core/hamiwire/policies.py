@@ -19,7 +19,8 @@ CARD_POLICY: Final = "hami.io/gpu-scheduler-policy"
 WEIGHTS: Final = "hami.io/device-scoring-weights"
 
 NODE_POLICIES: Final = ("binpack", "spread")
-CARD_POLICIES: Final = ("binpack", "spread", "numa", "mutex", "topology-aware")
+_TOPOLOGY: Final = "topology-aware"
+CARD_POLICIES: Final = ("binpack", "spread", "numa", "mutex", _TOPOLOGY)
 _DIMENSIONS: Final = ("slot", "core", "memory")
 _KEYS: Final = {
     "binpack": CardKey.BINPACK,
@@ -48,15 +49,15 @@ def policy_of(
         node=NodeOrder.SPREAD if node == "spread" else NodeOrder.BINPACK,
         cards=_card_keys(chain, numa_bind=numa_bind),
         highest_index_first=True,
-        choice=Choice.LINKS if topology and "topology-aware" in chain else Choice.ORDERED,
+        choice=Choice.LINKS if topology and _TOPOLOGY in chain else Choice.ORDERED,
         idle_cards_only="mutex" in chain,
         same_numa=numa_bind,
         weights=_weights(notes),
     )
 
 
-def policy_warnings(notes: Mapping[str, str]) -> tuple[str, ...]:
-    """Words that HAMi passes over in silence."""
+def policy_warnings(notes: Mapping[str, str], *, topology: bool = False) -> tuple[str, ...]:
+    """Words that HAMi passes over in silence; `topology` as in `policy_of`."""
     node = notes.get(NODE_POLICY, "").strip()
     told = []
     if node and node not in NODE_POLICIES:
@@ -69,6 +70,11 @@ def policy_warnings(notes: Mapping[str, str]) -> tuple[str, ...]:
         told.append(
             f"{annotation_field(CARD_POLICY)}: {', '.join(unknown)}: no such policy, it is passed "
             f"over; write some of {', '.join(CARD_POLICIES)}"
+        )
+    if not topology and _TOPOLOGY in card_words(notes.get(CARD_POLICY, "")):
+        told.append(
+            f"{annotation_field(CARD_POLICY)}: {_TOPOLOGY}: passed over, links between this "
+            "vendor's cards are not known; write binpack, spread, numa or mutex"
         )
     return tuple(told)
 

@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from tessera_core.amounts import INT32_MAX
 from tessera_core.hamiwire.notes import bool_word
+from tessera_core.quantity import BadQuantity, value
 from tessera_schema.cards import MIB, Card
+from tessera_schema.kube import Node
 
 _FIELDS: Final = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
 _OLD_FIELDS: Final = 7
@@ -45,15 +47,24 @@ def card_of(entry: Registered, vendor: str, *, cores_percent: float | None = Non
     if not entry.id.strip():
         raise ValueError("it has no id")
     for name in ("count", "devmem", "devcore", "index"):
-        value = getattr(entry, name)
-        if not 0 <= value <= INT32_MAX:
-            raise ValueError(f"{name} {value} is not between 0 and {INT32_MAX}")
+        number = getattr(entry, name)
+        if not 0 <= number <= INT32_MAX:
+            raise ValueError(f"{name} {number} is not between 0 and {INT32_MAX}")
     return Card(
         id=entry.id.strip(), index=entry.index, vendor=vendor, model=entry.type,
         memory_bytes=entry.devmem * MIB, slots=entry.count, numa=max(entry.numa, 0),
         cores_percent=entry.devcore if cores_percent is None else cores_percent,
         mode=entry.mode, healthy=entry.health,
     )  # fmt: skip
+
+
+def plugin_is_gone(node: Node, resource: str) -> bool:
+    """Kubelet keeps the resource of a plugin that went away, with an amount of 0."""
+    quantity = node.status.allocatable.get(resource)
+    try:
+        return quantity is not None and value(quantity) == 0
+    except BadQuantity:
+        return False
 
 
 def read_csv(text: str) -> tuple[list[Registered], list[str]]:

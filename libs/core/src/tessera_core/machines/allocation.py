@@ -6,7 +6,9 @@
         +--Expired------> RELEASED <---Refused---+
 
 Cards are held in every phase but RELEASED. Only a definite answer of the API server frees what
-was sent to it; time alone frees only what never left this process.
+was sent to it; time alone frees only what never left this process. The watch may show a pod bound
+before its Binding is answered: then the answer, whatever it is, changes nothing. An unknown outcome
+is settled by reading the pod, never by sending the Binding again.
 """
 
 from __future__ import annotations
@@ -73,7 +75,10 @@ LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
     (Phase.UNSETTLED, Bound): Phase.BOUND,
     (Phase.UNSETTLED, Refused): Phase.RELEASED,
     (Phase.UNSETTLED, Ended): Phase.RELEASED,
+    (Phase.BOUND, Sent): Phase.BOUND,
     (Phase.BOUND, Bound): Phase.BOUND,
+    (Phase.BOUND, Refused): Phase.BOUND,
+    (Phase.BOUND, OutcomeUnknown): Phase.BOUND,
     (Phase.BOUND, Ended): Phase.RELEASED,
 }
 

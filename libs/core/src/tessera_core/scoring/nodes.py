@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_core.cards import Bools, Floats, Ints
+import numpy as np
+
+from tessera_core.cards import Floats, Ints
 from tessera_core.fleet import Fleet
 from tessera_core.scoring.koordinator import node_score
 from tessera_schema.requests import NodeOrder, Request
@@ -43,8 +45,7 @@ def best(rows: Ints, columns: Sequence[Floats | Ints]) -> int:
     return int(rows[0])
 
 
-def without(mask: Bools, row: int) -> Bools:
-    """The mask with one row less."""
-    rest = mask.copy()
-    rest[row] = False
-    return rest
+def in_order(rows: Ints, columns: Sequence[Floats | Ints]) -> list[int]:
+    """The rows, best first."""
+    order: list[int] = rows[np.lexsort([c[rows] for c in reversed(columns)])].tolist()
+    return order

@@ -1,0 +1,52 @@
+"""One decision about one pod: quota, placement and the books, for the scheduler and the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tessera_core.cards import Bools
+from tessera_core.ledger import Ledger
+from tessera_core.placement import Found, place
+from tessera_core.quota import least_use
+from tessera_core.units import Unit, units
+from tessera_schema.grants import Grant
+from tessera_schema.requests import PodRequest
+
+
+class Reserved(Struct, frozen=True):
+    """The pod's cards are held for it."""
+
+    grant: Grant
+    feasible: int
+    """Nodes that passed the screen."""
+
+
+class Waiting(Struct, frozen=True):
+    """No node takes the pod now."""
+
+    units: Sequence[Unit]
+    over: str = ""
+    """What no node can change, in numbers: a limit of the namespace."""
+
+
+def decide(
+    ledger: Ledger, request: PodRequest, candidates: Bools | None, now: float
+) -> Reserved | Waiting:
+    """Reserve the best cards for the pod. `candidates` are the fleet's rows that may be used."""
+    allowance = ledger.allowance(request.namespace)
+    over = allowance.exceeded(least_use(request))
+    if over:
+        return Waiting(units(request), over)
+    found = place(ledger.fleet, request, allowance, candidates)
+    if not isinstance(found, Found):
+        return Waiting(found.units)
+    grant = Grant(
+        uid=request.uid, namespace=request.namespace, name=request.name, node=found.node,
+        shares=found.shares,
+    )  # fmt: skip
+    refusal = ledger.assume([grant], now)
+    if refusal is not None:
+        return Waiting(units(request), refusal.message)
+    return Reserved(grant, found.feasible)

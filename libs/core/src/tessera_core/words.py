@@ -1,0 +1,51 @@
+"""One word for each node that cannot take a pod, for all nodes at once.
+
+A pod's condition in Kubernetes repeats every different string, so there are few of them and no
+numbers in them; the numbers are in the decision record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from tessera_core import ladder
+from tessera_core.cards import Codes
+from tessera_core.fleet import Fleet
+from tessera_core.placement import ids_in
+from tessera_core.units import Unit
+from tessera_schema.reasons import Reason
+
+_WORDS: Final = {int(r): r.wire for r in Reason}
+
+
+def node_words(fleet: Fleet, wanted: Sequence[Unit]) -> list[str]:
+    """Row -> the word of the first unit that finds too few cards there, and of the test that the
+    nearest card failed. Nodes that have cards for each unit by itself lack them for all together.
+    The last word is that of nodes the fleet does not know: it answers row -1."""
+    codes = np.where(fleet.blocked, Reason.NODE_BLOCKED, 0).astype(np.uint8)
+    for unit in wanted:
+        codes = np.where(codes == 0, _short(fleet, unit), codes)
+    words = dict(_WORDS)
+    words[0] = Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST.wire
+    named = [words[code] for code in codes.tolist()]
+    return [*named, Reason.NODE_UNREGISTERED.wire]
+
+
+def _short(fleet: Fleet, unit: Unit) -> Codes:
+    """Row -> why the unit finds too few cards, 0 where it finds enough."""
+    cards, count = fleet.cards, unit.lead.count
+    vendor = fleet.vendors.known(unit.lead.vendor)
+    mine = cards.vendor == (-2 if vendor is None else vendor)
+    rungs = ladder.rungs(
+        unit.lead, unit.need(cards), cards,
+        models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
+    )  # fmt: skip
+    of_cards = np.where(mine, ladder.first_reasons(rungs, mine.shape), 0)
+    have = mine.sum(1)
+    fits = (mine & (of_cards == 0)).sum(1)
+    why = np.where(have < count, Reason.NODE_INSUFFICIENT_DEVICE, of_cards.max(1, initial=0))
+    why = np.where(have == 0, Reason.NODE_UNREGISTERED, why)
+    return np.where(fits < count, why, 0).astype(np.uint8)

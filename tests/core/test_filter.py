@@ -1,0 +1,154 @@
+"""kube-scheduler's filter call, from bytes to bytes."""
+
+import json
+
+import msgspec
+import pytest
+
+from tessera_core.decisions import Decisions
+from tessera_core.filtering import MAX_ANSWERS, Filter
+from tessera_core.ledger import Ledger
+from tessera_core.outcome import Verdict
+from tessera_core.registry import load
+from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.quotas import Limit
+from tessera_testing.builders import a_card
+from tests.dialects.adding import acme
+
+REGISTRY = load(extra=[acme])
+_read = msgspec.json.Decoder(ExtenderFilterResult).decode
+
+
+class Scheduler:
+    """A ledger of nodes with one card of 16 GiB each, and its filter."""
+
+    def __init__(self, nodes: int = 2, *, slots: int = 100) -> None:
+        self.ledger, self.decisions = Ledger(), Decisions()
+        for n in range(nodes):
+            self.put(f"n{n}", slots=slots)
+        self.filter = Filter(REGISTRY, self.ledger, self.decisions)
+        self.names: list[str] = [f"n{n}" for n in range(nodes)]
+
+    def put(self, node: str, *, healthy: bool = True, slots: int = 100) -> None:
+        card = a_card(f"{node}-0", vendor="acme", healthy=healthy, slots=slots)
+        self.ledger.put_node(node, [card])
+
+    def ask(self, name: str, gib: int = 4, **resources: object) -> ExtenderFilterResult:
+        limits = {"acme.com/gib": str(gib), **resources} if gib else {}
+        container = {"name": "c", "resources": {"limits": limits, "requests": limits}}
+        pod = {
+            "metadata": {"name": name, "namespace": "team", "uid": name},
+            "spec": {"containers": [container]},
+        }
+        return self.send({"Pod": pod, "Nodes": None, "NodeNames": self.names})
+
+    def send(self, body: object) -> ExtenderFilterResult:
+        return _read(self.filter(json.dumps(body).encode(), 1.0))
+
+    def why(self, name: str) -> list[str]:
+        return [w.message for w in self.decisions.why(name, self.ledger.fleet)]
+
+
+def test_one_node_is_answered_and_its_cards_are_held() -> None:
+    scheduler = Scheduler()
+    assert scheduler.ask("a", 12).node_names == ("n0",)
+    assert scheduler.ask("b", 12).node_names == ("n1",)
+    third = scheduler.ask("c", 12)
+    assert third.node_names == ()
+    assert third.failed_nodes == dict.fromkeys(["n0", "n1"], "CardInsufficientMemory")
+    assert "asks 12288 MiB of a card, the freest of these has 4096" in scheduler.why("c")[0]
+
+
+def test_a_pod_asked_about_again_keeps_its_node() -> None:
+    scheduler = Scheduler()
+    first = scheduler.ask("a")
+    assert scheduler.ask("a") == first
+    assert len(list(scheduler.ledger.entries())) == 1
+    scheduler.ledger.sent("a")
+    assert scheduler.ask("a") == first
+
+
+@pytest.mark.parametrize("what", ["gone", "sick", "not offered"])
+def test_a_reservation_that_is_no_use_is_made_anew(what: str) -> None:
+    scheduler = Scheduler()
+    assert scheduler.ask("a").node_names == ("n0",)
+    if what == "gone":
+        scheduler.ledger.remove_node("n0")
+    elif what == "sick":
+        scheduler.put("n0", healthy=False)
+    else:
+        scheduler.names = ["n1"]
+    assert scheduler.ask("a").node_names == ("n1",)
+
+
+def test_a_waiting_pod_is_asked_anew_when_its_quota_was_raised() -> None:
+    scheduler = Scheduler()
+    scheduler.ledger.set_limits([Limit(namespace="team", source="q", memory_bytes=1 << 30)])
+    assert scheduler.ask("a").failed_nodes == dict.fromkeys(["n0", "n1"], "ResourceQuotaNotFit")
+    told = ["q allows 1024 MiB of memory, 0 are used and 4096 asked"]
+    assert scheduler.why("a") == told
+    assert scheduler.ask("a").node_names == ()
+    assert scheduler.why("a") == told
+    assert scheduler.decisions.line("a", scheduler.ledger.fleet) == told[0]
+    scheduler.ledger.set_limits([])
+    assert scheduler.ask("a").node_names == ("n0",)
+
+
+def test_the_reason_is_that_of_the_books_it_was_judged_by() -> None:
+    scheduler = Scheduler(1)
+    scheduler.ask("a", 12)
+    scheduler.ask("b", 12)
+    before = scheduler.why("b")
+    scheduler.ledger.forget("a")
+    assert scheduler.why("b") == before
+    assert scheduler.ask("b", 12).node_names == ("n0",)
+    assert scheduler.why("b") == []
+    decision = scheduler.decisions.get("b")
+    assert decision is not None
+    assert (decision.verdict, decision.attempts) == (Verdict.PLACED, 2)
+
+
+def test_nodes_that_it_does_not_know_are_told() -> None:
+    scheduler = Scheduler(0)
+    scheduler.names = ["x"]
+    assert scheduler.ask("a").failed_nodes == {"x": "NodeUnregistered"}
+    scheduler.ledger.put_node("x", [])
+    assert scheduler.ask("a").failed_nodes == {"x": "NodeUnregistered"}
+
+
+def test_a_closed_node_is_told_as_such() -> None:
+    scheduler = Scheduler(1)
+    scheduler.ledger.block("n0", "newer", 0)
+    assert scheduler.ask("a").failed_nodes == {"n0": "NodeBlocked"}
+
+
+def test_pods_that_ask_for_nothing_pass() -> None:
+    assert Scheduler().ask("a", 0).node_names == ("n0", "n1")
+
+
+def test_a_pod_that_is_refused_says_why_afterwards() -> None:
+    scheduler = Scheduler()
+    answer = scheduler.ask("a", 4, **{"acme.com/cores": "101"})
+    assert answer.failed_nodes == dict.fromkeys(["n0", "n1"], "InvalidRequest")
+    assert "write at most 100" in scheduler.why("a")[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"Pod": None, "NodeNames": ["n0"]}, "Pod: missing"),
+        ({"Pod": {"metadata": {}}, "Nodes": {"items": []}}, "nodeCacheCapable"),
+    ],
+)
+def test_a_body_that_lacks_something_is_told(body: object, said: str) -> None:
+    answer = Scheduler().send(body)
+    assert said in answer.error
+    assert answer.node_names is None
+
+
+def test_waiting_answers_are_bounded() -> None:
+    scheduler = Scheduler(1)
+    scheduler.ask("full", 16)
+    for gib in range(1, MAX_ANSWERS + 20):
+        assert scheduler.ask(f"p{gib}", gib).node_names == ()
+    assert len(scheduler.filter._waiting) == MAX_ANSWERS
