@@ -86,7 +86,7 @@ def test_links_of_a_chain_are_trimmed() -> None:
 
 
 def test_a_wanted_card_that_is_nowhere_is_told() -> None:
-    pod = a_pod(asks({"gpu": 1}), annotations={USE: "abd"})
+    pod = a_pod(asks({"gpu": 1}), annotations={USE: "abx"})
     outcome = planned(pod, Gpu("abc"))
     assert counted(outcome) == {"n1": "1/1 CardUuidMismatch"}
-    assert any("card abd is on no node" in w for w in outcome.warnings)
+    assert any("card abx is on no node" in w for w in outcome.warnings)

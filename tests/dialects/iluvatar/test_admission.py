@@ -227,3 +227,35 @@ def test_a_model_can_take_over_the_older_names() -> None:
 def test_configuration_that_makes_no_sense_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"named twice|no such policy|colour"):
         made(**options)
+
+
+@pytest.mark.parametrize(
+    ("limits", "field"),
+    [
+        (old(gpu=1, mem="16Gi"), "limits[iluvatar.ai/vcuda-memory]"),
+        (new(gpu=1, mem="16Gi"), "limits[iluvatar.ai/MR-V100.vMem]"),
+    ],
+)
+def test_memory_in_bytes_is_told_its_unit(limits: dict[str, Quantity], field: str) -> None:
+    answer = rejected(a_pod(a_container(limits)))
+    assert answer.field.endswith(field)
+    assert answer.remedy == (
+        "write at most 8388607. One unit is 256 MiB of memory, so 16 GiB is 64."
+    )
+
+
+@both_forms
+def test_amounts_beside_a_count_of_0_are_told(form: Form) -> None:
+    answer = accepted(a_pod(a_container(form(gpu=0, mem=4, core=0))))
+    assert not answer.containers
+    (warning,) = answer.warnings
+    assert "limits[" in warning
+    assert "asks for 0 cards" in warning
+
+
+def test_warnings_name_the_field_that_the_manifest_has() -> None:
+    answer = accepted(a_pod(a_container({}, old(gpu=1, core=150))))
+    assert answer.warnings == (
+        "spec.containers[0].resources.requests[iluvatar.ai/vcuda-core]: 150 counts as 100: "
+        "a card has no more",
+    )

@@ -19,6 +19,7 @@ from tests.dialects.iluvatar.setting import (
 )
 
 LIST = "hami.io/MR-V100-devices-allocated"
+CARD_POLICY = "hami.io/gpu-scheduler-policy"
 TWO = registered(entry("dev-0", 0), entry("dev-1", 1))
 
 
@@ -75,7 +76,7 @@ def test_all_cores_of_a_card_need_an_idle_card() -> None:
         "ExclusiveDeviceAllocateConflict"
     ]
     full = holding("dev-0,MR-V100,256,100:;", gpu=1, mem=1, core=100)
-    assert why(outcome(ask(gpu=1, mem=1), one, bound=[full])) == ["ExclusiveDeviceAllocateConflict"]
+    assert why(outcome(ask(gpu=1, mem=1), one, bound=[full])) == ["CardComputeUnitsExhausted"]
 
 
 def test_several_cards_are_whole_cards() -> None:
@@ -164,3 +165,9 @@ def test_an_older_list_on_a_bound_pod_counts() -> None:
 def test_the_vendors_plugin_serves_the_container() -> None:
     injection = outcome(ask(gpu=1), TWO).injections["c0"]
     assert (injection.env, injection.mounts, injection.devices) == ({}, (), ())
+
+
+def test_a_policy_that_needs_links_is_told_to_be_passed_over() -> None:
+    pod = a_pod(a_container(old(gpu=1, mem=4)), annotations={CARD_POLICY: "binpack,topology-aware"})
+    (warning,) = outcome(pod, counted(2)).warnings
+    assert warning.startswith(f"metadata.annotations[{CARD_POLICY}]: topology-aware: passed over")

@@ -30,7 +30,9 @@ def a_fleet(*used: int, mib: int = 16384, healthy: int = 99) -> Fleet:
         a_card(f"GPU-{i}", i, mib=mib, vendor="nvidia", healthy=i < healthy)
         for i in range(len(used))
     ]
-    fleet.put("n1", cards, {f"GPU-{i}": Charge(n * MI, 0, 1) for i, n in enumerate(used) if n})
+    fleet.put("n1", cards)
+    for i, n in enumerate(used):
+        fleet.charge("n1", f"GPU-{i}", Charge(n * MI, 0, min(n, 1)))
     return fleet
 
 
@@ -79,7 +81,7 @@ def test_sick_cards_do_not_count() -> None:
 
 def test_a_fleet_without_the_vendor_scores_nothing() -> None:
     fleet = Fleet()
-    fleet.put("n1", [a_card("x", 0, vendor="acme")], {})
+    fleet.put("n1", [a_card("x", 0, vendor="acme")])
     assert of_node(fleet, asking(50), most=True) == 0
 
 
@@ -103,8 +105,7 @@ def test_a_card_is_scored_like_a_node_of_one(
 def test_thirds_are_counted_as_they_were_asked() -> None:
     total = 24 << 30
     fleet = Fleet()
-    fleet.put("n1", [a_card("GPU-0", 0, mib=24 * 1024, vendor="nvidia")], {
-        "GPU-0": Charge(33 * total // 100, 0, 1)
-    })  # fmt: skip
+    fleet.put("n1", [a_card("GPU-0", 0, mib=24 * 1024, vendor="nvidia")])
+    fleet.charge("n1", "GPU-0", Charge(33 * total // 100, 0, 1))
     percent, by_bytes = 100 - 33 - 33, 100 * (total - 33 * total // 100) // total
     assert of_node(fleet, asking(33), most=False) == (percent + by_bytes) // 2

@@ -6,16 +6,13 @@ import pytest
 
 from tessera_core.admission import admit
 from tessera_core.dialect import Admitted, Change, Rejected
-from tessera_core.registry import Registry
+from tessera_core.registry import load
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.koordinator.spoken import KOORDINATOR, NAMES, a_koord_pod, amounts
 
-ONLY_KOORDINATOR = Registry(
-    dialects={"koordinator": KOORDINATOR},
-    vendors={},
-    owners=dict.fromkeys(KOORDINATOR.resources - KOORDINATOR.lent, "koordinator"),
-)
+OTHERS = ("hami", "iluvatar", "mthreads", "volcano", "gpumanager")
+ONLY_KOORDINATOR = load({name: {"enabled": False} for name in OTHERS})
 
 
 def after(pod: Pod) -> tuple[dict[str, str], dict[str, str]]:

@@ -235,3 +235,16 @@ def test_names_can_be_configured() -> None:
 def test_configuration_that_makes_no_sense_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"different|no such policy|unknown"):
         made(**options)
+
+
+def test_memory_in_bytes_is_told_its_unit() -> None:
+    answer = rejected(a_pod(asks(gpu=1, mem="16Gi")))
+    assert answer.remedy == (
+        "write at most 4194303. One unit is 512 MiB of memory, so 16 GiB is 32."
+    )
+
+
+def test_warnings_name_the_field_that_the_manifest_has() -> None:
+    answer = accepted(a_pod(a_container({}, named(gpu=1, core=4))))
+    (warning,) = answer.warnings
+    assert warning.startswith("spec.containers[0].resources.requests[mthreads.com/sgpu-core]: 4 ")

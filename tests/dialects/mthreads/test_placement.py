@@ -122,7 +122,7 @@ def test_whole_cards_are_whole_whatever_their_size(units: int, mib: int) -> None
 def test_nobody_joins_a_whole_card() -> None:
     whole = bound("whole", "n-mthreads-0,Mthreads,49152,16:;", asks(gpu=1))
     answer = outcome(a_pod(asks(gpu=1, mem=2)), cards(1, units=160), bound=[whole])
-    assert why(answer) == ["ExclusiveDeviceAllocateConflict"]
+    assert why(answer) == ["CardComputeUnitsExhausted"]
 
 
 def test_mutex_takes_an_idle_card() -> None:

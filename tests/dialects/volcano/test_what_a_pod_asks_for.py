@@ -19,6 +19,7 @@ from tests.dialects.volcano.setting import (
     memory,
     number,
     rejected,
+    vgpu,
 )
 
 
@@ -171,3 +172,10 @@ def test_memory_and_number_in_one_pod_are_refused_naming_both() -> None:
 def test_a_number_of_0_beside_memory_is_no_conflict() -> None:
     (asked,) = accepted(a_pod(a_container({MEMORY: 1, NUMBER: 0}))).containers
     assert asked.requests[0].together
+
+
+def test_memory_beyond_belief_is_told_the_unit() -> None:
+    refused = rejected(a_pod(memory("16Gi")))
+    assert "so 16 GiB is 16384" in refused.remedy
+    assert "so 16 GiB is 1638" in rejected(a_pod(memory("16Gi")), gpu_memory_factor=10).remedy
+    assert "so 16 GiB is 16384" in rejected(a_pod(vgpu(1, "16Gi"))).remedy

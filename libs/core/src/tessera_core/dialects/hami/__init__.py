@@ -40,6 +40,6 @@ def dialect(options: Options) -> Dialect:
         admit=partial(admit, options),
         annotate=result.annotate,
         inject=partial(result.inject, options),
-        inventory=inventory,
+        inventory=partial(inventory, options),
         held=partial(result.held, options),
     )

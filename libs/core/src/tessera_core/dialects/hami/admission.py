@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.amounts import invalid
-from tessera_core.dialect import Admitted, Change, field_of, roles
+from tessera_core.amounts import find, invalid
+from tessera_core.dialect import Admitted, Change, roles
 from tessera_core.dialects.hami.asking import WHOLE, Asked, asked
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
 from tessera_core.hamiwire import (
     annotation_field,
     boolean_of,
+    field_in,
     ids_of,
     policy_of,
     policy_warnings,
@@ -139,8 +140,10 @@ def _hidden(options: Options, container: Container) -> Change | None:
 
 def _container_warnings(options: Options, pod: Pod, a: Asked) -> list[str]:
     def field(name: str) -> str:
-        return field_of(pod, a.position, "limits", name)
+        return field_in(pod, a.position, name)
 
+    if not a.count and a.priority is not None and find(pod, a.position, options.count) is None:
+        return [f"{field(options.priority)}: not used: no cards are asked; add {options.count}: 1"]
     if not a.count:
         given = ((options.memory, a.memory), (options.memory_percentage, a.percentage),
                  (options.core, a.cores))  # fmt: skip
@@ -162,7 +165,7 @@ def _pod_warnings(pod: Pod, asking: Sequence[Asked]) -> list[str]:
     if not asking:
         return []
     notes = pod.metadata.annotations
-    told = list(policy_warnings(notes))
+    told = list(policy_warnings(notes, topology=True))
     modes, ids = modes_of(notes), ids_of(notes, USE_ID)
     if modes and PLACEABLE not in modes:
         told.append(

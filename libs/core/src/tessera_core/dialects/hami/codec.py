@@ -20,7 +20,8 @@ class Scores(Struct, frozen=True):
     """One card's links."""
 
     uuid: str = ""
-    score: dict[str, int] = {}
+    score: dict[str, int] | None = None
+    """Go's nil for a card that is alone."""
 
 
 _scores: Final = decoder(list[Scores])
@@ -58,7 +59,10 @@ def read_scores(text: str) -> dict[str, dict[str, int]]:
         scores = _scores(text)
     except msgspec.DecodeError as e:
         raise ValueError(f"no list of scores: {e}") from e
-    return {s.uuid: {other: min(max(v, 0), _MOST) for other, v in s.score.items()} for s in scores}
+    return {
+        s.uuid: {other: min(max(v, 0), _MOST) for other, v in (s.score or {}).items()}
+        for s in scores
+    }
 
 
 _MOST: Final = 1 << 31

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from tessera_core.counted import MOST_CARDS
 from tessera_core.dialects.hami.codec import read_register, read_scores
-from tessera_core.dialects.hami.options import NAME, VENDOR
-from tessera_core.hamiwire import card_of, words_of
+from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_core.hamiwire import card_of, plugin_is_gone, words_of
 from tessera_schema.cards import Card, Inventory, Precision
+from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Custom, Node
 
 REGISTER: Final = "hami.io/node-nvidia-register"
@@ -19,10 +20,11 @@ SCORE: Final = "hami.io/node-nvidia-score"
 CORDON: Final = "hami.io/device-cordon"
 _MIG_ID: Final = "MIG-"
 _MIG_MODE: Final = "mig"
+_OURS: Final = f"{CARDS_PREFIX}{VENDOR}"
 _FIX: Final = "restart HAMi's device plugin there, it writes the annotation anew"
 
 
-def inventory(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
+def inventory(options: Options, node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
     """The node's cards; nothing where no plugin registered any. Never raises: what cannot be
     read is a warning, and the rest counts."""
     cordoned = words_of(node.metadata.annotations, CORDON)
@@ -31,6 +33,8 @@ def inventory(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
         return (_published((), cordoned, ()),) if cordoned else ()
     entries, problems = read_register(text)
     warnings = [_say(node, REGISTER, f"{problem}; {_FIX}") for problem in problems]
+    if not entries and not problems:
+        warnings.append(_say(node, REGISTER, "it lists no cards; see whether the driver sees any"))
     if len(entries) > MOST_CARDS:
         warnings.append(
             _say(node, REGISTER, f"{len(entries)} cards are more than {MOST_CARDS}: none is used")
@@ -48,7 +52,7 @@ def inventory(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
             warnings.append(_say(node, REGISTER, f"card {entry.id!r}: {e}; {_FIX}"))
             continue
         cards.append(_completed(card, links.get(card.id, {})))
-    return (_published(cards, cordoned, warnings),)
+    return (_published(_served(options, node, cards, warnings), cordoned, warnings),)
 
 
 def _published(
@@ -58,6 +62,16 @@ def _published(
         vendor=VENDOR, source=NAME, precision=Precision.REGISTERED, cards=tuple(cards),
         cordoned=tuple(cordoned), warnings=tuple(warnings),
     )  # fmt: skip
+
+
+def _served(options: Options, node: Node, cards: list[Card], warnings: list[str]) -> list[Card]:
+    """The cards as they stand with HAMi's plugin, which leaves its register behind when it goes.
+    Where our agent publishes the cards, their health is its to tell."""
+    if not plugin_is_gone(node, options.count) or _OURS in node.metadata.annotations:
+        return cards
+    gone = f"{options.count} is 0 in status.allocatable, so its cards take no pods"
+    warnings.append(_say(node, REGISTER, f"{gone}: see whether HAMi's device plugin runs"))
+    return [replace(card, healthy=False) for card in cards]
 
 
 def _completed(card: Card, links: dict[str, int]) -> Card:

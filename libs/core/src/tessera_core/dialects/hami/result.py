@@ -55,12 +55,19 @@ def inject(options: Options, placed: Placed, container: Container) -> Injection:
     return Injection(env=env)
 
 
+def _names(options: Options, container: Container) -> bool:
+    """Whether it names an amount that HAMi gives cards for."""
+    *amounts, _priority = options.names
+    named = container.resources.limits.keys() | container.resources.requests.keys()
+    return not named.isdisjoint(amounts)
+
+
 def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:
     """What HAMi wrote that a bound pod holds."""
     if ALLOCATED not in pod.metadata.annotations:
         return None
     try:
         asking = {a.position for a in asked(options, pod) if a.count}
-    except InvalidField:
-        asking = set()
+    except InvalidField:  # bound before it met our rules
+        asking = {i for i, c in enumerate(pod.all_containers) if _names(options, c)}
     return held_by(pod, cards, key=ALLOCATED, vendor=VENDOR, dialect=NAME, asking=asking)

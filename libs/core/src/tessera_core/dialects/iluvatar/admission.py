@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from tessera_core.dialect import Admitted, Change, field_of
-from tessera_core.dialects.iluvatar.asking import Asked, asked
+from tessera_core.dialect import Admitted, Change
+from tessera_core.dialects.iluvatar.asking import Asked, asked, in_vain
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, NAME, Form, Options
-from tessera_core.hamiwire import ids_of, policy_of, policy_warnings
+from tessera_core.hamiwire import field_in, ids_of, policy_of, policy_warnings
 from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import ContainerRequest, Policy, Request
@@ -21,8 +21,9 @@ CONTAINER_NAME: Final = "SOL_CONTINER_NAME"
 def admit(options: Options, forms: Sequence[Form], pod: Pod) -> Admitted:
     """The pod admitted. Raises InvalidField for what can never run."""
     found = asked(forms, pod)
+    unused = tuple(in_vain(forms, pod))
     if not found:
-        return Admitted(containers=())
+        return Admitted(containers=(), warnings=unused)
     policy = policy_of(
         pod.metadata.annotations,
         node=options.node_scheduler_policy,
@@ -43,8 +44,11 @@ def admit(options: Options, forms: Sequence[Form], pod: Pod) -> Admitted:
     return Admitted(
         containers=tuple(containers),
         changes=changes,
-        warnings=tuple(w for a in found for w in _warnings(pod, a))
-        + policy_warnings(pod.metadata.annotations),
+        warnings=(
+            *(w for a in found for w in _warnings(pod, a)),
+            *unused,
+            *policy_warnings(pod.metadata.annotations),
+        ),
     )
 
 
@@ -73,8 +77,8 @@ def _change(container: Container, asks: Sequence[Asked]) -> Change | None:
 
 def _warnings(pod: Pod, a: Asked) -> list[str]:
     """Amounts that were given in vain."""
-    memory = field_of(pod, a.position, "limits", a.form.memory)
-    cores = field_of(pod, a.position, "limits", a.form.core)
+    memory = field_in(pod, a.position, a.form.memory)
+    cores = field_in(pod, a.position, a.form.core)
     told = []
     if a.several and a.memory:
         told.append(f"{memory}: {a.memory} is not used: {a.count} cards are whole cards")

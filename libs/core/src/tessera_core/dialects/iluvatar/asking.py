@@ -11,9 +11,10 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from tessera_core.amounts import amount, find, invalid
+from tessera_core.amounts import InvalidField, amount, find, invalid
 from tessera_core.dialect import roles
 from tessera_core.dialects.iluvatar.options import CORES, MOST_MEMORY, Form
+from tessera_core.hamiwire import field_in
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 
@@ -59,7 +60,11 @@ def asked(forms: Sequence[Form], pod: Pod) -> tuple[Asked, ...]:
 def _asked(form: Form, pod: Pod, position: int, container: Container, role: Role) -> Asked | None:
     count = amount(pod, position, form.count, hint="It counts cards.")
     memory = amount(
-        pod, position, form.memory, high=MOST_MEMORY, hint="One unit is 256 MiB of memory."
+        pod,
+        position,
+        form.memory,
+        high=MOST_MEMORY,
+        hint="One unit is 256 MiB of memory, so 16 GiB is 64.",
     )
     cores = amount(pod, position, form.core, hint="One unit is a percent of a card.")
     if count is None and (memory or cores):
@@ -79,9 +84,29 @@ def _asked(form: Form, pod: Pod, position: int, container: Container, role: Role
     )  # fmt: skip
 
 
+def in_vain(forms: Sequence[Form], pod: Pod) -> list[str]:
+    """Amounts beside a count of 0, as warnings. The amounts are those that `asked` accepted."""
+    return [
+        f"{field_in(pod, position, name)}: not used: {form.count} asks for 0 cards"
+        for position, _, _ in roles(pod)
+        for form in forms
+        if amount(pod, position, form.count) == 0
+        for name in (form.memory, form.core)
+        if amount(pod, position, name)
+    ]
+
+
+def _given(pod: Pod, position: int, name: str) -> bool:
+    """Whether more than 0 is asked; an amount that cannot be read is refused where it is used."""
+    try:
+        return bool(amount(pod, position, name))
+    except InvalidField:
+        return False
+
+
 def _check_one_form(forms: Sequence[Form], pod: Pod, position: int) -> None:
     """A container that asks in the older form and by model would be given cards twice."""
-    names = {bool(f.model): n for f in forms for n in f.resources if amount(pod, position, n)}
+    names = {bool(f.model): n for f in forms for n in f.resources if _given(pod, position, n)}
     if len(names) > 1:
         _refuse(
             pod, position, names[True],

@@ -14,8 +14,7 @@ from tessera_core.dialects.iluvatar.options import (
     NAME,
     Form,
 )
-from tessera_core.hamiwire import card_of, read_csv
-from tessera_core.quantity import BadQuantity, value
+from tessera_core.hamiwire import card_of, plugin_is_gone, read_csv
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Custom, Node
 
@@ -49,7 +48,7 @@ def _registered(forms: Sequence[Form], node: Node) -> Inventory:
                 of_model.append(card_of(entry, NAME))
             except ValueError as e:
                 problems.append(f"card {entry.id!r}: {e}")
-        if of_model and _plugin_is_gone(form, node):
+        if of_model and plugin_is_gone(node, form.count):
             problems.append(
                 f"{form.count} is 0 in status.allocatable, so its cards take no pods: "
                 "see whether the vendor's plugin runs"
@@ -61,15 +60,6 @@ def _registered(forms: Sequence[Form], node: Node) -> Inventory:
         vendor=NAME, source=NAME, precision=Precision.REGISTERED,
         cards=_numbered(cards), warnings=tuple(warnings),
     )  # fmt: skip
-
-
-def _plugin_is_gone(form: Form, node: Node) -> bool:
-    """Kubelet keeps the resource of a plugin that went away, with an amount of 0."""
-    quantity = node.status.allocatable.get(form.count)
-    try:
-        return quantity is not None and value(quantity) == 0
-    except BadQuantity:
-        return False
 
 
 def _numbered(cards: Sequence[Card]) -> tuple[Card, ...]:

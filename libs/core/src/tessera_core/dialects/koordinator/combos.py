@@ -52,7 +52,7 @@ def check(ask: Ask) -> None:
     shared = ask.get(Kind.SHARED)
     for kind in PERCENTS:
         if kind in ask:
-            _check_percent(ask[kind], shared)
+            _check_percent(kind, ask[kind], shared)
     memory = ask.get(Kind.MEMORY)
     if shared is not None and memory is not None and memory.amount < shared.amount:
         raise invalid(memory.field, memory.text, f"ask at least a byte of each of {shared.text}.")
@@ -90,16 +90,21 @@ def per_card(ask: Ask) -> PerCard:
     return PerCard(count, cores, memory, ratio)
 
 
-def _check_percent(written: Written, shared: Written | None) -> None:
+def _parts_of_cards(kind: Kind) -> str:
+    if kind is Kind.GPU:
+        return "write gpu-core and gpu-memory-ratio instead and spread them with gpu.shared"
+    return "spread it over cards with gpu.shared"
+
+
+def _check_percent(kind: Kind, written: Written, shared: Written | None) -> None:
     amount = written.amount
     if shared is None:
         if amount > 100 and amount % 100:
-            cards = -(-amount // 100)
-            remedy = (
+            raise invalid(
+                written.field, written.text,
                 "more than 100 must be a multiple of 100: whole cards. "
-                f"Write {cards * 100}, or spread it over cards with gpu.shared."
-            )
-            raise invalid(written.field, written.text, remedy)
+                f"Write {-(-amount // 100) * 100}, or {_parts_of_cards(kind)}.",
+            )  # fmt: skip
         return
     cards = shared.amount
     if amount % cards:

@@ -78,6 +78,7 @@ def _counting(model: str) -> Counting:
         memory=WIRE_MEMORY,
         cores_per_card=100,
         memory_unit=1,
+        memory_by_core=False,
         slots=SLOTS,
     )
 

@@ -48,6 +48,22 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
     isolation_library: str = "/usr/local/vgpu/libvgpu.so"
     """Where a container finds the isolation library: koordlet's
     --hami-core-library-directory-path, which despite its name is a file, and its default."""
+    device_plugin_adaption: bool = False
+    """Write bind-timestamp and gpu-minors too, which patched device plugins read: the scheduler's
+    feature gate DevicePluginAdaption and its default."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for names that are empty or mean two things, and a relative path."""
+        seen: set[str] = set()
+        for kind, name in self.names.items():
+            if not name:
+                raise ValueError(f"the resource name of {kind.value} is empty: name it")
+            spellings = {name, DEPRECATED.get(kind, name)}
+            if spellings & seen:
+                raise ValueError(f"resource {name} is configured twice: rename one of them")
+            seen |= spellings
+        if not self.isolation_library.startswith("/"):
+            raise ValueError(f"isolation_library: {self.isolation_library!r} must begin with /")
 
     @property
     def names(self) -> Mapping[Kind, str]:
@@ -84,11 +100,9 @@ WIRE_MEMORY: Final = "koordinator.sh/gpu-memory"
 WIRE_RATIO: Final = "koordinator.sh/gpu-memory-ratio"
 
 ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
-RESULT_KEYS: Final = (
-    ALLOCATED,
-    "scheduling.koordinator.sh/bind-timestamp",
-    "scheduling.koordinator.sh/gpu-minors",
-)
+BIND_TIME: Final = "scheduling.koordinator.sh/bind-timestamp"
+GPU_MINORS: Final = "scheduling.koordinator.sh/gpu-minors"
+RESULT_KEYS: Final = (ALLOCATED, BIND_TIME, GPU_MINORS)
 HINTS: Final = (
     "scheduling.koordinator.sh/device-allocate-hint",
     "scheduling.koordinator.sh/device-joint-allocate",

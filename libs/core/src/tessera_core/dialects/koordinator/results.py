@@ -22,7 +22,14 @@ from tessera_core.dialects.koordinator.allocated import (
     percent_of,
 )
 from tessera_core.dialects.koordinator.inventory import invented_id
-from tessera_core.dialects.koordinator.names import ALLOCATED, DIALECT, VENDOR, Options
+from tessera_core.dialects.koordinator.names import (
+    ALLOCATED,
+    BIND_TIME,
+    DIALECT,
+    GPU_MINORS,
+    VENDOR,
+    Options,
+)
 from tessera_core.dialects.koordinator.requests import admit
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
@@ -68,7 +75,11 @@ def annotate(options: Options, placed: Placed) -> Mapping[str, str]:
             or percent_of(charge.memory_bytes, card.memory_bytes),
         )
         entries.append(allocation(has))
-    return {ALLOCATED: encode({GPU: entries})}
+    written = {ALLOCATED: encode({GPU: entries})}
+    if options.device_plugin_adaption:
+        written[BIND_TIME] = str(placed.now_ns)
+        written[GPU_MINORS] = ",".join(str(entry.minor) for entry in entries)
+    return written
 
 
 def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:

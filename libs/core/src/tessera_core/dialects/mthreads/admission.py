@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect import Admitted, field_of
+from tessera_core.dialect import Admitted
 from tessera_core.dialects.mthreads.asking import Asked, asked
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, Options
-from tessera_core.hamiwire import ids_of, policy_of, policy_warnings
+from tessera_core.hamiwire import field_in, ids_of, policy_of, policy_warnings
 from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Pod
 from tessera_schema.requests import ContainerRequest, Policy, Request
@@ -72,7 +72,7 @@ def _warnings(options: Options, pod: Pod, a: Asked) -> list[str]:
     """Amounts that a container with whole cards gave in vain."""
     given = zip((options.memory, options.core), a.given, a.written[1:], strict=True)
     return [
-        f"{field_of(pod, a.position, 'limits', name)}: {had} becomes {now}: "
+        f"{field_in(pod, a.position, name)}: {had} becomes {now}: "
         + (f"{a.count} cards are whole cards" if a.count > 1
            else f"without {options.memory} a container gets a whole card")
         for name, had, now in given

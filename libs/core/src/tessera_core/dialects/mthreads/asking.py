@@ -67,9 +67,13 @@ def asked(options: Options, pod: Pod) -> tuple[Asked, ...]:
 def _asked(
     options: Options, pod: Pod, position: int, container: Container, role: Role
 ) -> Asked | None:
-    count = amount(pod, position, options.count, hint="It counts cards.")
+    count = amount(pod, position, options.count, hint="It counts cards, 1 at least.")
     memory = amount(
-        pod, position, options.memory, high=MOST_MEMORY, hint="One unit is 512 MiB of memory."
+        pod,
+        position,
+        options.memory,
+        high=MOST_MEMORY,
+        hint="One unit is 512 MiB of memory, so 16 GiB is 32.",
     )
     cores = amount(
         pod, position, options.core, high=INT32_MAX, hint="One unit is a sixteenth of a card."

@@ -21,7 +21,7 @@ from tessera_core.dialect import (
     Rejected,
     claim_by_name,
 )
-from tessera_core.dialects.volcano import gpushare, podgroup, vgpu
+from tessera_core.dialects.volcano import gpushare, podgroup, unread, vgpu
 from tessera_core.dialects.volcano.held import held
 from tessera_core.dialects.volcano.inventory import inventories
 from tessera_core.dialects.volcano.keys import DIALECT, RESULT_KEYS, VENDOR
@@ -85,13 +85,17 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
         return Admitted(
             containers=gpushare.requests(sharing, options),
             changes=gpushare.changes(sharing, options),
-            warnings=told,
+            warnings=(*unread.by_gpushare(pod), *told),
         )
     wished = vgpu.wishes(pod) if virtual else vgpu.Wishes()
     return Admitted(
         containers=vgpu.requests(virtual, wished, options),
         changes=vgpu.changes(virtual, options),
-        warnings=(*vgpu.warnings(pod, virtual, wished, options), *told),
+        warnings=(
+            *vgpu.warnings(pod, virtual, wished, options),
+            *(unread.by_vgpu(pod) if virtual else ()),
+            *told,
+        ),
     )
 
 

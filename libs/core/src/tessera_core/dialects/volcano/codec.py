@@ -70,11 +70,11 @@ def devices(text: str) -> Devices:
     """Read `UUID,NVIDIA,<memory>,<cores>:` lists, one per asking container, joined by `;`.
 
     Entries with too few fields or with negative or non-numeric amounts are left out, and named
-    in `malformed`.
+    in `malformed`. An empty list belongs to no container.
     """
     containers = []
     malformed = []
-    for segment in text.split(";") if text else ():
+    for segment in filter(None, text.split(";")):
         read = []
         for entry in filter(None, segment.split(":")):
             found = _device(entry)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from tessera_core.amounts import find, invalid
-from tessera_core.quantity import BadQuantity, milli
-from tessera_schema.kube import Pod, Quantity
+from tessera_core.amounts import INT32_MAX, find, invalid
+from tessera_core.quantity import BadQuantity, milli, value
+from tessera_schema.kube import Container, Pod, Quantity
 
 
 def first_field(pod: Pod, position: int, names: tuple[str, ...]) -> str:
     """The first of the names that a container has, as messages print it; else empty."""
     found = (find(pod, position, name) for name in names)
     return next((f[0] for f in found if f), "")
+
+
+def limit_of(container: Container, name: str) -> int:
+    """The limit as Volcano reads it of a pod that already runs: rounded up, and 0 where it is no
+    amount. For new pods read it with `tessera_core.amounts.amount`, which refuses."""
+    try:
+        return min(max(value(container.resources.limits.get(name, 0)), 0), INT32_MAX)
+    except BadQuantity:
+        return 0
 
 
 def refuse_request_alone(pod: Pod, position: int, name: str) -> None:

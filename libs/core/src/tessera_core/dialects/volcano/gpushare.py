@@ -15,6 +15,7 @@ from tessera_core.dialect import Change, Injection, Placed, roles
 from tessera_core.dialects.volcano import codec
 from tessera_core.dialects.volcano.fields import (
     first_field,
+    limit_of,
     refuse_request_alone,
     refuse_unequal,
 )
@@ -62,11 +63,37 @@ def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
     return tuple(found)
 
 
+def given(pod: Pod, options: Options) -> tuple[Ask, ...]:
+    """What a running pod was given, as Volcano reads it, which refuses nothing.
+
+    Memory counts before cards: where both are named, Volcano shares.
+    """
+    most = INT32_MAX // options.gpu_memory_factor
+    for name in options.gpushare_names:
+        memory = name == options.gpu_memory_resource
+        found = tuple(
+            Ask(
+                container=container,
+                position=position,
+                role=role,
+                field=first_field(pod, position, (name,)),
+                memory=min(units, most) if memory else 0,
+                cards=0 if memory else units,
+            )
+            for position, container, role in roles(pod)
+            if (units := limit_of(container, name))
+        )
+        if found:
+            return found
+    return ()
+
+
 def _limit(pod: Pod, position: int, name: str, options: Options) -> int | None:
     """The limit, None without one. An amount under requests alone would silently be nothing."""
     if name == options.gpu_memory_resource:
         factor = options.gpu_memory_factor
-        hint = f"The unit is {'1 MiB' if factor == 1 else f'a block of {factor} MiB'}."
+        unit = "1 MiB" if factor == 1 else f"a block of {factor} MiB"
+        hint = f"The unit is {unit}, so 16 GiB is {16384 // factor}."
         limit = amount(pod, position, name, where=("limits",), high=INT32_MAX // factor, hint=hint)
     else:
         limit = amount(pod, position, name, where=("limits",), hint="The unit is one whole card.")

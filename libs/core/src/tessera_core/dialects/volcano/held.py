@@ -1,16 +1,19 @@
-"""What Volcano's annotations say that a bound pod holds."""
+"""What Volcano's annotations say that a bound pod holds.
+
+Volcano runs pods that are refused here (a percentage beyond 100, cores without a card beside
+another container). Their cards are taken all the same, so amounts are read as Volcano reads them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_core.amounts import InvalidField
 from tessera_core.dialect import Held
 from tessera_core.dialects.volcano import codec, gpushare, keys, vgpu
 from tessera_core.dialects.volcano.options import Options
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Share
-from tessera_schema.kube import Pod
+from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 
 
@@ -21,11 +24,8 @@ def held(pod: Pod, cards: Sequence[Card], options: Options) -> Held | None:
     ids = pod.metadata.annotations.get(keys.VGPU_IDS)
     if index is None and ids is None:
         return None
-    try:
-        sharing = gpushare.asks(pod, options)
-        virtual = vgpu.asks(pod, options)
-    except InvalidField as e:
-        return Held(problem=e.rejected.message)
+    sharing = gpushare.given(pod, options)
+    virtual = vgpu.holders(pod, options)
     if sharing and index is not None:
         return _by_index(sharing, index, ours, options)
     if virtual and ids is not None:
@@ -54,7 +54,7 @@ def _by_index(
     listed = [by_index[i] for i in indices]
     if asks[0].memory:
         unit = options.gpu_memory_factor * MIB
-        return Held(shares=tuple(_share(a, c, a.memory * unit) for a in asks for c in listed))
+        return Held(shares=tuple(_part(a, c, a.memory * unit) for a in asks for c in listed))
     return Held(shares=_whole_cards(asks, listed))
 
 
@@ -68,56 +68,71 @@ def _whole_cards(asks: tuple[gpushare.Ask, ...], listed: Sequence[Card]) -> tupl
     running = 0
     for ask in asks:
         mine = listed[running : running + ask.cards]
-        shares += (_share(ask, c, c.memory_bytes, exclusive=True) for c in mine)
+        shares += (_whole(ask, c) for c in mine)
         if ask.role is not Role.INIT:
             running += ask.cards
     taken = {s.card for s in shares}
     rest = (c for c in listed if c.id not in taken)
-    shares += (_share(asks[-1], c, c.memory_bytes, exclusive=True) for c in rest)
+    shares += (_whole(asks[-1], c) for c in rest)
     return tuple(shares)
+
+
+def _part(ask: gpushare.Ask, card: Card, memory_bytes: int) -> Share:
+    holder = (ask.container, ask.position, ask.role)
+    return _share(*holder, card, memory_bytes, cores=0, exclusive=False)
+
+
+def _whole(ask: gpushare.Ask, card: Card) -> Share:
+    holder = (ask.container, ask.position, ask.role)
+    return _share(*holder, card, card.memory_bytes, cores=gpushare.WHOLE, exclusive=True)
 
 
 # -- vgpu
 
 
-def _by_ids(asks: tuple[vgpu.Ask, ...], text: str, cards: Sequence[Card], options: Options) -> Held:
+def _by_ids(
+    asking: Sequence[vgpu.Holder], text: str, cards: Sequence[Card], options: Options
+) -> Held:
     """One segment for each container that asks; Volcano has none for init containers."""
     read = codec.devices(text)
     if read.malformed:
         return _problem(keys.VGPU_IDS, text, f"{read.malformed[0]!r} cannot be read")
-    apps = tuple(a for a in asks if a.role is Role.APP)
-    holders = next((h for h in (asks, apps) if len(h) == len(read.containers)), None)
+    apps = [holder for holder in asking if holder[2] is Role.APP]
+    holders = next((h for h in (asking, apps) if len(h) == len(read.containers)), None)
     if holders is None:
-        return _problem(
-            keys.VGPU_IDS, text, f"{len(read.containers)} lists for {len(asks)} containers that ask"
-        )
+        many, few = len(read.containers), len(asking)
+        return _problem(keys.VGPU_IDS, text, f"{many} lists for {few} containers that ask")
     by_id = {c.id: c for c in cards}
     shares = []
-    for ask, devices in zip(holders, read.containers, strict=True):
+    for (position, container, role), devices in zip(holders, read.containers, strict=True):
         for device in devices:
             card = by_id.get(device.card)
             if card is None:
                 return _problem(keys.VGPU_IDS, text, f"the node has no card {device.card}")
             amount = device.memory * options.vgpu_memory_factor * MIB
-            whole = device.cores >= vgpu.WHOLE
-            shares.append(_share(ask, card, amount, cores=device.cores, exclusive=whole))
+            shares.append(
+                _share(
+                    container, position, role, card, amount,
+                    cores=device.cores, exclusive=device.cores >= vgpu.WHOLE,
+                )
+            )  # fmt: skip
     return Held(shares=tuple(shares)) if shares else _problem(keys.VGPU_IDS, text, "lists no card")
 
 
 def _share(
-    ask: gpushare.Ask | vgpu.Ask,
+    container: Container,
+    position: int,
+    role: Role,
     card: Card,
     memory_bytes: int,
     *,
-    cores: int | None = None,
-    exclusive: bool = False,
+    cores: int,
+    exclusive: bool,
 ) -> Share:
-    if cores is None:
-        cores = vgpu.WHOLE if exclusive else 0
     return Share(
-        container=ask.container.name,
-        position=ask.position,
-        role=ask.role,
+        container=container.name,
+        position=position,
+        role=role,
         vendor=keys.VENDOR,
         dialect=keys.DIALECT,
         card=card.id,

@@ -17,6 +17,7 @@ from tessera_core.dialect import Change, Injection, Placed, roles
 from tessera_core.dialects.volcano import codec, keys
 from tessera_core.dialects.volcano.fields import (
     first_field,
+    limit_of,
     refuse_request_alone,
     refuse_unequal,
 )
@@ -33,6 +34,8 @@ _CARD_KEYS: Final = {
     "spread": (CardKey.FEWEST_SHARERS,),
 }
 _SECOND_NS: Final = 1_000_000_000
+Holder = tuple[int, Container, Role]
+"""Position, container, role."""
 _CACHES: Final = "/tmp/vgpu"  # noqa: S108  (a name inside the container, part of the wire)
 
 
@@ -70,15 +73,27 @@ def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
     return tuple(ask for ask in found if ask)
 
 
+def holders(pod: Pod, options: Options) -> tuple[Holder, ...]:
+    """The containers of a running pod that were given cards, as Volcano reads it, which drops
+    what makes no sense instead of refusing it: those with a number, else memory, in limits."""
+    if not options.vgpu:
+        return ()
+    number, memory = options.vgpu_number_resource, options.vgpu_memory_resource
+    return tuple(
+        (position, container, role)
+        for position, container, role in roles(pod)
+        if limit_of(container, number if number in container.resources.limits else memory)
+    )
+
+
 def _ask(pod: Pod, position: int, container: Container, role: Role, options: Options) -> Ask | None:
     number, memory_limit = options.vgpu_number_resource, options.vgpu_memory_resource
-    hint = f"The unit is {options.vgpu_memory_factor} MiB per card."
+    factor = options.vgpu_memory_factor
+    hint = f"The unit is {factor} MiB per card, so 16 GiB is {16384 // factor}."
     cards = amount(pod, position, number, where=("limits",), hint="The unit is one card.")
     refuse_request_alone(pod, position, number)
     refuse_unequal(pod, position, options.vgpu_names)
-    memory = amount(
-        pod, position, memory_limit, high=INT32_MAX // options.vgpu_memory_factor, hint=hint
-    )
+    memory = amount(pod, position, memory_limit, high=INT32_MAX // factor, hint=hint)
     percent = _percent(pod, position, options)
     cores = amount(
         pod,
@@ -217,8 +232,8 @@ def warnings(pod: Pod, found: tuple[Ask, ...], wished: Wishes, options: Options)
         if field and position not in asking:
             told.append(f"{field}: 0: the container asks for no card")
     told += [
-        f"{ask.field}: {options.vgpu_memory_percentage_resource} wins over "
-        f"{options.vgpu_memory_resource}; remove one of them"
+        f"{first_field(pod, ask.position, (options.vgpu_memory_resource,))}: {ask.memory}: does "
+        f"not count beside {options.vgpu_memory_percentage_resource}; remove one of them"
         for ask in found
         if ask.percent and ask.memory
     ]
