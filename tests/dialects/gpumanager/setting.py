@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Admitted, Dialect, Rejected
 from tessera_core.dialects import gpumanager
 from tessera_core.outcome import Outcome
 from tessera_core.topology.matrix import parse
 from tessera_core.topology.tree import Books, Group, Leaf, free_books, grow
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_testing.builders import a_container, a_node, a_pod
+from tessera_testing.dialects import Speaker
 
 BLOCK = 256 << 20
 P = "tencent.com"
@@ -43,6 +42,11 @@ TABLES: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 
 
+_SPEAKER = Speaker(gpumanager)
+made, admitted = _SPEAKER.made, _SPEAKER.admitted
+accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
+
+
 def table(name: str) -> str:
     """A table as the driver's tool prints it; `...SYS` is a table with SYS for SOC."""
     rows = TABLES.get(name) or [r.replace("SOC", "SYS") for r in TABLES[name.removesuffix("SYS")]]
@@ -55,31 +59,6 @@ def a_tree(name: str, blocks: int = 4) -> tuple[Group, Books]:
     read = parse(table(name))
     leaf = Leaf(memory_free=blocks * BLOCK, memory_total=blocks * BLOCK)
     return grow(read.count, read.levels), free_books([leaf] * read.count)
-
-
-def made(**options: Any) -> Dialect:
-    """The dialect as a registry makes it."""
-    return gpumanager.dialect(msgspec.convert(options, gpumanager.Options))
-
-
-def admitted(pod: Pod, **options: Any) -> Admitted | Rejected:
-    """The answer of admission, exceptions turned into values as the registry's caller does."""
-    try:
-        return made(**options).admit(pod)
-    except InvalidField as e:
-        return e.rejected
-
-
-def accepted(pod: Pod, **options: Any) -> Admitted:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Admitted), answer
-    return answer
-
-
-def rejected(pod: Pod, **options: Any) -> Rejected:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Rejected), answer
-    return answer
 
 
 def asking(

@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Admitted, Dialect, Rejected
 from tessera_core.dialects import hami
 from tessera_core.dialects.hami.codec import encode_register
 from tessera_core.hamiwire import Device, Registered, encode_lists
@@ -17,6 +15,7 @@ from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_container, a_node, a_pod
+from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan
 
 GPU = "nvidia.com/gpu"
@@ -36,9 +35,9 @@ WEIGHTS = "hami.io/device-scoring-weights"
 NUMA_BIND = "nvidia.com/numa-bind"
 
 
-def made(**options: Any) -> Dialect:
-    """The dialect as a registry makes it."""
-    return hami.dialect(msgspec.convert(options, hami.Options))
+_SPEAKER = Speaker(hami)
+made, admitted = _SPEAKER.made, _SPEAKER.admitted
+accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 
 
 def long(amounts: Mapping[str, Quantity] | None) -> dict[str, Quantity]:
@@ -53,26 +52,6 @@ def asks(
 ) -> Container:
     """A container that asks in short names."""
     return a_container(long(limits), long(requests), **more)
-
-
-def admitted(pod: Pod, **options: Any) -> Admitted | Rejected:
-    """The answer of admission, exceptions turned into values as the registry's caller does."""
-    try:
-        return made(**options).admit(pod)
-    except InvalidField as e:
-        return e.rejected
-
-
-def accepted(pod: Pod, **options: Any) -> Admitted:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Admitted), answer
-    return answer
-
-
-def rejected(pod: Pod, **options: Any) -> Rejected:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Rejected), answer
-    return answer
 
 
 def request_of(pod: Pod, **options: Any) -> Request:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Admitted, Dialect, Rejected
 from tessera_core.dialects import iluvatar
 from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_container, a_node
+from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan
 
 GPU = "iluvatar.ai/vgpu"
@@ -22,6 +20,11 @@ MEM = "iluvatar.ai/vcuda-memory"
 CORE = "iluvatar.ai/vcuda-core"
 LEGACY_LIST = "hami.io/iluvatar-vgpu-devices-allocated"
 _LEGACY = {"gpu": GPU, "mem": MEM, "core": CORE}
+
+
+_SPEAKER = Speaker(iluvatar)
+made, admitted = _SPEAKER.made, _SPEAKER.admitted
+accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 
 
 def old(**amounts: Quantity) -> dict[str, Quantity]:
@@ -37,29 +40,6 @@ def new(model: str = "MR-V100", /, **amounts: Quantity) -> dict[str, Quantity]:
         "core": f"iluvatar.ai/{model}.vCore",
     }
     return {names[short]: amount for short, amount in amounts.items()}
-
-
-def made(**options: Any) -> Dialect:
-    return iluvatar.dialect(msgspec.convert(options, iluvatar.Options))
-
-
-def admitted(pod: Pod, **options: Any) -> Admitted | Rejected:
-    try:
-        return made(**options).admit(pod)
-    except InvalidField as e:
-        return e.rejected
-
-
-def accepted(pod: Pod, **options: Any) -> Admitted:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Admitted), answer
-    return answer
-
-
-def rejected(pod: Pod, **options: Any) -> Rejected:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Rejected), answer
-    return answer
 
 
 def the_request(pod: Pod) -> Request:

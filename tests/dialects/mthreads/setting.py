@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Admitted, Dialect, Rejected
 from tessera_core.dialects import mthreads
 from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_container, a_node, a_pod
+from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan
 
 GPU = "mthreads.com/vgpu"
@@ -23,6 +21,11 @@ CORE = "mthreads.com/sgpu-core"
 SEVERAL = "mthreads.com/request-gpu-num"
 ALLOCATED = "hami.io/mthreads-vgpu-devices-allocated"
 _NAMES = {"gpu": GPU, "mem": MEM, "core": CORE}
+
+
+_SPEAKER = Speaker(mthreads)
+made, admitted = _SPEAKER.made, _SPEAKER.admitted
+accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 
 
 def named(**amounts: Quantity) -> dict[str, Quantity]:
@@ -36,29 +39,6 @@ def asks(**limits: Quantity) -> Container:
 
 def a_slice(mem: Quantity = 2, core: Quantity = 1) -> Container:
     return asks(gpu=1, mem=mem, core=core)
-
-
-def made(**options: Any) -> Dialect:
-    return mthreads.dialect(msgspec.convert(options, mthreads.Options))
-
-
-def admitted(pod: Pod, **options: Any) -> Admitted | Rejected:
-    try:
-        return made(**options).admit(pod)
-    except InvalidField as e:
-        return e.rejected
-
-
-def accepted(pod: Pod, **options: Any) -> Admitted:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Admitted), answer
-    return answer
-
-
-def rejected(pod: Pod, **options: Any) -> Rejected:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Rejected), answer
-    return answer
 
 
 def the_request(pod: Pod) -> Request:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.dialect import Admitted, Rejected
 from tessera_schema.kube import Quantity
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
-from tests.dialects.mthreads.setting import admitted, made
+from tests.dialects.mthreads.setting import made
 
 Amounts = dict[str, Quantity]
 Notes = dict[str, str]
@@ -30,23 +29,6 @@ LISTS = st.one_of(
 POD_KEYS = st.sampled_from(["hami.io/mthreads-vgpu-devices-allocated", "mthreads.ai/use-gpuuuid"])
 NODE_KEYS = st.sampled_from(["cpu"])
 CARDS = [a_card(f"n-mthreads-{i}", i, vendor="mthreads") for i in range(2)]
-
-
-@settings(max_examples=150, deadline=None)
-@given(LIMITS, LIMITS, LIMITS, st.dictionaries(POD_KEYS, LISTS))
-def test_every_manifest_has_an_answer(
-    limits: Amounts, more: Amounts, init: Amounts, notes: Notes
-) -> None:
-    pod = a_pod(
-        a_container(limits), a_container(more, limits), init=(a_container(init),), annotations=notes
-    )
-    answer = admitted(pod)
-    if isinstance(answer, Rejected):
-        assert answer.field
-        assert answer.remedy
-    else:
-        assert isinstance(answer, Admitted)
-        assert all(r.count > 0 for c in answer.containers for r in c.requests)
 
 
 @settings(max_examples=150, deadline=None)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import msgspec
-
-from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Admitted, Dialect, Rejected
 from tessera_core.dialects import volcano
 from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_testing.builders import a_container, a_node, a_pod
+from tessera_testing.dialects import Speaker
 
 MEMORY = "volcano.sh/gpu-memory"
 NUMBER = "volcano.sh/gpu-number"
@@ -29,29 +25,9 @@ P4 = "NVIDIA-Tesla P4"
 TWO_P4 = f"GPU-a,10,11178,{P4},true,hami-core:GPU-b,10,11178,{P4},true,hami-core:"
 
 
-def made(**options: Any) -> Dialect:
-    """The dialect as a registry makes it."""
-    return volcano.dialect(msgspec.convert(options, volcano.Options))
-
-
-def admitted(pod: Pod, **options: Any) -> Admitted | Rejected:
-    """The answer of admission, exceptions turned into values as the registry's caller does."""
-    try:
-        return made(**options).admit(pod)
-    except InvalidField as e:
-        return e.rejected
-
-
-def accepted(pod: Pod, **options: Any) -> Admitted:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Admitted), answer
-    return answer
-
-
-def rejected(pod: Pod, **options: Any) -> Rejected:
-    answer = admitted(pod, **options)
-    assert isinstance(answer, Rejected), answer
-    return answer
+_SPEAKER = Speaker(volcano)
+made, admitted = _SPEAKER.made, _SPEAKER.admitted
+accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 
 
 def memory(units: Quantity) -> Container:

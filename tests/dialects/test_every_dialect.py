@@ -1,0 +1,154 @@
+"""What holds for every dialect, today's and those to come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tessera_core.admission import Admission, admit
+from tessera_core.dialect import Rejected
+from tessera_core.inventory import cards_of
+from tessera_core.outcome import Outcome, Verdict
+from tessera_core.registry import load
+from tessera_schema.grants import Share
+from tessera_schema.kube import Pod, Quantity
+from tessera_testing.builders import a_container, a_node, a_pod
+from tessera_testing.planning import plan
+from tests.dialects.adding import acme
+
+REGISTRY = load(extra=[acme])
+REGISTER = "".join(f"GPU-{i},10,16384,100,NVIDIA-A10,0,true,{i},hami-core:" for i in range(4))
+NODE = a_node(
+    "n1",
+    annotations={"hami.io/node-nvidia-register": REGISTER, "acme.com/cards": "A0:16,A1:16"},
+    capacity={
+        "iluvatar.ai/vgpu": 2, "iluvatar.ai/vcuda-core": 200, "iluvatar.ai/vcuda-memory": 256,
+        "mthreads.com/vgpu": 2, "mthreads.com/sgpu-core": 32, "mthreads.com/sgpu-memory": 192,
+    },
+)  # fmt: skip
+
+SAMPLES: dict[str, list[dict[str, Quantity]]] = {
+    "acme": [{"acme.com/gib": 3}, {"acme.com/card": 2}],
+    "hami": [{"nvidia.com/gpu": 2, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}],
+    "iluvatar": [
+        {"iluvatar.ai/vgpu": 1, "iluvatar.ai/vcuda-core": 50, "iluvatar.ai/vcuda-memory": 64},
+        {"iluvatar.ai/vgpu": 2},
+    ],
+    "mthreads": [
+        {"mthreads.com/vgpu": 1, "mthreads.com/sgpu-memory": 32, "mthreads.com/sgpu-core": 5},
+        {"mthreads.com/vgpu": 1},
+    ],
+    "volcano": [
+        {"volcano.sh/gpu-memory": 1024},
+        {"volcano.sh/gpu-number": 2},
+        {"volcano.sh/vgpu-number": 2, "volcano.sh/vgpu-memory": 500, "volcano.sh/vgpu-cores": 20},
+    ],
+    "koordinator": [
+        {"koordinator.sh/gpu-memory-ratio": 33, "koordinator.sh/gpu-core": 10},
+        {"koordinator.sh/gpu": 200},
+    ],
+    "gpumanager": [
+        {"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 10},
+        {"inspur.com/vcuda-core": 200},
+    ],
+}
+BY_SAMPLE = [
+    pytest.param(name, limits, id=f"{name}-{i}")
+    for name, samples in SAMPLES.items()
+    for i, limits in enumerate(samples)
+]
+
+CARDS = cards_of(REGISTRY, NODE, {})[0]
+
+
+def placed(limits: dict[str, Quantity]) -> Outcome:
+    (outcome,) = plan([a_pod(a_container(limits, limits), uid="u")], [NODE], extra=[acme])
+    assert outcome.verdict is Verdict.PLACED, outcome.message
+    return outcome
+
+
+def rewritten(outcome: Outcome, **more: Any) -> Pod:
+    """The pod as admission left it."""
+    after = outcome.containers["c0"]
+    return a_pod(a_container(after.limits, after.requests, env=after.env), uid="u", **more)
+
+
+def test_every_dialect_has_samples() -> None:
+    assert SAMPLES.keys() == REGISTRY.dialects.keys()
+
+
+@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
+def test_it_is_silent_about_other_dialects_names(name: str, limits: dict[str, Quantity]) -> None:
+    pod = a_pod(a_container(limits))
+    speakers = {d.name for d in REGISTRY.dialects.values() if d.claim(pod).fields}
+    assert speakers - {"koordinator"} <= {name}
+    assert placed(limits).dialects == (name,)
+
+
+@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
+def test_admitting_twice_changes_nothing(name: str, limits: dict[str, Quantity]) -> None:
+    outcome = placed(limits)
+    again = admit(REGISTRY, rewritten(outcome))
+    assert isinstance(again, Admission)
+    first, second = outcome.containers["c0"], again.containers["c0"]
+    assert (second.limits, second.requests) == (first.limits, first.requests)
+    assert second.env.items() <= first.env.items()
+    assert first.limits == first.requests
+
+
+@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
+def test_what_it_writes_it_reads_back(name: str, limits: dict[str, Quantity]) -> None:
+    outcome = placed(limits)
+    assert outcome.grant is not None
+    notes = {k: v for k, v in outcome.annotations.items() if not k.startswith("tessera.dev/")}
+    bound = rewritten(outcome, node="n1", annotations=notes)
+    dialect = REGISTRY.dialects[name]
+    held = dialect.held(bound, [c for c in CARDS if c.vendor == dialect.vendor])
+    assert held is not None
+    assert held.problem == ""
+    assert [_what(s) for s in held.shares] == [_what(s) for s in outcome.grant.shares]
+
+
+def _what(share: Share) -> tuple[str, str, int, float]:
+    return share.container, share.card, share.memory_bytes, share.cores_percent
+
+
+@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
+def test_its_result_keys_are_declared(name: str, limits: dict[str, Quantity]) -> None:
+    keys = placed(limits).annotations.keys()
+    asked = REGISTRY.dialects[name].admit(a_pod(a_container(limits, limits)))
+    assert not isinstance(asked, Rejected)
+    for key in keys - asked.annotations.keys():
+        assert key in REGISTRY.result_keys or key.startswith(REGISTRY.result_prefixes)
+
+
+AMOUNTS = st.one_of(
+    st.integers(-2, 200),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(["1", "16Gi", "500m", "1e3", "", "-1", "9" * 80, "1.0"]),
+    st.text(max_size=6),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_every_manifest_has_an_answer(data: st.DataObject) -> None:
+    dialect = REGISTRY.dialects[data.draw(st.sampled_from(sorted(SAMPLES)))]
+    names = st.sampled_from(sorted(dialect.resources))
+    containers = [
+        a_container(
+            data.draw(st.dictionaries(names, AMOUNTS, max_size=4)),
+            data.draw(st.dictionaries(names, AMOUNTS, max_size=4)),
+        )
+        for _ in range(3)
+    ]
+    answer = admit(REGISTRY, a_pod(*containers[:2], init=(containers[2],)))
+    if isinstance(answer, Rejected):
+        assert answer.field
+        assert answer.remedy
+    elif answer is not None:
+        assert all(r.count > 0 for c in answer.request.containers for r in c.requests)
