@@ -216,12 +216,28 @@ def test_a_node_that_lies_is_told_and_takes_no_more(tessera: Tessera) -> None:
 
 
 def test_the_same_object_twice_is_refused_with_both_places(tessera: Tessera, write: Write) -> None:
-    first, second = write(text(node(), pod()), "a.json"), write(text(pod()), "b.json")
-    ran = tessera("place", "-f", first, "-f", second)
-    assert ran.status == 1
-    assert f"{second}, document 1, items[0], Pod p: Pod default/p is also in {first}" in ran.err
     ran = tessera("place", "-f", "-", stdin=text(node(), node()))
+    assert ran.status == 1
     assert "Node n1 is also in standard input, document 1, items[0]" in ran.err
+
+
+def test_a_pod_that_runs_is_not_planned_under_its_own_name(tessera: Tessera) -> None:
+    running = bound("p", "GPU-n1-0,NVIDIA,1,1:;")
+    ran = tessera("place", "-f", "-", stdin=text(node(), running, pod()))
+    assert ran.status == 1
+    assert "Pod default/p is also in standard input, document 1, items[1]" in ran.err
+
+
+def test_pods_of_one_name_are_planned_apart_with_a_warning(tessera: Tessera, write: Write) -> None:
+    first, second = write(text(node(), pod()), "a.json"), write(text(pod()), "b.json")
+    ran = tessera("place", "-f", first, "-f", second, "-o", "json")
+    assert ran.status == 0
+    one, other = ran.pods
+    assert (one["verdict"], other["verdict"]) == ("placed", "placed")
+    assert one["warnings"] == []
+    assert (
+        f"{first}, document 1, items[1], Pod p has a pod of this name too" in other["warnings"][0]
+    )
 
 
 def test_the_same_file_twice_is_refused(tessera: Tessera, write: Write) -> None:

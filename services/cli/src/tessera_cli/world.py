@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -49,6 +49,7 @@ class World:
         self._limits: list[Limit] = []
         self._others: list[tuple[str, Item]] = []
         self._places: dict[str, str] = {}
+        self._to_plan: set[str] = set()
         self._uids: set[str] = set()
         self._made_already: list[str] = []
         self._kinds: Mapping[tuple[str, str], Callable[[Item], None]] = {
@@ -163,7 +164,7 @@ class World:
 
     def _plan(self, pod: Pod, name: str, where: str, warnings: Iterable[str]) -> None:
         pod = self._identified(pod, name)
-        self._once(f"Pod {pod.name}", where)
+        warnings = [*warnings, *self._namesakes(pod, where)]
         _check_containers(pod, where)
         try:
             requested(pod, self.registry.resources)
@@ -175,8 +176,10 @@ class World:
         """The pod with a namespace, a name, and a uid that no other pod has."""
         namespace = pod.metadata.namespace or "default"
         uid = pod.metadata.uid
-        if not uid or uid in self._uids:
-            uid = str(uuid.uuid5(_SPACE, f"{namespace}/{name}"))
+        salt = f"{namespace}/{name}"
+        while not uid or uid in self._uids:
+            uid = str(uuid.uuid5(_SPACE, salt))
+            salt += "/again"
         self._uids.add(uid)
         return replace(pod, metadata=replace(pod.metadata, name=name, namespace=namespace, uid=uid))
 
@@ -185,6 +188,19 @@ class World:
         if not pod.metadata.name and isinstance(prefix, str) and prefix:
             return f"{prefix}{len(self.planned)}"
         return _name(pod.metadata, where)
+
+    def _namesakes(self, pod: Pod, where: str) -> Iterator[str]:
+        """Documents about a system often call all their pods alike: those are planned, with a
+        warning. A pod that runs already cannot be planned under its own name."""
+        what = f"Pod {pod.name}"
+        if what in self._to_plan:
+            yield (
+                f"{self._places[what]} has a pod of this name too: the API server would take them "
+                "for one; planned as two, give each a name of its own"
+            )
+            return
+        self._once(what, where)
+        self._to_plan.add(what)
 
     def _once(self, what: str, where: str) -> None:
         if what in self._places:
