@@ -1,0 +1,132 @@
+"""Policy `pack` of tessera_core on the cluster of the trace: one resource per card, and hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from benchmarks.openb_cluster import Cluster, Place
+from benchmarks.openb_trace import CARD, Shape
+from tessera_core.cards import Floats, Ints
+from tessera_core.packing.kept import Judge, Kept
+from tessera_core.packing.kinds import Ask, Kinds, Past
+from tessera_core.packing.outlook import learn
+from tessera_core.packing.potential import losses
+from tessera_core.packing.reserve import Reserve, whole_nodes
+
+
+class Pack:
+    """Policy A."""
+
+    def __init__(
+        self, cluster: Cluster, counts: Mapping[Shape, float], *, balanced: bool = False
+    ) -> None:
+        """`counts`: how often each shape was asked for in the past."""
+        self._cluster, self._balanced = cluster, balanced
+        self.kinds = kinds(cluster)
+        self._asks: dict[Shape, Ask] = {}
+        self.outlook = learn(self.kinds, self._past(counts))
+        self._kept = Kept(len(cluster.cards))
+
+    def choose(self, shape: Shape) -> Place | None:
+        """See `Policy`."""
+        steps = self.steps(shape)
+        row = int(steps.argmin())
+        return None if steps[row] == np.inf else self.place(shape, row)
+
+    def changed(self, row: int) -> None:
+        """See `Policy`."""
+        self._kept.changed(row)
+
+    def place(self, shape: Shape, row: int) -> Place:
+        """The best cards of a row that fits, as it was judged last."""
+        if shape.cards == 1:
+            return row, [int(self._kept.of(shape, self._judge(shape)).card[row])]
+        at = self._cluster.rows(np.array([row]))
+        return row, losses(at, self._ask(shape), self.outlook).cards[0].tolist()
+
+    def steps(self, shape: Shape) -> Floats:
+        """Of every row; infinite where it does not fit."""
+        return self._kept.of(shape, self._judge(shape)).steps
+
+    def _judge(self, shape: Shape) -> Judge:
+        def judge(at: Ints | None) -> tuple[Floats, Ints]:
+            rows = self._cluster.rows(at)
+            found = losses(rows, self._ask(shape), self.outlook, balanced=self._balanced)
+            first = found.cards[:, 0] if shape.cards else np.zeros(len(found.node), np.int64)
+            return found.steps, first
+
+        return judge
+
+    def _ask(self, shape: Shape) -> Ask:
+        if shape not in self._asks:
+            self._asks[shape] = ask(self._cluster, shape)
+        return self._asks[shape]
+
+    def _past(self, counts: Mapping[Shape, float]) -> Past:
+        with_cards = [(shape, count) for shape, count in counts.items() if shape.cards]
+        return Past(
+            asks=tuple((self._ask(shape), float(count)) for shape, count in with_cards),
+            cpu=float(sum(shape.cpu * count for shape, count in with_cards)),
+            memory=float(sum(shape.memory * count for shape, count in with_cards)),
+        )
+
+
+class PackReserve:
+    """Policy B: balanced, with whole nodes kept back."""
+
+    def __init__(self, cluster: Cluster, counts: Mapping[Shape, float]) -> None:
+        """See `Pack`."""
+        self._cluster = cluster
+        self._pack = Pack(cluster, counts, balanced=True)
+        size = int(cluster.cards.max())
+        nodes = whole_nodes(cluster.cards, cluster.model, size)
+        self._reserve = Reserve(nodes, size, self._pack.outlook.many)
+        self._idle: Ints = (cluster.free == CARD).sum(1)
+        self._settle()
+
+    def choose(self, shape: Shape) -> Place | None:
+        """See `Policy`."""
+        steps = self._pack.steps(shape)
+        rows = np.flatnonzero(steps < np.inf)
+        if not len(rows):
+            return None
+        for column in (*self._reserve.columns(shape.cards, self._idle), steps):
+            values = column[rows]
+            rows = rows[values == values.min()]
+        return self._pack.place(shape, int(rows[0]))
+
+    def changed(self, row: int) -> None:
+        """See `Policy`."""
+        self._pack.changed(row)
+        self._idle[row] = (self._cluster.free[row] == CARD).sum()
+        self._settle()
+
+    def _settle(self) -> None:
+        capacity = float(self._cluster.cards.sum())
+        self._reserve.settle(self._idle, capacity - self._cluster.allocated / CARD)
+
+
+def kinds(cluster: Cluster) -> Kinds:
+    """One per model; a card has one resource, its thousandths."""
+    cards = [int(cluster.cards[cluster.model == i].sum()) for i in range(len(cluster.models))]
+    return Kinds(
+        totals=np.array([[1], *([CARD] for _ in cards)]),
+        cards=np.array([0, *cards]),
+        vendor=np.zeros(1 + len(cards), np.int64),
+        amounts=1,
+    )
+
+
+def ask(cluster: Cluster, shape: Shape) -> Ask:
+    """The shape on these kinds."""
+    allowed = np.concatenate([[False], cluster.allowed(shape)])
+    return Ask(
+        need=np.array([[0], *([shape.milli] for _ in cluster.models)]),
+        allowed=allowed,
+        alone=np.full(len(allowed), shape.milli == CARD),
+        count=shape.cards,
+        cpu=float(shape.cpu),
+        memory=float(shape.memory),
+    )

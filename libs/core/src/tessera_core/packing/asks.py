@@ -1,0 +1,123 @@
+"""Kinds of cards and shapes of pods of a real fleet, as the rest of the package numbers them.
+
+Axes of a card: memory in bytes, cores in hundredths of a percent, slots. Two cards are of one kind
+when vendor, model, mode, memory, cores and slots are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tessera_core import ladder
+from tessera_core.cards import Cards, Floats, Ints
+from tessera_core.fleet import Fleet
+from tessera_core.packing.history import History
+from tessera_core.packing.kinds import Ask, Kinds, Past
+from tessera_schema.requests import Request
+
+AMOUNTS: Final = 2
+_PERCENT: Final = 100
+"""Units of cores per percent: so that sixteenths of a card, 6.25 %, are whole numbers."""
+
+
+class CardKind(NamedTuple):
+    """What makes cards equal; names by their numbers in the fleet."""
+
+    vendor: int
+    model: int
+    mode: int
+    memory: int
+    cores: int
+    slots: int
+
+
+class Catalogue:
+    """The kinds of cards met so far, by number from 1 on."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.kinds: list[CardKind] = []
+        self._numbers: dict[CardKind, int] = {}
+
+    def __len__(self) -> int:
+        """Kind 0, no card, included."""
+        return len(self.kinds) + 1
+
+    def numbers(self, cards: Cards) -> Ints:
+        """Each card's kind, for columns of any shape; 0 where none may be used."""
+        columns = (
+            cards.vendor, cards.model, cards.mode, cards.memory_total, units_of(cards.cores_total),
+            cards.slots,
+        )  # fmt: skip
+        usable = (cards.vendor >= 0) & (cards.blocked == 0) & (cards.memory_total > 0)
+        found = np.zeros(cards.vendor.shape, np.int64)
+        values = zip(*(c[usable].tolist() for c in columns), strict=True)
+        found[usable] = [self._number(CardKind(*v)) for v in values]
+        return found
+
+    def totals(self) -> Ints:
+        """(kinds, axes)."""
+        return np.array([[1, 1, 1], *([k.memory, max(k.cores, 1), k.slots] for k in self.kinds)])
+
+    def describe(self, of_card: Ints) -> Kinds:
+        """The kinds, where `of_card` is the kind of each card of the fleet."""
+        return Kinds(
+            totals=self.totals(),
+            cards=np.bincount(of_card.ravel(), minlength=len(self)) * (np.arange(len(self)) > 0),
+            vendor=np.array([-1, *(k.vendor for k in self.kinds)]),
+            amounts=AMOUNTS,
+        )
+
+    def ask(
+        self, request: Request, fleet: Fleet, *, cpu: float = 0, memory: float = 0
+    ) -> Ask:  # fmt: skip
+        """The request on an idle card of each kind; `cpu` and `memory` of the host in thousandths
+        and bytes."""
+        cards = self._idle()
+        need = ladder.amounts(request, cards)
+        refused = ladder.rungs(request, need, cards, models=fleet.models, modes=fleet.modes)
+        vendor = fleet.vendors.known(request.vendor)
+        allowed = ladder.passed(refused, cards, -2 if vendor is None else vendor)
+        each = np.zeros((len(self), 3), np.int64)
+        each[:, 0], each[:, 1] = need.memory, units_of(np.asarray(need.cores, np.float64))
+        each[:, 2] = need.slots
+        alone = np.zeros(len(self), np.bool_) | need.alone | request.policy.idle_cards_only
+        return Ask(
+            need=each * (cards.vendor == vendor)[:, None],
+            allowed=allowed,
+            alone=alone,
+            count=request.count,
+            vendor=-2 if vendor is None else vendor,
+            cpu=cpu,
+            memory=memory,
+        )
+
+    def past(self, history: History, fleet: Fleet) -> Past:
+        """What the history says of these kinds; empty where it says too little."""
+        cpu, memory = history.host
+        asks = tuple((self.ask(shape, fleet), n) for shape, n in history.shapes.items())
+        return Past(asks, cpu, memory)
+
+    def _number(self, kind: CardKind) -> int:
+        if kind not in self._numbers:
+            self.kinds.append(kind)
+            self._numbers[kind] = len(self.kinds)
+        return self._numbers[kind]
+
+    def _idle(self) -> Cards:
+        """One idle card of each kind, in columns."""
+        cards = Cards((len(self),))
+        for name, column in zip(_COLUMNS, zip(*self.kinds, strict=True), strict=False):
+            getattr(cards, name)[1:] = column
+        cards.cores_total /= _PERCENT
+        return cards
+
+
+_COLUMNS: Final = ("vendor", "model", "mode", "memory_total", "cores_total", "slots")
+
+
+def units_of(cores: Floats) -> Ints:
+    """Percent of cores in the axis' own unit."""
+    return np.rint(cores * _PERCENT).astype(np.int64)

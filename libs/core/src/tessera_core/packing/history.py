@@ -1,0 +1,174 @@
+"""Which shapes of pods came in the past, and how often: what `pack` learns from.
+
+A pod counts when it is first placed or seen bound, and half as much after each half-life. The
+history is kept across restarts as one JSON text; where that is lost or unreadable, start empty:
+placement goes on with the default of `tessera_core.packing.worth`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.units import Unit, units
+from tessera_schema.requests import PodRequest, Policy, Request, Role
+from tessera_schema.wire import decoder
+
+VERSION: Final = 1
+HALF_LIFE_S: Final = 14 * 86400.0
+"""Two weeks: several rounds of a working week, and a new team's shapes count within days."""
+ENOUGH: Final = 50.0
+"""Pods from which on a history says more than the default."""
+SHAPES: Final = 1000
+"""Shapes remembered; those that came least are dropped first."""
+_LARGEST: Final = 1e9
+
+
+class UnknownHistoryVersion(Exception):
+    """Written by a newer release: start empty, and leave the text as it is."""
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """One shape on the wire."""
+
+    shape: Request
+    count: float
+
+
+class Saved(Struct, frozen=True, kw_only=True):
+    """The history on the wire. Counts are as of `at`."""
+
+    version: int = VERSION
+    at: float
+    """Seconds of the caller's clock."""
+    pods: float
+    cpu_milli: float = 0
+    """Asked of hosts by all those pods; 0 = not known."""
+    memory_bytes: float = 0
+    seen: tuple[Seen, ...] = ()
+
+
+class _Version(Struct, frozen=True):
+    version: int
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_version = decoder(_Version)
+_decode_saved = decoder(Saved)
+
+
+class History:
+    """Counts of shapes, fading."""
+
+    def __init__(self, half_life_s: float = HALF_LIFE_S) -> None:
+        """Empty."""
+        self._half_life_s = half_life_s
+        self._from = 0.0
+        """When a new pod weighs 1; later ones weigh more, which is the same as fading."""
+        self._weights: dict[Request, float] = {}
+        self._pods = self._cpu = self._memory = 0.0
+
+    def add(
+        self, pod: PodRequest, now: float, *, cpu_milli: int = 0, memory_bytes: int = 0
+    ) -> None:
+        """A pod was placed; it asks so much of its host. Pods that ask for no card count not."""
+        shapes = [shape_of(unit) for unit in units(pod)]
+        if not shapes:
+            return
+        if not self._pods:
+            self._from = now
+        weight = self._weight(now)
+        if weight > _LARGEST:
+            self._rebase(now)
+            weight = 1.0
+        for shape in shapes:
+            self._weights[shape] = self._weights.get(shape, 0) + weight
+        self._pods += weight
+        self._cpu += weight * cpu_milli
+        self._memory += weight * memory_bytes
+        if len(self._weights) > 2 * SHAPES:
+            self._weights = _most(self._weights)
+
+    def pods(self, now: float) -> float:
+        """How many pods it speaks of, faded ones for less."""
+        return self._pods / self._weight(now)
+
+    def enough(self, now: float) -> bool:
+        """Whether it is better than knowing nothing."""
+        return self.pods(now) >= ENOUGH
+
+    @property
+    def shapes(self) -> Mapping[Request, float]:
+        """Shape -> weight; only the proportions mean something."""
+        return _most(self._weights)
+
+    @property
+    def host(self) -> tuple[float, float]:
+        """Processor in thousandths and memory in bytes that these pods asked for, in the same
+        weights as `shapes`; 0 = not known."""
+        return self._cpu, self._memory
+
+    def encode(self, now: float) -> bytes:
+        """The text to keep."""
+        self._rebase(now)
+        seen = tuple(Seen(shape=s, count=round(n, 6)) for s, n in _most(self._weights).items())
+        cpu, memory = float(round(self._cpu)), float(round(self._memory))
+        saved = Saved(
+            at=now, pods=round(self._pods, 6), cpu_milli=cpu, memory_bytes=memory, seen=seen
+        )
+        return _encode(saved)
+
+    @classmethod
+    def decode(cls, text: bytes | str, half_life_s: float = HALF_LIFE_S) -> History:
+        """Read what was kept. Raises UnknownHistoryVersion, and msgspec.DecodeError (which
+        msgspec.ValidationError is) for anything malformed."""
+        version = _decode_version(text).version
+        if version != VERSION:
+            raise UnknownHistoryVersion(f"history version {version}, this release reads {VERSION}")
+        saved = _decode_saved(text)
+        history = cls(half_life_s)
+        history._from = saved.at
+        history._pods = max(saved.pods, 0)
+        history._cpu, history._memory = max(saved.cpu_milli, 0), max(saved.memory_bytes, 0)
+        history._weights = {s.shape: s.count for s in saved.seen if s.count > 0}
+        return history
+
+    def _weight(self, now: float) -> float:
+        periods = (now - self._from) / self._half_life_s
+        return float(2.0 ** min(max(periods, -60.0), 60.0))
+
+    def _rebase(self, now: float) -> None:
+        factor = 1 / self._weight(now)
+        self._weights = {shape: n * factor for shape, n in _most(self._weights).items()}
+        self._pods, self._cpu, self._memory = (
+            x * factor for x in (self._pods, self._cpu, self._memory)
+        )
+        self._from = now
+
+
+def shape_of(unit: Unit) -> Request:
+    """What matters of a unit for later pods: amounts and kinds of cards, not names. Requests that
+    share one card are added up as they run."""
+    lead = replace(
+        unit.lead, dialect="", ids=(), ids_denied=(), together=False, policy=Policy()
+    )  # fmt: skip
+    if len(unit.parts) == 1:
+        return lead
+    stay = [p.request for p in unit.parts if p.container.role is not Role.INIT] or [unit.lead]
+    return replace(
+        lead,
+        memory_bytes=sum(r.memory_bytes for r in stay),
+        memory_percent=min(sum(r.memory_percent for r in stay), 100),
+        cores_percent=sum(r.cores_percent for r in stay),
+    )
+
+
+def _most(weights: Mapping[Request, float]) -> dict[Request, float]:
+    if len(weights) <= SHAPES:
+        return dict(weights)
+    kept = sorted(weights.items(), key=lambda item: -item[1])[:SHAPES]
+    return dict(kept)
