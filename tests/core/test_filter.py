@@ -53,10 +53,15 @@ def test_one_node_is_answered_and_its_cards_are_held() -> None:
     scheduler = Scheduler()
     assert scheduler.ask("a", 12).node_names == ("n0",)
     assert scheduler.ask("b", 12).node_names == ("n1",)
+    assert scheduler.decisions.record("c", scheduler.ledger.fleet) is None
     third = scheduler.ask("c", 12)
     assert third.node_names == ()
     assert third.failed_nodes == dict.fromkeys(["n0", "n1"], "CardInsufficientMemory")
     assert "asks 12288 MiB of a card, the freest of these has 4096" in scheduler.why("c")[0]
+    record = scheduler.decisions.record("c", scheduler.ledger.fleet)
+    assert record is not None
+    assert record.message == "0/2 nodes have room: 2 CardInsufficientMemory"
+    assert [r.node for r in record.reasons] == ["n0", "n1"]
 
 
 def test_a_pod_asked_about_again_keeps_its_node() -> None:
@@ -89,7 +94,9 @@ def test_a_waiting_pod_is_asked_anew_when_its_quota_was_raised() -> None:
     assert scheduler.why("a") == told
     assert scheduler.ask("a").node_names == ()
     assert scheduler.why("a") == told
-    assert scheduler.decisions.line("a", scheduler.ledger.fleet) == told[0]
+    record = scheduler.decisions.record("a", scheduler.ledger.fleet)
+    assert record is not None
+    assert (record.message, record.attempts) == (told[0], 2)
     scheduler.ledger.set_limits([])
     assert scheduler.ask("a").node_names == ("n0",)
 

@@ -41,7 +41,7 @@ def test_our_own_agent_is_believed_over_others() -> None:
     [
         (published(), "has 0 nvidia cards, hami has 1; tessera counts"),
         ("{", "the agent will write it again"),
-        (published({"id": "GPU-b"}, version=2), "version 2, this release reads 1"),
+        (published({"id": "GPU-b"}, version=2), "version 2, this one reads 1"),
     ],
 )
 def test_even_where_it_has_none_or_cannot_be_read(text: str, said: str) -> None:

@@ -3,8 +3,13 @@
 import msgspec
 import pytest
 
-from tessera_core.inventory import Published
 from tessera_schema.cards import Card
+from tessera_schema.decisions import (
+    DecisionRecord,
+    ReasonRecord,
+    decode_decision,
+    encode_decision,
+)
 from tessera_schema.events import (
     AllocationEvent,
     AllocationGranted,
@@ -27,6 +32,7 @@ from tessera_schema.grants import (
     decode_grant,
     encode_grant,
 )
+from tessera_schema.published import Published, decode_published, encode_published
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
 
@@ -100,8 +106,21 @@ def test_published_cards_are_written_so() -> None:
         '"memory_bytes":17179869184,"cores_percent":100,"slots":100,"minor":-1,"numa":0,'
         '"switch":"","links":{},"mode":"","healthy":true,"cordoned":false}]}'
     )
-    assert msgspec.json.encode(Published(cards=(card,))).decode() == data
-    assert msgspec.json.decode(data, type=Published).cards == (card,)
+    assert encode_published(Published(cards=(card,))) == data
+    assert decode_published(data).cards == (card,)
+
+
+def test_decisions_are_written_so() -> None:
+    record = DecisionRecord(
+        uid="u-1", verdict="waiting", at=1.5, attempts=2, message="0/1 nodes have room",
+        reasons=(ReasonRecord(node="n1", reason=Reason.CARD_INSUFFICIENT_CORE, message="m"),),
+    )  # fmt: skip
+    data = (
+        b'{"uid":"u-1","verdict":"waiting","at":1.5,"attempts":2,"node":"","feasible_nodes":0,'
+        b'"message":"0/1 nodes have room","reasons":[{"node":"n1","reason":11,"message":"m"}]}'
+    )
+    assert encode_decision(record) == data
+    assert decode_decision(data) == record
 
 
 def test_reasons_keep_their_numbers_and_names() -> None:

@@ -18,6 +18,7 @@ from tessera_core.fleet import Fleet
 from tessera_core.outcome import Verdict, Why
 from tessera_core.quota import Allowance
 from tessera_core.units import units
+from tessera_schema.decisions import DecisionRecord, ReasonRecord
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
 
@@ -90,13 +91,22 @@ class Decisions:
         apart = _not_offered(decision, fleet) if books is not None else {}
         return explain(fleet, units(decision.request), decision.allowance, apart)
 
-    def line(self, uid: str, today: Fleet) -> str:
-        """The same in one line."""
+    def record(self, uid: str, today: Fleet) -> DecisionRecord | None:
+        """The pod's decision in full, None for a pod that was never asked about."""
         decision = self._records.get(uid)
-        if decision is None or decision.over:
-            return decision.over if decision else ""
-        fleet = self._books.get(decision.generation, today)
-        return summary(self.why(uid, today), len(fleet.rows))
+        if decision is None:
+            return None
+        whys = self.why(uid, today)
+        message = decision.over
+        if whys and not message:
+            message = summary(whys, len(self._books.get(decision.generation, today).rows))
+        return DecisionRecord(
+            uid=uid, verdict=decision.verdict, at=decision.at, attempts=decision.attempts,
+            node=decision.node, feasible_nodes=decision.feasible, message=message,
+            reasons=tuple(
+                ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys
+            ),
+        )  # fmt: skip
 
 
 def _not_offered(decision: Decision, fleet: Fleet) -> dict[str, tuple[Reason, str]]:

@@ -11,32 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Custom, Node
-from tessera_schema.wire import decoder
+from tessera_schema.published import PUBLISHED_VERSION, decode_published
 
 MOST_MEMORY_BYTES: Final = 1 << 50
 MOST_CORES_PERCENT: Final = 1_000_000
 MOST_SLOTS: Final = 1_000_000
-
-
-VERSION: Final = 1
-
-
-class Published(Struct, frozen=True, kw_only=True):
-    """Value of `cards.tessera.dev/<vendor>`. Where it is there, it is the only source of cards:
-    also when it is empty, or cannot be read."""
-
-    version: int = VERSION
-    cards: tuple[Card, ...] = ()
-
-
-_decode = decoder(Published)
 
 
 def cards_of(
@@ -91,10 +76,10 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
         cards: tuple[Card, ...] = ()
         warnings: tuple[str, ...] = ()
         try:
-            published = _decode(text)
-            cards = published.cards if published.version == VERSION else ()
-            if published.version != VERSION:
-                what = f"version {published.version}, this release reads {VERSION}; upgrade it"
+            published = decode_published(text)
+            cards = published.cards if published.version == PUBLISHED_VERSION else ()
+            if published.version != PUBLISHED_VERSION:
+                what = f"version {published.version}, this one reads {PUBLISHED_VERSION}: upgrade"
                 warnings = (f"node {node.name}: annotation {key}: {what}",)
         except msgspec.DecodeError as e:
             warnings = (f"node {node.name}: annotation {key}: {e}; the agent will write it again",)

@@ -1,0 +1,38 @@
+"""`cards.tessera.dev/<vendor>` on a Node: the durable inventory of one vendor's cards there.
+
+Written by that vendor's agent alone. Where the annotation is there, it is the only source of the
+vendor's cards on the node, also when it is empty or cannot be read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_schema.cards import Card
+from tessera_schema.wire import decoder
+
+PUBLISHED_VERSION: Final = 1
+
+
+class Published(Struct, frozen=True, kw_only=True):
+    """The annotation's value."""
+
+    version: int = PUBLISHED_VERSION
+    cards: tuple[Card, ...] = ()
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = decoder(Published)
+
+
+def encode_published(published: Published) -> str:
+    """The annotation's value as text."""
+    return _encode(published).decode()
+
+
+def decode_published(text: str) -> Published:
+    """Raises msgspec.DecodeError. The caller looks at the version."""
+    return _decode(text)
