@@ -1,4 +1,4 @@
-/* Stream capture: beginning, growing, joining, ending, asking. */
+/* Stream capture: beginning, growing, joining, ending. Asking is in capture_query.c. */
 #include "capture.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 CUgraph sim_capture_graph(CUstream stream) { return stream->capture->graph; }
 
-static CUresult set_deps(CUstream s, const CUgraphNode *deps, size_t count)
+CUresult sim_capture_deps(CUstream s, const CUgraphNode *deps, size_t count)
 {
     CUgraphNode *copy = malloc((count + 1) * sizeof *copy);
     if (!copy)
@@ -25,7 +25,7 @@ CUresult sim_capture_add(CUstream stream, CUgraphNode node)
     node->deps = stream->deps;
     node->dep_count = stream->dep_count;
     stream->deps = NULL;
-    return set_deps(stream, &node, 1);
+    return sim_capture_deps(stream, &node, 1);
 }
 
 CUresult sim_capture_transfer(CUstream stream, const Transfer *transfer)
@@ -92,7 +92,7 @@ CUresult sim_capture_wait(CUstream s, CUevent e, bool *handled)
             all[n++] = e->deps[i];
     }
     s->capture = c;
-    CUresult r = set_deps(s, all, n);
+    CUresult r = sim_capture_deps(s, all, n);
     free(all);
     return r;
 }
@@ -117,7 +117,7 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph graph, 
     if (!graph)
         r = cuGraphCreate(&c->graph, 0);
     if (!r)
-        r = set_deps(s, deps, count);
+        r = sim_capture_deps(s, deps, count);
     if (r) {
         free(c);
         return r;
@@ -224,87 +224,5 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
         *graph = made;
     else if (!given)
         cuGraphDestroy(made);
-    return r;
-}
-
-static CUresult info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUstream *out)
-{
-    CUstream s;
-    CUresult r = sim_stream(stream, &s);
-    if (r)
-        return r;
-    NEED(status);
-    if (s->legacy && __atomic_load_n(&sim_capture_count, __ATOMIC_RELAXED)) { /* asking is as illegal as using, but invalidates nothing */
-        bool blocked = false;
-        sim_local_lock();
-        for (CUstream o = sim_streams(); o; o = o->next)
-            blocked = blocked || (o->capture && o->ctx == s->ctx && !(o->flags & CU_STREAM_NON_BLOCKING));
-        sim_local_unlock();
-        if (blocked)
-            return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    }
-    Capture *c = s->capture;
-    *status = !c ? CU_STREAM_CAPTURE_STATUS_NONE : c->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    if (id && c)
-        *id = c->id;
-    *out = s;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-    CUstream s;
-    return info(stream, status, NULL, &s);
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-    CUstream s;
-    return info(stream, status, id, &s);
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
-                                   size_t *count)
-{
-    CUstream s;
-    CUresult r = info(stream, status, id, &s);
-    if (r || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        return r;
-    if (graph)
-        *graph = s->capture->graph;
-    if (deps)
-        *deps = s->deps;
-    if (edges)
-        *edges = NULL;
-    if (count)
-        *count = s->dep_count;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *count)
-{
-    return cuStreamGetCaptureInfo_v3(stream, status, id, graph, deps, NULL, count);
-}
-
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *deps, size_t count, unsigned int flags)
-{
-    CUstream s;
-    CUresult r = sim_stream(stream, &s);
-    if (r)
-        return r;
-    if (!s->capture || (count && !deps) || flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-        return s->capture ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
-    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-        return set_deps(s, deps, count);
-    size_t n = s->dep_count;
-    CUgraphNode *all = malloc((n + count + 1) * sizeof *all);
-    if (!all)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (n)
-        memcpy(all, s->deps, n * sizeof *all);
-    if (count)
-        memcpy(all + n, deps, count * sizeof *all);
-    r = set_deps(s, all, n + count);
-    free(all);
     return r;
 }

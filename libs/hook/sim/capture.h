@@ -18,5 +18,6 @@ struct Capture {
 extern Capture *sim_captures;      /* all of this process; local lock */
 extern unsigned sim_capture_count; /* how many: the common answer is none */
 const void *sim_capture_thread(void); /* names the calling thread */
+CUresult sim_capture_deps(CUstream s, const CUgraphNode *deps, size_t count); /* what its next node follows */
 
 #endif

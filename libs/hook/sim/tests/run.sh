@@ -17,7 +17,11 @@ for source in "$here"/*.c; do
 done
 for script in "$here"/*_check.sh; do
     printf '%-45s ' "$(basename "$script" .sh)"
-    TESSERA_SIM_STATE="$scratch/script" TESSERA_SIM_CONFIG= timeout 300 sh "$script" "$out" "$scratch" 2>"$scratch/error" || { echo FAILED; cat "$scratch/error"; failed=1; }
+    said=$(TESSERA_SIM_STATE="$scratch/script" TESSERA_SIM_CONFIG= timeout 300 sh "$script" "$out" "$scratch" 2>"$scratch/error") || { said="$said FAILED"; failed=1; }
+    echo "$said"
+    cat "$scratch/error"
+    # where everything can be had, a skipped check is a failed one
+    case $said in skipped*) [ "$CI" != true ] || failed=1 ;; esac
     rm -f "$scratch"/script*
 done
 exit $failed
