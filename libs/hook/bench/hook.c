@@ -73,8 +73,8 @@ int main(int argc, char **argv)
     p_cuMemGetInfo_v2(&a, &b);
     printf("start %.0f\n", now() - t);
     p_cuModuleGetFunction(&f, NULL, "spin");
-    BEST("launch", 20, 100000, p_cuLaunchKernel(f, 128, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
-    BEST("meminfo", 20, 100000, p_cuMemGetInfo_v2(&a, &b));
+    BEST("launch", 200, 10000, p_cuLaunchKernel(f, 128, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
+    BEST("meminfo", 200, 10000, p_cuMemGetInfo_v2(&a, &b));
     BEST("procaddress", 20, 10000, p_cuGetProcAddress_v2("cuLaunchKernel", &pfn, 12000, 0, NULL));
     CUdeviceptr *held = malloc((size_t)live * sizeof *held);
     long have = 0;

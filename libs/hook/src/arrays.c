@@ -1,5 +1,6 @@
 /* Arrays and mipmapped arrays, at their true size. */
 #include "memory.h"
+#include "points.h"
 #include "start.h"
 
 #define SPARSE 0x40u
@@ -57,10 +58,14 @@ static uint64_t true_array_bytes(struct ts_card *card, CUarray array, uint64_t e
     return estimate;
 }
 
-static void settle_array(struct ts_card *card, CUresult r, uint64_t cost, CUarray *array) {
+static CUresult settle_array(struct ts_card *card, CUresult r, uint64_t cost, CUarray *array) {
     uint64_t really = r == CUDA_SUCCESS ? true_array_bytes(card, *array, cost) : cost;
     struct ts_holding holding = array_holding(card, TS_ARRAY_HANDLE, r == CUDA_SUCCESS ? *array : NULL, really);
-    ts_memory_settle(card, r, cost, really, &holding);
+    if (ts_memory_settle(card, r, cost, really, &holding))
+        return r;
+    real.cuArrayDestroy(*array);
+    *array = NULL;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc) {
@@ -73,9 +78,10 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc) {
     uint64_t cost = all_levels(&full, 1);
     if (!ts_memory_ask(card, TESSERA_ARRAY, cost))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    ts_point("array: charged");
     CUresult r = real.cuArrayCreate_v2(array, desc);
-    settle_array(card, r, cost, array);
-    return r;
+    ts_point("array: driver");
+    return settle_array(card, r, cost, array);
 }
 
 CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc) {
@@ -87,8 +93,7 @@ CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc)
     if (!ts_memory_ask(card, TESSERA_ARRAY, cost))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = real.cuArray3DCreate_v2(array, desc);
-    settle_array(card, r, cost, array);
-    return r;
+    return settle_array(card, r, cost, array);
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels) {
@@ -105,8 +110,11 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3D_DES
         real.cuMipmappedArrayGetMemoryRequirements(&need, *mipmap, card->ordinal) == CUDA_SUCCESS && need.size)
         really = need.size;
     struct ts_holding holding = array_holding(card, TS_MIPMAP, r == CUDA_SUCCESS ? *mipmap : NULL, really);
-    ts_memory_settle(card, r, cost, really, &holding);
-    return r;
+    if (ts_memory_settle(card, r, cost, really, &holding))
+        return r;
+    real.cuMipmappedArrayDestroy(*mipmap);
+    *mipmap = NULL;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuArrayDestroy(CUarray array) {
@@ -114,6 +122,7 @@ CUresult cuArrayDestroy(CUarray array) {
     struct ts_holding holding;
     int known = ts_ledger_take(TS_ARRAY_HANDLE, (uint64_t)(uintptr_t)array, &holding);
     CUresult r = real.cuArrayDestroy(array);
+    ts_point("array free: driver");
     if (known && r == CUDA_SUCCESS)
         ts_memory_drop(&holding);
     else if (known)
@@ -126,6 +135,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap) {
     struct ts_holding holding;
     int known = ts_ledger_take(TS_MIPMAP, (uint64_t)(uintptr_t)mipmap, &holding);
     CUresult r = real.cuMipmappedArrayDestroy(mipmap);
+    ts_point("mipmap free: driver");
     if (known && r == CUDA_SUCCESS)
         ts_memory_drop(&holding);
     else if (known)

@@ -23,13 +23,17 @@ static void subtract(uint64_t *at, uint64_t bytes) {
     __atomic_store_n(at, now > bytes ? now - bytes : 0, __ATOMIC_RELAXED);
 }
 
+/* We were stopped so long that the lock was taken from us: others have counted and charged since,
+ * and what we stored as the sum is stale. Our slot is right; the sum is counted anew. */
+static void count_anew(struct tessera_card_usage *shared, const struct ts_card *card, uint32_t as) {
+    do {
+        ts_card_lock(shared, as);
+        ts_card_recount(shared, card->index);
+    } while (!ts_card_unlock(shared, as));
+}
+
 /* First our slot, then the sum: if we die between the two, whoever takes the lock counts anew. */
-static int try_charge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes, int anyway) {
-    ts_lock_take(&card->lock);
-    if (!ensure_slot(card)) {
-        ts_lock_give(&card->lock);
-        return 0;
-    }
+static int charge_once(struct ts_card *card, enum tessera_kind kind, uint64_t bytes, int anyway, int *lost) {
     struct tessera_card_usage *shared = card->shared;
     uint32_t as = (uint32_t)card->slot;
     ts_card_lock(shared, as);
@@ -39,6 +43,7 @@ static int try_charge(struct ts_card *card, enum tessera_kind kind, uint64_t byt
         ts_card_recount(shared, card->index);
     uint64_t held = shared->charged_bytes;
     int fits = anyway || !limit || (bytes <= limit && held <= limit - bytes);
+    ts_point("charge: looked");
     if (fits) {
         add(&card->own[kind], bytes);
         add(&card->mine->bytes[kind], bytes);
@@ -48,7 +53,25 @@ static int try_charge(struct ts_card *card, enum tessera_kind kind, uint64_t byt
             shared->peak_bytes = held + bytes;
         ts_point("charge: sum");
     }
-    ts_card_unlock(shared, as);
+    *lost = !ts_card_unlock(shared, as);
+    if (*lost && fits) { /* what we compared with was old: once more */
+        subtract(&card->own[kind], bytes);
+        subtract(&card->mine->bytes[kind], bytes);
+        count_anew(shared, card, as);
+    }
+    return fits;
+}
+
+static int try_charge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes, int anyway) {
+    ts_lock_take(&card->lock);
+    if (!ensure_slot(card)) {
+        ts_lock_give(&card->lock);
+        return 0;
+    }
+    int fits, lost;
+    do
+        fits = charge_once(card, kind, bytes, anyway, &lost);
+    while (lost);
     ts_lock_give(&card->lock);
     return fits;
 }
@@ -78,7 +101,8 @@ void ts_uncharge(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) {
     subtract(&card->mine->bytes[kind], bytes);
     ts_point("uncharge: slot");
     subtract(&shared->charged_bytes, bytes);
-    ts_card_unlock(shared, as);
+    if (!ts_card_unlock(shared, as))
+        count_anew(shared, card, as);
     ts_lock_give(&card->lock);
 }
 

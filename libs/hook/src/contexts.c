@@ -5,6 +5,7 @@
 #include "charge.h"
 #include "memory.h"
 #include "limits.h"
+#include "overhead.h"
 #include "slots.h"
 #include "spans.h"
 #include "start.h"
@@ -17,8 +18,18 @@ void ts_contexts_reset(void) {
     memset(primary, 0, sizeof primary);
 }
 
+/* Free memory of a card before there may be a context: asked of the current one if it is there,
+ * else of NVML, which takes its time, and so only where contexts are charged. */
+static uint64_t free_on(CUdevice device) {
+    CUdevice current;
+    struct ts_card *card = ts_card_by_device(device);
+    if (real.cuCtxGetDevice && real.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
+        return ts_overhead_free();
+    return card && (card->flags & TESSERA_CARD_CHARGE_OVERHEAD) ? ts_overhead_free_by_nvml(card->uuid) : 0;
+}
+
 /* From here on the process is visible: it holds a context on that card. */
-static void arrived(CUresult r, CUdevice device) {
+static void arrived(CUresult r, CUdevice device, const void *handle, uint64_t before) {
     struct ts_card *card = r == CUDA_SUCCESS ? ts_card_by_device(device) : NULL;
     if (!card)
         return;
@@ -26,6 +37,8 @@ static void arrived(CUresult r, CUdevice device) {
     if (card->slot >= 0 || ts_slot_claim(card))
         __atomic_add_fetch(&card->mine->contexts, 1, __ATOMIC_RELAXED);
     ts_lock_give(&card->lock);
+    if (before)
+        ts_overhead_add(card, TS_CONTEXT_OBJECT, handle, 0, before, free_on(device));
     ts_tick();
 }
 
@@ -34,17 +47,32 @@ static void left(struct ts_card *card) {
         __atomic_sub_fetch(&card->mine->contexts, 1, __ATOMIC_RELAXED);
 }
 
+/* A green context's memory may outlive it, in the primary one. */
+static void drop_unless_there(const struct ts_holding *holding) {
+    unsigned type;
+    struct ts_holding kept = *holding;
+    kept.owner = 0;
+    if (holding->thing == TS_POINTER && real.cuPointerGetAttribute &&
+        real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, holding->key) == CUDA_SUCCESS)
+        ts_ledger_put(&kept);
+    else
+        ts_memory_drop(holding);
+}
+
 /* The driver frees what was allocated in a context together with it. */
 static void gone(CUcontext context) {
     ts_ledger_take_owned((uint64_t)(uintptr_t)context, ts_memory_drop);
+    ts_overhead_remove(TS_CONTEXT_OBJECT, context);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     TS_ENTER(cuDevicePrimaryCtxRetain, (context, device));
+    int first = device >= 0 && device < DEVICES && !primary[device];
+    uint64_t before = first ? free_on(device) : 0;
     CUresult r = real.cuDevicePrimaryCtxRetain(context, device);
     if (r == CUDA_SUCCESS && device >= 0 && device < DEVICES) {
-        if (!primary[device])
-            arrived(r, device);
+        if (first)
+            arrived(r, device, *context, before);
         primary[device] = *context;
     }
     return r;
@@ -92,30 +120,34 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device) {
     TS_ENTER(cuCtxCreate, (context, flags, device));
+    uint64_t before = free_on(device);
     CUresult r = real.cuCtxCreate(context, flags, device);
-    arrived(r, device);
+    arrived(r, device, r == CUDA_SUCCESS ? *context : NULL, before);
     return r;
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device) {
     TS_ENTER(cuCtxCreate_v2, (context, flags, device));
+    uint64_t before = free_on(device);
     CUresult r = real.cuCtxCreate_v2(context, flags, device);
-    arrived(r, device);
+    arrived(r, device, r == CUDA_SUCCESS ? *context : NULL, before);
     return r;
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *params, int count, unsigned int flags,
                         CUdevice device) {
     TS_ENTER(cuCtxCreate_v3, (context, params, count, flags, device));
+    uint64_t before = free_on(device);
     CUresult r = real.cuCtxCreate_v3(context, params, count, flags, device);
-    arrived(r, device);
+    arrived(r, device, r == CUDA_SUCCESS ? *context : NULL, before);
     return r;
 }
 
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned int flags, CUdevice device) {
     TS_ENTER(cuCtxCreate_v4, (context, params, flags, device));
+    uint64_t before = free_on(device);
     CUresult r = real.cuCtxCreate_v4(context, params, flags, device);
-    arrived(r, device);
+    arrived(r, device, r == CUDA_SUCCESS ? *context : NULL, before);
     return r;
 }
 
@@ -150,42 +182,26 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
     return destroy(context, real.cuCtxDestroy_v2);
 }
 
-/* Modules: what loading one takes of the card, seen from before and after. Shown, and charged where
- * the limits file says so; never refused, for the driver has loaded it already. */
-static size_t free_now(void) {
-    size_t unused = 0, total;
-    if (!real.cuMemGetInfo_v2 || real.cuMemGetInfo_v2(&unused, &total) != CUDA_SUCCESS)
-        return 0;
-    return unused;
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice device, unsigned int flags) {
+    TS_ENTER(cuGreenCtxCreate, (green, desc, device, flags));
+    uint64_t before = free_on(device);
+    CUresult r = real.cuGreenCtxCreate(green, desc, device, flags);
+    arrived(r, device, r == CUDA_SUCCESS ? *green : NULL, before);
+    return r;
 }
 
-static void loaded(CUresult r, size_t before) {
-    size_t after = r == CUDA_SUCCESS ? free_now() : 0;
-    struct ts_card *card = r == CUDA_SUCCESS ? ts_card_current() : NULL;
-    if (!card || !after || before <= after || before - after > (UINT64_C(1) << 30))
-        return;
-    if (card->flags & TESSERA_CARD_CHARGE_OVERHEAD)
-        ts_charge_anyway(card, TESSERA_CONTEXT, before - after);
-    else
-        __atomic_add_fetch(&card->mine->overhead_bytes, before - after, __ATOMIC_RELAXED);
-}
-
-#define MODULE_WRAPPER(symbol, params, args)  \
-    CUresult symbol params {                  \
-        TS_ENTER(symbol, args);               \
-        size_t before = free_now();           \
-        CUresult r = real.symbol args;        \
-        loaded(r, before);                    \
-        return r;                             \
+CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+    TS_ENTER(cuGreenCtxDestroy, (green));
+    CUcontext context = NULL;
+    if (real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&context, green) != CUDA_SUCCESS)
+        context = NULL;
+    struct ts_card *card = card_in(context);
+    ts_spans_leave(context);
+    CUresult r = real.cuGreenCtxDestroy(green);
+    if (r == CUDA_SUCCESS) {
+        ts_ledger_take_owned((uint64_t)(uintptr_t)context, drop_unless_there);
+        ts_overhead_remove(TS_CONTEXT_OBJECT, green);
+        left(card);
     }
-
-MODULE_WRAPPER(cuModuleLoad, (CUmodule *module, const char *path), (module, path))
-MODULE_WRAPPER(cuModuleLoadData, (CUmodule *module, const void *image), (module, image))
-MODULE_WRAPPER(cuModuleLoadDataEx,
-               (CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values),
-               (module, image, count, options, values))
-MODULE_WRAPPER(cuModuleLoadFatBinary, (CUmodule *module, const void *image), (module, image))
-MODULE_WRAPPER(cuLibraryLoadData,
-               (CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values, unsigned int jit_count,
-                CUlibraryOption *options, void **values, unsigned int count),
-               (library, code, jit, jit_values, jit_count, options, values, count))
+    return r;
+}

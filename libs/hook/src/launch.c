@@ -1,7 +1,9 @@
 #include "launch.h"
 
 #include "bucket.h"
+#include "capture.h"
 #include "clock.h"
+#include "graphs.h"
 #include "limits.h"
 #include "pools.h"
 #include "slots.h"
@@ -10,6 +12,7 @@
 #define QUANTUM (20 * TS_MS)   /* longest sleep before limits are looked at again */
 #define SHORTEST 500000ull     /* shortest sleep: what is slept too long is not lost */
 #define FIRST_LOOK 50000ull    /* a function never measured: how long to wait for the first figure */
+#define QUEUED (100 * TS_MS)   /* at the full rate; less in proportion */
 #define LAST_LOOK (100 * TS_MS)
 
 static void add_throttled(struct ts_card *card, uint64_t ns) {
@@ -70,8 +73,26 @@ static void await_first(struct ts_guess *guess) {
     }
 }
 
+/* What is queued and not known to have run is debited as predicted: no more than this may be, or the
+ * bucket would speak of a future that the card (which others may be using) is far from. Two launches
+ * may always wait, so that the card need not. Never for ever: see await_first. */
+static void await_queue(struct ts_card *card, uint64_t predicted) {
+    uint64_t most = QUEUED * rate_of(card) / 1000, since = ts_now(), step = FIRST_LOOK;
+    if (most < 2 * predicted)
+        most = 2 * predicted;
+    while (__atomic_load_n(&card->mine->outstanding_ns, __ATOMIC_RELAXED) > (int64_t)most &&
+           ts_now() - since < LAST_LOOK) {
+        ts_spans_poll();
+        ts_sleep(step);
+        ts_spans_poll();
+        step = smaller(step * 2, 2 * TS_MS);
+    }
+    if (ts_now() > since)
+        add_throttled(card, ts_now() - since);
+}
+
 static int is_captured(CUstream stream) {
-    return __atomic_load_n(&ts_captures, __ATOMIC_RELAXED) > 0 && ts_pools_capturing(stream);
+    return ts_any_capture() && ts_capturing(stream);
 }
 
 void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
@@ -98,6 +119,9 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
         int64_t own = (int64_t)(gain == 1000 || !gain ? launch->predicted : launch->predicted * gain / 1000);
         if (ts_unlikely(ts_bucket_debit(card->shared, own) + own < 0))
             throttle(card, own);
+        if (ts_unlikely(__atomic_load_n(&card->mine->outstanding_ns, __ATOMIC_RELAXED) >
+                        (int64_t)(QUEUED * rate_of(card) / 1000)))
+            await_queue(card, launch->predicted);
     } else {
         launch->predicted = ts_guess_ns(guess);
     }
@@ -122,10 +146,8 @@ void ts_launch_end_slowly(struct ts_launch *launch, CUresult result) {
     if (result == CUDA_SUCCESS)
         return;
     if (rate_of(launch->card) < 1000) /* nothing runs: give it back */
-        ts_bucket_debit(launch->card->shared, -(int64_t)launch->predicted);
-    __atomic_sub_fetch(&launch->card->shared->raw_ns, launch->predicted, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&launch->card->shared->gpu_ns, launch->predicted, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&launch->card->mine->gpu_ns, launch->predicted, __ATOMIC_RELAXED);
+        ts_bucket_debit(launch->card->shared, -(int64_t)ts_gained(launch->card, launch->predicted));
+    ts_account(launch->card, -(int64_t)launch->predicted);
 }
 
 #define LAUNCH(key, stream, call)               \
@@ -164,9 +186,10 @@ void ts_launch_end_slowly(struct ts_launch *launch, CUresult result) {
         TS_ENTER(cuGraphLaunch##suffix, (exec, stream));                                                              \
         struct ts_launch launch;                                                                                      \
         ts_launch_begin(&launch, ts_guess_graph(exec), stream ? stream : none);                                       \
-        CUresult r = real.cuGraphLaunch##suffix(exec, stream);                                                        \
+        CUresult r = ts_pools_have_graphs() && launch.card                                                            \
+                         ? ts_graph_run(exec, stream, real.cuGraphLaunch##suffix)                                     \
+                         : real.cuGraphLaunch##suffix(exec, stream);                                                  \
         ts_launch_end(&launch, r);                                                                                    \
-        ts_pools_graph_launched();                                                                                    \
         return r;                                                                                                     \
     }
 

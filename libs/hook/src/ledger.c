@@ -98,11 +98,11 @@ int ts_ledger_look(enum ts_thing thing, uint64_t key, struct ts_holding *out) {
     return find(thing, key, out, 0);
 }
 
-int ts_ledger_count(uint64_t key, int references, int mappings, struct ts_holding *out) {
+int ts_ledger_count(enum ts_thing thing, uint64_t key, int references, int mappings, struct ts_holding *out) {
     int found = 0;
     ts_lock_take(&guard);
     if (capacity) {
-        size_t i = probe(TS_VMM, key);
+        size_t i = probe(thing, key);
         if (table[i].thing) {
             found = 1;
             table[i].references += (uint32_t)references;
@@ -142,6 +142,31 @@ size_t ts_ledger_take_owned(uint64_t owner, void (*each)(const struct ts_holding
         taken++;
     }
     return taken;
+}
+
+uint64_t ts_ledger_adopt(enum ts_thing thing, uint64_t owner) {
+    uint64_t sum = 0;
+    ts_lock_take(&guard);
+    for (size_t i = 0; i < capacity; i++)
+        if (table[i].thing == thing && table[i].owner == owner) {
+            table[i].charged = 1;
+            sum += table[i].bytes;
+        }
+    ts_lock_give(&guard);
+    return sum;
+}
+
+int ts_ledger_extend(enum ts_thing thing, uint64_t key, uint64_t bytes) {
+    int found = 0;
+    ts_lock_take(&guard);
+    if (capacity) {
+        size_t i = probe(thing, key);
+        found = table[i].thing && table[i].bytes < bytes;
+        if (found)
+            table[i].bytes = bytes;
+    }
+    ts_lock_give(&guard);
+    return found;
 }
 
 void ts_ledger_each(void (*each)(const struct ts_holding *, void *), void *with) {

@@ -6,13 +6,15 @@
 #include <stdint.h>
 
 /* What kind of handle a key is; handles of different kinds may have equal values. */
-enum ts_thing { TS_POINTER = 1, TS_ARRAY_HANDLE, TS_MIPMAP, TS_VMM, TS_MAPPING, TS_ASYNC };
+enum ts_thing { TS_POINTER = 1, TS_ARRAY_HANDLE, TS_MIPMAP, TS_VMM, TS_MAPPING, TS_ASYNC, TS_GRAPH_EXEC, TS_CODE,
+                TS_CONTEXT_OBJECT, TS_FOREIGN };
 
 struct ts_holding {
     uint64_t key;
     uint64_t bytes; /* TS_MAPPING: of the range */
-    uint64_t owner; /* context that frees it when it goes; TS_MAPPING: the TS_VMM key */
-    uint32_t references; /* TS_VMM: handles */
+    uint64_t owner; /* context that frees it when it goes; TS_MAPPING: the TS_VMM key;
+                     * TS_ASYNC: its pool */
+    uint32_t references; /* TS_VMM: handles; TS_FOREIGN: times opened */
     uint32_t mappings;   /* TS_VMM: live maps */
     uint8_t thing;       /* 0: empty */
     uint8_t kind;        /* enum tessera_kind */
@@ -24,10 +26,14 @@ struct ts_holding {
 int ts_ledger_put(const struct ts_holding *holding);
 int ts_ledger_take(enum ts_thing thing, uint64_t key, struct ts_holding *out);
 int ts_ledger_look(enum ts_thing thing, uint64_t key, struct ts_holding *out);
-/* Change references and mappings of a TS_VMM; when both are zero it is taken out. Returns 2 then. */
-int ts_ledger_count(uint64_t key, int references, int mappings, struct ts_holding *out);
+/* Change references and mappings; when both are zero it is taken out. Returns 2 then. */
+int ts_ledger_count(enum ts_thing thing, uint64_t key, int references, int mappings, struct ts_holding *out);
 /* Take everything that `owner` would free; calls `each` without the lock held. */
 size_t ts_ledger_take_owned(uint64_t owner, void (*each)(const struct ts_holding *));
+/* Everything of this thing and owner is charged by itself from now on; returns how much that is. */
+uint64_t ts_ledger_adopt(enum ts_thing thing, uint64_t owner);
+/* More bytes for a charged one; 0: it is not there, or has as many. */
+int ts_ledger_extend(enum ts_thing thing, uint64_t key, uint64_t bytes);
 void ts_ledger_each(void (*each)(const struct ts_holding *, void *), void *with);
 size_t ts_ledger_size(void);
 void ts_ledger_reset(void); /* in a forked child: drops all, frees the lock */

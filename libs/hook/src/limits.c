@@ -83,6 +83,7 @@ enum ts_source ts_limits_start(void) {
         source = TS_LIMITS_ENVIRONMENT; /* a grant was meant: count, and look again for the file */
     else
         source = TS_NO_LIMITS;
+    ts_log_level = r == 1 ? current.log_level : 0;
     if (r < 0) {
         ts_log(TS_LOG_ERROR, "limits file %s is not valid", path);
         ts_gap(TESSERA_GAP_LIMITS);
@@ -174,6 +175,7 @@ void ts_limits_refresh(void) {
         ts_lock_take(&guard);
         current = fresh;
         source = TS_LIMITS_FILE;
+        ts_log_level = fresh.log_level;
         ts_lock_give(&guard);
     }
     for (uint32_t i = 0; i < TESSERA_CARDS; i++)

@@ -78,8 +78,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     CUresult r = real.cuMemAllocPitch_v2(dptr, pitch, width, height, element);
     uint64_t really = r == CUDA_SUCCESS ? ts_memory_round(*pitch * height) : cost;
     struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? *dptr : 0, really);
-    ts_memory_settle(card, r, cost, really, &holding);
-    return r;
+    if (ts_memory_settle(card, r, cost, really, &holding))
+        return r;
+    real.cuMemFree_v2(*dptr);
+    *dptr = 0;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height,
@@ -94,8 +97,11 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int
     CUresult r = real.cuMemAllocPitch(dptr, pitch, width, height, element);
     uint64_t really = r == CUDA_SUCCESS ? ts_memory_round((uint64_t)*pitch * height) : cost;
     struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? *dptr : 0, really);
-    ts_memory_settle(card, r, cost, really, &holding);
-    return r;
+    if (ts_memory_settle(card, r, cost, really, &holding))
+        return r;
+    real.cuMemFree_v2(*dptr);
+    *dptr = 0;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Out of the ledger before the driver frees it: afterwards another thread may be given the same
@@ -103,15 +109,14 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
     TS_ENTER(cuMemFree_v2, (dptr));
     struct ts_holding holding;
-    int known = ts_ledger_take(TS_POINTER, dptr, &holding);
-    int pooled = !known && ts_pool_forget(dptr);
+    int known = ts_ledger_take(TS_POINTER, dptr, &holding) || ts_ledger_take(TS_ASYNC, dptr, &holding);
     CUresult r = real.cuMemFree_v2(dptr);
     ts_point("free: driver");
     if (known && r == CUDA_SUCCESS)
         ts_memory_drop(&holding);
     else if (known)
         ts_ledger_put(&holding);
-    else if (pooled)
+    if (known && holding.thing == TS_ASYNC)
         ts_pools_settle();
     return r;
 }

@@ -18,9 +18,14 @@ static int open_log(void) {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0644);
 }
 
+uint32_t ts_log_level;
+
 static int level_wanted(void) {
     const char *text = getenv("TESSERA_LOG_LEVEL");
-    return text && *text ? atoi(text) : TS_LOG_WARNING;
+    uint32_t said = __atomic_load_n(&ts_log_level, __ATOMIC_RELAXED);
+    if (text && *text)
+        return atoi(text);
+    return said ? (int)(said < TS_LOG_NOTE ? said : TS_LOG_NOTE) : TS_LOG_WARNING;
 }
 
 void ts_log(int level, const char *format, ...) {

@@ -49,20 +49,32 @@ int ts_memory_ask(struct ts_card *card, enum tessera_kind kind, uint64_t bytes) 
     return fits;
 }
 
-void ts_memory_settle(struct ts_card *card, CUresult r, uint64_t asked, uint64_t really,
+int ts_memory_settle(struct ts_card *card, CUresult r, uint64_t asked, uint64_t really,
                       const struct ts_holding *holding) {
     enum tessera_kind kind = (enum tessera_kind)holding->kind;
     if (r != CUDA_SUCCESS) {
         ts_uncharge(card, kind, asked);
-        return;
+        return 1;
     }
-    if (really != asked)
-        ts_recharge(card, kind, asked, really);
+    if (really > asked && !ts_memory_ask(card, kind, really - asked)) {
+        ts_uncharge(card, kind, asked);
+        return 0;
+    }
+    if (really < asked)
+        ts_uncharge(card, kind, asked - really);
     if (!ts_ledger_put(holding))
         ts_log_once(TS_LOG_ERROR, "no memory for the ledger: some memory stays charged until this process ends");
+    return 1;
 }
 
 void ts_memory_drop(const struct ts_holding *holding) {
-    if (holding->charged && holding->card < TESSERA_CARDS)
-        ts_uncharge(&ts_cards[holding->card], (enum tessera_kind)holding->kind, holding->bytes);
+    if (holding->card >= TESSERA_CARDS)
+        return;
+    struct ts_card *card = &ts_cards[holding->card];
+    if (holding->charged)
+        ts_uncharge(card, (enum tessera_kind)holding->kind, holding->bytes);
+    else if (holding->kind == TESSERA_CONTEXT)
+        __atomic_sub_fetch(&card->mine->overhead_bytes, holding->bytes, __ATOMIC_RELAXED);
+    else if (holding->thing == TS_FOREIGN || holding->thing == TS_VMM)
+        __atomic_sub_fetch(&card->mine->imported_bytes, holding->bytes, __ATOMIC_RELAXED);
 }

@@ -5,6 +5,7 @@
 
 #include "charge.h"
 #include "limits.h"
+#include "overhead.h"
 #include "slots.h"
 #include "start.h"
 #include "usage_map.h"
@@ -18,6 +19,20 @@
         if (ts_unlikely(!ts_active))                  \
             return real.symbol args;                  \
     } while (0)
+
+uint64_t ts_overhead_free_by_nvml(const char *uuid) {
+    nvmlDevice_t device;
+    nvmlMemory_t memory = {0};
+    ts_start_nvml();
+    if (!real.nvmlInit_v2 || !real.nvmlShutdown || !real.nvmlDeviceGetHandleByUUID || !real.nvmlDeviceGetMemoryInfo ||
+        real.nvmlInit_v2() != NVML_SUCCESS)
+        return 0;
+    if (real.nvmlDeviceGetHandleByUUID(uuid, &device) != NVML_SUCCESS ||
+        real.nvmlDeviceGetMemoryInfo(device, &memory) != NVML_SUCCESS)
+        memory.free = 0;
+    real.nvmlShutdown();
+    return memory.free;
+}
 
 static struct ts_card *card_of(nvmlDevice_t device) {
     char uuid[96] = {0};

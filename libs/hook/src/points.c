@@ -3,12 +3,17 @@
 #ifdef TESSERA_POINTS
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-/* TESSERA_KILL_AT=n: die by SIGKILL at the n-th point that is passed. */
+/* TESSERA_KILL_AT=n: die by SIGKILL at the n-th point that is passed. TESSERA_STOP_AT=name: stop once
+ * at the point of that name, until somebody sends SIGCONT. */
 void ts_point(const char *name) {
     static long passed, wanted = -1;
-    (void)name;
+    static int stopped;
+    const char *stop = getenv("TESSERA_STOP_AT");
+    if (stop && !strcmp(stop, name) && !__atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
+        kill(getpid(), SIGSTOP);
     if (wanted < 0) {
         const char *text = getenv("TESSERA_KILL_AT");
         wanted = text ? atol(text) : 0;

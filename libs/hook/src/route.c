@@ -69,11 +69,22 @@ static int upper(char c) {
     return c >= 'A' && c <= 'Z';
 }
 
+/* libc's own may be wrapped by a sanitizer that looks names up before it is ready to compare any. */
+static int same(const char *a, const char *b) {
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
 static const struct ts_route *by_name(const char *name) {
-    if (!(name[0] == 'c' && name[1] == 'u' && upper(name[2])) && !(!strncmp(name, "nvml", 4) && upper(name[4])))
+    int cuda = name[0] == 'c' && name[1] == 'u' && upper(name[2]);
+    int nvml = name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l' && upper(name[4]);
+    if (!cuda && !nvml)
         return NULL;
     for (size_t i = 0; i < ts_route_count; i++)
-        if (!strcmp(ts_routes[i].name, name))
+        if (same(ts_routes[i].name, name))
             return &ts_routes[i];
     return NULL;
 }
@@ -90,7 +101,7 @@ void *ts_dlsym_decide(void *handle, const char *name, void **result) {
         return libc;
     const struct ts_route *route = by_name(name);
     if (!route) {
-        if (strcmp(name, "dlsym") != 0)
+        if (!same(name, "dlsym"))
             return libc;
         void *found = ts_real_dlsym(handle, name);
         *result = found == libc ? (void *)(uintptr_t)&dlsym : found;

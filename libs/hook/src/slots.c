@@ -122,14 +122,15 @@ void ts_card_lock(struct tessera_card_usage *shared, uint32_t as) {
     }
 }
 
-void ts_card_unlock(struct tessera_card_usage *shared, uint32_t as) {
+int ts_card_unlock(struct tessera_card_usage *shared, uint32_t as) {
     uint32_t word = as + 1;
     if (__atomic_compare_exchange_n(&shared->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-        return;
+        return 1;
     word = (as + 1) | AWAITED;
-    if (__atomic_compare_exchange_n(&shared->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-        ts_futex_wake(&shared->lock, 1, 1);
-    /* else it was taken from us while we were stopped: not ours to free */
+    if (!__atomic_compare_exchange_n(&shared->lock, &word, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        return 0; /* while we were stopped: not ours to free */
+    ts_futex_wake(&shared->lock, 1, 1);
+    return 1;
 }
 
 /* Under the structure lock. Our own slot index serves as the name under which we lock the card. */

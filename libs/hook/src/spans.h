@@ -40,6 +40,5 @@ void ts_probe_end(struct ts_probe *probe, struct ts_card *card, CUstream stream,
 void ts_spans_poll(void);              /* correct by whatever has finished */
 void ts_spans_leave(CUcontext context); /* it is about to go: its events go with it */
 void ts_spans_reset(void);             /* in a forked child */
-extern int ts_captures;                /* streams being captured in this process */
 
 #endif

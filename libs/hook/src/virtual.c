@@ -1,6 +1,7 @@
 /* Virtual memory management: physical memory made by cuMemCreate lives until its last handle is
  * released and its last mapping is gone, and is charged as long. */
 #include "charge.h"
+#include "foreign.h"
 #include "memory.h"
 #include "points.h"
 #include "start.h"
@@ -28,7 +29,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     return r;
 }
 
-/* Charged where it was created; here it is only shown. */
+/* From this container: charged where it was created. From elsewhere: charged when it is mapped, for
+ * its size is not known before. */
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
                                         CUmemAllocationHandleType type) {
     TS_ENTER(cuMemImportFromShareableHandle, (handle, shareable, type));
@@ -36,11 +38,14 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     struct ts_holding known;
     if (r != CUDA_SUCCESS)
         return r;
-    if (ts_ledger_count(*handle, 1, 0, &known)) /* our own, come back */
+    if (ts_ledger_count(TS_VMM, *handle, 1, 0, &known)) /* our own, come back */
         return r;
     struct ts_card *card = ts_card_current();
+    if (!card)
+        return r;
     struct ts_holding holding = {.key = *handle, .references = 1, .thing = TS_VMM, .kind = TESSERA_VIRTUAL,
-                                 .card = card ? (uint8_t)card->index : 0};
+                                 .card = (uint8_t)card->index,
+                                 .charged = (uint8_t)ts_foreign_from_elsewhere(shareable, type)};
     ts_ledger_put(&holding);
     return r;
 }
@@ -55,7 +60,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     struct ts_holding before = {0}, now;
     int known = ts_ledger_look(TS_VMM, handle, &before);
     /* Counted first: once the driver has let go, it may hand out the same handle again. */
-    int counted = known ? ts_ledger_count(handle, -1, 0, &now) : 0;
+    int counted = known ? ts_ledger_count(TS_VMM, handle, -1, 0, &now) : 0;
     CUresult r = real.cuMemRelease(handle);
     ts_point("release: driver");
     if (r == CUDA_SUCCESS)
@@ -63,7 +68,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     else if (counted == 2)
         ts_ledger_put(&before);
     else if (counted)
-        ts_ledger_count(handle, 1, 0, &now);
+        ts_ledger_count(TS_VMM, handle, 1, 0, &now);
     return r;
 }
 
@@ -72,16 +77,29 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     CUresult r = real.cuMemRetainAllocationHandle(handle, addr);
     struct ts_holding now;
     if (r == CUDA_SUCCESS && handle)
-        ts_ledger_count(*handle, 1, 0, &now);
+        ts_ledger_count(TS_VMM, *handle, 1, 0, &now);
     return r;
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
     TS_ENTER(cuMemMap, (ptr, size, offset, handle, flags));
+    struct ts_holding now, before;
+    uint64_t more = 0, end = offset + size;
+    int known = ts_ledger_look(TS_VMM, handle, &before);
+    if (known && before.bytes < end && end >= offset)
+        more = end - before.bytes;
+    if (more && before.charged && !ts_memory_ask(&ts_cards[before.card], TESSERA_VIRTUAL, more))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    ts_point("map: charged");
     CUresult r = real.cuMemMap(ptr, size, offset, handle, flags);
-    struct ts_holding now;
-    if (r == CUDA_SUCCESS && ts_ledger_count(handle, 0, 1, &now)) {
+    int extended = r == CUDA_SUCCESS && more && ts_ledger_extend(TS_VMM, handle, end);
+    if (more && before.charged && !extended)
+        ts_uncharge(&ts_cards[before.card], TESSERA_VIRTUAL, more);
+    else if (extended && !before.charged)
+        ts_foreign_shown(&ts_cards[before.card], (int64_t)more);
+    ts_point("map: driver");
+    if (r == CUDA_SUCCESS && ts_ledger_count(TS_VMM, handle, 0, 1, &now)) {
         struct ts_holding mapping = {.key = ptr, .bytes = size, .owner = handle, .thing = TS_MAPPING};
         ts_ledger_put(&mapping);
     }
@@ -92,6 +110,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     TS_ENTER(cuMemUnmap, (ptr, size));
     CUresult r = real.cuMemUnmap(ptr, size);
+    ts_point("unmap: driver");
     if (r != CUDA_SUCCESS)
         return r;
     for (CUdeviceptr at = ptr; at < ptr + size;) {
@@ -100,7 +119,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
             at += STEP;
             continue;
         }
-        drop_if_gone(ts_ledger_count(mapping.owner, 0, -1, &now), &now);
+        drop_if_gone(ts_ledger_count(TS_VMM, mapping.owner, 0, -1, &now), &now);
         at += mapping.bytes ? mapping.bytes : STEP;
     }
     return r;

@@ -175,9 +175,12 @@ static void become(const struct test *test, const char *build) {
     snprintf(path, sizeof path, "%s/%s", build, getenv("TEST_DRIVER") ? getenv("TEST_DRIVER") : "sim");
     setenv("LD_LIBRARY_PATH", path, 1);
     snprintf(path, sizeof path, "%s/%s", build, getenv("TEST_HOOK") ? getenv("TEST_HOOK") : "libtessera.so");
-    setenv("LD_PRELOAD", path, 1);
+    const char *first = getenv("TEST_FIRST"); /* a sanitizer's library must come before all others */
+    char preload[1100];
+    snprintf(preload, sizeof preload, "%s%s%s", first ? first : "", first ? ":" : "", path);
+    setenv("LD_PRELOAD", preload, 1);
     setenv("TEST_CASE", test->name, 1);
-    alarm(getenv("TEST_UNDER") ? 60 : 20);
+    alarm(getenv("SOAK") ? 1200 : getenv("TEST_UNDER") ? 60 : 20);
     if (getenv("TEST_UNDER")) {
         readlink_self(path, sizeof path);
         execlp("valgrind", "valgrind", "-q", "--error-exitcode=9", "--trace-children=no", path, test->name, (char *)NULL);

@@ -1,8 +1,9 @@
 TESTS := $(wildcard tests/*_cases.c)
+DRIVEN := tests/wander.c tests/tenants.c
 TESTFLAGS := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Iinclude -Iabi -Isrc
-$(B)/cases: tests/harness.c tests/harness.h $(TESTS) $(HEADERS)
+$(B)/cases: tests/harness.c tests/harness.h $(DRIVEN) tests/wander.h tests/tenants.h $(TESTS) $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(TESTFLAGS) tests/harness.c $(TESTS) -o $@ -ldl -lpthread
+	$(CC) -O1 -g $(TESTFLAGS) tests/harness.c $(DRIVEN) $(TESTS) -o $@ -ldl -lpthread
 # The pure parts are all of the library but its wrappers; they link without a driver.
 $(B)/unit: tests/unit.c $(LIB) $(HEADERS)
 	@mkdir -p $(@D)
@@ -10,13 +11,38 @@ $(B)/unit: tests/unit.c $(LIB) $(HEADERS)
 .PHONY: cases unit symbols memcheck
 unit: $(B)/unit
 	$(B)/unit
-cases: all sim $(B)/cases $(B)/points/libtessera.so
+$(B)/interposer.so: tests/stub/interposer.c
+	@mkdir -p $(@D)
+	$(CC) -O0 -fPIC -shared -D_GNU_SOURCE $< -o $@ -ldl
+cases: all sim $(B)/cases $(B)/points/libtessera.so $(B)/interposer.so
 	$(B)/cases $(abspath $(B))
 symbols: all
 	sh tests/symbols.sh $(B)
 memcheck: all sim $(B)/cases ## some cases under valgrind
-	TEST_UNDER=1 $(B)/cases $(abspath $(B)) allocation_stops pools_are array vmm graphs
-test: unit symbols cases sim-test ## all tests
+	TEST_UNDER=1 $(B)/cases $(abspath $(B)) allocation_stops pools_are_charged hc_array hc_vmm hc_graph a_graph a_pool memory_that_outlives contexts_are code_is external ipc_from
+# The library as other compilers' moods would have it: not optimised, and under the sanitizers.
+ASAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+LIBASAN = $(shell $(CC) -print-file-name=libasan.so)
+UNDER_ASAN = ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 TEST_FIRST=$(LIBASAN) TEST_HOOK=asan/libtessera.so
+$(B)/o0/libtessera.so: $(LIB) src/dlsym.S src/tessera.map $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O0 -g $(LIBFLAGS) $(LDLIB) -nostartfiles $(LIB) src/dlsym.S -o $@ -ldl
+# What libasan calls through dlsym before it is ready itself.
+BEFORE_ASAN := route real
+$(B)/asan/libtessera.so: $(LIB) $(OBJ) src/dlsym.S src/tessera.map $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(ASAN) $(LIBFLAGS) $(LDLIB) -nostartfiles $(filter-out $(BEFORE_ASAN:%=src/%.c),$(LIB)) $(BEFORE_ASAN:%=$(B)/obj/%.o) src/dlsym.S -o $@ -ldl
+.PHONY: variants sanitize
+variants: all sim $(B)/cases $(B)/interposer.so $(B)/o0/libtessera.so $(B)/asan/libtessera.so
+	TEST_HOOK=o0/libtessera.so $(B)/cases $(abspath $(B)) rtld dlsym procaddress
+	$(UNDER_ASAN) $(B)/cases $(abspath $(B)) rtld dlsym procaddress
+sanitize: all sim $(B)/cases $(B)/interposer.so $(B)/points/libtessera.so $(B)/asan/libtessera.so ## all cases under ASan and UBSan
+	$(UNDER_ASAN) $(B)/cases $(abspath $(B))
+# Ten million random operations of eight processes, against what the machine says they hold.
+.PHONY: soak
+soak: all sim $(B)/cases
+	SOAK=$${SOAK:-10000000} $(B)/cases $(abspath $(B)) random_operations
+test: unit symbols cases variants runtime sim-test ## all tests; those on the real runtime libraries only after `make clients`
 
 # The released library is built to load from glibc 2.17 on. ZIG: a compiler that brings old stubs,
 # such as "python3 -m ziglang cc" from PyPI's ziglang.
@@ -33,6 +59,9 @@ aarch64: ## compile for aarch64
 
 # Clients that nobody here wrote: PYTHON with cuda-bindings and nvidia-ml-py installed.
 PYTHON ?= python3
-.PHONY: clients
-clients: all sim ## cuda-bindings and nvidia-ml-py under the hook
+.PHONY: clients runtime
+clients: all sim ## cuda-bindings, nvidia-ml-py and the real runtime libraries (pip fetches these) under the hook
 	sh tests/clients/run.sh $(abspath $(B)) $(PYTHON)
+	sh tests/clients/runtime.sh $(abspath $(B)) $(PYTHON) fetch
+runtime: all sim
+	@sh tests/clients/runtime.sh $(abspath $(B)) $(PYTHON)

@@ -57,9 +57,9 @@ static void ledger_agrees_with_a_model(void) {
 static void handles_count_references_and_mappings(void) {
     struct ts_holding vmm = {.key = 9, .bytes = 5, .thing = TS_VMM, .references = 1}, now;
     CHECK(ts_ledger_put(&vmm));
-    CHECK(ts_ledger_count(9, 0, 1, &now) == 1 && ts_ledger_count(9, -1, 0, &now) == 1);
-    CHECK(ts_ledger_count(9, 1, 0, &now) == 1 && ts_ledger_count(9, 0, -1, &now) == 1);
-    CHECK(ts_ledger_count(9, -1, 0, &now) == 2 && now.bytes == 5 && ts_ledger_count(9, 1, 0, &now) == 0);
+    CHECK(ts_ledger_count(TS_VMM, 9, 0, 1, &now) == 1 && ts_ledger_count(TS_VMM, 9, -1, 0, &now) == 1);
+    CHECK(ts_ledger_count(TS_VMM, 9, 1, 0, &now) == 1 && ts_ledger_count(TS_VMM, 9, 0, -1, &now) == 1);
+    CHECK(ts_ledger_count(TS_VMM, 9, -1, 0, &now) == 2 && now.bytes == 5 && ts_ledger_count(TS_VMM, 9, 1, 0, &now) == 0);
     ts_ledger_reset();
 }
 

@@ -50,7 +50,7 @@ struct tessera_card_limit {
 struct tessera_limits {
     struct tessera_head head;
     uint32_t flags;
-    uint32_t log_level; /* not read yet: TESSERA_LOG_LEVEL decides */
+    uint32_t log_level; /* 1 errors, 2 warnings, 3 notes; 0: not said. TESSERA_LOG_LEVEL wins */
     uint64_t generation; /* of the grant; echoed in the usage file once it is in force */
     uint8_t container[128]; /* "namespace/pod/container", for messages */
     uint8_t reserved[304];

@@ -15,6 +15,7 @@
 #define TESSERA_USAGE_SIZE 274432u
 #define TESSERA_USAGE_PATH "/usr/local/tessera/usage"
 #define TESSERA_SLOTS 512u
+#define TESSERA_EXPORTS 448u
 #define TESSERA_BINS 2048u            /* ring of milliseconds, for overlapping kernels */
 #define TESSERA_ALIVE_AT (1ull << 40) /* lock bytes lie beyond the data, for any file size */
 #define TESSERA_STRUCTURE_AT (1ull << 41) /* lock byte: slots and records are being changed */
@@ -101,7 +102,8 @@ struct tessera_usage {
     struct tessera_head head;
     uint32_t version; /* of the library that built the file */
     uint32_t slots;   /* TESSERA_SLOTS */
-    uint8_t reserved[4024];
+    uint64_t exported[TESSERA_EXPORTS]; /* names of memory given to other processes, for its importers */
+    uint8_t reserved[440];
     struct tessera_card_usage card[TESSERA_CARDS];
     struct tessera_slot slot[TESSERA_SLOTS];
     uint8_t reserved_end[1024];
@@ -156,7 +158,8 @@ TESSERA_PIN(tessera_slot, reserved, 184);
 _Static_assert(sizeof(struct tessera_slot) == 256, "tessera_slot");
 TESSERA_PIN(tessera_usage, version, 64);
 TESSERA_PIN(tessera_usage, slots, 68);
-TESSERA_PIN(tessera_usage, reserved, 72);
+TESSERA_PIN(tessera_usage, exported, 72);
+TESSERA_PIN(tessera_usage, reserved, 3656);
 TESSERA_PIN(tessera_usage, card, 4096);
 TESSERA_PIN(tessera_usage, slot, 142336);
 TESSERA_PIN(tessera_usage, reserved_end, 273408);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs bindings.py with $2 under the hook of build folder $1, on a tile of 1,024 MiB.
 here=$(cd "$(dirname "$0")" && pwd)
-"$2" -c 'import cuda.bindings, pynvml' 2>/dev/null || { echo "skip clients: cuda-bindings or nvidia-ml-py is missing"; exit 0; }
+"$2" -c 'import cuda.bindings, pynvml' 2>/dev/null || { echo "skip clients: cuda-bindings or nvidia-ml-py is missing"; [ "$CI" != true ]; exit; }
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 "$1/tessera-limits" "$dir/limits" card=GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf10 memory=1024

@@ -1,0 +1,11 @@
+/* Memory that another process or another API made. */
+#ifndef TESSERA_SRC_FOREIGN_H
+#define TESSERA_SRC_FOREIGN_H
+
+#include "cards.h"
+#include "real.h"
+
+int ts_foreign_from_elsewhere(void *shareable, CUmemAllocationHandleType type); /* not of this container */
+void ts_foreign_shown(struct ts_card *card, int64_t bytes); /* imported, charged where it was made */
+
+#endif
