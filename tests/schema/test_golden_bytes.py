@@ -150,8 +150,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         201: "InvalidRequest",
         202: "TwoDialects",
         203: "IsolationDefeated",
-        204: "NoNodes",
-        205: "UnknownCard",
+        204: "UnknownCard",
     }
 
 

@@ -7,5 +7,4 @@ from typing import Final
 GROUP: Final = "tessera.dev"
 CARDS_PREFIX: Final = "cards.tessera.dev/"
 """`cards.tessera.dev/<vendor>` on a Node: the durable inventory, written by that vendor's agent."""
-WAKE: Final = "tessera.dev/wake"
 QUOTA_KIND: Final = "AcceleratorQuota"

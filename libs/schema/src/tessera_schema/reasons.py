@@ -39,8 +39,7 @@ class Reason(IntEnum):
     INVALID_REQUEST = 201
     TWO_DIALECTS = 202
     ISOLATION_DEFEATED = 203
-    NO_NODES = 204
-    UNKNOWN_CARD = 205
+    UNKNOWN_CARD = 204
 
     @property
     def wire(self) -> str:
