@@ -11,7 +11,7 @@ idle node loses nothing either. The pod goes where PHI grows least, in steps of 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -45,13 +45,6 @@ class Rows(NamedTuple):
     cpu_per_card: Floats
     """(nodes,): what there is in all, per card that may be used; anything finite when not known."""
     memory_per_card: Floats
-
-
-class Stock(Protocol):
-    """What nodes have: rows in one fixed order."""
-
-    def rows(self, at: Ints | None) -> Rows:
-        """Those rows; None = all."""
 
 
 class Losses(NamedTuple):
