@@ -16,7 +16,7 @@ from tessera_core.cards import Bools
 from tessera_core.explain import explain, summary
 from tessera_core.fleet import Fleet
 from tessera_core.outcome import Verdict, Why
-from tessera_core.quota import Allowance
+from tessera_core.quota import NO_LIMITS, Allowance
 from tessera_core.units import units
 from tessera_schema.decisions import DecisionRecord, ReasonRecord
 from tessera_schema.reasons import Reason
@@ -25,8 +25,6 @@ from tessera_schema.requests import PodRequest
 MAX_RECORDS: Final = 20_000
 MAX_COPIES: Final = 16
 """A copy of the use of 5,000 nodes x 8 cards takes 1.3 MB."""
-
-_NO_LIMITS: Final = Allowance((), {})
 
 
 class Decision(Struct, kw_only=True):
@@ -48,7 +46,7 @@ class Decision(Struct, kw_only=True):
     """What `over` is."""
     generation: int = -1
     """The ledger's, when it was decided."""
-    allowance: Allowance = _NO_LIMITS
+    allowance: Allowance = NO_LIMITS
     candidates: Bools | None = None
     """The rows that were offered."""
 

@@ -96,8 +96,8 @@ def _node_message(unfit: Unfit, who: str) -> str:
             return f"{who} asks for {request.count} {request.vendor} cards, the node has {have}"
         case Reason.NODE_BLOCKED:
             return (
-                "the node holds a grant of a newer release and takes no pods until this one "
-                "is upgraded"
+                "what a pod on the node holds cannot be read: it takes no others until that pod "
+                "ends, or a release is here that can read it"
             )
         case _:
             return unfit.reason.wire

@@ -126,19 +126,12 @@ class Fitting:
         return kept
 
     def _exceeded(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> bool:
-        held = charges([*self.shares, *self._shares(unit, view, cards)])
+        held = charges([*self.shares, *shares_of(unit, view, cards)])
         facts = ((self._fleet.card(view.node, card), charge) for card, charge in held.items())
         return bool(self._allowance.exceeded(use_of((c, x) for c, x in facts if c is not None)))
 
-    def _shares(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> list[Share]:
-        return [
-            share_of(part, view, i, ladder.amounts(part.request, view.state))
-            for part in unit.parts
-            for i in cards
-        ]
-
     def _give(self, unit: Unit, view: NodeView, chosen: Sequence[int]) -> None:
-        self.shares += self._shares(unit, view, chosen)
+        self.shares += shares_of(unit, view, chosen)
         stays = unit.stays(view.state)
         state = view.state
         for i in chosen:
@@ -155,7 +148,16 @@ _AFTER_QUOTA: Final = (
 )
 
 
-def share_of(part: Part, view: NodeView, i: int, need: Amounts) -> Share:
+def shares_of(unit: Unit, view: NodeView, cards: Sequence[int]) -> list[Share]:
+    """The share of each of the unit's containers on each of these cards of the view."""
+    shares: list[Share] = []
+    for part in unit.parts:
+        need = ladder.amounts(part.request, view.state)
+        shares += [_share_of(part, view, i, need) for i in cards]
+    return shares
+
+
+def _share_of(part: Part, view: NodeView, i: int, need: Amounts) -> Share:
     """A container's share of the view's card `i`, sized by what its request needs there."""
     card, container = view.facts[i], part.container
     cores = float(at(need.cores, i))

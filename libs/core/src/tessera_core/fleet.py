@@ -152,6 +152,14 @@ class Fleet:
             facts = tuple(facts[i] for i in columns)
         return NodeView(self.names[row], facts, self.cards.at(row, columns))
 
+    def of_vendor(self, vendor: str) -> Bools:
+        """The cards of a vendor, (nodes, cards); none for a vendor that no node has."""
+        number = self.vendors.known(vendor)
+        if number is None:
+            return np.zeros_like(self.cards.vendor, np.bool_)
+        mask: Bools = self.cards.vendor == number
+        return mask
+
     @property
     def rank(self) -> Ints:
         """Row -> position of the node's name in alphabetical order: the last tie-break."""

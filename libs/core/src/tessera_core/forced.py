@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tessera_core import ladder
 from tessera_core.charges import charges
-from tessera_core.fitting import share_of
+from tessera_core.fitting import shares_of
 from tessera_core.fleet import Fleet
 from tessera_core.units import Unit
 from tessera_schema.grants import Share
@@ -25,7 +24,5 @@ def forced_shares(fleet: Fleet, row: int, wanted: Sequence[Unit]) -> tuple[Share
         mine = np.array([taken.get(card.id, 0) for card in view.facts])
         free = view.state.memory_total - view.state.memory_used - mine
         cards = np.argsort(-free, kind="stable")[: unit.lead.count].tolist()
-        for part in unit.parts:
-            need = ladder.amounts(part.request, view.state)
-            shares += [share_of(part, view, i, need) for i in cards]
+        shares += shares_of(unit, view, cards)
     return tuple(sorted(shares, key=lambda s: s.position))

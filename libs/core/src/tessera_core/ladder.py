@@ -83,9 +83,9 @@ def rungs(
     return refused
 
 
-def passed(refused: Sequence[tuple[Reason, Bools]], cards: Cards, vendor: int) -> Bools:
-    """The vendor's cards that no test refuses."""
-    barred: Bools = cards.vendor != vendor
+def passed(refused: Sequence[tuple[Reason, Bools]], among: Bools) -> Bools:
+    """Those of the cards that no test refuses."""
+    barred = ~among
     for _, by in refused:
         barred |= by
     return ~barred

@@ -23,6 +23,7 @@ from tessera_core import ladder
 from tessera_core.cards import Bools, Cards, Floats, Ints
 from tessera_core.fitting import Fitting, Unfit
 from tessera_core.fleet import Fleet
+from tessera_core.ladder import Amounts
 from tessera_core.quota import Allowance
 from tessera_core.scoring import nodes
 from tessera_core.units import Unit, units
@@ -143,15 +144,8 @@ def screen(
     rows = ~fleet.blocked if candidates is None else candidates & ~fleet.blocked
     cards = fleet.cards
     for unit in wanted:
-        vendor = fleet.vendors.known(unit.lead.vendor)
-        if vendor is None:
-            return np.zeros_like(rows)
         need = unit.need(cards)
-        refused = ladder.rungs(
-            unit.lead, need, cards,
-            models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
-        )  # fmt: skip
-        fits = ladder.passed(refused, cards, vendor)
+        fits = ladder.passed(refused(fleet, unit, need), fleet.of_vendor(unit.lead.vendor))
         barred = allowance.bars(unit.lead.vendor, need, cards, fleet.models)
         if barred is not None:
             fits &= ~barred
@@ -161,11 +155,19 @@ def screen(
     return rows
 
 
+def refused(fleet: Fleet, unit: Unit, need: Amounts) -> list[tuple[Reason, Bools]]:
+    """Each reason of the ladder with the cards of the fleet that it refuses to the unit."""
+    return ladder.rungs(
+        unit.lead, need, fleet.cards,
+        models=fleet.models, modes=fleet.modes, ids=_ids_in(fleet, unit.lead),
+    )  # fmt: skip
+
+
 def _room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
     """The rows whose free memory and cores, added up, are no less than what runs together."""
     rows = np.ones(len(fleet.names), np.bool_)
     for vendor in {unit.lead.vendor for unit in wanted}:
-        mine = (fleet.cards.vendor == fleet.vendors.known(vendor)) & (fleet.cards.blocked == 0)
+        mine = fleet.of_vendor(vendor) & (fleet.cards.blocked == 0)
         requests = [
             part.request
             for unit in wanted
@@ -184,7 +186,7 @@ def _free(cards: Cards, mine: Bools) -> tuple[Ints, Floats]:
     return np.where(mine, memory, 0).sum(1), np.where(mine, cores, 0).sum(1)
 
 
-def ids_in(fleet: Fleet, request: Request) -> Bools | None:
+def _ids_in(fleet: Fleet, request: Request) -> Bools | None:
     """The cards of the fleet that the request's lists of ids allow; None without lists."""
     if not request.ids and not request.ids_denied:
         return None

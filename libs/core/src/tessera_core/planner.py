@@ -28,7 +28,7 @@ from tessera_core.ledger import Ledger
 from tessera_core.outcome import Outcome, Verdict, Why
 from tessera_core.pages import Seen
 from tessera_core.placement import fit
-from tessera_core.quota import Allowance
+from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import Registry
 from tessera_core.results import injections, written_annotations
 from tessera_core.units import units
@@ -40,7 +40,6 @@ from tessera_schema.requests import PodRequest
 Refusals = Mapping[str, tuple[Reason, str]]
 """Node -> why it is out for other reasons than cards."""
 
-_NO_LIMITS: Final = Allowance((), {})
 _NOTHING_WRITTEN: Final = "nothing on it says which cards it holds"
 
 
@@ -179,7 +178,7 @@ class Planner:
             self._warn(pod, f"{problem}; not counted, as its node {node} was not given")
             return
         wanted = units(request)
-        shares = fit(fleet, row, wanted, _NO_LIMITS)
+        shares = fit(fleet, row, wanted, NO_LIMITS)
         told = f"{problem}; it is counted by its own requests"
         if isinstance(shares, Unfit):
             told += f", beyond what is free on {node}"

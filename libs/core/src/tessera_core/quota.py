@@ -7,7 +7,7 @@ count with what they really take.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -147,6 +147,9 @@ class Allowance:
                     f"{used:g} are used and {asked:g} asked"
                 )
         return ""
+
+
+NO_LIMITS: Final = Allowance((), {})
 
 
 def _entry(models: Mapping[str, float], model: str) -> str | None:

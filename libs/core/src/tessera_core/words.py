@@ -14,7 +14,7 @@ import numpy as np
 from tessera_core import ladder
 from tessera_core.cards import Codes
 from tessera_core.fleet import Fleet
-from tessera_core.placement import ids_in
+from tessera_core.placement import refused
 from tessera_core.units import Unit
 from tessera_schema.reasons import Reason
 
@@ -36,14 +36,9 @@ def node_words(fleet: Fleet, wanted: Sequence[Unit]) -> list[str]:
 
 def _short(fleet: Fleet, unit: Unit) -> Codes:
     """Row -> why the unit finds too few cards, 0 where it finds enough."""
-    cards, count = fleet.cards, unit.lead.count
-    vendor = fleet.vendors.known(unit.lead.vendor)
-    mine = cards.vendor == (-2 if vendor is None else vendor)
-    rungs = ladder.rungs(
-        unit.lead, unit.need(cards), cards,
-        models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
-    )  # fmt: skip
-    of_cards = np.where(mine, ladder.first_reasons(rungs, mine.shape), 0)
+    count, mine = unit.lead.count, fleet.of_vendor(unit.lead.vendor)
+    by_reason = refused(fleet, unit, unit.need(fleet.cards))
+    of_cards = np.where(mine, ladder.first_reasons(by_reason, mine.shape), 0)
     have = mine.sum(1)
     fits = (mine & (of_cards == 0)).sum(1)
     why = np.where(have < count, Reason.NODE_INSUFFICIENT_DEVICE, of_cards.max(1, initial=0))

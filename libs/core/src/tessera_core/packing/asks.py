@@ -78,18 +78,19 @@ class Catalogue:
         cards = self._idle()
         need = ladder.amounts(request, cards)
         refused = ladder.rungs(request, need, cards, models=fleet.models, modes=fleet.modes)
-        vendor = fleet.vendors.known(request.vendor)
-        allowed = ladder.passed(refused, cards, -2 if vendor is None else vendor)
+        known = fleet.vendors.known(request.vendor)
+        vendor = -2 if known is None else known
+        mine = cards.vendor == vendor
         each = np.zeros((len(self), 3), np.int64)
         each[:, 0], each[:, 1] = need.memory, units_of(np.asarray(need.cores, np.float64))
         each[:, 2] = need.slots
         alone = np.zeros(len(self), np.bool_) | need.alone | request.policy.idle_cards_only
         return Ask(
-            need=each * (cards.vendor == vendor)[:, None],
-            allowed=allowed,
+            need=each * mine[:, None],
+            allowed=ladder.passed(refused, mine),
             alone=alone,
             count=request.count,
-            vendor=-2 if vendor is None else vendor,
+            vendor=vendor,
             cpu=cpu,
             memory=memory,
         )

@@ -65,10 +65,7 @@ def card_score(view: NodeView, card: int, request: Request, _need: Amounts, *, m
 def node_score(fleet: Fleet, request: Request, *, most: bool) -> Ints:
     """Score of every node over its cards of the request's vendor."""
     cards = fleet.cards
-    vendor = fleet.vendors.known(request.vendor)
-    if vendor is None:
-        return np.zeros(len(fleet.names), np.int64)
-    counted = _healthy(cards) & (cards.vendor == vendor)
+    counted = _healthy(cards) & fleet.of_vendor(request.vendor)
     return score(cards.memory_total, cards.memory_used, counted, request, most=most)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tessera_core.amounts import INT32_MAX
+from tessera_core.counted import MOST_CARDS
 from tessera_core.dialects.volcano import codec, keys
 from tessera_core.dialects.volcano.options import Options
 from tessera_core.quantity import BadQuantity, value
@@ -16,8 +17,6 @@ from tessera_core.vendors.nvidia import made_up_id
 from tessera_schema.cards import MIB, Card, Inventory, Precision
 from tessera_schema.kube import Node, Quantity
 
-MOST_CARDS: Final = 256
-"""More on one node is a mistake, and would cost memory everywhere."""
 _OLD_FIELDS, _FIELDS = 5, 6
 _HEALTHY: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _SICK: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
