@@ -18,6 +18,7 @@ from tessera_schema.kube import Pod, Quantity
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.planning import plan
 from tests.dialects.adding import acme
+from tests.dialects.garbage import AMOUNTS
 
 REGISTRY = load(extra=[acme])
 REGISTER = "".join(f"GPU-{i},10,16384,100,NVIDIA-A10,0,true,{i},hami-core:" for i in range(4))
@@ -123,15 +124,6 @@ def test_its_result_keys_are_declared(name: str, limits: dict[str, Quantity]) ->
     assert not isinstance(asked, Rejected)
     for key in keys - asked.annotations.keys():
         assert key in REGISTRY.result_keys or key.startswith(REGISTRY.result_prefixes)
-
-
-AMOUNTS = st.one_of(
-    st.integers(-2, 200),
-    st.integers(),
-    st.floats(),
-    st.sampled_from(["1", "16Gi", "500m", "1e3", "", "-1", "9" * 80, "1.0"]),
-    st.text(max_size=6),
-)
 
 
 @settings(max_examples=400, deadline=None)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from tessera_core.dialects import iluvatar
 from tessera_core.outcome import Outcome
-from tessera_schema.kube import Container, Node, Pod, Quantity
-from tessera_schema.requests import Request
-from tessera_testing.builders import a_container, a_node
+from tessera_schema.kube import Node, Pod, Quantity
+from tessera_testing.builders import a_node
 from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan
 
@@ -21,10 +18,10 @@ CORE = "iluvatar.ai/vcuda-core"
 LEGACY_LIST = "hami.io/iluvatar-vgpu-devices-allocated"
 _LEGACY = {"gpu": GPU, "mem": MEM, "core": CORE}
 
-
 _SPEAKER = Speaker(iluvatar)
 made, admitted = _SPEAKER.made, _SPEAKER.admitted
 accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
+the_request, changed = _SPEAKER.the_request, _SPEAKER.changed
 
 
 def old(**amounts: Quantity) -> dict[str, Quantity]:
@@ -40,31 +37,6 @@ def new(model: str = "MR-V100", /, **amounts: Quantity) -> dict[str, Quantity]:
         "core": f"iluvatar.ai/{model}.vCore",
     }
     return {names[short]: amount for short, amount in amounts.items()}
-
-
-def the_request(pod: Pod) -> Request:
-    (container,) = accepted(pod).containers
-    (request,) = container.requests
-    return request
-
-
-def changed(pod: Pod) -> Pod:
-    """The pod as admission leaves it."""
-    answer = accepted(pod)
-
-    def after(c: Container) -> Container:
-        change = answer.changes.get(c.name)
-        if change is None:
-            return c
-        made_of = a_container(
-            {**c.resources.limits, **change.limits},
-            {**c.resources.requests, **change.requests},
-            name=c.name,
-            env={**{v.name: v.value for v in c.env}, **change.env},
-        )
-        return replace(made_of, restart_policy=c.restart_policy)
-
-    return replace(pod, spec=replace(pod.spec, containers=tuple(map(after, pod.spec.containers))))
 
 
 def counted(number: int = 1, *, name: str = "n", units: int = 128, **facts: Any) -> Node:

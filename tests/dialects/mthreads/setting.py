@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from tessera_core.dialects import mthreads
 from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
-from tessera_schema.requests import Request
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan
@@ -22,10 +19,10 @@ SEVERAL = "mthreads.com/request-gpu-num"
 ALLOCATED = "hami.io/mthreads-vgpu-devices-allocated"
 _NAMES = {"gpu": GPU, "mem": MEM, "core": CORE}
 
-
 _SPEAKER = Speaker(mthreads)
 made, admitted = _SPEAKER.made, _SPEAKER.admitted
 accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
+the_request, changed = _SPEAKER.the_request, _SPEAKER.changed
 
 
 def named(**amounts: Quantity) -> dict[str, Quantity]:
@@ -39,29 +36,6 @@ def asks(**limits: Quantity) -> Container:
 
 def a_slice(mem: Quantity = 2, core: Quantity = 1) -> Container:
     return asks(gpu=1, mem=mem, core=core)
-
-
-def the_request(pod: Pod) -> Request:
-    (container,) = accepted(pod).containers
-    (request,) = container.requests
-    return request
-
-
-def changed(pod: Pod) -> Pod:
-    """The pod as admission leaves it."""
-    answer = accepted(pod)
-    containers = []
-    for c in pod.spec.containers:
-        change = answer.changes.get(c.name)
-        if change is not None:
-            resources = replace(
-                c.resources,
-                limits={**c.resources.limits, **change.limits},
-                requests={**c.resources.requests, **change.requests},
-            )
-            c = replace(c, resources=resources)
-        containers.append(c)
-    return replace(pod, spec=replace(pod.spec, containers=tuple(containers)))
 
 
 def cards(number: int = 1, *, name: str = "n", units: int = 96, **facts: Any) -> Node:

@@ -7,25 +7,15 @@ from hypothesis import strategies as st
 
 from tessera_schema.kube import Quantity
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
+from tests.dialects.garbage import AMOUNTS, device_lists
 from tests.dialects.mthreads.setting import made
 
 Amounts = dict[str, Quantity]
 Notes = dict[str, str]
 
 NAMES = st.sampled_from(sorted(made().resources))
-AMOUNTS = st.one_of(
-    st.integers(-2, 200),
-    st.integers(),
-    st.floats(),
-    st.sampled_from(["1", "16Gi", "500m", "1e3", "", "-1", "9" * 80, "1.0"]),
-    st.text(max_size=6),
-)
 LIMITS = st.dictionaries(NAMES, AMOUNTS, max_size=4)
-LISTS = st.one_of(
-    st.text("n-mthreads0129,:;MR.V ", max_size=60),
-    st.sampled_from(["n-mthreads-0,Mthreads,1,1:;", "n-mthreads-0,Mthreads,1,1:", ";;;;", "0,1"]),
-    st.text(max_size=20),
-)
+LISTS = device_lists("mthreads")
 POD_KEYS = st.sampled_from(["hami.io/mthreads-vgpu-devices-allocated", "mthreads.ai/use-gpuuuid"])
 NODE_KEYS = st.sampled_from(["cpu"])
 CARDS = [a_card(f"n-mthreads-{i}", i, vendor="mthreads") for i in range(2)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Admitted, Dialect, Rejected
-from tessera_schema.kube import Pod
+from tessera_core.dialect import Admitted, Change, Dialect, Rejected
+from tessera_schema.kube import Container, EnvVar, Pod, Quantity, Resources
+from tessera_schema.requests import Request
 
 
 class Speaker:
@@ -44,3 +47,34 @@ class Speaker:
         if isinstance(answer, Admitted):
             raise AssertionError(f"admitted: {answer}")  # noqa: TRY004  (a test failed)
         return answer
+
+    def the_request(self, pod: Pod) -> Request:
+        """The one request of the one container of an admitted pod."""
+        (container,) = self.accepted(pod).containers
+        (request,) = container.requests
+        return request
+
+    def changed(self, pod: Pod) -> Pod:
+        """The pod as admission leaves it; init containers stay as they are."""
+        changes = self.accepted(pod).changes
+        after = tuple(_changed(c, changes.get(c.name, Change())) for c in pod.spec.containers)
+        return replace(pod, spec=replace(pod.spec, containers=after))
+
+
+def _changed(container: Container, change: Change) -> Container:
+    was = container.resources
+    env = {**{v.name: v.value for v in container.env}, **change.env}
+    return replace(
+        container,
+        resources=Resources(
+            limits=_after(was.limits, change.limits, change.removed),
+            requests=_after(was.requests, change.requests, change.removed),
+        ),
+        env=tuple(EnvVar(name=k, value=v) for k, v in env.items()),
+    )
+
+
+def _after(
+    was: Mapping[str, Quantity], put: Mapping[str, str], removed: frozenset[str]
+) -> dict[str, Quantity]:
+    return {name: q for name, q in {**was, **put}.items() if name not in removed}
