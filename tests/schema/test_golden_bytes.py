@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tessera_schema.cards import Card
 from tessera_schema.decisions import (
@@ -32,6 +33,7 @@ from tessera_schema.grants import (
     decode_grant,
     encode_grant,
 )
+from tessera_schema.injections import Injection, Mount
 from tessera_schema.published import Published, decode_published, encode_published
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
@@ -40,8 +42,12 @@ SHARE = (
     '{"container":"train","position":1,"role":"app","vendor":"acme","dialect":"acme","card":"A-0",'
     '"index":0,"memory_bytes":8504035246,"cores_percent":6.25,"exclusive":false}'
 )
-GRANT = (
+BEFORE_GIVEN = (
     '{"version":1,"uid":"u-1","namespace":"team","name":"job","node":"n1","shares":[' + SHARE + "]}"
+)
+GRANT = (
+    BEFORE_GIVEN[:-1] + ',"given":{"train":{"env":{"LIMIT":"1"},"mounts":[{"destination":"/d",'
+    '"source":"/s","read_only":true}],"devices":["/dev/acme0"],"annotations":{}}}}'
 )
 A_GRANT = Grant(
     uid="u-1", namespace="team", name="job", node="n1",
@@ -49,12 +55,22 @@ A_GRANT = Grant(
         Share(container="train", position=1, role=Role.APP, vendor="acme", dialect="acme",
               card="A-0", index=0, memory_bytes=8504035246, cores_percent=6.25),
     ),
+    given={
+        "train": Injection(
+            env={"LIMIT": "1"}, mounts=(Mount(destination="/d", source="/s"),),
+            devices=("/dev/acme0",),
+        ),
+    },
 )  # fmt: skip
 
 
 def test_a_grant_is_written_so_and_read_back() -> None:
     assert encode_grant(A_GRANT) == GRANT
     assert decode_grant(GRANT) == A_GRANT
+
+
+def test_a_grant_from_before_injections_travelled_in_it_is_read() -> None:
+    assert decode_grant(BEFORE_GIVEN) == replace(A_GRANT, given={})
 
 
 def test_a_reader_skips_fields_that_it_does_not_know() -> None:

@@ -18,7 +18,6 @@ from tessera_core.dialect import (
     Dialect,
     Dimension,
     Held,
-    Injection,
     Placed,
     QuotaUnit,
     claim_by_name,
@@ -26,6 +25,7 @@ from tessera_core.dialect import (
 )
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.grants import Share
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Custom, Node, Pod
 from tessera_schema.requests import CardKey, ContainerRequest, Policy, Request
 

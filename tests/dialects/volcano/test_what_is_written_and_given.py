@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tessera_core.dialect import Injection, Placed
+from tessera_core.dialect import Placed
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_card, a_container, a_pod
 from tests.dialects.volcano.setting import made, memory, number, vgpu

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.grants import Share
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Custom, Node, Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import ContainerRequest, Role
@@ -91,24 +92,6 @@ class Placed(Struct, frozen=True, kw_only=True):
     def of(self, container: str) -> tuple[Share, ...]:
         """The shares of one container."""
         return tuple(s for s in self.shares if s.container == container)
-
-
-class Mount(Struct, frozen=True, kw_only=True):
-    """A bind mount."""
-
-    destination: str
-    source: str
-    read_only: bool = True
-
-
-class Injection(Struct, frozen=True, kw_only=True):
-    """What the agent gives a container when it is created."""
-
-    env: Mapping[str, str] = {}
-    mounts: tuple[Mount, ...] = ()
-    devices: tuple[str, ...] = ()
-    """Device nodes, by path."""
-    annotations: Mapping[str, str] = {}
 
 
 class Held(Struct, frozen=True, kw_only=True):

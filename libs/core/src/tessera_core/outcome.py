@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from tessera_core.dialect import Injection
 from tessera_schema.grants import Grant
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tessera_core.dialect import Injection, Placed
+from tessera_core.dialect import Placed
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, encode_grant
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Pod
 
 

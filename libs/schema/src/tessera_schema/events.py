@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
+from tessera_schema.subjects import allocation
 from tessera_schema.wire import decoder
 
 
@@ -20,6 +21,26 @@ class AllocationGranted(Struct, frozen=True, tag="granted", tag_field="what", kw
     """Cards are held for a pod."""
 
     grant: Grant
+
+
+class AllocationPrepared(Struct, frozen=True, tag="prepared", tag_field="what", kw_only=True):
+    """The agent has given a container its cards."""
+
+    namespace: str
+    uid: str
+    name: str
+    node: str
+    container: str
+
+
+class AllocationRunning(Struct, frozen=True, tag="running", tag_field="what", kw_only=True):
+    """A container that holds shares has started."""
+
+    namespace: str
+    uid: str
+    name: str
+    node: str
+    container: str
 
 
 class AllocationReleased(Struct, frozen=True, tag="released", tag_field="what", kw_only=True):
@@ -39,7 +60,13 @@ class AllocationRefused(Struct, frozen=True, tag="refused", tag_field="what", kw
     message: str
 
 
-AllocationEvent = AllocationGranted | AllocationReleased | AllocationRefused
+AllocationEvent = (
+    AllocationGranted
+    | AllocationPrepared
+    | AllocationRunning
+    | AllocationReleased
+    | AllocationRefused
+)
 
 _decode: Callable[[bytes | str], AllocationEvent] = decoder(AllocationEvent)
 _encode = msgspec.json.Encoder().encode
@@ -59,4 +86,4 @@ def subject(cluster: str, event: AllocationEvent) -> str:
     """The subject that the event is published on."""
     about = event.grant if isinstance(event, AllocationGranted) else event
     what = event.__struct_config__.tag
-    return f"tessera.v1.{cluster}.allocation.{about.namespace}.{about.uid}.{what}"
+    return allocation(cluster, about.namespace, about.uid, str(what))

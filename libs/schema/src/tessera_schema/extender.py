@@ -28,7 +28,30 @@ class ExtenderFilterResult(Struct, frozen=True, rename="pascal"):
     error: str = ""
 
 
+class ExtenderBindingArgs(Struct, frozen=True, rename="pascal"):
+    """Body of `/bind`."""
+
+    pod_name: str = ""
+    pod_namespace: str = ""
+    pod_uid: str = msgspec.field(name="PodUID", default="")
+    node: str = ""
+
+
+class ExtenderBindingResult(Struct, frozen=True, rename="pascal"):
+    """Answer of `/bind`; an empty error is success."""
+
+    error: str = ""
+
+
+class HostPriority(Struct, frozen=True, rename="pascal"):
+    """One node's score in the answer of `/prioritize`, 0 to 10."""
+
+    host: str
+    score: int
+
+
 _decode_args = decoder(ExtenderArgs)
+_decode_binding = decoder(ExtenderBindingArgs)
 _decode_names = msgspec.json.Decoder(tuple[str, ...] | None).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -43,6 +66,13 @@ def decode_names(raw: msgspec.Raw) -> tuple[str, ...]:
     return _decode_names(raw) or ()
 
 
-def encode_result(result: ExtenderFilterResult) -> bytes:
+def decode_binding_args(body: bytes) -> ExtenderBindingArgs:
+    """Raises msgspec.DecodeError."""
+    return _decode_binding(body)
+
+
+def encode_result(
+    result: ExtenderFilterResult | ExtenderBindingResult | list[HostPriority],
+) -> bytes:
     """The answer's body."""
     return _encode(result)

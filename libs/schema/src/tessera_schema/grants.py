@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from tessera_schema.cards import MIB
+from tessera_schema.injections import Injection
 from tessera_schema.requests import Role
 from tessera_schema.wire import decoder
 
@@ -45,6 +47,9 @@ class Grant(Struct, frozen=True, kw_only=True):
     name: str
     node: str
     shares: tuple[Share, ...]
+    given: Mapping[str, Injection] = {}
+    """Container -> what its dialect's node side adds (variables, mounts): the scheduler knows the
+    pod and the dialect's options, the agent knows neither and must not have to."""
 
 
 class UnknownGrantVersion(Exception):

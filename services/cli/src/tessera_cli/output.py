@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_core.dialect import Injection
 from tessera_core.outcome import Outcome
 from tessera_schema.grants import Share
+from tessera_schema.injections import Injection
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect import Injection, Vendor
+from tessera_core.dialect import Vendor
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
+from tessera_schema.injections import Injection
 
 
 def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:

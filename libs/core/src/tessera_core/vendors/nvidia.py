@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect import Injection, Mount, Vendor
+from tessera_core.dialect import Vendor
 from tessera_core.hookpaths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD, PRELOAD_HOST
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
+from tessera_schema.injections import Injection, Mount
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 NONE_VISIBLE: Final = "void"

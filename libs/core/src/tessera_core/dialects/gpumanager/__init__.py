@@ -10,15 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from tessera_core.dialect import (
-    Dialect,
-    Dimension,
-    Held,
-    Injection,
-    Placed,
-    QuotaUnit,
-    claim_by_name,
-)
+from tessera_core.dialect import Dialect, Dimension, Held, Placed, QuotaUnit, claim_by_name
 from tessera_core.dialects.gpumanager.admission import admit
 from tessera_core.dialects.gpumanager.devices import inject
 from tessera_core.dialects.gpumanager.held import held
@@ -27,6 +19,7 @@ from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, Names
 from tessera_core.dialects.gpumanager.options import Options
 from tessera_core.dialects.gpumanager.results import annotate
 from tessera_schema.cards import Card, Inventory
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Custom, Node, Pod
 
 __all__ = ["Options", "dialect"]

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Injection, Mount, Placed
+from tessera_core.dialect import Placed
 from tessera_core.dialects.gpumanager.asks import Ask, given
 from tessera_core.dialects.gpumanager.ceiling import ceiling
 from tessera_core.dialects.gpumanager.names import BLOCK, Names
 from tessera_core.dialects.gpumanager.options import Options
 from tessera_core.vendors.nvidia import VISIBLE, visible
 from tessera_schema.cards import Card
+from tessera_schema.injections import Injection, Mount
 from tessera_schema.kube import Container, Pod
 
 DRIVER_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")

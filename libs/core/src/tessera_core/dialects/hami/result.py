@@ -7,12 +7,13 @@ from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
 from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Held, Injection, Placed
+from tessera_core.dialect import Held, Placed
 from tessera_core.dialects.hami.admission import CORE_POLICY_ENV, OPT_OUT_ENV
 from tessera_core.dialects.hami.asking import asked
 from tessera_core.dialects.hami.options import NAME, VENDOR, WORD, Options
 from tessera_core.hamiwire import RESULT_KEYS, binding_notes, held_by, list_text
 from tessera_schema.cards import Card
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod
 
 TO_ALLOCATE: Final = "hami.io/vgpu-devices-to-allocate"

@@ -15,7 +15,6 @@ from tessera_core.dialect import (
     Dialect,
     Dimension,
     Held,
-    Injection,
     Placed,
     QuotaUnit,
     Rejected,
@@ -27,6 +26,7 @@ from tessera_core.dialects.volcano.inventory import inventories
 from tessera_core.dialects.volcano.keys import DIALECT, RESULT_KEYS, VENDOR
 from tessera_core.dialects.volcano.options import Options, settled
 from tessera_schema.cards import MIB, Card, Inventory
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Custom, Node, Pod
 
 __all__ = ["Options", "dialect"]

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.amounts import INT32_MAX, amount, invalid
-from tessera_core.dialect import Change, Injection, Placed, roles
+from tessera_core.dialect import Change, Placed, roles
 from tessera_core.dialects.volcano import codec
 from tessera_core.dialects.volcano.fields import (
     first_field,
@@ -22,6 +22,7 @@ from tessera_core.dialects.volcano.fields import (
 from tessera_core.dialects.volcano.keys import DIALECT, GPU_INDEX, PREDICATE_TIME, VENDOR
 from tessera_core.dialects.volcano.options import Options
 from tessera_schema.cards import MIB
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import ContainerRequest, NodeOrder, Policy, Request, Role
 

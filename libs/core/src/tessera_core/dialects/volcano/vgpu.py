@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.amounts import INT32_MAX, amount, find, invalid
-from tessera_core.dialect import Change, Injection, Placed, roles
+from tessera_core.dialect import Change, Placed, roles
 from tessera_core.dialects.volcano import codec, keys
 from tessera_core.dialects.volcano.fields import (
     first_field,
@@ -24,6 +24,7 @@ from tessera_core.dialects.volcano.fields import (
 from tessera_core.dialects.volcano.options import Options
 from tessera_core.vendors.nvidia import VISIBLE, visible
 from tessera_schema.cards import MIB
+from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import CardKey, ContainerRequest, Policy, Request, Role
 

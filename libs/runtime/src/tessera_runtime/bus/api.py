@@ -1,0 +1,72 @@
+"""What the services ask of the message bus. `bus.client` speaks NATS, `tessera_testing` offers the
+same in memory.
+
+News is at least once: whoever reads tells repeats by source, epoch and sequence, and what matters
+is in the API server anyway. While NATS is away `publish` and `put` raise BusAway at once or within
+their deadline; `news` and `watch` wait, and go on by themselves when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from msgspec import Struct
+
+from tessera_schema.envelope import Envelope
+
+
+class News(Struct, frozen=True, kw_only=True):
+    """One message."""
+
+    subject: str
+    envelope: Envelope
+    data: bytes
+
+
+class Resync(Struct, frozen=True):
+    """What was read before may be out of date: last values follow again from the beginning."""
+
+    why: str
+
+
+class Bus(Protocol):
+    """The message bus."""
+
+    @property
+    def connected(self) -> bool:
+        """True while NATS answers."""
+        ...
+
+    async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
+        """Put a message into the stream that its subject belongs to, once per envelope id.
+
+        Raises BusAway.
+        """
+        ...
+
+    async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
+        """Replace the last value of a key; it is republished on its subject. Raises BusAway."""
+        ...
+
+    def news(
+        self, subject: str, *, durable: str = ""
+    ) -> AbstractAsyncContextManager[AsyncIterator[News]]:
+        """Messages from now on whose subject matches (`*` and `>` as in NATS).
+
+        With `durable`, those that came while the reader was away come first, as far as the stream
+        keeps them, and each is told to be done when the next is asked for.
+        Messages whose envelope cannot be read are dropped and counted.
+        """
+        ...
+
+    def watch(
+        self, bucket: str, keys: str = ">"
+    ) -> AbstractAsyncContextManager[AsyncIterator[News | Resync]]:
+        """The last values of a bucket's keys, then each change, without end.
+
+        A Resync comes first, and again whenever the watch had to start anew: after a reconnect,
+        when the bucket was made again, when its sequence went back.
+        """
+        ...

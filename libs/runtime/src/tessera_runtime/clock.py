@@ -1,0 +1,30 @@
+"""Time as an argument: the wall clock for stamps, which may jump; durations are the loop's."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time. Durations are measured with the event loop's own clock, never with this."""
+
+    def time(self) -> float:
+        """Unix time in seconds."""
+        ...
+
+    def time_ns(self) -> int:
+        """Unix time in nanoseconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def time(self) -> float:
+        """Unix time in seconds."""
+        return time.time()
+
+    def time_ns(self) -> int:
+        """Unix time in nanoseconds."""
+        return time.time_ns()

@@ -1,0 +1,79 @@
+"""What can go wrong between Tessera and the world, named by the state that it leaves.
+
+    TesseraError
+     ├── Lasting            trying again changes nothing
+     │    ├── BadSettings
+     │    └── ApiRefused           the API server said no: nothing was done
+     │         ├── ApiNotFound       404
+     │         ├── ApiConflict       409: another write came first, or the object exists
+     │         ├── ApiExpired        410: list anew
+     │         └── ApiForbidden      401, 403
+     └── Passing            may go away by itself: loops catch this and try again
+          ├── ApiBusy              429: nothing was done
+          ├── ApiLost              time-out, reset, 5xx: it may have been done, or not
+          └── BusAway              NATS does not answer
+
+A status is looked at once, in `kube.client`; nothing else sees aiohttp, NATS or Kubernetes errors.
+"""
+
+from __future__ import annotations
+
+
+class TesseraError(Exception):
+    """Anything that the world did to us."""
+
+
+class Lasting(TesseraError):
+    """Trying again changes nothing."""
+
+
+class Passing(TesseraError):
+    """May go away by itself."""
+
+
+class BadSettings(Lasting):
+    """A setting is missing or makes no sense; the message names it, its value and what would do."""
+
+
+class ApiRefused(Lasting):
+    """The API server definitely did not do it."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        """`reason` is the Status object's, such as AlreadyExists."""
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class ApiNotFound(ApiRefused):
+    """There is no such object."""
+
+
+class ApiConflict(ApiRefused):
+    """A precondition failed, or the object exists."""
+
+
+class ApiExpired(ApiRefused):
+    """The resource version or page is too old: list anew."""
+
+
+class ApiForbidden(ApiRefused):
+    """Our credentials do not allow it."""
+
+
+class ApiBusy(Passing):
+    """The API server asks to come back later; nothing was done."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        """`retry_after_s` as the server asked, 1 where it did not say."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ApiLost(Passing):
+    """No answer, or one that does not tell: a write may have been done."""
+
+
+class BusAway(Passing):
+    """NATS does not answer. Placement goes on; news waits or is dropped, and counted."""

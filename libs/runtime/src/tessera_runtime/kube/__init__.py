@@ -1,0 +1,1 @@
+"""Kubernetes as bytes: requests, lists page by page, watches. The objects are msgspec Structs."""

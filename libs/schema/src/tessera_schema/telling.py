@@ -1,0 +1,103 @@
+"""What agents tell: the state of cards, and what the hook measured.
+
+News, not truth: the durable inventory is the node's annotation, limits are in the limits files.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from tessera_schema.cards import Card
+from tessera_schema.wire import decoder
+
+
+class DeviceState(Struct, frozen=True, kw_only=True):
+    """One vendor's cards on one node, whole. A card that is missing is gone."""
+
+    node: str
+    vendor: str
+    cards: tuple[Card, ...] = ()
+    driver: str = ""
+    """The driver's version, where it can be read."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the node's driver, runtime or cards, a sentence each."""
+
+
+class CardUse(Struct, frozen=True, kw_only=True):
+    """One container's use of one card. Measured by the hook unless `measured_by` says otherwise."""
+
+    card: str
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+    """0 = none in force."""
+    cores_percent: float = 0
+    """GPU time over the interval, percent of the card."""
+    cores_limit_percent: float = 0
+    """0 = none in force."""
+    throttled_percent: float = 0
+    """Time that launches were held back over the interval, percent of it; more than 100 where
+    several threads waited."""
+    launches: int = 0
+    """Within the interval."""
+    denials: int = 0
+    """Allocations refused within the interval."""
+    processes: int = 0
+    last_active: float = 0
+    """Unix time in seconds; 0 = never."""
+    measured_by: str = "hook"
+
+
+class ContainerUse(Struct, frozen=True, kw_only=True):
+    """What one container that holds shares uses."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    cards: tuple[CardUse, ...] = ()
+    enforced: bool = True
+    """False when something shows that limits do not hold (no hook, gaps, use above charge)."""
+    gaps: tuple[str, ...] = ()
+    """Why not, a word each."""
+
+
+class CardLoad(Struct, frozen=True, kw_only=True):
+    """A card as a whole, as its driver sees it."""
+
+    card: str
+    memory_used_bytes: int = 0
+    cores_percent: float = 0
+    healthy: bool = True
+
+
+class NodeUsage(Struct, frozen=True, kw_only=True):
+    """One vendor's cards on one node over the last interval."""
+
+    node: str
+    vendor: str
+    at: float
+    """Unix time in seconds at the interval's end."""
+    interval_s: float
+    containers: tuple[ContainerUse, ...] = ()
+    cards: tuple[CardLoad, ...] = ()
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_device = decoder(DeviceState)
+_decode_usage = decoder(NodeUsage)
+
+
+def encode(told: DeviceState | NodeUsage) -> bytes:
+    """The message's data."""
+    return _encode(told)
+
+
+def decode_device(data: bytes) -> DeviceState:
+    """Raises msgspec.DecodeError."""
+    return _decode_device(data)
+
+
+def decode_usage(data: bytes) -> NodeUsage:
+    """Raises msgspec.DecodeError."""
+    return _decode_usage(data)

@@ -1,0 +1,1 @@
+"""The agent: one vendor's cards on one node."""
