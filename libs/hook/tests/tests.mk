@@ -38,6 +38,10 @@ variants: all sim $(B)/cases $(B)/interposer.so $(B)/o0/libtessera.so $(B)/asan/
 	$(UNDER_ASAN) $(B)/cases $(abspath $(B)) rtld dlsym procaddress
 sanitize: all sim $(B)/cases $(B)/interposer.so $(B)/points/libtessera.so $(B)/asan/libtessera.so ## all cases under ASan and UBSan
 	$(UNDER_ASAN) $(B)/cases $(abspath $(B))
+# The other compiler: everything built anew, and the cases run on it.
+.PHONY: clang
+clang: ## build and test with clang
+	$(MAKE) CC=clang B=$(B)/clang BUILD=$(B)/clang all unit symbols cases
 # Ten million random operations of eight processes, against what the machine says they hold.
 .PHONY: soak
 soak: all sim $(B)/cases

@@ -1,1 +1,1 @@
-"""NATS as news: subjects and envelopes from tessera_schema, at least once, nothing lost silently."""
+"""NATS carries news: subjects and envelopes of tessera_schema, at least once, no loss untold."""
