@@ -61,8 +61,10 @@ class View:
     def node(self, seen: NodeSeen, *, gone: bool) -> None:
         """A node came, changed, or went."""
         name = seen.node.name
-        known = self._nodes.pop(name, None)
-        if not gone:
+        known = self._nodes.get(name)
+        if gone:
+            self._nodes.pop(name, None)
+        else:
             self._nodes[name] = seen
         if gone or known is None or known.facts != seen.facts:
             self._all_may_fit()
