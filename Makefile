@@ -7,13 +7,14 @@ CODE := $(wildcard libs services tests) $(patsubst %/,%,$(sort $(dir $(wildcard 
 # A virtual environment does not survive a move: its stamps name the folder it was made in.
 HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
 MADE := .venv/.made-$(HERE)
+PROTO := libs/kubelet/src/tessera_kubelet/proto
 SYNCED := .venv/.synced-$(HERE)
 UV := .venv/bin/uv
 ON_VENV := --python .venv/bin/python
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock fmt lint types contracts spelling names test place bench hook hook-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test place bench hook hook-test verify clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +37,13 @@ lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer 
 	UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet $(ON_VENV) --universal --python-version 3.11 \
 		--exclude-newer '7 days' --generate-hashes $(MEMBERS:%=%/pyproject.toml) --group dev \
 		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
+
+generate: $(SYNCED) ## write generated code anew
+	.venv/bin/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy \
+		--python_out=$(PROTO) --mypy_out=quiet:$(PROTO) $(notdir $(wildcard proto/*.proto))
+
+kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
+	deploy/kube-bin/build.sh
 
 fmt: $(SYNCED) ## format, and mend what ruff can mend
 	.venv/bin/ruff check --fix-only --quiet .

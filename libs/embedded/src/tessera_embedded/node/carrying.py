@@ -1,0 +1,193 @@
+"""One container, carried from the question to the agents to the end of its process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+from msgspec.structs import replace
+
+from tessera_embedded.node.environment import on_node, program, translated, wanted, with_driver
+from tessera_embedded.node.pods import Container, NodePod
+from tessera_embedded.node.processes import Process, Record, is_alive, start
+from tessera_embedded.node.settings import NodeDescription
+from tessera_embedded.node.toolkits import Asked, Toolkit
+from tessera_kubelet.nri.merge import amended
+from tessera_kubelet.nri.nouns import ContainerInfo, Event, Sandbox, State
+from tessera_kubelet.nri.runtime import Runtime
+
+_KILLED_S: Final = 5.0
+"""Seconds that a process may take to end after SIGKILL."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is written down of a container, so that the next node process finds it."""
+
+    sandbox: Sandbox
+    container: ContainerInfo
+    process: Record
+    since: float
+    restarts: int
+
+
+class Carrier:
+    """Creates, starts, stops and remembers the containers of one node."""
+
+    def __init__(
+        self, description: NodeDescription, folder: Path, toolkits: dict[str, Toolkit]
+    ) -> None:
+        """`folder` holds `pods/` and `machines/`."""
+        self.folder = folder
+        self.description = description
+        self._toolkits = {v: t for v, t in toolkits.items() if v in description.machines}
+        self._runs: dict[str, tuple[Sandbox, ContainerInfo]] = {}
+
+    def machine(self, vendor: str) -> Path:
+        """The state of a vendor's simulated cards."""
+        return self.folder / "machines" / vendor / "state"
+
+    def state(self) -> tuple[list[Sandbox], list[ContainerInfo]]:
+        """What runs, for a plugin that connects."""
+        sandboxes = {sandbox.id: sandbox for sandbox, _ in self._runs.values()}
+        return list(sandboxes.values()), [container for _, container in self._runs.values()]
+
+    def settled(self, pod: NodePod) -> dict[str, str]:
+        """What vendors' own programs write on the pod now that they have allocated."""
+        notes: dict[str, str] = {}
+        for toolkit in self._toolkits.values():
+            names = [(c.name, i) for i, c in enumerate(pod.spec.containers)]
+            asked = [Asked(pod=pod, container=name, position=i, env={}) for name, i in names]
+            if toolkit.settles and any(toolkit.cards(one) for one in asked):
+                notes |= toolkit.settles
+        return notes
+
+    async def create(
+        self, runtime: Runtime, pod: NodePod, container: Container, restarts: int
+    ) -> tuple[Sandbox, ContainerInfo]:
+        """Ask the agents, as the runtime does before a container is there. Raises
+        ContainerNotCreated and environment.NoProgram."""
+        sandbox = sandbox_of(pod)
+        argv = program(self.description, container.image)
+        info = ContainerInfo(
+            id=_id(pod.uid, container.name, restarts), sandbox_id=sandbox.id, name=container.name,
+            args=(*container.command, *container.args) or argv,
+            env=wanted(self.description, pod, container), labels=_labels(pod, container.name),
+        )  # fmt: skip
+        adjustment = await runtime.create_container(sandbox, info)
+        return sandbox, replace(amended(info, adjustment), state=State.CREATED)
+
+    async def run(
+        self,
+        runtime: Runtime,
+        pod: NodePod,
+        container: Container,
+        made: tuple[Sandbox, ContainerInfo],
+        kept: tuple[float, int],
+    ) -> Process:
+        """Start a created container's process. `kept`: since when, and how often it was started
+        again. Raises OSError."""
+        sandbox, info = made
+        process = await asyncio.to_thread(
+            start, program(self.description, container.image), self._env(pod, container, info),
+            self._place(pod.uid, container.name),
+        )  # fmt: skip
+        info = replace(info, state=State.RUNNING, pid=process.pid)
+        record = Kept(sandbox, info, process.record, *kept)
+        await asyncio.to_thread(self._write, pod.uid, container.name, record)
+        self._runs[info.id] = sandbox, info
+        await runtime.tell(Event.POST_START_CONTAINER, sandbox, info)
+        return process
+
+    def adopt(self, pod: NodePod, container: Container) -> tuple[Kept, Process] | None:
+        """The container as a former node process left it, when it still runs."""
+        try:
+            text = (self._place(pod.uid, container.name) / "kept").read_bytes()
+            kept = msgspec.json.decode(text, type=Kept)
+        except (OSError, msgspec.DecodeError):
+            return None
+        if not is_alive(kept.process):
+            return None
+        self._runs[kept.container.id] = kept.sandbox, kept.container
+        return kept, Process(kept.process)
+
+    async def stopped(self, runtime: Runtime, id_: str) -> None:
+        """The container's process has ended: tell the agents."""
+        found = self._runs.pop(id_, None)
+        if found is not None:
+            sandbox, info = found
+            info = replace(info, state=State.STOPPED, pid=0)
+            await runtime.stop_container(sandbox, info)
+            await runtime.tell(Event.REMOVE_CONTAINER, sandbox, info)
+
+    async def stop(self, process: Process, grace_s: float) -> int:
+        """SIGTERM, then SIGKILL when the grace is over; the exit status."""
+        process.signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                return await process.wait()
+        except TimeoutError:
+            process.signal(signal.SIGKILL)
+        async with asyncio.timeout(_KILLED_S):
+            return await process.wait()
+
+    def left_behind(self, alive: frozenset[str]) -> list[Process]:
+        """Processes of pods that are not bound here any more."""
+        found = []
+        for path in sorted((self.folder / "pods").glob("*/*/kept")):
+            if path.parent.parent.name in alive:
+                continue
+            try:
+                kept = msgspec.json.decode(path.read_bytes(), type=Kept)
+            except (OSError, msgspec.DecodeError):
+                continue
+            if is_alive(kept.process):
+                found.append(Process(kept.process))
+        return found
+
+    def _env(self, pod: NodePod, container: Container, info: ContainerInfo) -> dict[str, str]:
+        lookup = on_node(self.description.host_root)
+        env = translated(info.env, info.mounts, lookup)
+        positions = {c.name: i for i, c in enumerate(pod.spec.containers)}
+        asked = Asked(
+            pod=pod, container=container.name, position=positions.get(container.name, -1), env=env
+        )
+        for vendor, toolkit in self._toolkits.items():
+            cards = toolkit.cards(asked)
+            if cards:
+                folder = self.description.driver_folder
+                env = with_driver(env, folder, self.machine(vendor), cards)
+        return env
+
+    def _place(self, uid: str, container: str) -> Path:
+        return self.folder / "pods" / uid / container
+
+    def _write(self, uid: str, container: str, kept: Kept) -> None:
+        path = self._place(uid, container) / "kept"
+        new = path.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(kept))
+        new.replace(path)
+
+
+def sandbox_of(pod: NodePod) -> Sandbox:
+    """The pod as the runtime knows it."""
+    meta = pod.metadata
+    return Sandbox(
+        id=_id(meta.uid, "", 0), name=meta.name, uid=meta.uid, namespace=meta.namespace,
+        labels=meta.labels, annotations=meta.annotations,
+    )  # fmt: skip
+
+
+def _labels(pod: NodePod, container: str) -> dict[str, str]:
+    meta = pod.metadata
+    return {
+        "io.kubernetes.pod.name": meta.name, "io.kubernetes.pod.namespace": meta.namespace,
+        "io.kubernetes.pod.uid": meta.uid, "io.kubernetes.container.name": container,
+    }  # fmt: skip
+
+
+def _id(uid: str, container: str, restarts: int) -> str:
+    return uuid5(NAMESPACE_URL, f"{uid}/{container}/{restarts}").hex * 2

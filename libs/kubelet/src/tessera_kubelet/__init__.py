@@ -1,0 +1,1 @@
+"""What an agent speaks on its node: NRI to the container runtime."""

@@ -1,0 +1,233 @@
+"""The plugin's side: an agent that a runtime asks about every container it creates.
+
+The runtime drops a plugin that does not answer in time (2 s unless configured) and goes on without
+it, so every answer is given at once, from memory. `serve` keeps the connection, for ever. Whatever
+the runtime did while there was none shows in the next `synchronize`: containers that started in
+between did so unadjusted, unless the runtime requires the plugin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from msgspec import Struct
+
+from tessera_kubelet.errors import (
+    CallFailed,
+    Misnamed,
+    NobodyListens,
+    Passing,
+    PluginRejected,
+    Unanswered,
+)
+from tessera_kubelet.mux import Trunk
+from tessera_kubelet.nri import wire
+from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Event, Refusal, Sandbox
+from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.proto import nri_pb2 as pb
+from tessera_kubelet.ttrpc import Client, Code, Handler, Server
+
+
+class Plugin(Protocol):
+    """An agent, as a runtime sees it. Every method returns at once, from memory. One that raises
+    fails the runtime's call: `synchronize` then costs the connection, `create_container` the
+    container's creation, the others nothing."""
+
+    def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+        """All that the runtime has. Comes first on every connection."""
+
+    def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+        """What this container gets. Asked again, with another container id, when its creation
+        failed or the container restarts."""
+        ...
+
+    def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
+        """Its process runs."""
+
+    def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
+        """Its process ended. May come more than once."""
+
+    def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
+        """It is gone from the runtime."""
+
+    def pod_stopped(self, pod: Sandbox) -> None:
+        """No container of the pod runs, or will."""
+
+    def pod_removed(self, pod: Sandbox) -> None:
+        """It is gone from the runtime."""
+
+
+class Connected(Struct, frozen=True, kw_only=True):
+    """The runtime has told its state and asks about containers from now on."""
+
+    runtime: str
+    version: str
+    answer_within_s: float
+    """Seconds that the runtime waits for an answer before it drops the plugin."""
+
+
+class Disconnected(Struct, frozen=True, kw_only=True):
+    """Containers are created without the plugin, or not at all; attempts go on."""
+
+    why: str
+
+
+Observer = Callable[[Connected | Disconnected], None]
+
+_SUBSCRIBED = (
+    Event.CREATE_CONTAINER,
+    Event.POST_START_CONTAINER,
+    Event.STOP_CONTAINER,
+    Event.REMOVE_CONTAINER,
+    Event.STOP_POD_SANDBOX,
+    Event.REMOVE_POD_SANDBOX,
+)
+
+
+async def serve(
+    socket: Path, plugin: Plugin, settings: NriSettings, observe: Observer = lambda _: None
+) -> NoReturn:
+    """Be the runtime's plugin until cancelled, connecting anew whenever the connection ends.
+    `observe` is told each change. Raises Misnamed."""
+    _check(settings)
+    loop = asyncio.get_running_loop()
+    told: Connected | Disconnected | None = None
+
+    def tell(now: Connected | Disconnected) -> None:
+        nonlocal told
+        if now != told:
+            told = now
+            observe(now)
+
+    wait_s = settings.retry_first_s
+    while True:
+        began = loop.time()
+        try:
+            await _session(socket, plugin, settings, tell)
+        except Passing as e:
+            tell(Disconnected(why=str(e)))
+        if loop.time() - began > settings.retry_longest_s:
+            wait_s = settings.retry_first_s
+        await asyncio.sleep(wait_s)
+        wait_s = min(wait_s * 2, settings.retry_longest_s)
+
+
+def _check(settings: NriSettings) -> None:
+    if not settings.name:
+        raise Misnamed("name: is empty; give the plugin one")
+    if not re.fullmatch("[0-9]{2}", settings.index):
+        raise Misnamed(f'index: "{settings.index}" must be two digits, such as "10"')
+
+
+async def _session(socket: Path, plugin: Plugin, settings: NriSettings, tell: Observer) -> NoReturn:
+    try:
+        async with asyncio.timeout(settings.register_s):
+            reader, writer = await asyncio.open_unix_connection(socket)
+    except OSError as e:
+        raise NobodyListens(f"{socket}: {e.strerror or str(e) or 'no answer'}") from e
+    trunk = Trunk(reader, writer, write_s=settings.write_s)
+    calls = _Calls(plugin)
+    Server(trunk, wire.PLUGIN_CONNECTION, wire.PLUGIN_SERVICE, calls.handlers())
+    client = Client(trunk, wire.RUNTIME_CONNECTION)
+    async with trunk.reading("NRI plugin"):
+        await _register(client, calls, settings)
+        tell(calls.runtime)
+        await asyncio.Event().wait()  # the end of the connection ends it
+    raise AssertionError("reading ends with an error")
+
+
+async def _register(client: Client, calls: _Calls, settings: NriSettings) -> None:
+    name = pb.RegisterPluginRequest(plugin_name=settings.name, plugin_idx=settings.index)
+    payload, within_s = name.SerializeToString(), settings.register_s
+    try:
+        async with asyncio.timeout(within_s):
+            await client.call(wire.RUNTIME_SERVICE, "RegisterPlugin", payload, within_s=within_s)
+            await calls.synchronized.wait()
+    except (TimeoutError, Unanswered) as e:
+        raise Unanswered(f"the runtime did not take the plugin in within {within_s} s") from e
+    except CallFailed as e:
+        raise PluginRejected(f"the runtime rejected the plugin: {e.message}") from e
+
+
+class _Calls:
+    """What the runtime calls on one connection."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self.synchronized = asyncio.Event()
+        self.runtime = Connected(runtime="", version="", answer_within_s=0)
+        self._plugin = plugin
+        self._pods: list[Sandbox] = []
+        self._containers: list[ContainerInfo] = []
+
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            "Configure": self._configure,
+            "Synchronize": self._synchronize,
+            "Shutdown": _nothing,
+            "CreateContainer": self._create_container,
+            "StopContainer": self._stop_container,
+            "StateChange": self._state_change,
+            "UpdateContainer": _nothing,
+            "UpdatePodSandbox": _nothing,
+            "ValidateContainerAdjustment": _nothing,
+        }
+
+    def _configure(self, payload: bytes) -> bytes:
+        told = pb.ConfigureRequest.FromString(payload)
+        self.runtime = Connected(
+            runtime=told.runtime_name,
+            version=told.runtime_version,
+            answer_within_s=told.request_timeout / 1000,
+        )
+        return pb.ConfigureResponse(events=wire.mask(_SUBSCRIBED)).SerializeToString()
+
+    def _synchronize(self, payload: bytes) -> bytes:
+        told = pb.SynchronizeRequest.FromString(payload)
+        self._pods += map(wire.sandbox, told.pods)
+        self._containers += map(wire.container, told.containers)
+        if not told.more:
+            pods, self._pods = self._pods, []
+            containers, self._containers = self._containers, []
+            self._plugin.synchronize(pods, containers)
+            self.synchronized.set()
+        return pb.SynchronizeResponse(more=told.more).SerializeToString()
+
+    def _create_container(self, payload: bytes) -> bytes:
+        asked = pb.CreateContainerRequest.FromString(payload)
+        pod, container = wire.sandbox(asked.pod), wire.container(asked.container)
+        match self._plugin.create_container(pod, container):
+            case Refusal(why=why):
+                raise CallFailed(Code.FAILED_PRECONDITION, why)
+            case Adjustment() as given:
+                adjust = wire.adjustment_message(given)
+                return pb.CreateContainerResponse(adjust=adjust).SerializeToString()
+
+    def _stop_container(self, payload: bytes) -> bytes:
+        told = pb.StopContainerRequest.FromString(payload)
+        self._plugin.container_stopped(wire.sandbox(told.pod), wire.container(told.container))
+        return b""
+
+    def _state_change(self, payload: bytes) -> bytes:
+        told = pb.StateChangeEvent.FromString(payload)
+        pod, container = wire.sandbox(told.pod), wire.container(told.container)
+        match int(told.event):
+            case Event.POST_START_CONTAINER:
+                self._plugin.container_started(pod, container)
+            case Event.REMOVE_CONTAINER:
+                self._plugin.container_removed(pod, container)
+            case Event.STOP_POD_SANDBOX:
+                self._plugin.pod_stopped(pod)
+            case Event.REMOVE_POD_SANDBOX:
+                self._plugin.pod_removed(pod)
+            case _:
+                pass  # not subscribed to
+        return b""
+
+
+def _nothing(_: bytes) -> bytes:
+    """The empty answer to a call that the plugin did not subscribe to, or need not heed."""
+    return b""

@@ -1,0 +1,1 @@
+"""Made by `make generate` from the descriptions in proto/."""

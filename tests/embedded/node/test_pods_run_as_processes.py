@@ -1,0 +1,145 @@
+"""The node carries pods: in order, to their end, again after its own death, and leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tessera_embedded.node.carrying import Kept
+from tessera_embedded.node.processes import is_alive
+from tessera_kubelet.nri.nouns import Adjustment, Refusal
+from tessera_runtime.errors import ApiNotFound
+from tests.embedded.node.world import BUILD, a_world, build, tile
+
+
+def test_what_pods_run_is_built() -> None:
+    build()
+    assert (BUILD / "tessera-work").exists()
+
+
+async def test_a_process_is_held_to_its_tile(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        given = tile(tmp_path, mib=1024, permille=300)
+        world.agent.give = lambda _: given
+        async with world.node():
+            await world.pod("p", "work")
+            pod = await world.phase("p", "Running")
+            uid = pod["metadata"]["uid"]
+            while not (log := world.log(uid)):
+                await asyncio.sleep(0.05)
+    assert log[0]["total_mib"] == 1024
+    assert log[0]["over_result"] == 2  # CUDA_ERROR_OUT_OF_MEMORY
+    assert log[0]["taken_result"] == 0
+
+
+async def test_a_container_without_a_card_finds_no_driver(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        world.agent.give = lambda _: Adjustment(env={"NVIDIA_VISIBLE_DEVICES": "void"})
+        async with world.node():
+            await world.pod("p", "work", restartPolicy="Never")
+            pod = await world.phase("p", "Failed")
+            (status,) = pod["status"]["containerStatuses"]
+            assert status["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_init_containers_go_first_and_a_failed_one_ends_the_pod(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world, world.node():
+        await world.pod("good", "true", init=("true", "true"), restartPolicy="Never")
+        await world.phase("good", "Succeeded")
+        await world.pod("bad", "true", init=("false",), restartPolicy="Never")
+        pod = await world.phase("bad", "Failed")
+    started = [told for told in world.agent.told if told.startswith("started")]
+    assert started == ["started i0", "started i1", "started c0", "started i0"]
+    assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "PodInitializing"
+
+
+async def test_a_container_that_fails_is_started_again(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world, world.node():
+        await world.pod("p", "false")
+        await world.until("p", lambda pod: _restarts(pod) >= 2)
+
+
+def _restarts(pod: dict[str, dict[str, list[dict[str, int]]]]) -> int:
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", []))
+
+
+async def test_a_refusal_is_told_and_tried_again(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        world.agent.give = lambda _: Refusal(why="the card is full")
+        async with world.node():
+            await world.pod("p", "sleep")
+            pod = await world.until("p", _waits_for_creation)
+            (status,) = pod["status"]["containerStatuses"]
+            assert "the card is full" in status["state"]["waiting"]["message"]
+            world.agent.give = lambda _: Adjustment()
+            await world.phase("p", "Running")
+
+
+def _waits_for_creation(
+    pod: dict[str, dict[str, list[dict[str, dict[str, dict[str, str]]]]]],
+) -> bool:
+    statuses = pod["status"].get("containerStatuses", [])
+    return any(
+        s["state"].get("waiting", {}).get("reason") == "CreateContainerError" for s in statuses
+    )
+
+
+async def test_a_deleted_pod_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world, world.node() as node:
+        await world.pod("p", "sleep", "sleep")
+        pod = await world.phase("p", "Running")
+        await world.delete("p")
+        with pytest.raises(ApiNotFound):
+            await world.until("p", lambda _: False)
+        while node.workers:
+            await asyncio.sleep(0.02)
+        assert not (world.folder / "pods" / pod["metadata"]["uid"]).exists()
+    assert {"stopped c0", "removed c1", "pod removed p"} <= set(world.agent.told)
+
+
+async def test_containers_outlive_the_nodes_process_and_are_found_again(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        kubeconfig = tmp_path / "api" / "kubeconfig"
+        description = tmp_path / "node.json"
+        description.write_text('{"name":"n1","programs":{"*":["sleep","1000"]}}')
+        command = [
+            sys.executable, "-m", "tessera_embedded.node", "--kubeconfig", str(kubeconfig),
+            "--folder", str(tmp_path / "node"), "--description", str(description),
+        ]  # fmt: skip
+        (tmp_path / "node").mkdir()
+        first = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        await world.pod("p", "any")
+        uid = (await world.phase("p", "Running"))["metadata"]["uid"]
+        first.kill()
+        await first.wait()
+        (kept,) = (tmp_path / "node" / "pods" / uid).glob("*/kept")
+        before = kept.read_bytes()
+        second = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert second.stdout is not None
+        assert await second.stdout.readline() == b"ready\n"
+        await world.delete("p")
+        with pytest.raises(ApiNotFound):
+            await world.until("p", lambda _: kept.exists() and kept.read_bytes() != before)
+        second.send_signal(signal.SIGTERM)
+        assert await second.wait() == 0
+        assert not _lives(before)
+
+
+def _lives(kept: bytes) -> bool:
+    return is_alive(msgspec.json.decode(kept, type=Kept).process)
+
+
+async def test_a_node_that_ends_in_order_ends_its_containers(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        async with world.node():
+            await world.pod("p", "sleep")
+            uid = (await world.phase("p", "Running"))["metadata"]["uid"]
+            (kept,) = (world.folder / "pods" / uid).glob("*/kept")
+            record = kept.read_bytes()
+            assert _lives(record)
+        assert not _lives(record)

@@ -1,0 +1,164 @@
+"""An agent and a runtime for tests, and peers that speak bare bytes."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tessera_kubelet.errors import LinkLost
+from tessera_kubelet.mux import Trunk
+from tessera_kubelet.nri import wire
+from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox
+from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
+from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.proto import nri_pb2 as pb
+from tessera_kubelet.proto.ttrpc_pb2 import Request, Response
+from tessera_kubelet.tasks import open_tasks
+from tessera_kubelet.ttrpc import Client, Kind, Messages, message
+
+POD = Sandbox(id="sb-1", name="job", uid="u-1", namespace="team", annotations={"grant": "yes"})
+CONTAINER = ContainerInfo(
+    id="c-1", sandbox_id="sb-1", name="train", env={"PATH": "/bin", "CARDS": "all"}
+)
+
+Give = Callable[[Sandbox, ContainerInfo], Adjustment | Refusal]
+
+
+class FakeAgent:
+    """Gives what it is told to give, and remembers what it was told."""
+
+    def __init__(self, give: Give | Adjustment | Refusal | None = None) -> None:
+        self.give = give or Adjustment()
+        self.told: list[tuple[str, str]] = []
+        self.pods: Sequence[Sandbox] = ()
+        self.containers: Sequence[ContainerInfo] = ()
+        self.asked: list[tuple[Sandbox, ContainerInfo]] = []
+
+    def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+        self.pods, self.containers = pods, containers
+
+    def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+        self.asked.append((pod, container))
+        return self.give(pod, container) if callable(self.give) else self.give
+
+    def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
+        self.told.append(("started", container.name))
+
+    def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
+        self.told.append(("stopped", container.name))
+
+    def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
+        self.told.append(("removed", container.name))
+
+    def pod_stopped(self, pod: Sandbox) -> None:
+        self.told.append(("pod stopped", pod.name))
+
+    def pod_removed(self, pod: Sandbox) -> None:
+        self.told.append(("pod removed", pod.name))
+
+
+class News:
+    """What `serve` tells its observer; can be waited for."""
+
+    def __init__(self) -> None:
+        self.seen: list[Connected | Disconnected] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, news: Connected | Disconnected) -> None:
+        self.seen.append(news)
+        self._changed.set()
+
+    async def until(self, kind: type[Connected | Disconnected], times: int = 1) -> None:
+        while sum(isinstance(news, kind) for news in self.seen) < times:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+@asynccontextmanager
+async def running(
+    agent: FakeAgent, socket: Path, settings: NriSettings | None = None
+) -> AsyncGenerator[News]:
+    """The agent as a plugin of whoever listens at the socket, or will."""
+    news = News()
+    async with open_tasks() as tasks:
+        tasks.create_task(
+            serve(socket, agent, settings or NriSettings(), news), name="agent under test"
+        )
+        yield news
+
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(socket: Path, peer: Peer) -> AsyncGenerator[None]:
+    """A runtime that is not one: `peer` has each connection."""
+    async with open_tasks() as tasks:
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            async def have() -> None:
+                await peer(reader, writer)
+
+            task = tasks.create_task(have(), name="peer")
+            task.add_done_callback(lambda _: writer.transport.abort())
+
+        server = await asyncio.start_unix_server(connected, socket)
+        try:
+            yield
+        finally:
+            server.close()
+
+
+@asynccontextmanager
+async def dialled(
+    socket: Path,
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A plugin that is not one."""
+    reader, writer = await asyncio.open_unix_connection(socket)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+class Scripted:
+    """A plugin's serving end that answers what it has an answer for, and nothing else."""
+
+    def __init__(self, trunk: Trunk, answers: Mapping[str, bytes]) -> None:
+        self._channel = trunk.open(wire.PLUGIN_CONNECTION, self)
+        self._messages = Messages()
+        self._answers = answers
+
+    def receive(self, data: bytes) -> None:
+        for came in self._messages.feed(data):
+            answer = self._answers.get(Request.FromString(came.payload).method)
+            if answer is not None:
+                out = Response(payload=answer).SerializeToString()
+                self._channel.send(message(came.stream, Kind.RESPONSE, out))
+
+    def lost(self, error: LinkLost) -> None:
+        pass
+
+
+@asynccontextmanager
+async def scripted(
+    socket: Path, answers: Mapping[str, bytes], *, name: str = "scripted", index: str = "50"
+) -> AsyncGenerator[None]:
+    """A plugin that registers and answers as scripted; being cut off is no failure."""
+    async with dialled(socket) as streams:
+        trunk = Trunk(*streams, write_s=2)
+        Scripted(trunk, answers)
+        client = Client(trunk, wire.RUNTIME_CONNECTION)
+        asked = pb.RegisterPluginRequest(plugin_name=name, plugin_idx=index).SerializeToString()
+
+        async def live() -> None:
+            with suppress(LinkLost):
+                async with trunk.reading("scripted plugin"):
+                    await client.call(wire.RUNTIME_SERVICE, "RegisterPlugin", asked, within_s=5)
+                    await asyncio.Event().wait()
+
+        async with open_tasks() as tasks:
+            tasks.create_task(live(), name="scripted plugin")
+            yield

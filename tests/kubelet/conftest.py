@@ -1,0 +1,15 @@
+"""Nothing that blocks may run in the loop."""
+
+from collections.abc import Generator
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+
+@pytest.fixture(autouse=True)
+def nothing_blocks() -> Generator[BlockBuster]:
+    with blockbuster_ctx("tessera_kubelet") as blockbuster:
+        blockbuster.functions["os.remove"].can_block_in(
+            "asyncio/unix_events.py", "create_unix_server"
+        )  # asyncio's own way with the socket that a runtime left behind
+        yield blockbuster
