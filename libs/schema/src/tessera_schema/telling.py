@@ -9,7 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from tessera_schema.cards import Card
+from tessera_schema.grants import Share
 from tessera_schema.wire import decoder
+
+
+class Occupied(Struct, frozen=True, kw_only=True):
+    """Containers that still run although their pod is gone."""
+
+    uid: str
+    namespace: str
+    name: str
+    shares: tuple[Share, ...]
 
 
 class DeviceState(Struct, frozen=True, kw_only=True):
@@ -22,6 +32,8 @@ class DeviceState(Struct, frozen=True, kw_only=True):
     """The driver's version, where it can be read."""
     problems: tuple[str, ...] = ()
     """What is wrong with the node's driver, runtime or cards, a sentence each."""
+    occupied: tuple[Occupied, ...] = ()
+    """Shares of this vendor's cards that are still used without a pod: they are not free yet."""
 
 
 class CardUse(Struct, frozen=True, kw_only=True):

@@ -14,11 +14,16 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from tessera_runtime.errors import Lasting
 from tessera_schema.envelope import Envelope
 
 
+class NewsRefused(Lasting):
+    """The message was not sent and never can be: it is too large, or nothing keeps its subject."""
+
+
 class News(Struct, frozen=True, kw_only=True):
-    """One message."""
+    """One message. `subject` is the one that subscribers see, for values of buckets too."""
 
     subject: str
     envelope: Envelope
@@ -39,15 +44,26 @@ class Bus(Protocol):
         """True while NATS answers."""
         ...
 
+    async def renewed(self, seen: int) -> int:
+        """Wait until NATS answers and its renewals are other than `seen`; their number.
+
+        They grow when what was put before may have been lost: on a new connection, when a bucket
+        was made again or emptied. 0 has never been seen.
+        """
+        ...
+
     async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
         """Put a message into the stream that its subject belongs to, once per envelope id.
 
-        Raises BusAway.
+        Raises BusAway, NewsRefused.
         """
         ...
 
     async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
-        """Replace the last value of a key; it is republished on its subject. Raises BusAway."""
+        """Replace the last value of a key; it is republished on its subject.
+
+        Raises BusAway, NewsRefused.
+        """
         ...
 
     def news(
@@ -55,8 +71,9 @@ class Bus(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[News]]:
         """Messages from now on whose subject matches (`*` and `>` as in NATS).
 
-        With `durable`, those that came while the reader was away come first, as far as the stream
-        keeps them, and each is told to be done when the next is asked for.
+        With `durable`, those that came while the reader was away come first (the first time all
+        that there are), as far as the stream keeps them, and each is told to be done when the next
+        is asked for; what was in hand when a reader broke off comes again, after newer ones.
         Messages whose envelope cannot be read are dropped and counted.
         """
         ...
@@ -67,6 +84,6 @@ class Bus(Protocol):
         """The last values of a bucket's keys, then each change, without end.
 
         A Resync comes first, and again whenever the watch had to start anew: after a reconnect,
-        when the bucket was made again, when its sequence went back.
+        when the bucket was made again or emptied, when its sequence went back.
         """
         ...

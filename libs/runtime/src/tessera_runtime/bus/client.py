@@ -1,0 +1,128 @@
+"""The message bus on NATS. Opening it never waits for NATS, and nothing of it ends when NATS does.
+
+It does not promise that a message that was put is read by anyone, nor that it survives NATS's
+loss of its disk; `renewed` tells when to put things again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from tessera_runtime.bus import jetstream
+from tessera_runtime.bus.api import News, NewsRefused, Resync
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.bus.connection import Connection
+from tessera_runtime.bus.layout import check_key
+from tessera_runtime.bus.link import Link
+from tessera_runtime.bus.news import NewsReader
+from tessera_runtime.bus.reader import Reader
+from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.bus.watch import Watch
+from tessera_runtime.errors import BusAway
+from tessera_schema.envelope import Envelope
+
+
+def _ignore(what: str) -> None:
+    del what
+
+
+class NatsBus:
+    """A Bus. Besides, requests to services: see `bus.micro`."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Use `open_bus`."""
+        self._connection = connection
+
+    @property
+    def settings(self) -> BusSettings:
+        """What it was opened with."""
+        return self._connection.settings
+
+    @property
+    def connected(self) -> bool:
+        """True while NATS answers."""
+        return self._connection.up
+
+    async def renewed(self, seen: int) -> int:
+        """See `Bus.renewed`."""
+        return await self._connection.renewed(seen)
+
+    async def linked(self) -> Link:
+        """The link of now, waiting until there is one."""
+        return await self._connection.linked()
+
+    async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
+        """See `Bus.publish`."""
+        self._connection.layout.stream_of(subject)
+        await self._store(subject, envelope, data)
+
+    async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
+        """See `Bus.put`."""
+        stream = self._connection.layout.bucket(bucket)
+        check_key(key)
+        self._connection.use(stream.name)
+        await self._store(f"$KV.{bucket}.{key}", envelope, data)
+
+    @asynccontextmanager
+    async def news(self, subject: str, *, durable: str = "") -> AsyncGenerator[AsyncIterator[News]]:
+        """See `Bus.news`. Raises NewsRefused."""
+        reader = NewsReader(self._connection, subject, durable)
+        async with _reading(reader), self._connection.before_others(reader.take_place):
+            with suppress(BusAway):
+                await reader.take_place(self._connection.link())
+            yield reader
+
+    @asynccontextmanager
+    async def watch(
+        self, bucket: str, keys: str = ">"
+    ) -> AsyncGenerator[AsyncIterator[News | Resync]]:
+        """See `Bus.watch`. Raises NewsRefused."""
+        reader = Watch(self._connection, bucket, keys)
+        async with _reading(reader):
+            yield reader
+
+    async def _store(self, subject: str, envelope: Envelope, data: bytes) -> None:
+        link = self._connection.link()
+        headers = envelope.headers()
+        size = len(data) + _size(headers, subject)
+        if size > link.largest:
+            raise NewsRefused(
+                f"message on {subject}: {size} bytes with its headers: NATS takes {link.largest} "
+                "(max_payload in its configuration)"
+            )
+        try:
+            await jetstream.store(link, subject, data, headers)
+        except BusAway:
+            self._connection.doubt()
+            raise
+
+
+@asynccontextmanager
+async def open_bus(
+    settings: BusSettings, service: str, instance: str, count: Callable[[str], None] = _ignore
+) -> AsyncGenerator[NatsBus]:
+    """Connect in the background, and stay connected. Raises BadSettings.
+
+    `count` is told what happens, for metrics: connected, away, layout_mended, layout_refused,
+    bucket_lost_values, read_anew, bad_envelope.
+    """
+    settings.check()
+    connection = Connection(settings, f"tessera-{service}-{instance}", count)
+    async with aside(connection.run(), "bus"):
+        yield NatsBus(connection)
+
+
+@asynccontextmanager
+async def _reading(reader: Reader) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await reader.close()
+
+
+def _size(headers: Mapping[str, str], subject: str) -> int:
+    try:
+        return 12 + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
+    except UnicodeEncodeError as e:
+        raise NewsRefused(f"message on {subject}: a header is no valid text: {e.reason}") from e

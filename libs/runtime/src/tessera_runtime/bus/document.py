@@ -1,0 +1,225 @@
+"""docs/events.md and docs/asyncapi.json, made from the catalogue and the layout.
+
+    python -m tessera_runtime.bus.document docs
+
+For whoever reads Tessera's messages without Tessera's code. A test compares the files with what
+this makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tessera_runtime.bus.layout import Layout, Stream
+from tessera_schema.catalogue import CATALOGUE, PARAMETERS, RESERVED, Told, sample
+from tessera_schema.envelope import Envelope
+
+_HEADERS: Final = {
+    "ce-specversion": "`1.0`: CloudEvents, binary mode.",
+    "ce-id": "Unique; a message that is sent again has the same.",
+    "ce-source": "`/tessera/<service>/<instance>`.",
+    "ce-type": "What it is; one of the types below.",
+    "ce-time": "When it was told, RFC 3339, UTC.",
+    "ce-datacontenttype": "`application/json`.",
+    "ce-schemaversion": "Version of the data's schema. New fields do not change it.",
+    "ce-epoch": "When the source started, Unix time in milliseconds.",
+    "ce-sequence": "Counts the source's messages within its epoch.",
+    "Nats-Msg-Id": "The same as `ce-id`; JetStream drops repeats by it.",
+    "traceparent": "W3C trace context of what made it happen. Optional.",
+}
+_OPTIONAL: Final = frozenset({"traceparent"})
+
+_INTRODUCTION: Final = """\
+# Messages
+
+<!-- Made by `make generate` from tessera_schema.catalogue: edit that. -->
+
+Tessera tells what happens over NATS. `tessera.v1.<cluster>.>` is everything about a cluster:
+
+```sh
+nats sub 'tessera.v1.default.>'
+nats stream view TESSERA_ALLOCATION
+nats kv watch tessera-devices
+```
+
+What is told is news, not truth: who holds which card is written on the pods in the Kubernetes API.
+So a message
+
+- comes at least once: one that was told before has the same `ce-id`;
+- may be late: of two messages of one source, that with the greater (`ce-epoch`, `ce-sequence`) is
+  newer, and sources are not ordered among each other;
+- may never come: while NATS is away a service keeps the newest states and a bounded number of
+  events, and drops the oldest events beyond.
+
+The data is JSON, its shape is in [asyncapi.json](asyncapi.json). New fields may be added at any
+time: ignore what you do not know. A field that changes its meaning changes `v1` in the subject.
+"""
+
+
+def events_page() -> str:
+    """The Markdown for people."""
+    layout = Layout("{cluster}")
+    lines = [_INTRODUCTION, "## Headers\n", "| header | what it says |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in _HEADERS.items()]
+    lines += ["\n## Where messages are kept\n", "| stream | subjects | kept |", "|---|---|---|"]
+    lines += [f"| `{s.name}` | `{_shown(s)}` | {_kept(s)} |" for s in layout.streams]
+    lines += [
+        "\nA bucket's values are republished on the subjects shown, so that a subscriber sees each",
+        "change, and who comes later finds the last value of each key: `<node>.<vendor>` in",
+        "`tessera-devices`, `<node>` in `tessera-hints`.\n",
+        "## Parameters\n", "| parameter | what it is |", "|---|---|",
+    ]  # fmt: skip
+    lines += [f"| `{name}` | {meaning} |" for name, meaning in PARAMETERS.items()]
+    for told in CATALOGUE:
+        lines += ["", *_section(told)]
+    lines += ["\n## Reserved\n", "Nothing is told on these subjects yet.\n"]
+    lines += [f"- `{address}`: {meaning}" for address, meaning in RESERVED.items()]
+    return "\n".join(lines) + "\n"
+
+
+def asyncapi() -> str:
+    """The AsyncAPI 3 document for machines."""
+    structs = [type(told.example) for told in CATALOGUE]
+    references, schemas = msgspec.json.schema_components(
+        structs, ref_template="#/components/schemas/{name}"
+    )
+    schemas["Headers"] = _headers_schema()
+    messages = {_name(t): _message(t, ref) for t, ref in zip(CATALOGUE, references, strict=True)}
+    document = {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Tessera",
+            "version": "1",
+            "description": "What Tessera tells over NATS. At least once, possibly late: news.",
+        },
+        "defaultContentType": "application/json",
+        "channels": {_name(told): _channel(told) for told in CATALOGUE},
+        "operations": {f"tell{_name(told)}": _operation(told) for told in CATALOGUE},
+        "components": {"messages": messages, "schemas": schemas},
+    }
+    return msgspec.json.format(msgspec.json.encode(_tidy(document)), indent=2).decode() + "\n"
+
+
+def _section(told: Told) -> list[str]:
+    data = msgspec.json.format(msgspec.json.encode(told.example), indent=2).decode()
+    return [
+        f"## `{told.type}`\n",
+        f"`{told.address}`\n",
+        f"{told.meaning} Told by the {told.by}. {told.when}\n",
+        "```json",
+        data,
+        "```",
+    ]
+
+
+def _shown(stream: Stream) -> str:
+    return f"{stream.published}>" if stream.bucket else stream.subjects
+
+
+def _kept(stream: Stream) -> str:
+    if stream.bucket:
+        return f"the last value of each key, in the bucket `{stream.bucket}`"
+    where = "in memory" if stream.memory else "on disk"
+    size = f"{stream.max_bytes >> 20} MiB"
+    return f"{_time(stream.max_age_s)} or {size}, {where}"
+
+
+def _time(seconds: float) -> str:
+    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= unit:
+            count = round(seconds / unit)
+            return f"{count} {name}{'s' if count > 1 else ''}"
+    return f"{seconds:g} s"
+
+
+def _name(told: Told) -> str:
+    """`dev.tessera.allocation.granted` -> AllocationGranted."""
+    return "".join(part.capitalize() for part in told.type.split(".")[2:])
+
+
+def _channel(told: Told) -> dict[str, Any]:
+    name = _name(told)
+    stream = Layout("default").homes(told.address.format(**sample(told)))[0].stream
+    channel: dict[str, Any] = {
+        "address": told.address,
+        "description": told.meaning,
+        "messages": {name: {"$ref": f"#/components/messages/{name}"}},
+        "parameters": {
+            parameter: {"description": PARAMETERS[parameter]} for parameter in sample(told)
+        },
+        "x-nats-stream": stream.name,
+    }
+    if told.bucket:
+        channel["x-nats-bucket"] = told.bucket
+    return channel
+
+
+def _operation(told: Told) -> dict[str, Any]:
+    name = _name(told)
+    return {
+        "action": "send",
+        "summary": f"Told by the {told.by}. {told.when}",
+        "channel": {"$ref": f"#/channels/{name}"},
+        "messages": [{"$ref": f"#/channels/{name}/messages/{name}"}],
+    }
+
+
+def _message(told: Told, payload: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": told.type,
+        "title": told.meaning,
+        "contentType": "application/json",
+        "headers": {"$ref": "#/components/schemas/Headers"},
+        "payload": payload,
+        "examples": [
+            {
+                "headers": _example_envelope(told).headers(),
+                "payload": msgspec.to_builtins(told.example),
+            }
+        ],
+    }
+
+
+def _example_envelope(told: Told) -> Envelope:
+    return Envelope(
+        id="3f9a1c0b7d2e-42", source=f"/tessera/{told.by}/0", type=told.type,
+        time="2026-11-21T12:00:00.000000Z", epoch=1_795_262_400_000, sequence=42,
+    )  # fmt: skip
+
+
+def _headers_schema() -> dict[str, Any]:
+    return {
+        "title": "Headers",
+        "type": "object",
+        "properties": {
+            name: {"type": "string", "description": meaning} for name, meaning in _HEADERS.items()
+        },
+        "required": [name for name in _HEADERS if name not in _OPTIONAL],
+    }
+
+
+def _tidy(value: Any) -> Any:
+    """Docstrings as one line of text each."""
+    if isinstance(value, dict):
+        return {
+            key: " ".join(part.split()) if key == "description" and isinstance(part, str)
+            else _tidy(part)
+            for key, part in value.items()
+        }  # fmt: skip
+    if isinstance(value, list | tuple):
+        return [_tidy(part) for part in value]
+    return value
+
+
+def write(folder: Path) -> None:
+    """Write both files."""
+    (folder / "events.md").write_text(events_page(), encoding="utf-8")
+    (folder / "asyncapi.json").write_text(asyncapi(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))

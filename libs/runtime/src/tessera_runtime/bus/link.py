@@ -1,0 +1,263 @@
+"""One connection to NATS. It is never mended: when it is lost a new one is opened, and whoever
+stood on it starts anew. The only module that knows nats-py.
+
+nats-py's own reconnecting is switched off: it repeats subscriptions but not what was asked for over
+them, so readers would wait for ever. Its futures may outlive the connection, and it may swallow a
+cancellation; both are mended here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.nuid import NUID
+
+from tessera_runtime import logs
+from tessera_runtime.bus.credentials import Credentials, read_credentials
+from tessera_runtime.bus.inbox import Delivery, Inbox
+from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.errors import BusAway
+
+log = logs.named("tessera.bus")
+_WORLD: Final = (nats.errors.Error, OSError, EOFError, ValueError)
+_NEVER_S: Final = 86_400
+NO_RESPONDERS: Final = 503
+
+
+class Link:
+    """A connection that is up until `lost` is set."""
+
+    def __init__(self, client: Client, settings: BusSettings) -> None:
+        """Use `open_link`."""
+        self._client = client
+        self._settings = settings
+        self._nuid = NUID()
+        self._inboxes: set[Inbox] = set()
+        self._waiting: dict[str, asyncio.Future[Delivery]] = {}
+        self._answers = ""
+        self._look_now = asyncio.Event()
+        self.lost = asyncio.Event()
+        self.why = ""
+        self.connected = False
+        self.trouble = ""
+        """What nats-py complained about last."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes that a message may have, headers included, as the server says."""
+        return self._client.max_payload
+
+    def lose(self, why: str) -> None:
+        """Take the connection for dead: everyone who waits on it is told."""
+        if self.lost.is_set():
+            return
+        self.why = why
+        self.lost.set()
+        self._look_now.set()
+        for inbox in self._inboxes:
+            inbox.put(BusAway(why))
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(BusAway(why))
+
+    def inbox_subject(self) -> str:
+        """A subject that nobody else uses."""
+        return f"{self._settings.inbox}.{self.fresh_name()}"
+
+    def fresh_name(self) -> str:
+        """A name that nobody else uses."""
+        return self._nuid.next().decode()
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        reply: str = "",
+    ) -> None:
+        """Send a message, without knowing whether it arrives. Raises BusAway."""
+        self._check()
+        with _edge(f"publish on {subject}"):
+            async with asyncio.timeout(self._settings.call_s):
+                await self._client.publish(
+                    subject, data, reply=reply, headers=dict(headers) if headers else None
+                )
+
+    async def request(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None
+    ) -> Delivery:
+        """The answer to a message, within `call_s`. Raises BusAway."""
+        token = self.fresh_name()
+        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        try:
+            await self.publish(subject, data, headers=headers, reply=self._answers + token)
+            async with asyncio.timeout(self._settings.call_s):
+                answer = await future
+        except TimeoutError as e:
+            self._look_now.set()  # is the connection dead, or the request not allowed?
+            raise BusAway(f"{subject}: no answer within {self._settings.call_s} s") from e
+        finally:
+            del self._waiting[token]
+            if future.done() and not future.cancelled():
+                future.exception()  # looked at, so that asyncio does not complain
+        if answer.status == NO_RESPONDERS:
+            raise BusAway(f"{subject}: nobody answers there (is JetStream on?)")
+        return answer
+
+    @asynccontextmanager
+    async def subscribe(self, subject: str, queue: str = "") -> AsyncGenerator[Inbox]:
+        """What comes on a subject. Raises BusAway."""
+        inbox = Inbox(subject)
+        taken = await self._subscribe(subject, inbox.put, queue)
+        self._inboxes.add(inbox)
+        if self.lost.is_set():
+            inbox.put(BusAway(self.why))
+        try:
+            yield inbox
+        finally:
+            self._inboxes.discard(inbox)
+            with suppress(BusAway), _edge(f"unsubscribe from {subject}"):
+                async with asyncio.timeout(self._settings.close_s):
+                    await taken.unsubscribe()
+
+    async def watched(self) -> None:
+        """Return when the connection is lost: closed by either side, or a ping is not answered."""
+        while not self.lost.is_set():
+            self._look_now.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.ping_s):
+                    await self._look_now.wait()
+            if not self.lost.is_set():
+                await self._ping()
+
+    async def answer_requests(self) -> None:
+        """Subscribe to the answers; once, before the first request. Raises BusAway."""
+        prefix = self.inbox_subject()
+        self._answers = f"{prefix}."
+        await self._subscribe(f"{prefix}.*", self._answered, "")
+
+    def _answered(self, answer: Delivery) -> None:
+        future = self._waiting.get(answer.subject.removeprefix(self._answers))
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    async def _subscribe(self, subject: str, take: Callable[[Delivery], None], queue: str) -> Any:
+        async def came(message: Msg) -> None:
+            take(_delivery(message))
+
+        self._check()
+        with _edge(f"subscribe to {subject}"):
+            async with asyncio.timeout(self._settings.call_s):
+                return await self._client.subscribe(subject, queue=queue, cb=came)
+
+    async def _ping(self) -> None:
+        try:
+            with _edge("ping"):
+                await self._client.rtt(timeout=self._settings.ping_s)  # type: ignore[arg-type]  # seconds, of any kind
+        except BusAway as e:
+            self.lose(f"a ping was not answered within {self._settings.ping_s} s: {e}")
+
+    def _check(self) -> None:
+        if self.lost.is_set():
+            raise BusAway(self.why)
+
+
+@asynccontextmanager
+async def open_link(settings: BusSettings, name: str) -> AsyncGenerator[Link]:
+    """Connect within `connect_s`, and close in the end. Raises BusAway."""
+    try:
+        credentials = await asyncio.to_thread(read_credentials, settings)
+    except _WORLD as e:
+        raise BusAway(f"credentials for NATS: {e}") from e
+    client = _Client(credentials)
+    link = Link(client, settings)
+    try:
+        try:
+            await _connect(link, client, settings, {"name": name, **credentials.options()})
+        except BusAway as e:
+            raise BusAway(f"{settings.shown}: {link.trouble or e}") from e
+        yield link
+    finally:
+        link.lose("this end closes it")
+        with suppress(*_WORLD, AssertionError):  # it asserts that connecting had begun
+            async with asyncio.timeout(settings.close_s):
+                await client.close()
+
+
+async def _connect(
+    link: Link, client: Client, settings: BusSettings, options: Mapping[str, Any]
+) -> None:
+    async def closed() -> None:
+        link.lose("the server closed the connection")
+
+    async def failed(error: Exception) -> None:
+        # That a connection breaks is told by whoever opens the next; this is about permissions.
+        broken = isinstance(error, OSError | nats.errors.StaleConnectionError)
+        if link.connected and not broken and _told(error) != link.trouble:
+            log.warning("bus complains", why=_told(error))
+        link.trouble = _told(error)
+
+    ours: dict[str, Any] = {
+        "allow_reconnect": False,
+        "max_reconnect_attempts": 1,
+        "connect_timeout": settings.connect_s,
+        "reconnect_time_wait": settings.retry_first_s,
+        "ping_interval": _NEVER_S,  # `watched` does it
+        "pending_size": 0,
+        "inbox_prefix": settings.inbox,
+        "closed_cb": closed,
+        "error_cb": failed,
+    }
+    with _edge("connect"):
+        async with asyncio.timeout(settings.connect_s):
+            await client.connect(settings.servers, **ours, **options)
+    await link.answer_requests()
+    link.connected = True
+
+
+class _Client(Client):
+    """nats-py's client, which takes an nkey only through a package that we do not need, and would
+    send credentials in the clear to a server that does not speak of TLS."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        super().__init__()
+        self._needs_tls = credentials.tls is not None
+        if credentials.nkey is not None and not credentials.jwt:
+            self._public_nkey = credentials.nkey.public
+
+    def _connect_command(self) -> bytes:
+        if self._needs_tls and not self._server_info.get("tls_required"):
+            raise nats.errors.Error("the server offers no TLS, and the settings demand it")
+        return super()._connect_command()
+
+
+def _delivery(message: Msg) -> Delivery:
+    headers = message.headers or {}
+    status = headers.get("Status", "")
+    # Only an empty message can be NATS's own word.
+    said = int(status) if not message.data and status.isdecimal() and len(status) == 3 else 0
+    return Delivery(message.subject, headers, message.data, message.reply, said)
+
+
+@contextmanager
+def _edge(what: str) -> Generator[None]:
+    task = asyncio.current_task()
+    asked = task.cancelling() if task else 0
+    try:
+        yield
+    except _WORLD as e:
+        raise BusAway(f"{what}: {_told(e)}") from e
+    if task and task.cancelling() > asked:
+        raise asyncio.CancelledError  # nats-py swallowed it
+
+
+def _told(error: BaseException) -> str:
+    return str(error).removeprefix("nats: ") or type(error).__name__

@@ -1,0 +1,203 @@
+"""Answering requests over NATS, and being listed: `nats service ls`, `info` and `stats` show every
+service that does this.
+
+Requests are not news: nothing keeps them, and while NATS is away nobody can ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_runtime import logs
+from tessera_runtime.bus.api import NewsRefused
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.bus.client import NatsBus
+from tessera_runtime.bus.inbox import Delivery, Inbox
+from tessera_runtime.bus.link import Link
+from tessera_runtime.bus.pace import Pace
+from tessera_runtime.clock import Clock
+from tessera_runtime.errors import BusAway, TesseraError
+
+log = logs.named("tessera.bus")
+Handler = Callable[[bytes], Awaitable[bytes]]
+_TYPE: Final = "io.nats.micro.v1."
+_ERROR: Final = "Nats-Service-Error"
+_CODE: Final = "Nats-Service-Error-Code"
+_encode = msgspec.json.Encoder().encode
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """What NATS shows of a service."""
+
+    name: str
+    """`tessera-<service>`."""
+    instance: str
+    """Which of its processes."""
+    version: str = "0.1.0"
+    """Semantic version."""
+    description: str = ""
+
+
+class _Endpoint:
+    """One thing that can be asked, and how often it was."""
+
+    def __init__(self, name: str, subject: str, handler: Handler) -> None:
+        self.name = name
+        self.subject = subject
+        self.handler = handler
+        self.requests = 0
+        self.errors = 0
+        self.last_error = ""
+        self.busy_ns = 0
+
+    def info(self) -> dict[str, Any]:
+        return {"name": self.name, "subject": self.subject, "queue_group": "q", "metadata": {}}
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "subject": self.subject,
+            "queue_group": "q",
+            "num_requests": self.requests,
+            "num_errors": self.errors,
+            "last_error": self.last_error,
+            "processing_time": self.busy_ns,
+            "average_processing_time": self.busy_ns // max(self.requests, 1),
+        }
+
+
+class _Micro:
+    """A service on a link."""
+
+    def __init__(
+        self, service: Service, started: str, endpoints: list[_Endpoint], answer_s: float
+    ) -> None:
+        self._service = service
+        self._started = started
+        self._endpoints = endpoints
+        self._answer_s = answer_s
+
+    async def serve(self, link: Link) -> None:
+        """Answer until the link is lost. Raises BusAway."""
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            for verb in ("PING", "INFO", "STATS"):
+                for subject in self._control(verb):
+                    inbox = await stack.enter_async_context(link.subscribe(subject))
+                    group.create_task(self._tell(link, inbox, verb), name=f"micro {subject}")
+            for endpoint in self._endpoints:
+                inbox = await stack.enter_async_context(link.subscribe(endpoint.subject, "q"))
+                group.create_task(
+                    self._answer(link, inbox, endpoint), name=f"micro {endpoint.subject}"
+                )
+
+    def _control(self, verb: str) -> tuple[str, str, str]:
+        name = self._service.name
+        whole = f"$SRV.{verb}"
+        return whole, f"{whole}.{name}", f"{whole}.{name}.{self._service.instance}"
+
+    async def _tell(self, link: Link, inbox: Inbox, verb: str) -> None:
+        while True:
+            asked = await inbox.get(None)
+            if asked.reply:
+                await link.publish(asked.reply, _encode(self._about(verb)))
+
+    def _about(self, verb: str) -> dict[str, Any]:
+        service = self._service
+        about: dict[str, Any] = {
+            "type": f"{_TYPE}{verb.lower()}_response", "name": service.name,
+            "id": service.instance, "version": service.version, "metadata": {},
+        }  # fmt: skip
+        if verb == "INFO":
+            about["description"] = service.description
+            about["endpoints"] = [endpoint.info() for endpoint in self._endpoints]
+        if verb == "STATS":
+            about["started"] = self._started
+            about["endpoints"] = [endpoint.stats() for endpoint in self._endpoints]
+        return about
+
+    async def _answer(self, link: Link, inbox: Inbox, endpoint: _Endpoint) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            asked = await inbox.get(None)
+            began = loop.time()
+            data, headers = await self._handle(endpoint, asked)
+            endpoint.requests += 1
+            endpoint.busy_ns += int((loop.time() - began) * 1e9)
+            if asked.reply:
+                await link.publish(asked.reply, data, headers=headers)
+
+    async def _handle(self, endpoint: _Endpoint, asked: Delivery) -> tuple[bytes, dict[str, str]]:
+        try:
+            async with asyncio.timeout(self._answer_s):
+                return await endpoint.handler(asked.data), {}
+        except TimeoutError:
+            code, why = "504", f"no answer within {self._answer_s} s"
+        except (TesseraError, ValueError) as e:
+            code, why = "400", str(e)
+        endpoint.errors += 1
+        endpoint.last_error = why
+        return b"", {_ERROR: why, _CODE: code}
+
+
+def endpoint_subject(cluster: str, service: str, name: str) -> str:
+    """Where a service of a cluster is asked for something."""
+    return f"tessera.ask.{cluster}.{service}.{name}"
+
+
+@asynccontextmanager
+async def open_micro(
+    bus: NatsBus, clock: Clock, service: Service, endpoints: Mapping[str, Handler]
+) -> AsyncGenerator[None]:
+    """List the service, and answer its endpoints, whenever NATS is there.
+
+    A handler gets the request's data and gives the answer's; a ValueError or TesseraError of it is
+    told to whoever asked. Requests to one endpoint are handled one at a time.
+    """
+    settings = bus.settings
+    short = service.name.removeprefix("tessera-")
+    started = datetime.fromtimestamp(clock.time(), UTC).isoformat(timespec="milliseconds")
+    micro = _Micro(
+        service, started.replace("+00:00", "Z"),
+        [
+            _Endpoint(name, endpoint_subject(settings.cluster, short, name), handler)
+            for name, handler in endpoints.items()
+        ],
+        settings.call_s,
+    )  # fmt: skip
+
+    async def serve() -> None:
+        pace = Pace(settings.retry_first_s, settings.retry_most_s, service.name)
+        while True:
+            link = await bus.linked()
+            try:
+                await micro.serve(link)
+            except* BusAway:
+                await pace.wait()
+
+    async with aside(serve(), "micro"):
+        yield
+
+
+async def ask(bus: NatsBus, service: str, name: str, data: bytes = b"") -> bytes:
+    """A service's answer. Raises BusAway, and NewsRefused with what the service says."""
+    link = await _now(bus)
+    answer = await link.request(endpoint_subject(bus.settings.cluster, service, name), data)
+    why = answer.headers.get(_ERROR)
+    if why is not None:
+        raise NewsRefused(f"{service} does not answer {name}: {why}")
+    return answer.data
+
+
+async def _now(bus: NatsBus) -> Link:
+    try:
+        async with asyncio.timeout(bus.settings.call_s):
+            return await bus.linked()
+    except TimeoutError as e:
+        raise BusAway(f"{bus.settings.shown}: not connected") from e

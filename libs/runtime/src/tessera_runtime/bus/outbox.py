@@ -1,0 +1,236 @@
+"""Telling news without waiting for NATS: a service says what happened and goes on.
+
+Events wait in order, up to a bound; then the oldest are dropped and counted. State is another
+matter: of each key only the newest value waits, the last one is remembered, and it is told again
+when the bus may have lost it. What the bus has not taken when the outbox closes is lost.
+
+One source has one outbox: its sequence is what consumers tell repeats by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_runtime import logs
+from tessera_runtime.bus.api import Bus, NewsRefused
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.bus.pace import Pace
+from tessera_runtime.clock import Clock
+from tessera_runtime.errors import BusAway
+from tessera_schema.envelope import Envelope
+
+log = logs.named("tessera.bus")
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+Place = tuple[str, str]
+"""Bucket and key."""
+
+
+class _Letter(Struct, frozen=True):
+    where: str | Place
+    envelope: Envelope
+    data: bytes
+
+
+class OutboxSettings(Struct, frozen=True, kw_only=True):
+    """What waits for NATS, and for how long."""
+
+    capacity: int = 10_000
+    """Events that wait at most: some minutes of a busy scheduler, about 10 MB."""
+    retry_first_s: float = 0.2
+    """Seconds until a message that NATS did not take is tried again; doubled from then on."""
+    retry_most_s: float = 5.0
+    """Most seconds between attempts while NATS answers but does not take messages."""
+    closing_s: float = 1.0
+    """Seconds at the end for what still waits, if NATS answers."""
+
+
+class Outbox:
+    """What a service tells. Nothing here blocks or raises."""
+
+    def __init__(
+        self, clock: Clock, service: str, instance: str, capacity: int,
+        on_drop: Callable[[str, str], None],
+    ) -> None:  # fmt: skip
+        """Use `open_outbox`."""
+        self._clock = clock
+        self._source = f"/tessera/{service}/{instance}"
+        self._epoch = int(clock.time() * 1000)
+        self._life = secrets.token_hex(6)
+        self._sequence = 0
+        self._capacity = capacity
+        self._on_drop = on_drop
+        self._events: deque[_Letter] = deque()
+        self._states: dict[Place, _Letter] = {}
+        self._untold: dict[Place, None] = {}
+        self._something = asyncio.Event()
+        self._dropped = 0
+        self._taken = asyncio.Event()
+        self._taken.set()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that the bus has not taken yet."""
+        return len(self._events) + len(self._untold)
+
+    def tell(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
+        """An event. The oldest is dropped when too many wait.
+
+        A traceparent that is none (it may come from a tenant's pod) counts as empty.
+        """
+        while len(self._events) >= self._capacity:
+            self._drop(self._events.popleft(), f"more than {self._capacity} messages wait")
+        self._events.append(_Letter(subject, self._envelope(type_, traceparent), data))
+        self._wake()
+
+    def tell_state(
+        self, bucket: str, key: str, type_: str, data: bytes, traceparent: str = ""
+    ) -> None:
+        """The state of a key; one that waited for the bus is forgotten."""
+        place = bucket, key
+        self._states[place] = _Letter(place, self._envelope(type_, traceparent), data)
+        self._untold[place] = None
+        self._wake()
+
+    def forget_state(self, bucket: str, key: str) -> None:
+        """Do not tell this key again; the bucket keeps what it has."""
+        self._states.pop((bucket, key), None)
+        self._untold.pop((bucket, key), None)
+
+    async def emptied(self) -> None:
+        """Wait until the bus has taken everything."""
+        await self._taken.wait()
+
+    async def send_to(self, bus: Bus, pace: Pace) -> None:
+        """Hand over what waits, for ever."""
+        states_first = False
+        while True:
+            await self._something.wait()
+            letter = self._next(states_first=states_first)
+            if letter is None:
+                self._something.clear()
+                self._taken.set()
+                continue
+            try:
+                await _hand_over(bus, letter)
+            except BusAway:
+                # What is not taken must not keep everything else back for ever.
+                states_first = not states_first
+                self._put_last(letter)
+                await bus.renewed(0)
+                await pace.wait()
+                continue
+            except NewsRefused as e:
+                self._drop(letter, str(e))
+            else:
+                self._went()
+            states_first = False
+            pace.reset()
+            self._done(letter)
+
+    async def tell_again(self, bus: Bus) -> None:
+        """Tell all states again whenever the bus may have lost them, for ever."""
+        seen = 0
+        while True:
+            seen = await bus.renewed(seen)
+            for place, letter in self._states.items():
+                if place not in self._untold:
+                    # With the old id it could be taken for a repeat of what was lost.
+                    again = self._envelope(letter.envelope.type, letter.envelope.traceparent)
+                    self._states[place] = _Letter(place, again, letter.data)
+                    self._untold[place] = None
+            self._wake()
+
+    def _next(self, *, states_first: bool) -> _Letter | None:
+        place = next(iter(self._untold), None)
+        if self._events and not (states_first and place is not None):
+            return self._events[0]
+        return None if place is None else self._states[place]
+
+    def _put_last(self, letter: _Letter) -> None:
+        if isinstance(letter.where, tuple) and letter.where in self._untold:
+            del self._untold[letter.where]
+            self._untold[letter.where] = None
+
+    def _done(self, letter: _Letter) -> None:
+        # Meanwhile it may have been dropped, or a newer state may have come.
+        if self._events and self._events[0] is letter:
+            self._events.popleft()
+        elif isinstance(letter.where, tuple) and self._states.get(letter.where) is letter:
+            self._untold.pop(letter.where, None)
+
+    def _drop(self, letter: _Letter, why: str) -> None:
+        # One line for a whole outage; the count is for metrics.
+        if not self._dropped:
+            log.warning("messages dropped", first=_place_name(letter), why=why)
+        self._dropped += 1
+        self._on_drop(_place_name(letter), why)
+
+    def _went(self) -> None:
+        if self._dropped:
+            log.warning("messages were dropped", count=self._dropped)
+            self._dropped = 0
+
+    def _wake(self) -> None:
+        if self.waiting:
+            self._taken.clear()
+            self._something.set()
+
+    def _envelope(self, type_: str, traceparent: str) -> Envelope:
+        self._sequence += 1
+        now = datetime.fromtimestamp(self._clock.time(), UTC)
+        return Envelope(
+            id=f"{self._life}-{self._sequence}", source=self._source, type=type_,
+            time=now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            epoch=self._epoch, sequence=self._sequence,
+            traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else "",
+        )  # fmt: skip
+
+
+async def _hand_over(bus: Bus, letter: _Letter) -> None:
+    if isinstance(letter.where, tuple):
+        bucket, key = letter.where
+        await bus.put(bucket, key, letter.envelope, letter.data)
+    else:
+        await bus.publish(letter.where, letter.envelope, letter.data)
+
+
+def _place_name(letter: _Letter) -> str:
+    return letter.where if isinstance(letter.where, str) else "/".join(letter.where)
+
+
+def _ignore(what: str, why: str) -> None:
+    del what, why
+
+
+@asynccontextmanager
+async def open_outbox(
+    bus: Bus,
+    clock: Clock,
+    service: str,
+    instance: str,
+    *,
+    settings: OutboxSettings | None = None,
+    on_drop: Callable[[str, str], None] = _ignore,
+) -> AsyncGenerator[Outbox]:
+    """Tell news over the bus. `on_drop` is told the subject, or bucket and key, and the reason."""
+    settings = settings or OutboxSettings()
+    outbox = Outbox(clock, service, instance, settings.capacity, on_drop)
+    pace = Pace(settings.retry_first_s, settings.retry_most_s, f"{service}/{instance}")
+    async with (
+        aside(outbox.send_to(bus, pace), "outbox"),
+        aside(outbox.tell_again(bus), "outbox retelling"),
+    ):
+        yield outbox
+        if bus.connected:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(settings.closing_s):
+                    await outbox.emptied()

@@ -1,0 +1,59 @@
+"""Watching a bucket: its last values, then each change. Our own, on the bucket's stream, because
+nats-py's watch falls silent when its bucket was made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_runtime.bus.api import News, Resync
+from tessera_runtime.bus.connection import Connection
+from tessera_runtime.bus.layout import Home
+from tessera_runtime.bus.link import Link
+from tessera_runtime.bus.reader import SECOND_NS, Reader
+from tessera_runtime.bus.session import Reading
+
+
+class Watch(Reader):
+    """An endless iterator over the values of a bucket's keys."""
+
+    def __init__(self, connection: Connection, bucket: str, keys: str) -> None:
+        """Raises NewsRefused for a bucket that the layout does not know."""
+        super().__init__(connection, f"{bucket}/{keys}")
+        stream = connection.layout.bucket(bucket)
+        self._home = Home(stream, f"$KV.{bucket}.{keys}")
+        self._last = 0
+        connection.use(stream.name)
+
+    def __aiter__(self) -> Watch:
+        """It is its own iterator."""
+        return self
+
+    async def __anext__(self) -> News | Resync:
+        """The next value; a Resync when values follow from the beginning."""
+        while True:
+            if await self.begin():
+                self._last = 0
+                return Resync(self.why)
+            kept = await self.next()
+            if kept is None:
+                continue
+            if kept.sequence <= self._last:
+                await self.end(f"its sequence went back from {self._last} to {kept.sequence}")
+                continue
+            self._last = kept.sequence
+            news = self.readable(kept)
+            if news is not None:
+                return news
+
+    async def readings(self, link: Link) -> Sequence[Reading]:
+        """The last message of each subject, then what comes."""
+        config = {
+            "deliver_policy": "last_per_subject",
+            "ack_policy": "none",
+            "filter_subject": self._home.filter,
+            "inactive_threshold": int(self.connection.settings.idle_s * SECOND_NS),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        return [Reading(self._home, link.fresh_name(), config)]

@@ -1,0 +1,161 @@
+"""Everything that Tessera tells over the bus: where, under which type, and what it means.
+
+docs/events.md and docs/asyncapi.json are made from this list. A message that is not in it is not
+part of what Tessera promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tessera_schema.cards import Card
+from tessera_schema.events import (
+    AllocationGranted,
+    AllocationPrepared,
+    AllocationRefused,
+    AllocationReleased,
+    AllocationRunning,
+)
+from tessera_schema.grants import Grant, Share
+from tessera_schema.reasons import Reason
+from tessera_schema.subjects import DEVICES_BUCKET, ROOT
+from tessera_schema.telling import CardLoad, CardUse, ContainerUse, DeviceState, NodeUsage
+
+DEVICE_STATE: Final = "dev.tessera.device.state"
+USAGE_MEASURED: Final = "dev.tessera.usage.measured"
+ALLOCATION_GRANTED: Final = "dev.tessera.allocation.granted"
+ALLOCATION_PREPARED: Final = "dev.tessera.allocation.prepared"
+ALLOCATION_RUNNING: Final = "dev.tessera.allocation.running"
+ALLOCATION_RELEASED: Final = "dev.tessera.allocation.released"
+ALLOCATION_REFUSED: Final = "dev.tessera.allocation.refused"
+
+PARAMETERS: Final[Mapping[str, str]] = {
+    "cluster": "Name of the cluster, as the services' settings give it.",
+    "node": "Name of the node, its dots written as `_`. The message has the name itself.",
+    "vendor": "Make of the cards.",
+    "namespace": "Namespace of the pod.",
+    "pod_uid": "The pod's uid.",
+}
+
+_NAMESPACE: Final = "team-a"
+_UID: Final = "5c8f0a52-6a3c-4f0e-9c53-0f8ad21c6a11"
+_NODE: Final = "gpu-1.example.org"
+_ONE: Final = Card(
+    id="GPU-0", index=0, vendor="acme", model="Acme A100", memory_bytes=80 << 30, slots=10
+)
+_SHARE: Final = Share(
+    container="main", position=0, vendor="acme", dialect="hami", card="GPU-0", index=0,
+    memory_bytes=8 << 30, cores_percent=25,
+)  # fmt: skip
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """One kind of message."""
+
+    address: str
+    """Subject, with parameters in braces."""
+    type: str
+    """The header `ce-type`."""
+    by: str
+    """The service that tells it."""
+    meaning: str
+    when: str
+    example: Struct
+    """A message; its class is the schema."""
+    bucket: str = ""
+    """Set when it is the last value of a key that stays."""
+
+
+def _allocation(what: str) -> str:
+    return f"{ROOT}.{{cluster}}.allocation.{{namespace}}.{{pod_uid}}.{what}"
+
+
+CATALOGUE: Final = (
+    Told(
+        address=f"{ROOT}.{{cluster}}.device.{{node}}.{{vendor}}", type=DEVICE_STATE,
+        by="agent", bucket=DEVICES_BUCKET,
+        meaning="Full state of one vendor's cards on one node. A card that is missing is gone.",
+        when="On every change, and again when the bus may have lost it.",
+        example=DeviceState(node=_NODE, vendor="acme", cards=(_ONE,), driver="550.90.07"),
+    ),
+    Told(
+        address=_allocation("granted"), type=ALLOCATION_GRANTED, by="scheduler",
+        meaning="Cards are held for a pod; the grant says which, and how much of them.",
+        when="When the pod's Binding is known to be written.",
+        example=AllocationGranted(
+            grant=Grant(
+                uid=_UID, namespace=_NAMESPACE, name="train-0", node=_NODE, shares=(_SHARE,)
+            )
+        ),
+    ),
+    Told(
+        address=_allocation("prepared"), type=ALLOCATION_PREPARED, by="agent",
+        meaning="The agent has given a container its cards.",
+        when="When the container is created.",
+        example=AllocationPrepared(
+            namespace=_NAMESPACE, uid=_UID, name="train-0", node=_NODE, container="main"
+        ),
+    ),
+    Told(
+        address=_allocation("running"), type=ALLOCATION_RUNNING, by="agent",
+        meaning="A container that holds shares has started.",
+        when="When the container's process runs.",
+        example=AllocationRunning(
+            namespace=_NAMESPACE, uid=_UID, name="train-0", node=_NODE, container="main"
+        ),
+    ),
+    Told(
+        address=_allocation("released"), type=ALLOCATION_RELEASED, by="scheduler",
+        meaning="A pod's cards are free again.",
+        when="When the pod is gone or has ended.",
+        example=AllocationReleased(namespace=_NAMESPACE, uid=_UID, node=_NODE),
+    ),
+    Told(
+        address=_allocation("refused"), type=ALLOCATION_REFUSED, by="scheduler",
+        meaning="A pod waits or was rejected. `tessera explain` has the numbers, node by node.",
+        when="When the answer to a pod changes.",
+        example=AllocationRefused(
+            namespace=_NAMESPACE, uid=_UID, reason=Reason.CARD_INSUFFICIENT_MEMORY,
+            message="0 of 3 nodes fit: 3 CardInsufficientMemory",
+        ),
+    ),
+    Told(
+        address=f"{ROOT}.{{cluster}}.usage.{{node}}", type=USAGE_MEASURED, by="agent",
+        meaning="What the containers with shares on a node use, and its cards as a whole.",
+        when="Every few seconds.",
+        example=NodeUsage(
+            node=_NODE, vendor="acme", at=1_795_000_000.0, interval_s=5,
+            containers=(
+                ContainerUse(
+                    namespace=_NAMESPACE, pod="train-0", uid=_UID, container="main",
+                    cards=(
+                        CardUse(
+                            card="GPU-0", memory_bytes=5 << 30, memory_limit_bytes=8 << 30,
+                            cores_percent=24.5, cores_limit_percent=25, launches=1200, processes=1,
+                        ),
+                    ),
+                ),
+            ),
+            cards=(CardLoad(card="GPU-0", memory_used_bytes=6 << 30, cores_percent=31),),
+        ),
+    ),
+)  # fmt: skip
+
+RESERVED: Final[Mapping[str, str]] = {
+    f"{ROOT}.{{cluster}}.hint.{{node}}": "What usage says about a node's cards.",
+    f"{ROOT}.{{cluster}}.quota.{{namespace}}.<what>": "A namespace's quota was exceeded, ...",
+    f"{ROOT}.{{cluster}}.plan.<id>.<what>": "A proposed change, and what became of it.",
+}
+"""Subjects that are Tessera's and on which this release tells nothing."""
+
+
+def sample(told: Told) -> dict[str, Any]:
+    """The values of an address's parameters in its example."""
+    values = {
+        "cluster": "default", "node": _NODE.replace(".", "_"), "vendor": "acme",
+        "namespace": _NAMESPACE, "pod_uid": _UID,
+    }  # fmt: skip
+    return {name: value for name, value in values.items() if f"{{{name}}}" in told.address}

@@ -1,0 +1,250 @@
+"""What `tessera_runtime.bus.api` says, on the bus in memory and on a real NATS."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_runtime.bus.api import NewsRefused, Resync
+from tessera_runtime.errors import BusAway
+from tessera_schema.subjects import allocation, device, every, usage
+from tests.bus.worlds import (
+    BOTH,
+    CLUSTER,
+    Open,
+    numbers,
+    put,
+    read,
+    resync,
+    tell,
+    told,
+    until,
+    values,
+    within,
+)  # fmt: skip
+
+DEVICES = "tessera-devices"
+ALL = every(CLUSTER)
+
+
+@pytest.fixture(params=sorted(BOTH))
+def open_world(request: pytest.FixtureRequest) -> Open:
+    return BOTH[request.param]
+
+
+async def test_a_message_reaches_who_reads(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+        envelope = told(1)
+        await world.bus.publish(usage(CLUSTER, "gpu-1.example.org"), envelope, b'{"a": 1}')
+        [got] = await read(news, 1)
+        assert (got.subject, got.envelope, got.data) == (
+            "tessera.v1.c.usage.gpu-1_example_org", envelope, b'{"a": 1}',
+        )  # fmt: skip
+
+
+async def test_the_trace_travels_with_it(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        await world.bus.publish(usage(CLUSTER, "n"), replace(told(1), traceparent=trace), b"1")
+        [got] = await read(news, 1)
+        assert got.envelope.traceparent == trace
+
+
+async def test_an_equal_id_is_told_once(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+        await tell(world.bus, 1, 1, 2)
+        assert await numbers(news, 2) == [1, 2]
+
+
+async def test_news_begins_now(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await tell(world.bus, 1, 2)
+        async with world.bus.news(ALL) as news:
+            await tell(world.bus, 3)
+            assert await numbers(news, 1) == [3]
+
+
+async def test_only_what_matches_is_read(open_world: Open, tmp_path: Path) -> None:
+    async with (
+        open_world(tmp_path) as world,
+        world.bus.news(usage(CLUSTER, "b")) as of_one,
+        world.bus.news(allocation(CLUSTER, "*", "*", "released")) as releases,
+    ):
+        await tell(world.bus, 1, node="a")
+        await tell(world.bus, 2, node="b")
+        for number, what in ((3, "granted"), (4, "released")):
+            await world.bus.publish(
+                allocation(CLUSTER, "team", "uid", what), told(number), str(number).encode()
+            )
+        assert await numbers(of_one, 1) == [2]
+        assert await numbers(releases, 1) == [4]
+
+
+async def test_giving_up_waiting_loses_nothing(open_world: Open, tmp_path: Path) -> None:
+    async with (
+        open_world(tmp_path) as world,
+        world.bus.news(ALL) as news,
+        world.bus.watch(DEVICES) as watch,
+    ):
+        assert isinstance((await read(watch, 1))[0], Resync)
+        for asking in (news, watch):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await anext(asking)
+        await tell(world.bus, 1)
+        assert await numbers(news, 1) == [1]
+        await put(world.bus, "n.v", 2)
+        assert await values(watch, 1) == {"n.v": 2}
+
+
+async def test_a_durable_reader_finds_what_came_while_it_was_away(
+    open_world: Open, tmp_path: Path
+) -> None:
+    async with open_world(tmp_path) as world:
+        await tell(world.bus, 1)
+        async with world.bus.news(ALL, durable="monitor") as news:
+            assert await numbers(news, 1) == [1]
+            await tell(world.bus, 2)
+            assert await numbers(news, 1) == [2]  # 1 is done, 2 is in hand
+        await tell(world.bus, 3)
+        async with world.bus.news(ALL, durable="monitor") as news:
+            # What was in hand comes again, at once or in the end.
+            assert sorted(await numbers(news, 2)) == [2, 3]
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await anext(news)
+
+
+async def test_a_watch_tells_the_last_values_and_then_each_change(
+    open_world: Open, tmp_path: Path
+) -> None:
+    async with open_world(tmp_path) as world:
+        for key, number in (("a.v", 1), ("b.v", 2), ("a.v", 3)):
+            await put(world.bus, key, number)
+        async with world.bus.watch(DEVICES) as watch:
+            assert isinstance((await read(watch, 1))[0], Resync)
+            assert await values(watch, 2) == {"a.v": 3, "b.v": 2}
+            await put(world.bus, "a.v", 4)
+            await put(world.bus, "c.v", 5)
+            assert await values(watch, 2) == {"a.v": 4, "c.v": 5}
+
+
+async def test_a_watch_may_be_of_some_keys(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await put(world.bus, "a.v", 1)
+        await put(world.bus, "a.w", 2)
+        async with world.bus.watch(DEVICES, "*.w") as watch:
+            assert isinstance((await read(watch, 1))[0], Resync)
+            await put(world.bus, "b.v", 3)
+            await put(world.bus, "b.w", 4)
+            assert await values(watch, 2) == {"a.w": 2, "b.w": 4}
+
+
+async def test_values_are_seen_on_their_subject_too(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world, world.bus.news(device(CLUSTER, "*", "*")) as news:
+        await put(world.bus, "a.v", 1)
+        [got] = await read(news, 1)
+        assert (got.subject, got.data) == (device(CLUSTER, "a", "v"), b"1")
+
+
+async def test_a_bucket_made_again_begins_anew(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world, world.bus.watch(DEVICES) as watch:
+        await put(world.bus, "a.v", 1)
+        await resync(watch)
+        assert await values(watch, 1) == {"a.v": 1}
+        await world.remake(DEVICES)
+        await put(world.bus, "b.v", 2)
+        await resync(watch)
+        assert await values(watch, 1) == {"b.v": 2}
+        async with world.bus.watch(DEVICES) as other:
+            await resync(other)
+            assert await values(other, 1) == {"b.v": 2}
+
+
+async def test_telling_fails_at_once_while_the_bus_is_away(
+    open_world: Open, tmp_path: Path
+) -> None:
+    async with open_world(tmp_path) as world:
+        assert world.bus.connected
+        await world.away()
+        assert not world.bus.connected
+        with pytest.raises(BusAway):
+            await tell(world.bus, 1)
+        with pytest.raises(BusAway):
+            await put(world.bus, "a.v", 1)
+
+
+async def test_readers_go_on_when_the_bus_is_back(open_world: Open, tmp_path: Path) -> None:
+    async with (
+        open_world(tmp_path) as world,
+        world.bus.news(allocation(CLUSTER, "*", "*", "*")) as news,
+        world.bus.watch(DEVICES) as watch,
+    ):
+        await put(world.bus, "a.v", 1)
+        await resync(watch)
+        assert await values(watch, 1) == {"a.v": 1}
+        for number in (1, 2):
+            await world.bus.publish(
+                allocation(CLUSTER, "t", "u", "granted"), told(number), str(number).encode()
+            )
+        assert await numbers(news, 1) == [1]
+        await world.away()
+        await world.back()
+        await put(world.bus, "b.v", 2)
+        await resync(watch)
+        assert await values(watch, 2) == {"a.v": 1, "b.v": 2}
+        assert await numbers(news, 1) == [2]  # neither lost nor repeated
+
+
+async def test_who_waits_for_renewal_is_told_of_both_kinds(
+    open_world: Open, tmp_path: Path
+) -> None:
+    async with open_world(tmp_path) as world:
+        first = await within(world.bus.renewed(0))
+        await put(world.bus, "a.v", 1)
+        await world.remake(DEVICES)
+        second = await within(world.bus.renewed(first))
+        await world.away()
+        await world.back()
+        third = await within(world.bus.renewed(second))
+        assert 0 < first < second < third
+
+
+async def test_messages_without_an_envelope_are_dropped_and_counted(
+    open_world: Open, tmp_path: Path
+) -> None:
+    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+        await world.garble(usage(CLUSTER, "n"))
+        await tell(world.bus, 1)
+        assert await numbers(news, 1) == [1]
+        await until(lambda: world.counted("bad_envelope") == 1)
+
+
+async def test_a_message_that_is_too_large_is_refused(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+        with pytest.raises(NewsRefused, match=r"tessera\.v1\.c\.usage\.n: \d+ bytes.* takes"):
+            await world.bus.publish(usage(CLUSTER, "n"), told(1), bytes((1 << 20) + 1))
+        with pytest.raises(NewsRefused, match="bytes"):
+            await world.bus.put(DEVICES, "a.v", told(1), bytes((1 << 20) + 1))
+        await tell(world.bus, 2)
+        assert await numbers(news, 1) == [2]
+
+
+async def test_what_nothing_keeps_is_refused(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        for subject in ("tessera.v2.c.usage.n", device(CLUSTER, "n", "v"), "orders.new"):
+            with pytest.raises(NewsRefused, match="no stream keeps it"):
+                await world.bus.publish(subject, told(1), b"")
+        with pytest.raises(NewsRefused, match="write tokens without spaces"):
+            await tell(world.bus, 1, node="a b")
+        with pytest.raises(NewsRefused, match=r"key 'a\.\.b': write letters"):
+            await put(world.bus, "a..b", 1)
+        with pytest.raises(NewsRefused, match="bucket 'mine'"):
+            await world.bus.put("mine", "a", told(1), b"")
+        with pytest.raises(NewsRefused, match="bucket 'mine'"):
+            async with world.bus.watch("mine"):
+                pass
+        with pytest.raises(NewsRefused, match=r"subject 'orders\.>'"):
+            async with world.bus.news("orders.>"):
+                pass

@@ -1,0 +1,69 @@
+"""The table of streams: every message of the catalogue is kept, in one place."""
+
+import pytest
+
+from tessera_runtime.bus.api import NewsRefused
+from tessera_runtime.bus.keeper import Mark, difference
+from tessera_runtime.bus.layout import Layout
+from tessera_runtime.bus.patterns import matches, meet
+from tessera_schema.catalogue import CATALOGUE, Told, sample
+from tessera_schema.subjects import DEVICES_BUCKET, device, every
+
+LAYOUT = Layout("default")
+
+
+@pytest.mark.parametrize("told", CATALOGUE, ids=lambda told: told.type)
+def test_what_is_told_is_kept_in_one_stream(told: Told) -> None:
+    subject = told.address.format(**sample(told))
+    homes = LAYOUT.homes(subject)
+    assert len(homes) == 1
+    assert homes[0].stream.bucket == told.bucket
+    if not told.bucket:
+        assert LAYOUT.stream_of(subject) == homes[0].stream
+
+
+def test_no_two_streams_keep_the_same_subject() -> None:
+    streams = LAYOUT.streams
+    for i, one in enumerate(streams):
+        for other in streams[i + 1 :]:
+            assert not meet(one.subjects, other.subjects), (one.name, other.name)
+
+
+def test_what_is_republished_is_kept_by_no_stream() -> None:
+    for bucket in LAYOUT.buckets.values():
+        told_on = bucket.told_on(f"$KV.{bucket.bucket}.node.vendor")
+        with pytest.raises(NewsRefused):
+            LAYOUT.stream_of(told_on)
+        assert bucket.config(1)["republish"]["dest"] == f"{bucket.published}>"
+
+
+def test_everything_is_read_from_every_stream() -> None:
+    homes = LAYOUT.homes(every("default"))
+    assert [home.stream for home in homes] == list(LAYOUT.streams)
+    assert all(not matches("$KV.>", h.filter) for h in homes if not h.stream.bucket)
+
+
+def test_a_subject_of_a_bucket_is_read_from_its_key() -> None:
+    [home] = LAYOUT.homes(device("default", "n.1", "*"))
+    assert home.filter == f"$KV.{DEVICES_BUCKET}.n_1.*"
+    assert home.stream.told_on(f"$KV.{DEVICES_BUCKET}.n_1.v") == device("default", "n.1", "v")
+
+
+def test_another_clusters_values_are_not_here() -> None:
+    with pytest.raises(NewsRefused):
+        LAYOUT.homes("tessera.v1.other.device.>")
+
+
+def test_only_what_the_layout_speaks_of_is_compared() -> None:
+    wanted = {"a": 1, "b": {"c": 2}, "d": 0}
+    assert difference(wanted, {"a": 1, "b": {"c": 2, "x": 3}, "e": 5}) == ()
+    assert difference(wanted, {"a": 2, "b": {}, "d": 1}) == ("a", "b", "d")
+
+
+def test_a_bucket_that_lost_something_is_known_by_its_mark() -> None:
+    mark = Mark("monday", 10, 3)
+    assert mark.lost_since(mark) == ""
+    assert Mark("monday", 11, 4).lost_since(mark) == ""
+    assert "made again" in Mark("tuesday", 11, 4).lost_since(mark)
+    assert "went back from 10 to 9" in Mark("monday", 9, 3).lost_since(mark)
+    assert "2 subjects" in Mark("monday", 10, 2).lost_since(mark)

@@ -1,0 +1,72 @@
+"""From an outbox to a durable reader while the server dies again and again: each event at least
+once, and the last state of each key."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_embedded.natsserver import NatsServer
+from tessera_runtime.bus.api import Bus, News
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.bus.client import open_bus
+from tessera_runtime.bus.latest import Latest
+from tessera_runtime.bus.outbox import OutboxSettings, open_outbox
+from tessera_runtime.clock import SystemClock
+from tessera_schema.subjects import allocation
+from tests.bus.worlds import CLUSTER, QUICK, on_nats, until
+
+EVENTS = 300
+KEYS = 5
+DEVICES = "tessera-devices"
+EAGER = OutboxSettings(retry_first_s=0.02, retry_most_s=0.1)
+
+
+async def restart_often(server: NatsServer, done: asyncio.Event) -> None:
+    for _ in range(4):
+        await asyncio.sleep(0.15)
+        await server.restart()
+    done.set()
+
+
+async def read_all(bus: Bus, seen: list[int]) -> None:
+    async with bus.news(allocation(CLUSTER, "*", "*", "*"), durable="monitor") as news:
+        while True:
+            seen.append(int((await anext(news)).data))
+
+
+async def watch_all(bus: Bus, latest: Latest[int]) -> None:
+    async with bus.watch(DEVICES) as watch:
+        async for each in watch:
+            if isinstance(each, News):
+                latest.offer(each.subject.split(".")[4], each.envelope, int(each.data))
+
+
+@pytest.mark.parametrize("pause_s", [0, 0.002])
+async def test_whatever_dies(pause_s: float, tmp_path: Path) -> None:
+    seen: list[int] = []
+    latest: Latest[int] = Latest()
+    restarted = asyncio.Event()
+    settings = replace(QUICK, batch=16, ack_s=1)
+    async with (
+        on_nats(tmp_path, settings) as world,
+        open_bus(replace(settings, url=world.server.url), "test", "1") as other,
+        aside(read_all(other, seen), "reader"),
+        aside(watch_all(other, latest), "watch"),
+        open_outbox(world.bus, SystemClock(), "test", "0", settings=EAGER) as outbox,
+        aside(restart_often(world.server, restarted), "restarts"),
+    ):
+        for number in range(EVENTS):
+            outbox.tell(
+                allocation(CLUSTER, "team", f"uid-{number}", "granted"),
+                "dev.tessera.allocation.granted", str(number).encode(),
+            )  # fmt: skip
+            outbox.tell_state(
+                DEVICES, f"n{number % KEYS}.v", "dev.tessera.test.state", str(number).encode()
+            )
+            await asyncio.sleep(pause_s)
+        await restarted.wait()
+        await until(lambda: set(seen) == set(range(EVENTS)))
+        last = {f"n{key}": EVENTS - KEYS + key for key in range(KEYS)}
+        await until(lambda: {key: latest.get(key) for key in last} == last)

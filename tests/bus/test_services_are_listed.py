@@ -1,0 +1,107 @@
+"""`nats service ls`, `info` and `stats` as the nats tool asks, with plain nats-py; and requests."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
+
+from tessera_runtime.bus.api import NewsRefused
+from tessera_runtime.bus.client import NatsBus
+from tessera_runtime.bus.micro import Service, ask, endpoint_subject, open_micro
+from tessera_runtime.clock import SystemClock
+from tessera_runtime.errors import BusAway
+from tests.bus.worlds import CLUSTER, PATIENCE_S, OnNats, by_hand, on_nats
+
+SERVICE = Service(name="tessera-echo", instance="node-1", version="1.2.3", description="Repeats.")
+REPEAT = endpoint_subject(CLUSTER, "echo", "repeat")
+
+
+async def repeat(data: bytes) -> bytes:
+    if data == b"for ever":
+        await asyncio.sleep(3600)
+    if not data:
+        raise ValueError("data: b'': write something")
+    return data * 2
+
+
+class Served:
+    def __init__(self, world: OnNats, bus: NatsBus) -> None:
+        self.world = world
+        self.bus = bus
+
+
+@asynccontextmanager
+async def an_echo(folder: Path) -> AsyncGenerator[Served]:
+    async with on_nats(folder) as world:
+        assert isinstance(world.bus, NatsBus)
+        async with open_micro(world.bus, SystemClock(), SERVICE, {"repeat": repeat}):
+            yield Served(world, world.bus)
+
+
+async def asked(client: Client, subject: str, data: bytes = b"") -> Any:
+    """The first answer, once there is anybody."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return json.loads((await client.request(subject, data, timeout=5)).data)
+            except NoRespondersError:
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("end", ["", ".tessera-echo", ".tessera-echo.node-1"])
+async def test_every_kind_of_ping_is_answered(end: str, tmp_path: Path) -> None:
+    async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
+        assert await asked(client, f"$SRV.PING{end}") == {
+            "type": "io.nats.micro.v1.ping_response", "name": "tessera-echo", "id": "node-1",
+            "version": "1.2.3", "metadata": {},
+        }  # fmt: skip
+
+
+async def test_info_names_the_endpoints(tmp_path: Path) -> None:
+    async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
+        info = await asked(client, "$SRV.INFO.tessera-echo")
+        assert info["type"] == "io.nats.micro.v1.info_response"
+        assert info["description"] == "Repeats."
+        assert info["endpoints"] == [
+            {"name": "repeat", "subject": REPEAT, "queue_group": "q", "metadata": {}}
+        ]
+
+
+async def test_stats_count_requests_and_errors(tmp_path: Path) -> None:
+    async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
+        await asked(client, "$SRV.PING.tessera-echo")
+        assert await ask(served.bus, "echo", "repeat", b"ab") == b"abab"
+        with pytest.raises(NewsRefused, match="echo does not answer repeat: data: b'': write some"):
+            await ask(served.bus, "echo", "repeat")
+        stats = await asked(client, "$SRV.STATS.tessera-echo")
+        [endpoint] = stats["endpoints"]
+        assert (endpoint["num_requests"], endpoint["num_errors"]) == (2, 1)
+        assert endpoint["last_error"] == "data: b'': write something"
+        assert stats["started"].endswith("Z")
+
+
+async def test_an_answer_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
+    async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
+        await asked(client, "$SRV.PING.tessera-echo")
+        answer = await client.request(REPEAT, b"for ever", timeout=10)
+        assert answer.headers is not None
+        assert answer.headers["Nats-Service-Error-Code"] == "504"
+
+
+async def test_a_service_that_is_not_there_is_away(tmp_path: Path) -> None:
+    async with an_echo(tmp_path) as served:
+        with pytest.raises(BusAway, match="nobody answers"):
+            await ask(served.bus, "oracle", "repeat")
+
+
+async def test_it_is_listed_again_after_a_restart(tmp_path: Path) -> None:
+    async with an_echo(tmp_path) as served:
+        await served.world.server.restart()
+        async with by_hand(served.world.server) as client:
+            assert (await asked(client, "$SRV.PING"))["id"] == "node-1"

@@ -1,0 +1,223 @@
+"""A service tells and goes on, whatever NATS does. On the bus in memory and a virtual clock."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tessera_runtime.bus.outbox import Outbox, OutboxSettings, open_outbox
+from tessera_runtime.errors import BusAway
+from tessera_schema.envelope import Envelope
+from tessera_schema.subjects import DEVICES_BUCKET, device, every, usage
+from tessera_testing.bus import FakeBus
+from tests.bus.worlds import CLUSTER
+
+pytestmark = pytest.mark.looptime
+USAGE = usage(CLUSTER, "n")
+SMALL = OutboxSettings(capacity=3)
+
+
+class Stopped:
+    """A clock that stands."""
+
+    def time(self) -> float:
+        return 1_795_000_000.25
+
+    def time_ns(self) -> int:
+        return 1_795_000_000_250_000_000
+
+
+class Opened:
+    def __init__(self, bus: FakeBus, outbox: Outbox, dropped: list[tuple[str, str]]) -> None:
+        self.bus = bus
+        self.outbox = outbox
+        self.dropped = dropped
+
+    def tell(self, *numbers: int) -> None:
+        for number in numbers:
+            self.outbox.tell(USAGE, "dev.tessera.test.told", str(number).encode())
+
+    def tell_state(self, key: str, *numbers: int) -> None:
+        for number in numbers:
+            self.outbox.tell_state(
+                DEVICES_BUCKET, key, "dev.tessera.test.state", str(number).encode()
+            )
+
+    def said(self, subject: str = ">") -> list[int]:
+        return [int(news.data) for news in self.bus.said(subject)]
+
+
+@asynccontextmanager
+async def an_outbox(bus: FakeBus | None = None) -> AsyncGenerator[Opened]:
+    bus = bus or FakeBus(CLUSTER)
+    dropped: list[tuple[str, str]] = []
+    async with open_outbox(
+        bus, Stopped(), "test", "0", settings=SMALL,
+        on_drop=lambda what, why: dropped.append((what, why)),
+    ) as outbox:  # fmt: skip
+        yield Opened(bus, outbox, dropped)
+
+
+async def test_events_are_told_in_order() -> None:
+    async with an_outbox() as it:
+        it.tell(1, 2, 3)
+        assert it.said() == []
+        await it.outbox.emptied()
+        assert it.said() == [1, 2, 3]
+
+
+async def test_the_envelope_says_who_when_and_in_which_order() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with an_outbox() as it:
+        it.outbox.tell(USAGE, "dev.tessera.test.told", b"{}", trace)
+        it.tell(2)
+        await it.outbox.emptied()
+        one, two = (news.envelope for news in it.bus.said())
+    assert (one.source, one.type, one.time) == (
+        "/tessera/test/0", "dev.tessera.test.told", "2026-11-18T11:06:40.250000Z",
+    )  # fmt: skip
+    assert (one.epoch, one.sequence, two.sequence) == (1_795_000_000_250, 1, 2)
+    assert (one.traceparent, two.traceparent) == (trace, "")
+    assert one.id != two.id
+
+
+async def test_two_lives_of_a_service_have_different_ids() -> None:
+    bus = FakeBus(CLUSTER)
+    for _ in range(2):
+        async with an_outbox(bus) as it:
+            it.tell(1)
+    assert len({news.envelope.id for news in bus.said()}) == 2
+
+
+async def test_what_was_told_while_the_bus_was_away_comes_after_it() -> None:
+    async with an_outbox(FakeBus(CLUSTER, connected=False)) as it:
+        it.tell(1, 2)
+        await asyncio.sleep(3600)
+        assert it.outbox.waiting == 2
+        it.bus.back()
+        await it.outbox.emptied()
+        assert it.said() == [1, 2]
+
+
+async def test_the_oldest_events_are_dropped_and_counted() -> None:
+    async with an_outbox() as it:
+        it.bus.away()
+        it.tell(1, 2, 3, 4, 5)
+        await asyncio.sleep(60)
+        it.tell(6)
+        assert it.dropped == [(USAGE, "more than 3 messages wait")] * 3
+        it.bus.back()
+        await it.outbox.emptied()
+        assert it.said() == [4, 5, 6]
+
+
+async def test_of_a_state_only_the_newest_waits() -> None:
+    async with an_outbox() as it:
+        it.bus.away()
+        it.tell_state("a.v", 1, 2, 3)
+        it.tell_state("b.v", 4)
+        it.bus.back()
+        await it.outbox.emptied()
+        assert it.said() == [3, 4]
+        assert it.dropped == []
+
+
+async def test_a_lost_answer_does_not_double_a_message() -> None:
+    async with an_outbox() as it:
+        it.bus.lose_answers(2)
+        it.tell(1)
+        it.tell_state("a.v", 2)
+        await it.outbox.emptied()
+        assert it.said(USAGE) == [1]
+        assert it.said(device(CLUSTER, "*", "*")) == [2]
+
+
+async def test_states_are_told_again_when_the_bus_lost_them() -> None:
+    async with an_outbox() as it:
+        it.tell_state("a.v", 1, 2)
+        it.tell_state("b.v", 3)
+        await it.outbox.emptied()
+        it.outbox.forget_state(DEVICES_BUCKET, "b.v")
+        it.bus.remake(DEVICES_BUCKET)
+        await asyncio.sleep(1)
+        assert {k: v.data for k, v in it.bus.values(DEVICES_BUCKET).items()} == {"a.v": b"2"}
+        *_, before, again = it.bus.said(device(CLUSTER, "a", "v"))
+        assert again.data == before.data
+        assert again.envelope.order > before.envelope.order
+
+
+async def test_a_state_that_changes_while_it_is_sent_is_sent_once_more() -> None:
+    async with an_outbox() as it, it.bus.watch(DEVICES_BUCKET) as watch:
+        await anext(watch)
+        it.tell_state("a.v", 1)
+        seen = await anext(watch)
+        it.tell_state("a.v", 2)
+        await it.outbox.emptied()
+        assert it.said() == [1, 2]
+        assert seen == it.bus.said()[0]
+
+
+async def test_a_message_that_can_never_be_sent_holds_nothing_up() -> None:
+    async with an_outbox(FakeBus(CLUSTER, largest=10)) as it:
+        it.outbox.tell(USAGE, "dev.tessera.test.told", bytes(11))
+        it.outbox.tell("orders.new", "dev.tessera.test.told", b"1")
+        it.tell(2)
+        it.tell_state("a.v", 12345678901)
+        await it.outbox.emptied()
+        assert it.said() == [2]
+        assert [what for what, _ in it.dropped] == [USAGE, "orders.new", f"{DEVICES_BUCKET}/a.v"]
+        assert "11 bytes" in it.dropped[0][1]
+
+
+async def test_a_traceparent_that_is_none_is_left_out() -> None:
+    async with an_outbox() as it:
+        for text in ("no trace", "00-" + "0" * 70_000, "\ud800", "a\r\nce-id: 1"):
+            it.outbox.tell(USAGE, "dev.tessera.test.told", b"1", text)
+            await it.outbox.emptied()
+        assert [news.envelope.traceparent for news in it.bus.said()] == [""] * 4
+
+
+async def test_what_still_waits_is_told_at_the_end() -> None:
+    bus = FakeBus(CLUSTER)
+    async with an_outbox(bus) as it:
+        it.tell(1, 2)
+    assert [news.data for news in bus.said(every(CLUSTER))] == [b"1", b"2"]
+
+
+async def test_closing_does_not_wait_for_a_bus_that_is_away() -> None:
+    bus = FakeBus(CLUSTER, connected=False)
+    async with an_outbox(bus) as it:
+        it.tell(1)
+    assert bus.said() == []
+
+
+async def test_a_failure_of_the_service_is_not_changed_by_it() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with an_outbox() as it:
+            it.tell(1 // 0)
+
+
+class Picky(FakeBus):
+    """A bus that never answers for one subject and one key."""
+
+    async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
+        if subject == USAGE:
+            raise BusAway("not for you")
+        await super().publish(subject, envelope, data)
+
+    async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
+        if key == "a.v":
+            raise BusAway("not for you")
+        await super().put(bucket, key, envelope, data)
+
+
+async def test_one_message_that_is_not_taken_does_not_hold_up_the_states() -> None:
+    async with an_outbox(Picky(CLUSTER)) as it:
+        it.tell(1)
+        it.tell_state("a.v", 2)
+        it.tell_state("b.v", 3)
+        it.tell_state("c.v", 4)
+        await asyncio.sleep(60)
+        assert sorted(it.said()) == [3, 4]
+        assert it.outbox.waiting == 2
