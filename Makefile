@@ -14,7 +14,7 @@ ON_VENV := --python .venv/bin/python
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test place bench hook hook-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test demo place bench hook hook-test verify clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,7 @@ lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer 
 generate: $(SYNCED) ## write generated code anew
 	.venv/bin/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy \
 		--python_out=$(PROTO) --mypy_out=quiet:$(PROTO) $(notdir $(wildcard proto/*.proto))
+	.venv/bin/python -m tessera_runtime.bus.document docs
 
 kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
 	deploy/kube-bin/build.sh
@@ -72,6 +73,9 @@ names: ## no utils.py, no address in the lock, every member known to the tools
 
 test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
 	.venv/bin/pytest -n $(JOBS) $(ARGS)
+
+demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --kill, --keep)
+	.venv/bin/tessera demo $(ARGS)
 
 place: ARGS = -f examples
 place: $(SYNCED) ## place the pods of examples/ (ARGS="-f mine.yaml -o json" for others)

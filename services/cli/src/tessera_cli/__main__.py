@@ -1,19 +1,24 @@
 """The `tessera` command: arguments, streams, exit status.
 
-Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not, 1 bad input.
+Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not, 1 bad input. Of
+`demo`: 0 every promise was kept, 2 some were not, 1 it could not be played. What a command needs is
+imported when it runs: `place` does not pay for the demo.
 Nothing but the answer goes to standard output.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import io
 import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
 
 from tessera_cli import output, table
 from tessera_cli.errors import Refused
@@ -23,7 +28,14 @@ from tessera_cli.plain import printable
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
 INTERRUPTED: Final = 130
+ALL_KEPT: Final = 0
+BROKEN: Final = 2
 _DEBUG: Final = "TESSERA_DEBUG"
+
+if TYPE_CHECKING:
+    from tessera_runtime.bus.api import News
+
+    Commands = argparse._SubParsersAction[Any]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -104,7 +116,56 @@ def _parser() -> argparse.ArgumentParser:
         "--config", metavar="FILE", help="YAML: dialects: {NAME: {enabled: false, OPTION: ...}}"
     )
     command.set_defaults(run=_place)
+    _demo_parser(commands)
+    _explain_parser(commands)
+    _events_parser(commands)
     return parser
+
+
+def _demo_parser(commands: Commands) -> None:
+    command = commands.add_parser(
+        "demo",
+        help="run everything on this machine, on simulated cards",
+        description="Start a control plane in small, NATS, the services and simulated nodes, "
+        "create pods of every dialect, and show what became of them. Nothing stays.",
+    )
+    command.add_argument("--json", action="store_true", help="answer in JSON, as place does")
+    command.add_argument(
+        "--kill", action="store_true", help="kill each process once in the middle (kill -9)"
+    )
+    command.add_argument("--keep", action="store_true", help="go on until interrupted")
+    command.set_defaults(run=_demo)
+
+
+def _explain_parser(commands: Commands) -> None:
+    command = commands.add_parser(
+        "explain",
+        help="ask the scheduler why a pod waits",
+        description="Tell in numbers why a pod waits, or what it holds.",
+    )
+    command.add_argument("pod", metavar="POD")
+    command.add_argument("-n", "--namespace", default="default")
+    command.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG", ""), metavar="FILE")
+    command.add_argument("--server", default="", metavar="URL", help="where the scheduler is")
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    command.set_defaults(run=_explain)
+
+
+def _events_parser(commands: Commands) -> None:
+    command = commands.add_parser(
+        "events",
+        help="follow what the services tell",
+        description="Print every message of the bus from now on.",
+    )
+    command.add_argument("--url", default="nats://127.0.0.1:4222", help="of NATS")
+    command.add_argument("--cluster", default="default", help="third token of the subjects")
+    command.add_argument(
+        "--subject", default="", help="instead of all, such as tessera.v1.*.usage.>"
+    )
+    command.add_argument("--creds", default="", metavar="FILE", help="NATS credentials")
+    command.add_argument("--count", type=int, default=0, help="end after so many")
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    command.set_defaults(run=_events)
 
 
 def _place(options: argparse.Namespace) -> int:
@@ -126,6 +187,55 @@ def _place(options: argparse.Namespace) -> int:
             table.console(sized=sized), plan.outcomes, plan.planner.ledger.fleet, plan.closer
         )
     return plan.status
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from tessera_cli.demo import report, run
+
+    def answer(outcome: run.Outcome) -> None:
+        if options.json:
+            found = report.document(outcome.stage, outcome.evidence)
+            sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+            sys.stdout.buffer.flush()
+            for promise in outcome.promises:
+                if not promise.kept:
+                    _tell(f"BROKEN {promise.text}: {promise.but}")
+            return
+        console = table.console(sized=sys.stdout.isatty())
+        report.show(console, outcome.evidence, outcome.promises)
+
+    kept = asyncio.run(run.play(os.environ, _tell, answer, kill=options.kill, keep=options.keep))
+    return ALL_KEPT if kept else BROKEN
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from tessera_cli import explaining
+
+    found = asyncio.run(
+        explaining.ask(options.kubeconfig, options.namespace, options.pod, options.server)
+    )
+    if options.output == "json":
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in explaining.lines(found))
+    return 0
+
+
+def _events(options: argparse.Namespace) -> int:
+    from tessera_cli import events
+    from tessera_runtime.bus.settings import BusSettings
+
+    settings = BusSettings(
+        url=options.url, cluster=options.cluster, creds_file=options.creds, arrange=False
+    )
+    shown = events.as_json if options.output == "json" else events.as_line
+
+    def put(news: News) -> None:
+        sys.stdout.write(shown(news) + "\n")
+        sys.stdout.flush()
+
+    asyncio.run(events.follow(settings, options.subject, put, most=options.count))
+    return 0
 
 
 def _tell(text: str) -> None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tessera_core.care import Care, Minimum
 from tessera_core.dialect import Vendor
+from tessera_core.readings import Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
@@ -22,3 +24,16 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 
 
 VENDOR: Final = Vendor(name="iluvatar", give=_give)
+
+
+def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str, ...]]:
+    """What the vendor's plugin says, slots included."""
+    return readings.counted, ()
+
+
+CARE: Final = Care(
+    vendor="iluvatar",
+    cards=_cards,
+    counted=True,
+    minimums=(Minimum(of="driver", name="the Iluvatar driver", version="3.1.0", above=True),),
+)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tessera_core.care import Care, Minimum
 from tessera_core.dialect import Vendor
+from tessera_core.readings import Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
@@ -21,3 +23,19 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 
 
 VENDOR: Final = Vendor(name="mthreads", give=_give)
+
+
+def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str, ...]]:
+    """What the vendor's plugin says, slots included."""
+    return readings.counted, ()
+
+
+CARE: Final = Care(
+    vendor="mthreads",
+    cards=_cards,
+    counted=True,
+    minimums=(
+        Minimum(of="driver", name="the Mthreads driver", version="1.2.0"),
+        Minimum(of="toolkit", name="MT CloudNative Toolkit", version="1.9.0", above=True),
+    ),
+)

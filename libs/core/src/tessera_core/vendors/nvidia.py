@@ -1,7 +1,7 @@
 """NVIDIA's cards: given by the NVIDIA runtime, which reads one variable; limited by the hook.
 
 The runtime adds device nodes and driver files for the cards that `NVIDIA_VISIBLE_DEVICES` names,
-so none are given here.
+so none are given here. Cards are discovered by what their driver's management library says.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tessera_core.care import Care, Minimum, Rival
 from tessera_core.dialect import Vendor
 from tessera_core.hookpaths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD, PRELOAD_HOST
+from tessera_core.readings import CardReading, Link, Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection, Mount
@@ -75,4 +77,96 @@ def _give(shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
     return Injection(env={VISIBLE: visible(shares)}, mounts=_HOOK)
 
 
-VENDOR: Final = Vendor(name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE})
+_GUARDED: Final = {
+    VISIBLE: frozenset({NONE_VISIBLE, "none", ""}),
+    "NVIDIA_MIG_CONFIG_DEVICES": frozenset({"", "void"}),
+    "NVIDIA_MIG_MONITOR_DEVICES": frozenset({"", "void"}),
+    "CUDA_DEVICE_MEMORY_LIMIT*": frozenset[str](),
+    "CUDA_DEVICE_SM_LIMIT*": frozenset[str](),
+    "CUDA_DEVICE_MEMORY_SHARED_CACHE": frozenset[str](),
+    "CUDA_OVERSUBSCRIBE": frozenset({"", "false", "0"}),
+    "CUDA_DISABLE_CONTROL": frozenset({"", "false", "False", "FALSE", "f", "F", "0"}),
+}
+"""`none` shows the driver's files and no card. The limits are for the hook where there is no limits
+file: an own one would be a promise that nobody made."""
+
+VENDOR: Final = Vendor(
+    name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED
+)
+
+
+_WORD: Final = "NVIDIA"
+
+
+def model_of(name: str) -> str:
+    """A card's model as HAMi spells it, which `use-gputype` lists and dashboards know."""
+    return name if name.startswith(_WORD) or not name else f"{_WORD}-{name}"
+
+
+def _cards(readings: Readings, slots: int) -> tuple[tuple[Card, ...], tuple[str, ...]]:
+    seen = {card.id: card for card in readings.cards}
+    problems: list[str] = []
+    cards = [
+        Card(
+            id=card.id, index=card.index, vendor="nvidia", model=model_of(card.model),
+            memory_bytes=card.memory_bytes, slots=slots, minor=card.minor, numa=card.numa,
+            switch=_switch(card, seen), links=_links(card, seen, problems), mode=card.mode,
+        )
+        for card in readings.cards
+    ]  # fmt: skip
+    return tuple(cards), tuple(dict.fromkeys(problems))
+
+
+def _switch(card: CardReading, seen: Mapping[str, CardReading]) -> str:
+    """Cards below one switch are named after the first of them; transitive, as switches are."""
+    near = {Link.SAME_BOARD, Link.SINGLE_SWITCH}
+    group, todo = {card.id}, [card]
+    while todo:
+        for other, link in todo.pop().paths.items():
+            if link in near and other in seen and other not in group:
+                group.add(other)
+                todo.append(seen[other])
+    return min(seen[member].bus or member for member in group)
+
+
+def _links(
+    card: CardReading, seen: Mapping[str, CardReading], problems: list[str]
+) -> dict[str, int]:
+    links = {}
+    for other in seen.values():
+        if other.id == card.id or other.id not in card.paths:
+            continue
+        closeness = pair_closeness(_words(card, other.id), _words(other, card.id))
+        if closeness is None:
+            first, second = sorted((card.index, other.index))
+            problems.append(
+                f"cards {first} and {second} do not agree on the NVLinks between them, which "
+                "count as none: look for a broken one"
+            )
+        links[other.id] = closeness or 0
+    return links
+
+
+def _words(card: CardReading, other: str) -> tuple[str, ...]:
+    path = card.paths.get(other, Link.CROSS_CPU)
+    lanes = card.lanes.get(other, 0)
+    return (path.value, f"{_NVLINK}{lanes}") if lanes else (path.value,)
+
+
+CARE: Final = Care(
+    vendor="nvidia",
+    cards=_cards,
+    application_faults=frozenset({13, 31, 43, 45, 68, 109}),
+    reset_faults=frozenset({48, 64, 74, 79, 95, 119, 120, 140, 143}),
+    minimums=(
+        Minimum(of="driver", name="the NVIDIA driver", version="440"),
+        Minimum(of="toolkit", name="the NVIDIA container toolkit", version="1.0.0"),
+    ),
+    rivals=(
+        Rival(name="a device plugin for nvidia.com/gpu", socket="device-plugins/nvidia-gpu*.sock"),
+        Rival(name="NVIDIA's DRA driver", socket="plugins/gpu.nvidia.com/*.sock"),
+    ),
+)
+"""XIDs: those that device plugins ignore because a program causes them; and those (memory, bus,
+NVLink, firmware) that only a reset ends. The driver's version is what HAMi asks for; the toolkit's
+is the first of that name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Final
@@ -47,8 +48,9 @@ class Carrier:
         self._runs: dict[str, tuple[Sandbox, ContainerInfo]] = {}
 
     def machine(self, vendor: str) -> Path:
-        """The state of a vendor's simulated cards."""
-        return self.folder / "machines" / vendor / "state"
+        """The state of a vendor's simulated cards: where a client whose TMPDIR is its folder looks
+        for it by itself."""
+        return self.folder / "machines" / vendor / f"tessera-sim-{os.getuid()}"
 
     def state(self) -> tuple[list[Sandbox], list[ContainerInfo]]:
         """What runs, for a plugin that connects."""

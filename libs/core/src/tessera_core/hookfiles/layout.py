@@ -1,0 +1,77 @@
+"""How the records of the hook's files are declared: fields in order, offsets counted from them.
+
+The C headers (`libs/hook/include/tessera`) are the original; a test compares every offset and
+size with what the library itself prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct as Packed
+from struct import calcsize
+from typing import Any, Final
+
+ORDER: Final = "="
+"""The machine's byte order, nothing between fields: both sides run on one machine."""
+LAYOUT: Final = 1
+CARDS: Final = 16
+UUID_BYTES: Final = 64
+
+
+class Record:
+    """One C struct: field name -> format; `size` bytes in all."""
+
+    __slots__ = ("_packed", "formats", "name", "offsets", "size")
+
+    def __init__(self, name: str, size: int, formats: Mapping[str, str]) -> None:
+        """Fields up to the last one named here; what follows up to `size` is reserved."""
+        self.name = name
+        self.size = size
+        self.formats = dict(formats)
+        self.offsets: dict[str, int] = {}
+        at = 0
+        for field, form in formats.items():
+            self.offsets[field] = at
+            at += calcsize(ORDER + form)
+        self._packed = Packed(ORDER + "".join(formats.values()) + f"{size - at}x")
+
+    def read(self, data: bytes | bytearray, at: int = 0) -> dict[str, Any]:
+        """The fields that lie at `at`. The caller makes sure that `data` is long enough."""
+        values = self._packed.unpack_from(data, at)
+        return dict(zip(self.formats, values, strict=True))
+
+    def write(self, into: bytearray, at: int, values: Mapping[str, int | bytes]) -> None:
+        """Fill the fields at `at`; those not named are zero. Numbers must fit: struct.error."""
+        empty = (b"" if form.endswith("s") else 0 for form in self.formats.values())
+        whole = dict(zip(self.formats, empty, strict=True)) | dict(values)
+        self._packed.pack_into(into, at, *(whole[field] for field in self.formats))
+
+    def field_size(self, field: str) -> int:
+        """Bytes of one field."""
+        return calcsize(ORDER + self.formats[field])
+
+
+HEAD: Final = Record(
+    "tessera_head", 64,
+    {
+        "layout": "I", "size": "I", "cards": "I", "sequence": "I", "written_ns": "Q",
+        "reserved": "32s", "magic": "Q",
+    },
+)  # fmt: skip
+
+
+def uuid_key(uuid: str) -> str:
+    """What two spellings of a card's id have in common: `GPU-` and `MIG-` are not compared."""
+    low = uuid.lower()
+    return low.removeprefix("gpu-").removeprefix("mig-")
+
+
+def text_of(data: bytes) -> str:
+    """NUL-padded bytes as text; whatever is not printable ASCII becomes `?`."""
+    plain = data.split(b"\0", 1)[0].decode("ascii", "replace")
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in plain)
+
+
+def padded(text: str, size: int) -> bytes:
+    """Text as bytes of at most `size - 1`, so that a NUL always ends it."""
+    return text.encode("ascii", "replace")[: size - 1]

@@ -1,0 +1,95 @@
+"""The health of one card, as its agent sees it.
+
+    UNSEEN --Answered--> HEALTHY --Missed--> SUSPECT --Missed--> GONE
+                          ^   ^                 |                  |
+                          |   +----Answered-----+                  |
+                      Recovered                                 Answered
+                          |                                        |
+                     UNHEALTHY <-----------------------------------+
+
+Faulted leads from every phase to UNHEALTHY; UNSEEN and UNHEALTHY that are Missed are GONE.
+
+Pods are placed only where the phase is HEALTHY, or SUSPECT on the way down: one missed poll takes
+no capacity away, a fault does at once. What was lost comes back through Recovered alone, which
+whoever holds the polls sends after enough good ones in a row; so a card that flaps stays out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+
+class Phase(StrEnum):
+    """Where a card is, and who moves it on."""
+
+    UNSEEN = "unseen"
+    """Known by name only; the first answer moves it on."""
+    HEALTHY = "healthy"
+    """May take pods; a fault or a missed poll moves it on."""
+    SUSPECT = "suspect"
+    """Did not answer once, and still counts; the next poll moves it on, so it ends by time."""
+    UNHEALTHY = "unhealthy"
+    """Takes no pods; good polls in a row move it on."""
+    GONE = "gone"
+    """Does not answer; its next answer moves it on."""
+
+
+class Answered(Struct, frozen=True, tag=True):
+    """A poll saw the card, and nothing wrong with it."""
+
+
+class Faulted(Struct, frozen=True, tag=True):
+    """The card or its driver reported something that work on it does not survive."""
+
+
+class Recovered(Struct, frozen=True, tag=True):
+    """Enough good polls in a row."""
+
+
+class Missed(Struct, frozen=True, tag=True):
+    """A poll went by without the card; once more when its agent's patience is over."""
+
+
+Event = Answered | Faulted | Recovered | Missed
+
+LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
+    (Phase.UNSEEN, Answered): Phase.HEALTHY,
+    (Phase.UNSEEN, Faulted): Phase.UNHEALTHY,
+    (Phase.UNSEEN, Missed): Phase.GONE,
+    (Phase.HEALTHY, Answered): Phase.HEALTHY,
+    (Phase.HEALTHY, Recovered): Phase.HEALTHY,
+    (Phase.HEALTHY, Faulted): Phase.UNHEALTHY,
+    (Phase.HEALTHY, Missed): Phase.SUSPECT,
+    (Phase.SUSPECT, Answered): Phase.HEALTHY,
+    (Phase.SUSPECT, Recovered): Phase.HEALTHY,
+    (Phase.SUSPECT, Faulted): Phase.UNHEALTHY,
+    (Phase.SUSPECT, Missed): Phase.GONE,
+    (Phase.UNHEALTHY, Answered): Phase.UNHEALTHY,
+    (Phase.UNHEALTHY, Recovered): Phase.HEALTHY,
+    (Phase.UNHEALTHY, Faulted): Phase.UNHEALTHY,
+    (Phase.UNHEALTHY, Missed): Phase.GONE,
+    (Phase.GONE, Answered): Phase.UNHEALTHY,
+    (Phase.GONE, Faulted): Phase.UNHEALTHY,
+    (Phase.GONE, Missed): Phase.GONE,
+}
+
+
+class IllegalTransition(Exception):
+    """An event that cannot happen in this phase: a bug, never a driver's doing."""
+
+
+def advance(phase: Phase, event: Event) -> Phase:
+    """The next phase. Raises IllegalTransition."""
+    try:
+        return LEGAL[phase, type(event)]
+    except KeyError:
+        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None
+
+
+def takes_pods(phase: Phase) -> bool:
+    """Whether a card in this phase is published as healthy."""
+    return phase in (Phase.HEALTHY, Phase.SUSPECT)

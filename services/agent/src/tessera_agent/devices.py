@@ -1,0 +1,148 @@
+"""The loop that looks after the cards: poll, conclude, publish.
+
+The node's annotation is what counts (`inventory`); the message bus only hears of it sooner, and
+may take capacity away. Neither keeps the next poll waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_agent.cards import Keeper, Seen
+from tessera_agent.inventory import Inventory
+from tessera_agent.readers import Reader, Silent
+from tessera_agent.rivals import rivals_on
+from tessera_agent.settings import AgentSettings
+from tessera_core.care import Care
+from tessera_core.readings import Readings
+from tessera_runtime import logs
+from tessera_runtime.bus.outbox import Outbox
+from tessera_schema.catalogue import DEVICE_STATE
+from tessera_schema.subjects import DEVICES_BUCKET, token
+from tessera_schema.telling import DeviceState, encode
+
+_log: Final = logs.named("tessera.agent.cards")
+
+Tell = Callable[[DeviceState], None]
+"""Gives the state to the message bus; never blocks, never raises."""
+TellEvent = Callable[[str], None]
+"""Puts a sentence beside the node, as a Kubernetes Event; never blocks, never raises."""
+
+
+class Outlets(Struct, frozen=True, kw_only=True):
+    """Where what is found goes."""
+
+    inventory: Inventory
+    tell: Tell
+    tell_event: TellEvent
+
+
+class Devices:
+    """One vendor's cards on this node."""
+
+    def __init__(
+        self, reader: Reader, care: Care, settings: AgentSettings, outlets: Outlets
+    ) -> None:
+        """Nothing is polled before `watch` runs."""
+        self._reader = reader
+        self._care = care
+        self._settings = settings
+        self._outlets = outlets
+        self._keeper = Keeper(care, settings.health, settings.inventory.slots)
+        self._learned = False
+        self._rivals: tuple[str, ...] = ()
+        self._rivals_at = self._told_at = float("-inf")
+        self.seen = Seen()
+        """What is believed of the cards."""
+        self.readings = Readings()
+        """The last answer of the driver."""
+        self.silent_polls = 0
+        """Polls without an answer, since the start."""
+        self.state = DeviceState(node=settings.node, vendor=care.vendor)
+        """As last concluded; told once it is complete."""
+
+    async def watch(self) -> None:
+        """Without end: poll, and publish what changed. Only cancellation ends it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + self._settings.health.poll_s
+            await self.look()
+            await asyncio.sleep(max(due - loop.time(), 0))
+
+    async def look(self) -> None:
+        """One poll and what follows from it."""
+        loop = asyncio.get_running_loop()
+        due = self._rivals_at + self._settings.inventory.verify_s
+        if self._care.rivals and loop.time() >= due:
+            self._rivals_at = loop.time()
+            self._rivals = await asyncio.to_thread(
+                rivals_on, self._settings.inventory.kubelet_folder, self._care.rivals
+            )
+        read = await self._reader.poll()
+        if isinstance(read, Silent):
+            self.silent_polls += 1
+        else:
+            read = self._with_versions(read)
+            self.readings = read
+        found = self._outlets.inventory.found
+        if found is not None and not self._learned:
+            self._keeper.learn(found)
+            self._learned = True
+        self.seen = self._left_alone(self._keeper.see(read, loop.time()))
+        self._publish(loop.time())
+
+    def _with_versions(self, read: Readings) -> Readings:
+        """With the versions that an operator named, where they cannot be read."""
+        said = self._settings.reader
+        return replace(
+            read, driver=read.driver or said.driver, toolkit=read.toolkit or said.toolkit
+        )  # fmt: skip
+
+    def _left_alone(self, seen: Seen) -> Seen:
+        if not self._rivals:
+            return seen
+        others = ", ".join(self._rivals)
+        if not self._settings.inventory.leave_to_others:
+            return replace(seen, problems=(*seen.problems, f"{others} runs on this node as well"))
+        return replace(
+            seen,
+            cards=tuple(replace(card, cordoned=True) for card in seen.cards),
+            problems=(
+                *seen.problems, f"{others} runs on this node: its cards are left to it; remove it "
+                "to share them",
+            ),
+        )  # fmt: skip
+
+    def _publish(self, now: float) -> None:
+        seen, outlets = self.seen, self._outlets
+        telling = seen.complete and bool(seen.cards or not self._care.counted)
+        if telling:
+            outlets.inventory.want(seen.cards)
+        problem = outlets.inventory.problem
+        state = DeviceState(
+            node=self._settings.node, vendor=self._care.vendor, cards=seen.cards,
+            driver=seen.driver, problems=(*seen.problems, *((problem,) if problem else ())),
+        )  # fmt: skip
+        for sentence in (*seen.back, *(p for p in state.problems if p not in self.state.problems)):
+            _log.warning("cards", vendor=self._care.vendor, what=sentence)
+            outlets.tell_event(sentence)
+        due = self._told_at + self._settings.inventory.tell_s
+        if telling and (state != self.state or now >= due):
+            outlets.tell(state)
+            self._told_at = now
+        self.state = state
+
+
+def teller(outbox: Outbox, node: str, vendor: str) -> Tell:
+    """Tells the state through an outbox, as the last value of the node's and vendor's key."""
+    key = f"{token(node)}.{vendor}"
+
+    def tell(state: DeviceState) -> None:
+        outbox.tell_state(DEVICES_BUCKET, key, DEVICE_STATE, encode(state))
+
+    return tell

@@ -1,0 +1,94 @@
+"""A verdict turned into what the runtime is answered, and into what the hook enforces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from stat import S_ISBLK
+from typing import Final
+
+from tessera_core.dialect import Vendor
+from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
+from tessera_core.hookpaths import HOOK_LIBRARY
+from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Device, Sandbox
+from tessera_schema.cards import MIB
+from tessera_schema.grants import Share
+from tessera_schema.injections import Injection, Mount
+
+POLICY: Final = "GPU_CORE_UTILIZATION_POLICY"
+"""HAMi's variable by which a container gives up its limit of GPU time."""
+PRIORITY: Final = "CUDA_TASK_PRIORITY"
+_PERMILLE: Final = 10
+_MOST_PERMILLE: Final = 1000
+_MOST_PRIORITY: Final = 1 << 31
+
+
+def limits_of(
+    pod: Sandbox, container: str, shares: Sequence[Share], env: Mapping[str, str]
+) -> Limits:
+    """What the hook is told. `env` is the container's as it will be: two variables of HAMi's count
+    wherever they come from. A share without cores is not limited in GPU time, one without memory
+    gets the least that is a limit."""
+    off = env.get(POLICY, "").lower() == "disable"
+    cards = tuple(
+        CardLimit(
+            uuid=share.card, index=share.index, memory_bytes=max(share.memory_bytes, MIB),
+            cores_permille=_permille(share), priority=_priority(env),
+            mode=Mode.OFF if off or not _permille(share) else Mode.HARD,
+        )
+        for share in shares
+    )  # fmt: skip
+    return Limits(container=f"{pod.namespace}/{pod.name}/{container}", cards=cards)
+
+
+def _permille(share: Share) -> int:
+    return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
+
+
+def _priority(env: Mapping[str, str]) -> int:
+    text = env.get(PRIORITY, "")
+    number = int(text[:12]) if text.isascii() and text.isdecimal() else 0
+    return number if number < _MOST_PRIORITY else 0
+
+
+def is_hooked(injection: Injection) -> bool:
+    """Whether the hook limits the container, rather than the vendor's own tools."""
+    return any(mount.destination == HOOK_LIBRARY for mount in injection.mounts)
+
+
+def adjustment_of(
+    injection: Injection, files: Sequence[Mount], vendor: Vendor, container: ContainerInfo
+) -> Adjustment:
+    """What the runtime is answered for a container that holds shares. Raises OSError where a device
+    node is not there."""
+    env = {**disarmed(vendor, container.env), **injection.env}
+    return Adjustment(
+        env=env, mounts=(*injection.mounts, *files), annotations=injection.annotations,
+        devices=tuple(_device(path) for path in injection.devices),
+    )  # fmt: skip
+
+
+def disarmed(vendor: Vendor, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which the image or its author would get other devices, emptied."""
+    return {
+        name: "" for name, harmless in vendor.guarded_env.items()
+        if "" in harmless and name in env and env[name] not in harmless
+    }  # fmt: skip
+
+
+def sees_cards(vendor: Vendor, env: Mapping[str, str]) -> bool:
+    """Whether the variables of a container that holds nothing would show it cards."""
+    return any(
+        env.get(name, value) not in vendor.guarded_env.get(name, frozenset({value}))
+        for name, value in vendor.deny.items()
+    )
+
+
+def _device(path: str) -> Device:
+    found = Path(path).stat()
+    return Device(
+        path=path, major=os.major(found.st_rdev), minor=os.minor(found.st_rdev),
+        type="b" if S_ISBLK(found.st_mode) else "c",
+    )  # fmt: skip
+

@@ -1,0 +1,136 @@
+"""Which containers of the node hold shares of one vendor's cards, as the runtime tells it.
+
+Kept in memory, rebuilt by `plugin` from what the runtime says runs whenever a connection begins.
+What a container holds begins when its creation is answered, and ends when its process does: a
+container that is created, and never runs, holds its shares until its pod's sandbox ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_agent.files import ContainerFiles, Key
+from tessera_core.hookfiles.limits import Limits
+from tessera_schema.grants import Grant, Share
+
+
+class Stage(StrEnum):
+    """Where a container is; the runtime moves it on."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    ENDED = "ended"
+    """Holds nothing; its files stay, for it may be started again under another id."""
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """A container and its shares."""
+
+    key: Key
+    id: str
+    """As the runtime knows it; another one after each restart."""
+    namespace: str
+    pod: str
+    shares: tuple[Share, ...]
+    limits: Limits
+    """As first given; those in force are the files'."""
+    since: float
+    """Loop time at which it was first heard of."""
+    hooked: bool = True
+    """False where the vendor's own tools limit it."""
+    files: ContainerFiles | None = None
+    """None where it has none: not hooked, or started without us."""
+    stage: Stage = Stage.CREATED
+    pid: int = 0
+    traceparent: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether its shares are taken."""
+        return self.stage is not Stage.ENDED
+
+
+class Holdings:
+    """All of them, by pod and container."""
+
+    def __init__(self) -> None:
+        """Nothing runs."""
+        self._known: dict[Key, Holding] = {}
+        self._granted: dict[str, Grant] = {}
+        self._retired: dict[Key, float] = {}
+
+    def __iter__(self) -> Iterator[Holding]:
+        """A copy: what happens meanwhile does not matter."""
+        return iter(tuple(self._known.values()))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Key) -> Holding | None:
+        """The container's, whatever its stage."""
+        return self._known.get(key)
+
+    def put(self, holding: Holding) -> None:
+        """A container is there; it replaces its former self."""
+        self._known[holding.key] = holding
+        self._retired.pop(holding.key, None)
+
+    def change(self, key: Key, id_: str, **fields: object) -> Holding | None:
+        """The container with other fields; None where it is not known, or by another id."""
+        known = self._known.get(key)
+        if known is None or known.id != id_:
+            return None
+        changed = self._known[key] = replace(known, **fields)
+        return changed
+
+    def forget(self, key: Key, now: float) -> None:
+        """The container is gone for good; its files go later."""
+        if self._known.pop(key, None) is not None:
+            self._retired[key] = now
+
+    def of_pod(self, uid: str) -> tuple[Holding, ...]:
+        """The pod's containers."""
+        return tuple(h for h in self._known.values() if h.key.uid == uid)
+
+    def held(self, but: Key | None = None) -> dict[str, list[Share]]:
+        """Pod's uid -> shares of its containers that hold something, `but` one."""
+        found: dict[str, list[Share]] = {}
+        for holding in self._known.values():
+            if holding.holds and holding.key != but:
+                found.setdefault(holding.key.uid, []).extend(holding.shares)
+        return found
+
+    def roots(self) -> Mapping[int, str]:
+        """First process -> container's id, of those that run."""
+        return {h.pid: h.id for h in self._known.values() if h.pid and h.stage is Stage.RUNNING}
+
+    # -- what pods were granted
+
+    def granted(self, uid: str) -> Grant | None:
+        """What one of the pod's containers was given a part of."""
+        return self._granted.get(uid)
+
+    def remember(self, grant: Grant) -> None:
+        """Keep it for as long as the pod is on the node."""
+        self._granted[grant.uid] = grant
+
+    def lose(self, uid: str) -> None:
+        """The pod is gone."""
+        self._granted.pop(uid, None)
+
+    def pods(self) -> frozenset[str]:
+        """Uids of the pods of which something is known."""
+        return frozenset(self._granted) | {key.uid for key in self._known}
+
+    # -- files of those that are gone
+
+    def retired(self, before: float) -> tuple[Key, ...]:
+        """Containers that were forgotten before a time, each told once."""
+        due = tuple(key for key, at in self._retired.items() if at <= before)
+        for key in due:
+            del self._retired[key]
+        return due

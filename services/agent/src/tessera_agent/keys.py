@@ -1,0 +1,106 @@
+"""The public keys that grants are verified with: watched in the API server, kept on disk.
+
+Without a key nothing can be given, so the last ones known outlive the agent and an absent API
+server. A ConfigMap that is gone or empty takes no key away: revoking one means writing the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.signing import BadKey, Verifier
+from tessera_runtime import files, logs
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.keys import SIGNING_KEYS
+from tessera_schema.wire import decoder
+
+_log: Final = logs.named("tessera.agent.keys")
+_FILE: Final = "grant-keys.json"
+
+
+class _ConfigMap(Struct, frozen=True):
+    data: dict[str, str] = {}
+
+
+_read_map: Final = decoder(_ConfigMap)
+_read_file: Final = decoder(dict[str, str])
+
+
+class Keys:
+    """The keys of this moment; a sink for the ConfigMap that publishes them."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` keeps them between two lives of the agent."""
+        self.verifier: Verifier | None = None
+        """None while no key is known."""
+        self._file = folder / _FILE
+        self._known: Mapping[str, str] = {}
+        self._changed = asyncio.Event()
+
+    async def load(self) -> None:
+        """Know what the agent before us knew."""
+        try:
+            text = await asyncio.to_thread(self._file.read_bytes)
+            self._know(_read_file(text))
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.DecodeError) as e:
+            _log.warning("kept keys cannot be read", file=str(self._file), why=str(e))
+        self._changed.clear()
+
+    def relisted(self, items: list[_ConfigMap], started: float, now: float) -> None:
+        """All of them: one, or none."""
+        del started, now
+        for item in items:
+            self._know(item.data)
+
+    def changed(self, change: Change, item: _ConfigMap, now: float) -> None:
+        """The ConfigMap as it is now."""
+        del now
+        if change is not Change.DELETED:
+            self._know(item.data)
+
+    async def keep(self) -> NoReturn:
+        """Write down what is known whenever it changes, for ever."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                text = msgspec.json.encode(self._known)
+                await asyncio.to_thread(files.replace, self._file, text)
+            except OSError as e:
+                _log.warning("keys cannot be kept", file=str(self._file), why=str(e))
+
+    def _know(self, published: Mapping[str, str]) -> None:
+        good = {name: text for name, text in published.items() if _is_good(name, text)}
+        if good and good != self._known:
+            self._known, self.verifier = good, Verifier(good)
+            self._changed.set()
+            _log.info("keys known", keys=sorted(good))
+
+
+def _is_good(name: str, text: str) -> bool:
+    try:
+        Verifier({name: text})
+    except BadKey as e:
+        _log.warning("a published key cannot be read", key=name, why=str(e))
+        return False
+    return True
+
+
+def watcher(
+    kube: Kube, keys: Keys, namespace: str, settings: KubeSettings
+) -> Reflector[_ConfigMap]:
+    """Brings the ConfigMap to the keys."""
+    query = {"fieldSelector": f"metadata.name={SIGNING_KEYS}"}
+    watched = Watched(paths.in_core(namespace, "configmaps"), _read_map, query)
+    return Reflector(kube, watched, keys, settings=settings)

@@ -1,0 +1,161 @@
+"""The agent's metrics: read when they are scraped, from what was last concluded.
+
+Beside our own there are the four gauges of GPU Manager, with its names, labels and units, so that
+its users' dashboards go on (`container_gpu_memory_total` is a gauge despite its name, and what is
+requested counts in cards).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.hookfiles.usage import Spoilt
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+from tessera_schema.cards import MIB, Card
+from tessera_schema.telling import CardUse, ContainerUse, NodeUsage
+
+_CARD: Final = ("card", "index", "model")
+_USE: Final = ("namespace", "pod", "container", "card")
+_BASE: Final = ("pod_name", "namespace", "node", "container_name")
+_TOTAL: Final = "total"
+
+
+class Requested(Struct, frozen=True, kw_only=True):
+    """What a container of a pod with shares was granted, in all; nothing for its others."""
+
+    namespace: str
+    pod: str
+    container: str
+    cards: float = 0
+    """1 = the cores of a whole card."""
+    memory_bytes: int = 0
+
+
+class Picture(Struct, frozen=True, kw_only=True):
+    """What the agent knows at one moment."""
+
+    node: str
+    cards: Sequence[Card] = ()
+    usage: NodeUsage | None = None
+    requested: Sequence[Requested] = ()
+    problems: int = 0
+    """Sentences in the state that was last told."""
+    spoilt: Mapping[Spoilt, int] = {}
+    silent_polls: int = 0
+    overwritten: int = 0
+
+
+class AgentMetrics:
+    """Collects from the latest picture."""
+
+    def __init__(self, registry: Registry, node: str) -> None:
+        """Registers itself."""
+        self.picture = Picture(node=node)
+        """Put the newest here; reading it is all that a scrape does."""
+        self._full = registry.full
+        registry.collect(self.collect)
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family, those without samples included."""
+        picture = self.picture
+        yield from self._of_cards(picture)
+        yield from self._of_containers(picture)
+        yield from _of_gpumanager(picture)
+        yield from self._of_the_agent(picture)
+
+    def _gauge(self, name: str, what: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+        return GaugeMetricFamily(self._full(name), what, labels=labels)
+
+    def _counter(self, name: str, what: str, labels: Sequence[str] = ()) -> CounterMetricFamily:
+        return CounterMetricFamily(self._full(name), what, labels=labels)
+
+    def _of_cards(self, picture: Picture) -> Iterable[Metric]:
+        memory = self._gauge("card_memory_bytes", "Memory of a card.", _CARD)
+        healthy = self._gauge("card_healthy", "1 = the card takes pods.", _CARD)
+        used = self._gauge("card_memory_used_bytes", "As its driver sees it.", _CARD)
+        busy = self._gauge("card_busy_percent", "Time with work on the card.", _CARD)
+        loads = {load.card: load for load in picture.usage.cards} if picture.usage else {}
+        for card in picture.cards:
+            labels = (card.id, str(card.index), card.model)
+            memory.add_metric(labels, card.memory_bytes)
+            healthy.add_metric(labels, float(card.healthy and not card.cordoned))
+            if card.id in loads:
+                used.add_metric(labels, loads[card.id].memory_used_bytes)
+                busy.add_metric(labels, loads[card.id].cores_percent)
+        yield from (memory, healthy, used, busy)
+
+    def _of_containers(self, picture: Picture) -> Iterable[Metric]:
+        fields = {
+            "memory_bytes": "Device memory in use.",
+            "memory_limit_bytes": "Device memory allowed; 0 = no limit.",
+            "cores_percent": "GPU time over the last interval.",
+            "cores_limit_percent": "GPU time allowed; 0 = no limit.",
+            "throttled_percent": "Time that launches were held back.",
+            "processes": "Processes that use the card.",
+        }
+        families = {
+            field: self._gauge(f"container_{field}", what, _USE) for field, what in fields.items()
+        }
+        enforced = self._gauge("container_enforced", "0 = something escapes limits.", _USE[:3])
+        gaps = self._gauge("container_gap", "Why limits may not hold.", (*_USE[:3], "gap"))
+        for use in picture.usage.containers if picture.usage else ():
+            labels = (use.namespace, use.pod, use.container)
+            enforced.add_metric(labels, float(use.enforced))
+            for gap in use.gaps:
+                gaps.add_metric((*labels, gap), 1)
+            for card in use.cards:
+                for field, family in families.items():
+                    family.add_metric((*labels, card.card), getattr(card, field))
+        yield from (*families.values(), enforced, gaps)
+
+    def _of_the_agent(self, picture: Picture) -> Iterable[Metric]:
+        problems = self._gauge("problems", "What is wrong with driver, cards or runtime.")
+        problems.add_metric((), picture.problems)
+        silent = self._counter("silent_polls", "Polls that the driver did not answer.")
+        silent.add_metric((), picture.silent_polls)
+        overwritten = self._counter("inventory_overwritten", "Changes by others, undone.")
+        overwritten.add_metric((), picture.overwritten)
+        spoilt = self._counter("usage_files_spoilt", "Usage files not believed.", ("why",))
+        for why in Spoilt:
+            spoilt.add_metric((why,), picture.spoilt.get(why, 0))
+        yield from (problems, silent, overwritten, spoilt)
+
+
+def _of_gpumanager(picture: Picture) -> Iterable[Metric]:
+    utilization = GaugeMetricFamily(
+        "container_gpu_utilization", "GPU time, percent of a card.", labels=(*_BASE, "gpu")
+    )
+    memory = GaugeMetricFamily(
+        "container_gpu_memory_total", "Device memory in use, MiB.", labels=(*_BASE, "gpu_memory")
+    )
+    asked = GaugeMetricFamily(
+        "container_request_gpu_utilization", "GPU time granted, in cards.",
+        labels=(*_BASE, "req_of_gpu"),
+    )  # fmt: skip
+    asked_memory = GaugeMetricFamily(
+        "container_request_gpu_memory", "Device memory granted, MiB.",
+        labels=(*_BASE, "req_of_gpu_memory"),
+    )  # fmt: skip
+    index = {card.id: card.index for card in picture.cards}
+    for use in picture.usage.containers if picture.usage else ():
+        base = (use.pod, use.namespace, picture.node, use.container)
+        for name, cores, mib in _by_card(use, index):
+            utilization.add_metric((*base, name), cores)
+            memory.add_metric((*base, name), mib)
+    for one in picture.requested:
+        base = (one.pod, one.namespace, picture.node, one.container)
+        asked.add_metric((*base, _TOTAL), one.cards)
+        asked_memory.add_metric((*base, _TOTAL), one.memory_bytes // MIB)
+    yield from (utilization, memory, asked, asked_memory)
+
+
+def _by_card(use: ContainerUse, index: Mapping[str, int]) -> list[tuple[str, float, int]]:
+    rows = [_row(card, index) for card in use.cards]
+    return [*rows, (_TOTAL, sum(r[1] for r in rows), sum(r[2] for r in rows))]
+
+
+def _row(card: CardUse, index: Mapping[str, int]) -> tuple[str, float, int]:
+    return f"gpu{index.get(card.card, card.card)}", card.cores_percent, card.memory_bytes // MIB

@@ -1,0 +1,59 @@
+"""Which container a process of the node belongs to: by its cgroup, and where that tells nothing
+(containers that are plain processes) by its ancestors.
+
+A process may end, and its number be used anew, between the driver's answer and this look: the next
+look is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from tessera_core.cgroups import container_of
+
+_MOST_ANCESTORS: Final = 64
+_PARENT: Final = 1
+"""Of the fields of /proc/<pid>/stat that follow the name in brackets."""
+
+
+class Owners(Protocol):
+    """Tells whose a process is."""
+
+    def container_of(self, pid: int) -> str:
+        """The container's id as the runtime knows it; empty for a process of none. Never raises."""
+        ...
+
+
+class ProcOwners:
+    """Owners by the node's /proc."""
+
+    def __init__(self, proc_folder: str, roots: Callable[[], Mapping[int, str]]) -> None:
+        """`roots` gives the first process of each container, as the runtime told it: pid -> id."""
+        self._proc = Path(proc_folder)
+        self._roots = roots
+
+    def container_of(self, pid: int) -> str:
+        """See Owners."""
+        return container_of(self._text(pid, "cgroup")) or self._by_ancestors(pid)
+
+    def _by_ancestors(self, pid: int) -> str:
+        roots = self._roots()
+        for _ in range(_MOST_ANCESTORS if roots else 0):
+            if pid in roots:
+                return roots[pid]
+            pid = self._parent(pid)
+            if pid <= 1:
+                break
+        return ""
+
+    def _parent(self, pid: int) -> int:
+        fields = self._text(pid, "stat").rpartition(")")[2].split()
+        return int(fields[_PARENT]) if len(fields) > _PARENT else 0
+
+    def _text(self, pid: int, name: str) -> str:
+        try:
+            return (self._proc / str(pid) / name).read_text(errors="replace")
+        except OSError:
+            return ""

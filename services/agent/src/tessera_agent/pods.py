@@ -1,0 +1,105 @@
+"""The node's pods as the API server shows them: their grants as they are now, and which pods are
+gone although their containers run.
+
+The runtime knows a pod's annotations as they were when its sandbox was made; a grant that was
+restored since is here alone. While the API server is away this is what was known last.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.grants import GRANT_KEY
+from tessera_schema.keys import TRACE_KEY
+from tessera_schema.kube import TERMINAL_PHASES
+from tessera_schema.wire import decoder
+
+
+class _Meta(Struct, frozen=True):
+    uid: str = ""
+    annotations: dict[str, str] = {}
+
+
+class _Status(Struct, frozen=True):
+    phase: str = ""
+
+
+class _Pod(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    status: _Status = _Status()
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """A pod, as far as it matters here."""
+
+    uid: str
+    grant: str = ""
+    """The annotation; empty = none."""
+    traceparent: str = ""
+    ended: bool = False
+
+
+_decode = decoder(_Pod)
+
+
+def read(raw: bytes) -> Shown:
+    """Raises msgspec.DecodeError."""
+    pod = _decode(raw)
+    notes = pod.metadata.annotations
+    return Shown(
+        uid=pod.metadata.uid, grant=notes.get(GRANT_KEY, ""),
+        traceparent=notes.get(TRACE_KEY, ""), ended=pod.status.phase in TERMINAL_PHASES,
+    )  # fmt: skip
+
+
+class NodePods:
+    """A sink for the pods that are bound to this node."""
+
+    def __init__(self) -> None:
+        """Nothing was shown."""
+        self._shown: dict[str, Shown] = {}
+        self._lost: set[str] = set()
+        self._listed = float("-inf")
+
+    def get(self, uid: str) -> Shown | None:
+        """The pod; None where it is not shown."""
+        return self._shown.get(uid)
+
+    def is_gone(self, uid: str, since: float) -> bool:
+        """Whether a pod that was heard of at a time (the loop's) is not there any more."""
+        shown = self._shown.get(uid)
+        if shown is not None:
+            return shown.ended
+        return uid in self._lost or since < self._listed
+
+    def keep_only(self, uids: frozenset[str]) -> None:
+        """Of pods that are gone, remember these."""
+        self._lost &= uids
+
+    def relisted(self, items: list[Shown], started: float, now: float) -> None:
+        """All that there are."""
+        del now
+        shown = {item.uid: item for item in items}
+        self._lost |= self._shown.keys() - shown.keys()
+        self._lost -= shown.keys()
+        self._shown, self._listed = shown, started
+
+    def changed(self, change: Change, item: Shown, now: float) -> None:
+        """One pod."""
+        del now
+        if change is Change.DELETED:
+            self._shown.pop(item.uid, None)
+            self._lost.add(item.uid)
+        else:
+            self._shown[item.uid] = item
+            self._lost.discard(item.uid)
+
+
+def watcher(kube: Kube, pods: NodePods, node: str, settings: KubeSettings) -> Reflector[Shown]:
+    """Brings the node's pods."""
+    query = {"fieldSelector": f"spec.nodeName={node}"}
+    return Reflector(kube, Watched(paths.PODS, read, query), pods, settings=settings)

@@ -1,0 +1,20 @@
+"""Iluvatar's cards: as their plugin publishes them on the node.
+
+The driver's libixml offers functions of NVML's names: where its path is set, use and faults are
+read through it. That is untried on a real card.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from tessera_agent.readers import World
+from tessera_agent.readers.published import PublishedReader, open_published
+from tessera_agent.settings import ReaderSettings
+
+
+def open_reader(
+    settings: ReaderSettings, world: World
+) -> AbstractAsyncContextManager[PublishedReader]:
+    """A reader of the node object."""
+    return open_published("iluvatar", settings, world)

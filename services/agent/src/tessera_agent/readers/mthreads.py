@@ -1,0 +1,16 @@
+"""Mthreads' cards: as their plugin publishes them on the node; their use is unknown."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+from tessera_agent.readers import World
+from tessera_agent.readers.published import PublishedReader, open_published
+from tessera_agent.settings import ReaderSettings
+
+
+def open_reader(
+    settings: ReaderSettings, world: World
+) -> AbstractAsyncContextManager[PublishedReader]:
+    """A reader of the node object."""
+    return open_published("mthreads", settings, world)

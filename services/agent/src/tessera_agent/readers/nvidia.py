@@ -1,0 +1,93 @@
+"""NVIDIA's cards, read through NVML in a thread of its own.
+
+The driver may be reloaded while the agent runs: a session that fails is closed, and the next poll
+opens another. A library that is older than the driver it finds stays so until the process loads it
+anew, which is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
+
+from tessera_agent.readers import Silent, World
+from tessera_agent.readers.nvml import Session
+from tessera_agent.readers.onethread import Hanging, OneThread, one_thread
+from tessera_agent.settings import ReaderSettings
+from tessera_core.readings import Readings
+from tessera_runtime import logs
+from tessera_runtime.clock import Clock
+
+_log: Final = logs.named("tessera.agent.nvml")
+
+
+class NvmlReader:
+    """Polls NVML, opening it whenever it is not open."""
+
+    def __init__(self, thread: OneThread, settings: ReaderSettings, clock: Clock) -> None:
+        """Nothing is opened yet."""
+        self._thread = thread
+        self._settings = settings
+        self._clock = clock
+        self._session: Session | None = None
+        self._sessions = 0
+
+    async def poll(self) -> Readings | Silent:
+        """The cards, or why there is no answer."""
+        try:
+            answer = await self._thread.call(self._poll, self._settings.call_s)
+        except Hanging as e:
+            return Silent(why=str(e), hanging=True)
+        if self._session is not None:
+            self._session.delivered = True
+        return answer
+
+    def _poll(self) -> Readings | Silent:
+        try:
+            if self._session is None:
+                self._sessions += 1
+                self._session = Session(
+                    self._settings.library, self._settings.system_folder, self._clock,
+                    self._sessions,
+                )  # fmt: skip
+            return self._session.poll()
+        except nvml.NVMLError as e:
+            self.close()
+            return Silent(why=_said(e))
+        except OSError as e:
+            return Silent(why=f"{e}: name the driver's library")
+        except Exception as e:  # noqa: BLE001  (whatever a driver's library does is an answer)
+            self.close()
+            _log.alarm("nvml answers nonsense", exc=e)
+            return Silent(why=f"its library answers nonsense: {e}")
+
+    def close(self) -> None:
+        """Let go of the driver. Blocking, of the reader's thread."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def _said(error: nvml.NVMLError) -> str:
+    if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        return (
+            "the driver was changed while its library was in use: restart the agent, and the pods "
+            "that were given the old library"
+        )
+    if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+        return "libnvidia-ml.so.1 is not there: install the driver, or name its library's path"
+    return f"NVML: {error}"
+
+
+@asynccontextmanager
+async def open_reader(settings: ReaderSettings, world: World) -> AsyncGenerator[NvmlReader]:
+    """A reader; nothing is asked of the driver before the first poll."""
+    async with one_thread("nvml") as thread:
+        reader = NvmlReader(thread, settings, world.clock)
+        try:
+            yield reader
+        finally:
+            thread.send(reader.close)

@@ -1,0 +1,243 @@
+"""NVML, the management library of NVIDIA's driver (and of those that imitate it), call by call.
+
+Blocking, of one thread. A session lives from one opening of the driver to the next; what cannot
+change in between (names, buses, links) is read once. A function that the library or the card does
+not have is asked for once and then left out: only the id, the memory and the index are demanded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
+
+from tessera_agent.readers.nvmlfacts import Facts, facts_of
+from tessera_core.readings import CardReading, Fault, ProcessReading, Readings
+from tessera_runtime.clock import Clock
+
+T = TypeVar("T")
+MOST_EVENTS: Final = 256
+"""Faults taken in one poll; the rest waits for the next."""
+_SAMPLE_US: Final = 1_000_000 // 6
+"""Time between samples of a busy card, as NVML's documentation has it for most of them."""
+_PAUSE_US: Final = 3_000_000
+"""Samples further apart than this have idle time between them: polls are one second apart."""
+_ABSENT: Final = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+_LOST: Final = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED)
+_RECOVERY: Final = {
+    1: "a reset of the card", 2: "a reboot of the node", 3: "its peers' work to be drained",
+    4: "its work to be drained, then a reset", 5: "its NVLink domain to be recovered",
+    6: "a reset of its bus", 7: "a reboot of the system",
+}  # fmt: skip
+
+
+def _opened(index: int) -> Any:
+    """The card's handle; None where it does not even say who it is."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        nvml.nvmlDeviceGetUUID(handle)
+        nvml.nvmlDeviceGetName(handle)
+        nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError:
+        return None
+    return handle
+
+
+class Session:
+    """The driver, opened once."""
+
+    def __init__(self, library: str, system_folder: str, clock: Clock, number: int) -> None:
+        """Open it. Raises pynvml.NVMLError, OSError for a library that cannot be loaded."""
+        if library and nvml.nvmlLib is None:
+            nvml.nvmlLib = ctypes.CDLL(library)
+        nvml.nvmlInit()
+        self.number = number
+        self.delivered = True
+        """Whether the last poll reached whoever asked: faults of one that did not come again."""
+        self._owed: dict[str, tuple[Fault, ...]] = {}
+        self._absent: set[tuple[int, str]] = set()
+        self._sampled_us: dict[int, int] = {}
+        self._busy_ns: dict[int, dict[int, int]] = {}
+        self._served: set[int] = set()
+        self._opened_us = clock.time_ns() // 1000
+        try:
+            self._count = int(nvml.nvmlDeviceGetCount())
+            opened = {i: _opened(i) for i in range(self._count)}
+            self._shut = [i for i, handle in opened.items() if handle is None]
+            present = {i: handle for i, handle in opened.items() if handle is not None}
+            self._handles = list(present.values())
+            self.driver = str(nvml.nvmlSystemGetDriverVersion())
+            self.api = self._api()
+            self._facts: Sequence[Facts] = facts_of(present, system_folder)
+            self._events = self._listen()
+        except nvml.NVMLError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the driver, whatever state it is in."""
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+    def poll(self) -> Readings:
+        """Every card that answers. Raises pynvml.NVMLError when the driver itself does not."""
+        back = [i for i in self._shut if _opened(i) is not None]
+        if back or nvml.nvmlDeviceGetCount() != self._count:
+            raise nvml.NVMLError(nvml.NVML_ERROR_UNINITIALIZED)
+        faults = self._faults()
+        cards = []
+        for number, facts in enumerate(self._facts):
+            own = faults.get(facts.id, ())
+            try:
+                cards.append(self._card(number, facts, own))
+            except nvml.NVMLError as e:
+                if e.value in _LOST or own:
+                    standing = (Fault(what=str(e).lower()),)
+                    cards.append(facts.reading(faults=own, standing=standing))
+        return Readings(
+            cards=tuple(cards), driver=self.driver, api=self.api, session=self.number,
+            problems=tuple(f"card {i} has not answered since the start" for i in self._shut),
+        )  # fmt: skip
+
+    def _card(self, number: int, facts: Facts, faults: tuple[Fault, ...]) -> CardReading:
+        handle = self._handles[number]
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        rates = self._asked(number, nvml.nvmlDeviceGetUtilizationRates)
+        return facts.reading(
+            memory_bytes=int(memory.total), memory_used_bytes=int(memory.used),
+            busy_percent=float(rates.gpu) if rates else -1, faults=faults,
+            standing=self._standing(number), processes=self._processes(number),
+            mode=self._mode(number), sampled_us=self._sampled_us.get(number, 0),
+        )  # fmt: skip
+
+    def _asked(self, number: int, ask: Callable[..., T], *more: Any) -> T | None:
+        """What the card answers, None where it cannot. Raises for a card that is lost."""
+        if (number, ask.__name__) in self._absent:
+            return None
+        try:
+            return ask(self._handles[number], *more)
+        except nvml.NVMLError as e:
+            if e.value in _LOST:
+                raise
+            if e.value in _ABSENT:
+                self._absent.add((number, ask.__name__))
+            return None
+
+    def _api(self) -> str:
+        try:
+            version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
+        except nvml.NVMLError:
+            return ""
+        return f"{version // 1000}.{version % 1000 // 10}"
+
+    def _mode(self, number: int) -> str:
+        split = self._asked(number, nvml.nvmlDeviceGetMigMode)
+        if split is not None and split[0]:
+            return "mig"
+        if self._running(number, "MPSCompute"):
+            self._served.add(number)
+        return "mps" if number in self._served else ""
+
+    def _standing(self, number: int) -> tuple[Fault, ...]:
+        found = []
+        rows = self._asked(number, nvml.nvmlDeviceGetRemappedRows)
+        if rows is not None and rows[2]:
+            found.append(Fault(what="a row of its memory waits for a reset to be remapped"))
+        if rows is not None and rows[3]:
+            found.append(Fault(what="a row of its memory could not be remapped"))
+        needed = _RECOVERY.get(self._recovery(number))
+        if needed:
+            found.append(Fault(what=f"its driver asks for {needed}"))
+        return tuple(found)
+
+    def _recovery(self, number: int) -> int:
+        field = nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+        values = self._asked(number, nvml.nvmlDeviceGetFieldValues, [field])
+        if not values or values[0].nvmlReturn != nvml.NVML_SUCCESS:
+            return 0
+        return int(values[0].value.uiVal)
+
+    def _running(self, number: int, kind: str) -> Sequence[Any]:
+        """Processes of a kind, by the newest form of the question that the library knows."""
+        for version in (3, 2):
+            ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}")
+            answer = self._asked(number, ask)
+            if answer is not None:
+                return tuple(answer)
+        return ()
+
+    def _processes(self, number: int) -> tuple[ProcessReading, ...]:
+        memory: dict[int, int] = {}
+        for kind in ("Compute", "Graphics"):
+            for process in self._running(number, kind):
+                held = int(process.usedGpuMemory or 0)
+                memory[process.pid] = max(memory.get(process.pid, 0), held)
+        busy = self._busy(number, memory.keys())
+        return tuple(
+            ProcessReading(
+                pid=int(pid), memory_bytes=memory.get(pid, 0),
+                busy_ns=busy.get(pid, 0 if number in self._sampled_us else -1),
+            )
+            for pid in sorted(memory.keys() | busy.keys())
+        )  # fmt: skip
+
+    def _busy(self, number: int, listed: Set[int]) -> dict[int, int]:
+        """Nanoseconds by process, brought up to the newest samples; those that are neither listed
+        nor sampled any more are gone.
+
+        A sample stands for the time since the one before; after a pause, when nothing ran, for
+        as long as samples are apart.
+        """
+        busy = self._busy_ns.setdefault(number, {})
+        since = self._sampled_us.get(number, self._opened_us)
+        samples = self._asked(number, nvml.nvmlDeviceGetProcessUtilization, since) or ()
+        fresh = sorted((int(s.timeStamp), int(s.pid), int(s.smUtil)) for s in samples if s.pid)
+        stood: dict[int, int] = {}
+        for stamp, pid, percent in fresh:
+            apart_us = stamp - stood.get(pid, since)
+            if apart_us <= 0:
+                continue
+            covers_us = apart_us if apart_us <= _PAUSE_US else _SAMPLE_US
+            busy[pid] = busy.get(pid, 0) + min(percent, 100) * covers_us * 10
+            stood[pid] = stamp
+        if stood:
+            self._sampled_us[number] = max(stood.values())
+        for pid in busy.keys() - listed - stood.keys():
+            del busy[pid]
+        return busy
+
+    def _listen(self) -> Any:
+        """A set of events about faults of all cards that offer them; None where none does."""
+        try:
+            events = nvml.nvmlEventSetCreate()
+        except nvml.NVMLError:
+            return None
+        for handle in self._handles:
+            with suppress(nvml.NVMLError):
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+        return events
+
+    def _faults(self) -> dict[str, tuple[Fault, ...]]:
+        """By card's id; a fault of no card that we know is every card's."""
+        found = {} if self.delivered else self._owed
+        self._owed, self.delivered = found, False
+        for _ in range(MOST_EVENTS if self._events is not None else 0):
+            try:
+                event = nvml.nvmlEventSetWait_v2(self._events, 0)
+            except nvml.NVMLError:
+                break
+            fault = Fault(code=int(event.eventData), what=f"XID {event.eventData}")
+            about = self._named(event.device)
+            for id_ in [about] if about else [facts.id for facts in self._facts]:
+                found[id_] = (*found.get(id_, ()), fault)
+        return found
+
+    def _named(self, handle: Any) -> str:
+        try:
+            id_ = str(nvml.nvmlDeviceGetUUID(handle))
+        except nvml.NVMLError:
+            return ""
+        return id_ if id_ in {facts.id for facts in self._facts} else ""

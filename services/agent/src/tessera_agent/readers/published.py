@@ -1,0 +1,90 @@
+"""Cards that only the vendor's own plugin can see: known by what it published on the node.
+
+The dialects already read that (capacities, registers); our own annotation is left out, or it would
+confirm itself. Where a library that speaks NVML is named, it adds use, faults and the driver's
+version to the cards with the same number; without it use is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from msgspec.structs import replace
+
+from tessera_agent.readers import Reader, Silent, World
+from tessera_agent.readers.nvidia import open_reader as open_nvml
+from tessera_agent.settings import ReaderSettings
+from tessera_core.inventory import cards_of
+from tessera_core.readings import CardReading, Readings
+from tessera_schema.cards import Card
+from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.kube import Node
+
+
+class PublishedReader:
+    """Reads the node object, and the library if there is one."""
+
+    def __init__(self, vendor: str, world: World, library: Reader | None) -> None:
+        """`library` sees the same cards in the same order."""
+        self._vendor = vendor
+        self._world = world
+        speaks = {n: d for n, d in world.registry.readers.items() if d.vendor == vendor}
+        self._registry = replace(world.registry, readers=speaks)
+        self._library = library
+
+    async def poll(self) -> Readings | Silent:
+        """The cards as the node shows them now."""
+        node = self._world.node()
+        if node is None:
+            return Silent(why="the node has not been read yet")
+        cards, problems = self._cards(node)
+        if not cards:
+            what = f"node {node.name} shows no {self._vendor} cards: see whether its plugin runs"
+            problems = (*problems, what)
+        read = Readings(counted=cards, problems=problems)
+        if self._library is None:
+            return read
+        seen = await self._library.poll()
+        if isinstance(seen, Silent):
+            return replace(read, problems=(*problems, f"use is unknown: {seen.why}"))
+        return _with_use(read, seen)
+
+    def _cards(self, node: Node) -> tuple[tuple[Card, ...], tuple[str, ...]]:
+        notes = dict(node.metadata.annotations)
+        notes.pop(f"{CARDS_PREFIX}{self._vendor}", None)
+        bare = replace(node, metadata=replace(node.metadata, annotations=notes))
+        cards, warnings = cards_of(self._registry, bare, {})
+        return tuple(card for card in cards if card.vendor == self._vendor), warnings
+
+
+def _with_use(read: Readings, seen: Readings) -> Readings:
+    """The library's readings under the ids that the plugin gave the cards, number by number."""
+    by_index = {card.index: card for card in read.counted}
+    cards = tuple(_named(card, by_index) for card in seen.cards if card.index in by_index)
+    problems = read.problems
+    if len(seen.cards) != len(read.counted):
+        problems = (
+            *problems,
+            f"the driver shows {len(seen.cards)} cards, the node {len(read.counted)}: the node's "
+            "counts, and use is known of cards with its numbers alone",
+        )
+    return replace(
+        seen, counted=read.counted, cards=cards, problems=(*seen.problems, *problems)
+    )  # fmt: skip
+
+
+def _named(card: CardReading, by_index: dict[int, Card]) -> CardReading:
+    return replace(card, id=by_index[card.index].id)
+
+
+@asynccontextmanager
+async def open_published(
+    vendor: str, settings: ReaderSettings, world: World
+) -> AsyncGenerator[PublishedReader]:
+    """A reader of the node's own words, with the library's where `settings` name one."""
+    async with AsyncExitStack() as stack:
+        library = None
+        if settings.library:
+            library = await stack.enter_async_context(open_nvml(settings, world))
+        yield PublishedReader(vendor, world, library)

@@ -1,0 +1,37 @@
+"""Others on the node that would hand out the same cards: device plugins and DRA drivers, found by
+their sockets below kubelet's folder. They are never touched."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tessera_core.care import Rival
+
+_CONNECT_S: Final = 0.2
+"""A socket of this machine answers at once or not at all."""
+
+
+def rivals_on(kubelet_folder: str, rivals: Sequence[Rival]) -> tuple[str, ...]:
+    """Names of those that run. A socket whose process is gone does not count. Blocks: call it
+    from a thread. A folder that is not there has nobody in it."""
+    root = Path(kubelet_folder)
+    return tuple(
+        rival.name
+        for rival in rivals
+        if any(_answers(path) for path in sorted(root.glob(rival.socket)))
+    )  # fmt: skip
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(_CONNECT_S)
+        try:
+            asked.connect(str(path))
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,155 @@
+"""What can be set of an agent. Read once, in `__main__`; each variable is TESSERA_ and the path of
+its field, such as TESSERA_HEALTH_POLL_S."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_runtime.bus.outbox import OutboxSettings
+from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.errors import BadSettings
+from tessera_runtime.http import HttpSettings
+from tessera_runtime.kube.settings import EventSettings, KubeSettings
+from tessera_runtime.service import ProcessSettings
+from tessera_runtime.telemetry import TelemetrySettings
+
+
+class ReaderSettings(Struct, frozen=True, kw_only=True):
+    """How the vendor's cards are read."""
+
+    library: str = ""
+    """Path of the vendor's management library; empty = the one that the loader finds. Where a
+    vendor's cards are known from the node alone, naming one that speaks NVML adds use and health.
+    """
+    call_s: float = 5.0
+    """Seconds that a poll may take before the driver counts as hanging: a loaded driver may take
+    two to answer for eight cards."""
+    system_folder: str = "/sys"
+    """Where sysfs is mounted."""
+    driver: str = ""
+    """The driver's version, where it cannot be read; checked against what sharing needs."""
+    toolkit: str = ""
+    """Version of the vendor's container toolkit, which cannot be read; checked likewise."""
+
+
+class HealthSettings(Struct, frozen=True, kw_only=True):
+    """When a card is taken away, and when it comes back."""
+
+    poll_s: float = 1.0
+    """Seconds between polls: a fault is published this soon."""
+    patience_s: float = 15.0
+    """Seconds that a card may be silent before it is taken away: a driver that is busy resetting
+    one card may keep all waiting for ten."""
+    recover_polls: int = 60
+    """Good polls in a row after which a card takes pods again; 0 = never, as device plugins do."""
+    forget_s: float = 3600.0
+    """Seconds that a card which is gone stays listed, unhealthy, before it is dropped."""
+    ignored_codes: tuple[int, ...] = ()
+    """Codes of faults (XIDs) to ignore, besides those that programs bring upon themselves."""
+
+
+class InventorySettings(Struct, frozen=True, kw_only=True):
+    """What is published about the node's cards."""
+
+    slots: int = 100
+    """Containers that may share a card, where the vendor's plugin does not say (HAMi:
+    deviceSplitCount). Memory ends sooner, so the default is generous."""
+    write_s: float = 10.0
+    """Seconds between two writes of the node's annotation; what takes capacity away never waits."""
+    verify_s: float = 60.0
+    """Seconds between looks at the node, in case somebody else changed the annotation."""
+    tell_s: float = 30.0
+    """Seconds between two tellings of an unchanged state to the message bus."""
+    leave_to_others: bool = True
+    """Whether cards are kept off new pods while a device plugin or DRA driver that would hand out
+    the same cards runs on the node."""
+    kubelet_folder: str = "/var/lib/kubelet"
+    """Where such plugins are looked for."""
+
+
+class UsageSettings(Struct, frozen=True, kw_only=True):
+    """How containers are measured."""
+
+    interval_s: float = 2.0
+    """Seconds between looks: a contended card is to be decided upon within five."""
+    slack_mib: int = 256
+    """MiB that a process may hold beyond what the hook charged and measured, before that counts as
+    use that escaped it: kernels and libraries are loaded between measurements."""
+    overhead_mib: int = 2048
+    """MiB that a process is believed to need for contexts and code, whatever its file says."""
+    proc_folder: str = "/proc"
+    """Where the node's processes are shown."""
+
+
+class NriSettings(Struct, frozen=True, kw_only=True):
+    """The container runtime, which asks about every container that it creates."""
+
+    socket: Path = Path("/var/run/nri/nri.sock")
+    """Where the runtime listens to plugins."""
+    name: str = ""
+    """What the runtime calls this plugin, and requires (`required_plugins`); empty = `tessera`
+    where the vendor's containers get their cards here, else `tessera-<vendor>`: an agent that only
+    looks on must not pass for one that limits. Agents of two such vendors on one node need names of
+    their own."""
+    index: str = "10"
+    """Two digits: plugins are asked in this order."""
+    exempt_namespaces: tuple[str, ...] = ("kube-system", "tessera-system")
+    """Namespaces whose containers see cards without a grant, as their own variables say: agents
+    and the cluster's own monitoring. Whoever may create pods there has the cards."""
+    keep_files_s: float = 10.0
+    """Seconds that a container's files outlive it: its last use is read within them."""
+
+
+class KeySettings(Struct, frozen=True, kw_only=True):
+    """The public keys that grants are verified with."""
+
+    namespace: str = "tessera-system"
+    """Where the scheduler publishes them."""
+
+
+class AgentSettings(Struct, frozen=True, kw_only=True):
+    """One vendor's agent on one node."""
+
+    node: str
+    """The node's name in Kubernetes."""
+    vendor: str
+    """Whose cards this agent looks after."""
+    folder: str = "/var/lib/tessera"
+    """Where the limits and usage files of containers are kept."""
+    reader: ReaderSettings = ReaderSettings()
+    health: HealthSettings = HealthSettings()
+    inventory: InventorySettings = InventorySettings()
+    usage: UsageSettings = UsageSettings()
+    nri: NriSettings = NriSettings()
+    keys: KeySettings = KeySettings()
+    process: ProcessSettings = ProcessSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    kube: KubeSettings = KubeSettings()
+    bus: BusSettings = BusSettings(arrange=False)
+    outbox: OutboxSettings = OutboxSettings(capacity=2000)
+    """Twenty minutes of usage and as many other messages: some 10 MB with 50 containers."""
+    events: EventSettings = EventSettings()
+    http: HttpSettings = HttpSettings()
+    """Health and metrics; on a node any free port unless told otherwise."""
+
+    def check(self) -> None:
+        """Raises BadSettings."""
+        for section, names in _POSITIVE.items():
+            for name in names:
+                value = getattr(getattr(self, section), name)
+                if value <= 0:
+                    raise BadSettings(f"{section}.{name}: {value}: write a number above 0")
+        if self.health.recover_polls < 0:
+            raise BadSettings(f"health.recover_polls: {self.health.recover_polls}: write 0 or more")
+
+
+_POSITIVE: Final = {
+    "reader": ("call_s",),
+    "health": ("poll_s", "patience_s", "forget_s"),
+    "inventory": ("slots", "write_s", "verify_s", "tell_s"),
+    "usage": ("interval_s", "slack_mib", "overhead_mib"),
+    "nri": ("keep_files_s",),
+}

@@ -1,0 +1,175 @@
+"""What the node's containers use of one vendor's cards: a look at all usage files and at what the
+driver says of their processes, every few seconds.
+
+The measurement goes two ways: out, as NodeUsage, and into the limits files of containers whose GPU
+time is limited, so that their hooks correct themselves. Nothing that a container writes can make a
+look fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_agent.files import ContainerFiles, Key
+from tessera_agent.pids import Owners
+from tessera_agent.settings import UsageSettings
+from tessera_core.hookfiles.layout import uuid_key
+from tessera_core.hookfiles.limits import CardLimit
+from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage
+from tessera_core.readings import ProcessReading, Readings
+from tessera_core.usage_rates import Driven, Held, Look, Tolerance, measured, use_between
+from tessera_runtime import logs
+from tessera_schema.cards import MIB, Card
+from tessera_schema.telling import CardLoad, ContainerUse, NodeUsage
+
+_log: Final = logs.named("tessera.agent.usage")
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """A running container that holds shares."""
+
+    held: Held
+    files: ContainerFiles | None = None
+    """None where the vendor's own tools limit it."""
+    id: str = ""
+    """As the runtime knows it."""
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """When a look is taken, by both clocks."""
+
+    at_s: float
+    """Never jumps."""
+    wall_ns: int
+
+
+class Sampler:
+    """Looks at all containers, and remembers the look before."""
+
+    def __init__(self, node: str, vendor: str, settings: UsageSettings, owners: Owners) -> None:
+        """No look has been taken yet."""
+        self._node = node
+        self._vendor = vendor
+        self._settings = settings
+        self._owners = owners
+        self._before: dict[Key, Look] = {}
+        self._at_s: float | None = None
+        self._sampled_us: dict[str, int] = {}
+        self._busy_ns: dict[tuple[str, int], int] = {}
+        self.spoilt: Counter[Spoilt] = Counter()
+        """Looks at usage files that could not be believed, by what was wrong."""
+        self.unmeasured = 0
+        """Measurements that could not be written into a limits file."""
+
+    def look(
+        self, watched: Mapping[Key, Watched], cards: tuple[Card, ...], read: Readings, at: Moment
+    ) -> NodeUsage:
+        """What was used since the last look. Blocks for the files' sake: call it from a thread,
+        one call at a time. Never raises."""
+        driven = self._driven(read)
+        interval_s = at.at_s - self._at_s if self._at_s is not None else 0.0
+        self._at_s = at.at_s
+        tolerance = Tolerance(
+            memory_bytes=self._settings.slack_mib * MIB,
+            overhead_bytes=self._settings.overhead_mib * MIB,
+            card_bytes={uuid_key(card.id): card.memory_bytes for card in cards},
+        )
+        looks: dict[Key, Look] = {}
+        uses = []
+        for key, one in watched.items():
+            look = Look(
+                at_s=at.at_s, wall_ns=at.wall_ns, usage=self._usage(one, tolerance, at),
+                driven=driven.get(one.id, {}) if one.id else {},
+            )  # fmt: skip
+            held = replace(one.held, limits=one.files.limits) if one.files else one.held
+            use, looks[key] = use_between(held, self._before.get(key), look, tolerance)
+            uses.append(use)
+            self._measure(one, look)
+        self._before = looks
+        return self._told(uses, cards, read, at, interval_s)
+
+    def _usage(self, one: Watched, tolerance: Tolerance, at: Moment) -> Usage | Unbuilt | Garbled:
+        if one.files is None:
+            return Unbuilt()
+        memory = dict(tolerance.card_bytes)
+        for limit in one.files.limits.cards:
+            key = uuid_key(limit.uuid)
+            memory[key] = max(memory.get(key, 0), limit.memory_bytes)
+        usage = one.files.read(Bounds(memory_bytes=memory, now_ns=at.wall_ns))
+        if isinstance(usage, Garbled):
+            self.spoilt[usage.why] += 1
+        return usage
+
+    def _driven(self, read: Readings) -> dict[str, dict[str, Driven]]:
+        """Container's id -> card's key -> what its processes do there."""
+        found: dict[str, dict[str, Driven]] = {}
+        for card in read.cards:
+            before_us = self._sampled_us.get(card.id)
+            fresh = before_us is not None and card.sampled_us > before_us
+            for process in card.processes:
+                busy_ns = self._grown(card.id, process) if fresh else -1
+                owner = self._owners.container_of(process.pid)
+                if owner:
+                    known = found.setdefault(owner, {})
+                    known[uuid_key(card.id)] = _more(
+                        known.get(uuid_key(card.id), Driven()), process.memory_bytes, busy_ns
+                    )
+        self._sampled_us = {card.id: card.sampled_us for card in read.cards}
+        if read.cards:
+            self._busy_ns = {(c.id, p.pid): p.busy_ns for c in read.cards for p in c.processes}
+        return found
+
+    def _grown(self, card: str, process: ProcessReading) -> int:
+        """Time of a process since the look before; a smaller figure is that of another one."""
+        before_ns = self._busy_ns.get((card, process.pid), 0)
+        grown = process.busy_ns - max(before_ns, 0)
+        return grown if grown >= 0 else process.busy_ns
+
+    def _measure(self, one: Watched, look: Look) -> None:
+        if one.files is None or not look.driven:
+            return
+        for limit in one.files.limits.cards:
+            if measured(limit, look) == limit:
+                continue
+            try:
+                one.files.change_card(limit.uuid, partial(_measured, look))
+            except (OSError, ValueError) as e:
+                self.unmeasured += 1
+                _log.warning(
+                    "measurement not written", why=str(e), container=one.held.limits.container
+                )
+
+    def _told(
+        self, uses: list[ContainerUse], cards: tuple[Card, ...], read: Readings, at: Moment,
+        interval_s: float,
+    ) -> NodeUsage:  # fmt: skip
+        healthy = {card.id: card.healthy for card in cards}
+        return NodeUsage(
+            node=self._node, vendor=self._vendor, at=at.wall_ns / 1e9, interval_s=interval_s,
+            containers=tuple(uses),
+            cards=tuple(
+                CardLoad(
+                    card=card.id, memory_used_bytes=card.memory_used_bytes,
+                    cores_percent=max(card.busy_percent, 0), healthy=healthy.get(card.id, False),
+                )
+                for card in read.cards
+            ),
+        )  # fmt: skip
+
+
+def _more(known: Driven, memory_bytes: int, busy_ns: int) -> Driven:
+    return Driven(
+        memory_bytes=known.memory_bytes + memory_bytes,
+        busy_ns=max(known.busy_ns, 0) + busy_ns if busy_ns >= 0 else known.busy_ns,
+        processes=known.processes + 1,
+    )
+
+
+def _measured(look: Look, limit: CardLimit) -> CardLimit:
+    return measured(limit, look)

@@ -1,0 +1,158 @@
+"""The demo's answer: tables for people, or JSON as `place` gives it, with what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tessera_cli.demo.inside import kept
+from tessera_cli.demo.judging import Evidence, Promise, grants, limits, waits
+from tessera_cli.demo.scene import name_of
+from tessera_cli.demo.seen import Measured
+from tessera_cli.demo.stage import Stage
+from tessera_cli.output import number
+from tessera_core.outcome import Verdict
+from tessera_schema.grants import Grant
+from tessera_schema.reasons import Reason
+
+
+def show(console: Console, evidence: Evidence, promises: Sequence[Promise]) -> None:
+    """Where each pod landed, what it may use, what it was seen to use, and each promise."""
+    table = Table(title="What was asked, given and seen", title_justify="left")
+    for column in ("pod", "node", "cards", "may use", "was seen to use"):
+        table.add_column(column, overflow="fold")
+    made = grants(evidence.seen)
+    for pod in evidence.scene.pods:
+        name = name_of(pod)
+        if name in made:
+            _row(table, evidence, name, made[name])
+        else:
+            words = evidence.seen.refused.get(name) or waits(evidence.seen, name)
+            verdict = "refused" if name in evidence.seen.refused else "waits"
+            table.add_row(name, verdict, "", "", words)
+    console.print(table)
+    for promise in promises:
+        mark = "kept  " if promise.kept else "BROKEN"
+        but = "" if promise.kept else f": {promise.but}"
+        console.print(f"{mark} {promise.text}{but}", markup=False, highlight=False)
+
+
+def _row(table: Table, evidence: Evidence, name: str, grant: Grant) -> None:
+    uid = grant.uid
+    for container in dict.fromkeys(s.container for s in grant.shares):
+        mib, cores = limits(grant, container)
+        used = evidence.seen.measured.get((uid, container))
+        cards = ", ".join(str(s.index) for s in grant.shares if s.container == container)
+        saw = "not measured"
+        if used is not None:
+            saw = f"{used.memory_mib:.0f} MiB, {used.cores_percent:.1f} % (by {used.by})"
+        may = f"{mib:g} MiB, {cores:g} %" if cores else f"{mib:g} MiB, any cores"
+        table.add_row(name, grant.node, cards, may, saw)
+
+
+def document(stage: Stage, evidence: Evidence) -> dict[str, Any]:
+    """The answer as `place` gives it, with `seen`."""
+    made = grants(evidence.seen)
+    return {"pods": [_pod(stage, evidence, name_of(p), made) for p in evidence.scene.pods]}
+
+
+def _pod(stage: Stage, evidence: Evidence, name: str, made: Mapping[str, Grant]) -> dict[str, Any]:
+    pod: Mapping[str, Any] = evidence.seen.pods.get(name, {})
+    grant = made.get(name)
+    namespace, _, short = name.partition("/")
+    explained = evidence.explained.get(name, {})
+    record = explained.get("decision", {})
+    verdict = Verdict.PLACED if grant is not None else Verdict.WAITING
+    message = f"placed on {grant.node}" if grant is not None else record.get("message", "")
+    if name in evidence.seen.refused:
+        verdict, message = Verdict.REJECTED, evidence.seen.refused[name]
+    dialects = dict.fromkeys(s.dialect for s in grant.shares) if grant is not None else ()
+    return {
+        "namespace": namespace,
+        "name": short,
+        "verdict": verdict.value,
+        "dialect": ",".join(dialects or explained.get("dialects", ())),
+        "node": grant.node if grant is not None else "",
+        "message": message,
+        "mutated": _mutated(pod),
+        "cards": _cards(grant),
+        "annotations": dict(pod.get("metadata", {}).get("annotations", {})),
+        "inject": _injected(stage, grant),
+        "reasons": [
+            {
+                "node": r.get("node", ""),
+                "code": Reason(r["reason"]).wire,
+                "message": r["message"],
+            }
+            for r in record.get("reasons", [])
+        ],
+        "warnings": [],
+        "seen": _seen(evidence, grant),
+    }
+
+
+def _mutated(pod: Mapping[str, Any]) -> dict[str, Any]:
+    spec = pod.get("spec", {})
+    return {
+        c["name"]: {
+            "limits": c.get("resources", {}).get("limits", {}),
+            "requests": c.get("resources", {}).get("requests", {}),
+            "env": {v["name"]: v.get("value", "") for v in c.get("env", [])},
+        }
+        for c in (*spec.get("initContainers", []), *spec.get("containers", []))
+    }
+
+
+def _cards(grant: Grant | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "container": s.container,
+            "id": s.card,
+            "index": s.index,
+            "memory_mib": s.memory_mib,
+            "cores_percent": number(s.cores_percent),
+        }
+        for s in (grant.shares if grant is not None else ())
+    ]
+
+
+def _injected(stage: Stage, grant: Grant | None) -> dict[str, Any]:
+    """What the containers on the node really have: their whole environment, and the mounts."""
+    if grant is None:
+        return {}
+    found = {
+        container: kept(stage.node_folder(grant.node), grant.uid, container)
+        for container in dict.fromkeys(s.container for s in grant.shares)
+    }
+    return {
+        container: {
+            "env": one.container.env,
+            "mounts": [
+                {"destination": m.destination, "source": m.source, "read_only": m.read_only}
+                for m in one.container.mounts
+            ],
+            "devices": [d.path for d in one.container.devices],
+        }
+        for container, one in found.items()
+        if one is not None
+    }
+
+
+def _seen(evidence: Evidence, grant: Grant | None) -> dict[str, Any]:
+    if grant is None:
+        return {}
+    found: dict[str, Measured | None] = {
+        container: evidence.seen.measured.get((grant.uid, container))
+        for container in dict.fromkeys(s.container for s in grant.shares)
+    }
+    return {
+        container: {
+            "memory_mib": round(used.memory_mib, 1),
+            "cores_percent": round(used.cores_percent, 2),
+        }
+        for container, used in found.items()
+        if used is not None
+    }

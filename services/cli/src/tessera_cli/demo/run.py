@@ -1,0 +1,239 @@
+"""The play: start everything, do what users do, look, judge, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_cli.demo import judging
+from tessera_cli.demo.inside import hooked, kept, printed
+from tessera_cli.demo.judging import Evidence, Promise
+from tessera_cli.demo.scene import REFUSED, WAITS, Scene, name_of, read_scene
+from tessera_cli.demo.seen import Seen, follow_news, follow_pods
+from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
+from tessera_cli.errors import Refused
+from tessera_cli.explaining import ask
+from tessera_kubelet.tasks import open_tasks
+from tessera_runtime.bus.client import open_bus
+from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.errors import ApiRefused, Passing, TesseraError
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube, Verb
+from tessera_schema.keys import CARDS_PREFIX, TRACE_KEY
+
+_SEEN_S: Final = 90.0
+"""Seconds for everything to be seen; what is missing then is told."""
+_RETRY_S: Final = 0.3
+
+
+class NoCompiler(Refused):
+    """The hook cannot be built; the message says what is missing."""
+
+
+class Outcome(Struct, frozen=True):
+    """What the demo found."""
+
+    stage: Stage
+    evidence: Evidence
+    promises: list[Promise]
+
+    @property
+    def kept(self) -> bool:
+        """True when every promise was kept."""
+        return all(p.kept for p in self.promises)
+
+
+async def play(
+    environ: Mapping[str, str],
+    tell: Callable[[str], None],
+    answer: Callable[[Outcome], None],
+    *,
+    kill: bool = False,
+    keep: bool = False,
+) -> bool:
+    """Play the demo; `answer` gets what was found while all of it still runs. True when every
+    promise was kept. With `kill` each process is killed once in the middle, with `keep` all stays
+    until interrupted. Raises errors.Refused."""
+    hook = await asyncio.to_thread(build_hook, tell)
+    scene = read_scene()
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tessera-demo-"))
+    try:
+        async with open_stage(folder, scene, hook, environ, tell) as stage:
+            outcome = await _act(stage, tell, kill=kill)
+            answer(outcome)
+            if keep:
+                where = f"KUBECONFIG={stage.kubeconfig}, NATS at {stage.nats.url}"
+                tell(f"all stays until you interrupt it: {where}")
+                await asyncio.Event().wait()
+            tell("ending everything")
+            return outcome.kept
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def build_hook(tell: Callable[[str], None]) -> Path:
+    """The folder with the hook library and the simulated driver, built if need be. Raises
+    NoCompiler."""
+    source = Path(__file__).parents[5] / "libs" / "hook"
+    if not (source / "Makefile").exists():
+        raise NoCompiler("the demo runs from a clone of Tessera: libs/hook is not there")
+    make = shutil.which("make")
+    if make is None or shutil.which("cc") is None:
+        raise NoCompiler("the demo builds the hook library: install make and a C compiler")
+    if not (source / "build" / "tessera-work").exists():
+        tell("building the hook library and the simulated driver")
+    command = [make, "-s", "-C", str(source), "all"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (fixed arguments)
+    if made.returncode:
+        raise NoCompiler(f"the hook library cannot be built: {made.stderr.strip()[-1500:]}")
+    return source / "build"
+
+
+async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outcome:
+    seen = Seen()
+    bus_settings = BusSettings(url=stage.nats.url, cluster=CLUSTER, arrange=False)
+    async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
+        tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
+        tasks.create_task(follow_news(bus, CLUSTER, seen), name="news")
+        await _up(stage, tell)
+        await _create(stage, seen, tell, kill=kill)
+        await _look(stage, seen, tell)
+        evidence = await _gather(stage, seen)
+    return Outcome(stage, evidence, judging.judge(evidence))
+
+
+async def _up(stage: Stage, tell: Callable[[str], None]) -> None:
+    """Wait for the scheduler's word to the API server, and the agents' words on their nodes."""
+    tell("waiting for the scheduler and the agents")
+
+    async def ready() -> bool:
+        try:
+            await stage.kube.call(
+                Verb.GET,
+                paths.in_group(
+                    "admissionregistration.k8s.io",
+                    "v1",
+                    "mutatingwebhookconfigurations",
+                    name="tessera",
+                ),
+            )
+            nodes = msgspec.json.decode(await stage.kube.call(Verb.GET, paths.NODES))["items"]
+        except TesseraError:
+            return False
+        notes = {n["metadata"]["name"]: n["metadata"].get("annotations", {}) for n in nodes}
+        return all(
+            f"{CARDS_PREFIX}{vendor}" in notes.get(node.name, {})
+            for node in stage.scene.nodes
+            for vendor in node.machines
+        )
+
+    await until(stage.programs, ready, "the scheduler or an agent")
+
+
+async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill: bool) -> None:
+    for quota in stage.scene.quotas:
+        meta = quota["metadata"]
+        await _insist(stage.kube, paths.in_core(meta["namespace"], "resourcequotas"), quota)
+    pods = stage.scene.pods
+    half = len(pods) // 2
+    tell(f"creating {len(pods)} pods")
+    for i, pod in enumerate(pods):
+        if kill and i == half:
+            await _kill(stage, tell)
+        try:
+            meta = pod["metadata"]
+            await _insist(stage.kube, paths.in_core(meta["namespace"], "pods"), pod)
+        except ApiRefused as e:
+            seen.refused[name_of(pod)] = e.message
+            seen.ring()
+
+
+async def _insist(kube: Kube, path: str, body: Mapping[str, Any]) -> None:
+    """Create it, also while the API server or the webhook is away. Raises ApiRefused."""
+    async with asyncio.timeout(_SEEN_S):
+        while True:
+            try:
+                await kube.call(Verb.POST, path, body=msgspec.json.encode(body))
+            except Passing:
+                await asyncio.sleep(_RETRY_S)
+            except ApiRefused as e:
+                if e.reason == "AlreadyExists":  # the answer was lost, the write was not
+                    return
+                if e.status < 500 and e.reason != "InternalError":
+                    raise
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+
+async def _kill(stage: Stage, tell: Callable[[str], None]) -> None:
+    for program in stage.programs.all:
+        tell(f"kill -9 {program.name}")
+        program.kill()
+    tell("kill -9 nats")
+    await stage.nats.kill()
+    await stage.nats.start()
+
+
+async def _look(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
+    """Wait until all there is to see was seen, or too much time has passed."""
+    running = judging.expected(stage.scene)
+    tell(f"waiting until {len(running)} pods run and were measured")
+
+    def enough() -> bool:
+        return (
+            all(judging.runs(seen, name) and judging.enough(seen, name) for name in running)
+            and all(judging.waits(seen, name) for name in WAITS)
+            and seen.refused.keys() >= REFUSED
+        )
+
+    try:
+        async with asyncio.timeout(_SEEN_S):
+            await seen.until(enough)
+    except TimeoutError:
+        tell(f"not everything was seen within {_SEEN_S:g} s")
+
+
+async def _gather(stage: Stage, seen: Seen) -> Evidence:
+    scene: Scene = stage.scene
+    explained = {}
+    for name in sorted(WAITS):
+        namespace, _, short = name.partition("/")
+        explained[name] = await _explained(stage, namespace, short)
+    said = {}
+    for grant in judging.grants(seen).values():
+        folder = stage.node_folder(grant.node)
+        for container in dict.fromkeys(s.container for s in grant.shares):
+            found = await asyncio.to_thread(kept, folder, grant.uid, container)
+            if found is not None and hooked(found):
+                lines = await asyncio.to_thread(printed, folder, grant.uid, container)
+                said[grant.uid, container] = lines
+    await asyncio.sleep(1)  # the last spans are on their way
+    return Evidence(
+        scene=scene, seen=seen, explained=explained, said=said, trace=_trace(stage, seen)
+    )
+
+
+async def _explained(stage: Stage, namespace: str, name: str) -> Mapping[str, Any]:
+    try:
+        answer = await ask(str(stage.kubeconfig), namespace, name)
+    except Refused as e:
+        return {"decision": {"message": str(e)}}
+    return msgspec.to_builtins(answer)  # type: ignore[no-any-return]  # a Struct becomes a dict
+
+
+def _trace(stage: Stage, seen: Seen) -> Any:
+    """The longest trace among the pods that run."""
+    found = []
+    for name in judging.expected(stage.scene):
+        notes = seen.pods.get(name, {}).get("metadata", {}).get("annotations", {})
+        found.append(stage.collector.trace(notes.get(TRACE_KEY, "--").split("-")[1]))
+    return max(found, key=len, default=[])

@@ -1,0 +1,50 @@
+"""What the demo shows: nodes, a quota, and pods, as the YAML files beside this one have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from tessera_embedded.node.settings import NodeDescription
+
+
+class Scene(Struct, frozen=True):
+    """All of it."""
+
+    nodes: tuple[NodeDescription, ...]
+    quotas: tuple[Mapping[str, Any], ...]
+    pods: tuple[Mapping[str, Any], ...]
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Every namespace that something is in."""
+        objects = (*self.quotas, *self.pods)
+        return list(dict.fromkeys(o["metadata"]["namespace"] for o in objects))
+
+
+WAITS = frozenset({"hami/too-large-for-now", "small-team/beyond-quota"})
+"""Pods that have to wait; the second one for its team's quota."""
+REFUSED = frozenset({"gpumanager/one-and-a-half"})
+"""Pods that are never created."""
+BEYOND_QUOTA = "small-team/beyond-quota"
+
+
+def read_scene() -> Scene:
+    """The scene of the package."""
+    folder = files(__package__) / "scene"
+    nodes = yaml.safe_load((folder / "nodes.yaml").read_text())
+    return Scene(
+        nodes=msgspec.convert(nodes, tuple[NodeDescription, ...]),
+        quotas=tuple(yaml.safe_load_all((folder / "quota.yaml").read_text())),
+        pods=tuple(yaml.safe_load_all((folder / "pods.yaml").read_text())),
+    )
+
+
+def name_of(pod: Mapping[str, Any]) -> str:
+    """`namespace/name`."""
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -1,0 +1,248 @@
+"""Builds the stage: folders, ports, the processes of the control plane, the services, the nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_cli.demo.programs import Programs, open_programs
+from tessera_cli.demo.scene import Scene
+from tessera_cli.errors import Refused
+from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD_HOST
+from tessera_core.kubescheduler import configuration, profiles
+from tessera_core.registry import load
+from tessera_embedded.collector import Collector, open_collector
+from tessera_embedded.natsserver import NatsServer, open_nats
+from tessera_embedded.node.settings import NodeDescription
+from tessera_runtime.errors import ApiConflict, TesseraError
+from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.settings import KubeSettings
+
+NAMESPACE: Final = "tessera-system"
+CLUSTER: Final = "demo"
+_READY_S: Final = 60.0
+_LOOK_S: Final = 0.1
+_INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV")
+
+
+class StageFailed(Refused):
+    """Something that the demo needs did not come up; the message has the end of its log."""
+
+
+class Ports(Struct, frozen=True):
+    """What listens where, also after a restart."""
+
+    api: int
+    extender: int
+    webhook: int
+    status: int
+
+
+class Stage:
+    """Everything that runs."""
+
+    def __init__(
+        self, folder: Path, scene: Scene, ports: Ports, programs: Programs, collector: Collector,
+        nats: NatsServer, kube: Kube,
+    ) -> None:  # fmt: skip
+        """Made by `open_stage`."""
+        self.folder = folder
+        self.scene = scene
+        self.ports = ports
+        self.programs = programs
+        self.collector = collector
+        self.nats = nats
+        self.kube = kube
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.folder / "api" / "kubeconfig"
+
+    def node_folder(self, node: str) -> Path:
+        """A node's own folder."""
+        return self.folder / "nodes" / node
+
+    def agent_folder(self, node: str) -> Path:
+        """Where the agents of a node keep containers' files."""
+        return self.node_folder(node) / "agent"
+
+
+@asynccontextmanager
+async def open_stage(
+    folder: Path, scene: Scene, hook: Path, environ: Mapping[str, str], tell: Callable[[str], None]
+) -> AsyncGenerator[Stage]:
+    """Start everything in an order in which it finds what it needs. `hook` is the folder in which
+    the hook library and the simulated driver were built. Raises StageFailed."""
+    for name in ("logs", "api", "nats", "nodes"):
+        await asyncio.to_thread((folder / name).mkdir, parents=True, exist_ok=True)
+    base = {name: environ[name] for name in _INHERITED if name in environ}
+    ports = Ports(*free_ports(4))
+    async with AsyncExitStack() as stack:
+        collector = await stack.enter_async_context(open_collector())
+        nats = await stack.enter_async_context(open_nats(folder / "nats"))
+        programs = await stack.enter_async_context(open_programs(folder / "logs", tell))
+        traced = {
+            **base,
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_BSP_SCHEDULE_DELAY": "500",
+        }
+        tell("starting the API server")
+        await programs.start(
+            "api",
+            _python("tessera_embedded.apiserver", "--folder", folder / "api", "--port", ports.api),
+            base,
+        )
+        kubeconfig = folder / "api" / "kubeconfig"
+        await until(programs, kubeconfig.exists, "the API server")
+        kube = await stack.enter_async_context(open_kube(KubeSettings(kubeconfig=str(kubeconfig))))
+        stage = Stage(folder, scene, ports, programs, collector, nats, kube)
+        await until(programs, _answers(kube), "the API server")
+        await _make(
+            kube,
+            "/api/v1/namespaces",
+            *(
+                {"metadata": {"name": name}}
+                for name in (NAMESPACE, "kube-node-lease", *scene.namespaces)
+            ),
+        )
+        tell("starting the scheduler, the nodes and their agents")
+        await _start_scheduler(stage, traced)
+        for node in scene.nodes:
+            await _start_node(stage, node, hook, base, traced)
+        yield stage
+
+
+async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
+    ports, local = stage.ports, "127.0.0.1"
+    await stage.programs.start("scheduler", _python("tessera_scheduler"), {
+        **env, "KUBECONFIG": str(stage.kubeconfig), "TESSERA_BUS_URL": stage.nats.url,
+        "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo",
+        "TESSERA_LEASE_DURATION_S": "4", "TESSERA_LEASE_RENEW_S": "1",
+        "TESSERA_LEASE_RETRY_S": "0.3", "TESSERA_KUBE_CALL_S": "2",
+        "TESSERA_EXTENDER_PORT": str(ports.extender), "TESSERA_HTTP_PORT": str(ports.status),
+        "TESSERA_WEBHOOK_HTTP_HOST": local, "TESSERA_WEBHOOK_HTTP_PORT": str(ports.webhook),
+        "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
+    })  # fmt: skip
+    registry = load()
+    file = stage.folder / "kube-scheduler.json"
+    config = configuration(registry, f"http://{local}:{ports.extender}", profiles(registry))
+    await asyncio.to_thread(file.write_bytes, msgspec.json.encode(config))
+    await stage.programs.start(
+        "kube-scheduler",
+        _python("tessera_embedded.scheduling", "--kubeconfig", stage.kubeconfig, "--config", file),
+        env,
+    )
+
+
+async def _start_node(
+    stage: Stage,
+    node: NodeDescription,
+    hook: Path,
+    base: Mapping[str, str],
+    traced: Mapping[str, str],
+) -> None:
+    folder = stage.node_folder(node.name)
+    host = folder / "host"
+    await asyncio.to_thread(_install_hook, hook, host)
+    description = folder / "node.json"
+    described = replace(
+        node, driver_folder=str(hook / "sim"), host_root=str(host),
+        programs={"*": (str(hook / "tessera-work"),)}, required_plugins=("tessera",),
+    )  # fmt: skip
+    await asyncio.to_thread(description.write_bytes, msgspec.json.encode(described))
+    await stage.programs.start(
+        node.name,
+        _python(
+            "tessera_embedded.node",
+            "--kubeconfig",
+            stage.kubeconfig,
+            "--folder",
+            folder,
+            "--description",
+            description,
+        ),
+        base,
+    )
+    for vendor in node.machines:
+        machine = folder / "machines" / vendor
+        await until(
+            stage.programs, lambda machine=machine: any(machine.glob("tessera-sim-*")), node.name
+        )
+        await stage.programs.start(f"agent-{node.name}", _python("tessera_agent"), {
+            **traced, "KUBECONFIG": str(stage.kubeconfig), "TESSERA_BUS_URL": stage.nats.url,
+            "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_NODE": node.name, "TESSERA_VENDOR": vendor,
+            "TESSERA_FOLDER": str(stage.agent_folder(node.name)), "TESSERA_KUBE_CALL_S": "2",
+            "TESSERA_NRI_SOCKET": str(folder / "nri.sock"), "TMPDIR": str(machine),
+            "TESSERA_READER_LIBRARY": str(next((hook / "sim").glob("lib*-ml.so.1"))),
+        })  # fmt: skip
+
+
+def _install_hook(hook: Path, host: Path) -> None:
+    """As the agent's DaemonSet puts it on a node: the library, and the file that preloads it."""
+    library = host / HOOK_LIBRARY.lstrip("/")
+    library.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(hook / "libtessera.so", library)
+    preload = host / PRELOAD_HOST.lstrip("/")
+    preload.parent.mkdir(parents=True, exist_ok=True)
+    preload.write_text(f"{HOOK_LIBRARY}\n")
+
+
+async def until(
+    programs: Programs, holds: Callable[[], bool] | Callable[[], Awaitable[bool]], what: str
+) -> None:
+    """Wait until it holds. Raises StageFailed after a minute."""
+    try:
+        async with asyncio.timeout(_READY_S):
+            while True:
+                answer = holds()
+                if await answer if not isinstance(answer, bool) else answer:
+                    return
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        said = "".join(f"\n--- {p.name}:\n{p.tail()}" for p in programs.all)
+        raise StageFailed(f"{what} did not come up in {_READY_S:g} s{said}") from None
+
+
+def _answers(kube: Kube) -> Callable[[], Awaitable[bool]]:
+    async def answers() -> bool:
+        try:
+            await kube.call(Verb.GET, "/readyz")
+        except TesseraError:
+            return False
+        return True
+
+    return answers
+
+
+async def _make(kube: Kube, path: str, *objects: Mapping[str, object]) -> None:
+    for made in objects:
+        with suppress(ApiConflict):
+            await kube.call(Verb.POST, path, body=msgspec.json.encode(made))
+
+
+def _python(module: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports of 127.0.0.1 that nobody listens on just now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,140 @@
+"""A node of a cluster in memory, and a reader that says what a test wants."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tessera_agent.devices import Devices, Outlets
+from tessera_agent.inventory import Inventory
+from tessera_agent.readers import Reader, Silent
+from tessera_agent.settings import AgentSettings, HealthSettings, InventorySettings
+from tessera_core.care import Care
+from tessera_core.readings import CardReading, Readings
+from tessera_core.vendors import nvidia
+from tessera_runtime.kube.api import Body, Verb
+from tessera_schema.cards import Card
+from tessera_schema.published import Published, decode_published, encode_published
+from tessera_schema.telling import DeviceState
+from tessera_testing.clock import LoopClock
+from tessera_testing.kube import FakeKube, a_store
+
+NODE = "worker-1"
+PATH = f"/api/v1/nodes/{NODE}"
+KEY = "cards.tessera.dev/nvidia"
+CARE = replace(nvidia.CARE, rivals=())
+SETTINGS = AgentSettings(
+    node=NODE, vendor="nvidia", health=HealthSettings(patience_s=15, recover_polls=3),
+    inventory=InventorySettings(write_s=10, verify_s=60, tell_s=30, slots=10),
+)  # fmt: skip
+
+
+async def a_cluster(annotations: dict[str, str] | None = None, **status: Any) -> FakeKube:
+    """An API server with the node."""
+    kube = FakeKube(a_store(LoopClock()))
+    node = {
+        "apiVersion": "v1", "kind": "Node", "status": status,
+        "metadata": {"name": NODE, "annotations": annotations or {}},
+    }  # fmt: skip
+    await kube.call(Verb.POST, "/api/v1/nodes", body=msgspec.json.encode(node))
+    kube.calls.clear()
+    return kube
+
+
+async def annotation(kube: FakeKube, key: str = KEY) -> str:
+    """What the node shows; empty = nothing."""
+    node = msgspec.json.decode(kube.store.handle(Verb.GET, PATH).body)
+    return str(node["metadata"].get("annotations", {}).get(key, ""))
+
+
+async def shown(kube: FakeKube) -> dict[str, bool]:
+    """Card's id -> whether the node shows it as healthy."""
+    text = await annotation(kube)
+    return {card.id: card.healthy for card in decode_published(text).cards} if text else {}
+
+
+def writes(kube: FakeKube) -> int:
+    """Patches so far."""
+    return sum(verb is Verb.PATCH for verb, _ in kube.calls)
+
+
+async def scribble(kube: FakeKube, value: str | None, key: str = KEY) -> None:
+    """Somebody else changes the annotation."""
+    patch = msgspec.json.encode({"metadata": {"annotations": {key: value}}})
+    kube.store.handle(Verb.PATCH, PATH, {}, patch, Body.MERGE_PATCH)
+
+
+def text_of(*cards: Card) -> str:
+    """The annotation that shows these cards."""
+    return encode_published(Published(cards=cards))
+
+
+def a_card(index: int = 0, **more: Any) -> CardReading:
+    """A card as its driver shows it."""
+    return replace(
+        CardReading(id=f"GPU-{index}", index=index, model="NVIDIA A", memory_bytes=1 << 34), **more
+    )  # fmt: skip
+
+
+class Script:
+    """A reader whose next answers are what a test puts here; the last one stays."""
+
+    def __init__(self, *cards: CardReading) -> None:
+        self.answer: Readings | Silent = Readings(cards=cards, driver="570", session=1)
+        self.polls = 0
+
+    def show(self, *cards: CardReading) -> None:
+        """From now on these cards answer."""
+        self.answer = Readings(cards=cards, driver="570", session=1)
+
+    async def poll(self) -> Readings | Silent:
+        """See Reader."""
+        self.polls += 1
+        return self.answer
+
+
+class Agent:
+    """The part of an agent that looks after cards."""
+
+    def __init__(self, kube: FakeKube, reader: Reader, care: Care, settings: AgentSettings) -> None:
+        self.states: list[DeviceState] = []
+        self.events: list[str] = []
+        self.inventory = Inventory(kube, settings.inventory, NODE, care.vendor)
+        outlets = Outlets(
+            inventory=self.inventory, tell=self.states.append, tell_event=self.events.append
+        )  # fmt: skip
+        self.devices = Devices(reader, care, settings, outlets)
+
+
+@asynccontextmanager
+async def running(
+    kube: FakeKube, reader: Reader, care: Care = CARE, settings: AgentSettings = SETTINGS
+) -> AsyncGenerator[Agent]:
+    """An agent that polls and publishes until the block ends."""
+    agent = Agent(kube, reader, care, settings)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(agent.inventory.keep(), name="inventory"),
+            group.create_task(agent.devices.watch(), name="devices"),
+        ]
+        yield agent
+        for task in tasks:
+            task.cancel()
+
+
+async def until(true: Callable[[], bool], most_s: float = 1000) -> float:
+    """Seconds until something is so, looked at ten times a second."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while not true():
+        assert loop.time() < began + most_s
+        await asyncio.sleep(0.1)
+    return loop.time() - began
+
+
+def cards_of(state: DeviceState) -> Sequence[tuple[str, bool]]:
+    """Id and health."""
+    return [(card.id, card.healthy) for card in state.cards]

@@ -1,0 +1,27 @@
+"""Polls NVML in a process of its own, because a process has one NVML: a line of what it saw for
+each line that comes in."""
+
+import asyncio
+import sys
+
+import msgspec
+
+from tessera_agent.readers import World
+from tessera_agent.readers.nvidia import open_reader
+from tessera_agent.settings import ReaderSettings
+from tessera_core.registry import load
+from tessera_runtime.clock import SystemClock
+
+
+async def main() -> None:
+    settings = ReaderSettings(
+        library=sys.argv[1], call_s=float(sys.argv[3]), system_folder=sys.argv[2]
+    )
+    world = World(node=lambda: None, registry=load(), clock=SystemClock())
+    async with open_reader(settings, world) as reader:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            answer = msgspec.json.encode({line.strip(): await reader.poll()})
+            print(answer.decode(), flush=True)  # noqa: T201  (its output)
+
+
+asyncio.run(main())

@@ -1,0 +1,186 @@
+"""What containers use is told, and the driver's measurement goes back to their hooks."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tessera_agent.files import ContainerFiles, HookFiles, Key
+from tessera_agent.settings import UsageSettings
+from tessera_agent.usage import Moment, Sampler, Watched
+from tessera_core.hookfiles.layout import uuid_key
+from tessera_core.hookfiles.limits import CardLimit, Limits
+from tessera_core.hookfiles.usage import SIZE, Spoilt
+from tessera_core.readings import CardReading, ProcessReading, Readings
+from tessera_core.usage_rates import Held
+from tessera_runtime.clock import SystemClock
+from tessera_schema.cards import MIB, Card
+from tests.agent.hooked import hooked
+from tests.agent.machine import NVML, Poller, built, polling
+from tests.agent.usagefile import a_usage, memory
+
+SECOND = 1_000_000_000
+CARD = Card(id="GPU-0a", index=0, vendor="nvidia", memory_bytes=16000 * MIB)
+LIMIT = CardLimit(uuid=CARD.id, memory_bytes=4000 * MIB, cores_permille=300)
+
+
+class Owned:
+    """Owners as a test says."""
+
+    def __init__(self, owners: Mapping[int, str]) -> None:
+        self.owners = owners
+
+    def container_of(self, pid: int) -> str:
+        return self.owners.get(pid, "")
+
+
+def a_container(tmp_path: Path, name: str, limit: CardLimit = LIMIT) -> Watched:
+    limits = Limits(container=f"ns/{name}/c", cards=(limit,))
+    files = HookFiles(tmp_path, SystemClock()).make(Key(name, "c"), limits)
+    held = Held(namespace="ns", pod=name, uid=name, container="c", limits=limits)
+    return Watched(held=held, files=files, id=f"id-{name}")
+
+
+def fill(files: ContainerFiles | None, **card: int) -> None:
+    assert files is not None
+    slot = {"card": 0, "pid": 1, "bytes": memory(device=100 * MIB)}
+    (files.path / "usage").write_bytes(a_usage({"uuid": b"GPU-0a"} | card, slots=(slot,)))
+
+
+def at(seconds: float) -> Moment:
+    return Moment(at_s=seconds, wall_ns=int((1000 + seconds) * SECOND))
+
+
+def read(*processes: ProcessReading, sampled_us: int = 0) -> Readings:
+    card = CardReading(
+        id=CARD.id, index=0, memory_bytes=CARD.memory_bytes, memory_used_bytes=999,
+        busy_percent=44, processes=processes, sampled_us=sampled_us,
+    )  # fmt: skip
+    return Readings(cards=(card,))
+
+
+def a_sampler(**owners: str) -> Sampler:
+    by_pid = {int(pid.removeprefix("p")): id_ for pid, id_ in owners.items()}
+    return Sampler("worker-1", "nvidia", UsageSettings(), Owned(by_pid))
+
+
+def test_a_look_tells_of_every_container_and_card(tmp_path: Path) -> None:
+    sampler, one, two = a_sampler(), a_container(tmp_path, "a"), a_container(tmp_path, "b")
+    watched = {Key("a", "c"): one, Key("b", "c"): two}
+    sampler.look(watched, (CARD,), read(), at(0))
+    fill(one.files, gpu_ns=SECOND)
+    told = sampler.look(watched, (CARD,), read(), at(2))
+    assert (told.node, told.at, told.interval_s) == ("worker-1", 1002, 2)
+    assert [(u.pod, u.cards[0].cores_percent) for u in told.containers] == [("a", 50), ("b", 0)]
+    assert [(c.card, c.memory_used_bytes, c.cores_percent) for c in told.cards] == [
+        (CARD.id, 999, 44)
+    ]
+
+
+def test_limits_are_told_as_they_are_now(tmp_path: Path) -> None:
+    one = a_container(tmp_path, "a")
+    assert one.files is not None
+    one.files.change_card(CARD.id, lambda card: replace(card, cores_permille=500))
+    told = a_sampler().look({Key("a", "c"): one}, (CARD,), read(), at(0))
+    assert told.containers[0].cards[0].cores_limit_percent == 50
+
+
+def test_a_bad_file_spoils_one_container_and_is_counted(tmp_path: Path) -> None:
+    sampler, one, two = a_sampler(), a_container(tmp_path, "a"), a_container(tmp_path, "b")
+    assert one.files is not None
+    (one.files.path / "usage").unlink()
+    watched = {Key("a", "c"): one, Key("b", "c"): two}
+    told = sampler.look(watched, (CARD,), read(), at(0))
+    assert [u.enforced for u in told.containers] == [False, True]
+    assert sampler.spoilt == {Spoilt.MISSING: 1}
+
+
+def test_the_drivers_figures_of_all_processes_reach_the_limits_file(tmp_path: Path) -> None:
+    sampler, one = a_sampler(p10="id-a", p11="id-a", p12="id-b"), a_container(tmp_path, "a")
+    fill(one.files, raw_ns=77)
+    written = partial(HookFiles(tmp_path, SystemClock()).adopt, Key("a", "c"))
+
+    def look(seconds: int, sampled_us: int, **busy_ns: int) -> None:
+        processes = [ProcessReading(pid=int(p[1:]), busy_ns=ns) for p, ns in busy_ns.items()]
+        seen = read(*processes, sampled_us=sampled_us)
+        sampler.look({Key("a", "c"): one}, (CARD,), seen, at(seconds))
+
+    look(0, 5, p10=90 * SECOND, p11=50)
+    assert written().limits.cards[0].measured_at_ns == 0
+    look(2, 6, p10=90 * SECOND + 300, p11=150, p12=9, p13=9)
+    first = written().limits
+    assert (first.cards[0].measured_ns, first.cards[0].measured_usage_ns) == (400, 77)
+    assert first.generation == 1
+    look(4, 6, p10=90 * SECOND + 300, p11=150)
+    assert written().limits == first
+    look(6, 7, p10=90 * SECOND + 500, p11=20)
+    assert written().limits.cards[0].measured_ns == 400 + 200 + 20
+
+
+def test_limits_that_cannot_be_written_do_not_end_the_look(tmp_path: Path) -> None:
+    sampler, one = a_sampler(p10="id-a"), a_container(tmp_path, "a")
+    fill(one.files)
+    assert one.files is not None
+    (one.files.path / "limits").unlink()
+    for seconds in (0, 2):
+        busy = read(ProcessReading(pid=10, busy_ns=seconds), sampled_us=seconds + 1)
+        told = sampler.look({Key("a", "c"): one}, (CARD,), busy, at(seconds))
+        assert len(told.containers) == 1
+    assert sampler.unmeasured == 1
+
+
+def test_a_container_that_comes_back_starts_anew(tmp_path: Path) -> None:
+    sampler, one = a_sampler(), a_container(tmp_path, "a")
+    key = Key("a", "c")
+    fill(one.files, gpu_ns=SECOND)
+    sampler.look({key: one}, (CARD,), read(), at(0))
+    sampler.look({}, (CARD,), read(), at(2))
+    told = sampler.look({key: one}, (CARD,), read(), at(4))
+    assert told.containers[0].cards[0].cores_percent == 0
+
+
+def test_more_than_the_card_is_allowed_where_memory_is_oversubscribed(tmp_path: Path) -> None:
+    one = a_container(tmp_path, "a", replace(LIMIT, memory_bytes=20000 * MIB))
+    assert one.files is not None
+    slot = {"card": 0, "pid": 1, "bytes": memory(managed=18000 * MIB)}
+    (one.files.path / "usage").write_bytes(a_usage({"uuid": b"GPU-0a"}, slots=(slot,)))
+    working = read(ProcessReading(pid=10, memory_bytes=1))
+    told = a_sampler(p10="id-a").look({Key("a", "c"): one}, (CARD,), working, at(0))
+    assert told.containers[0].cards[0].memory_bytes == 18000 * MIB
+    assert (one.files.path / "usage").stat().st_size == SIZE
+
+
+def polled(poller: Poller) -> Readings:
+    return msgspec.convert(poller.poll(), Readings)
+
+
+def test_hook_driver_and_agent_agree(tmp_path: Path) -> None:
+    machine = tmp_path / "machine"
+    built("sim/libnvidia-ml.so.1")
+    environ = {
+        "TESSERA_SIM_STATE": str(machine), "TESSERA_SIM_CONFIG": "cards=1 memory=16g context=300m",
+    }  # fmt: skip
+    with polling(NVML, environ) as poller:
+        seen = polled(poller).cards[0]
+        card = Card(id=seen.id, index=0, vendor="nvidia", memory_bytes=seen.memory_bytes)
+        honest = a_container(tmp_path, "a", CardLimit(uuid=card.id, memory_bytes=4000 * MIB))
+        other = a_container(tmp_path, "b", CardLimit(uuid=card.id, memory_bytes=4000 * MIB))
+        assert honest.files is not None
+        path = honest.files.path
+        with (
+            hooked(machine, path / "limits", path / "usage") as inside,
+            hooked(machine, path / "limits", path / "usage") as stray,
+        ):
+            assert (inside.alloc(1000), stray.alloc(500)) == (0, 0)
+            owners = {inside.process.pid: "id-a", stray.process.pid: "id-b"}
+            sampler = Sampler("worker-1", "nvidia", UsageSettings(), Owned(owners))
+            watched = {Key("a", "c"): honest, Key("b", "c"): other}
+            sampler.look(watched, (card,), polled(poller), at(0))
+            told = sampler.look(watched, (card,), polled(poller), at(2))
+    first, second = told.containers
+    assert (first.enforced, first.cards[0].memory_bytes) == (True, 1500 * MIB)
+    assert (second.enforced, second.gaps) == (False, ("no-hook",))
+    assert second.cards[0].memory_bytes == 800 * MIB
+    assert uuid_key(second.cards[0].card) == uuid_key(card.id)

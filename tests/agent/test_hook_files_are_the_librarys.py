@@ -1,0 +1,155 @@
+"""Python and C agree on the two files of a container, byte for byte and in what they do."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tessera_agent.files import ContainerFiles, HookFiles, Key
+from tessera_core.hookfiles import layout, limits, usage
+from tessera_core.hookfiles.layout import Record
+from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode, decode_limits
+from tessera_core.hookfiles.usage import Bounds, Gap, Unbuilt, Usage
+from tessera_runtime.clock import SystemClock
+from tests.agent.hooked import hooked
+from tests.agent.machine import NVML, built, polling
+
+RECORDS = (layout.HEAD, limits.CARD, limits.FILE, usage.CARD, usage.SLOT, usage.FILE)
+
+
+@pytest.fixture(scope="module")
+def printed() -> dict[str, tuple[int, int]]:
+    out = subprocess.run(
+        [built("tessera-hook-info"), "--layout"], check=True, capture_output=True, text=True
+    ).stdout
+    rows = [line.split() for line in out.splitlines()]
+    return {name: (int(at), int(size)) for name, at, size in rows}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.name)
+def test_every_field_lies_where_the_library_has_it(
+    record: Record, printed: dict[str, tuple[int, int]]
+) -> None:
+    ours = {f"{record.name}.{f}": (at, record.field_size(f)) for f, at in record.offsets.items()}
+    theirs = {name: at for name, at in printed.items() if name.startswith(f"{record.name}.")}
+    assert ours == theirs
+    assert (0, record.size) == printed[record.name]
+
+
+def test_constants_are_the_librarys(printed: dict[str, tuple[int, int]]) -> None:
+    ours = {
+        "limits_magic": limits.MAGIC, "usage_magic": usage.MAGIC, "cards": layout.CARDS,
+        "slots": usage.SLOTS, "kinds": len(usage.KINDS), "bins": 2048,
+    }  # fmt: skip
+    theirs = {n.removeprefix("constant."): v for n, (v, _) in printed.items() if "constant" in n}
+    assert ours == theirs
+
+
+def test_the_librarys_own_writer_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "limits"
+    words = "container=ns/pod/c flags=2 log=3 card=GPU-1 memory=100 cores=30 mode=elastic lent=200"
+    subprocess.run([built("tessera-limits"), path, *words.split()], check=True)
+    read = decode_limits(path.read_bytes())
+    assert read.container == "ns/pod/c"
+    assert (read.flags, read.log_level) == (Flag.HOLD_LAUNCHES, 3)
+    assert read.cards == (
+        CardLimit(
+            uuid="GPU-1", memory_bytes=100 << 20, cores_permille=300, lent_permille=200,
+            mode=Mode.ELASTIC,
+        ),
+    )  # fmt: skip
+
+
+cards = st.builds(
+    CardLimit, uuid=st.text("GPU-0123456789abcdef", min_size=1, max_size=63),
+    memory_bytes=st.integers(0, (1 << 64) - 1), resident_bytes=st.integers(0, 1 << 50),
+    cores_permille=st.integers(0, 1000), lent_permille=st.integers(0, 1000),
+    lent_until_ns=st.integers(0, 1 << 63), mode=st.sampled_from(Mode),
+    flags=st.sampled_from(limits.CardFlag), index=st.integers(0, 15),
+    priority=st.integers(-5, 5), measured_ns=st.integers(0, 1 << 63),
+)  # fmt: skip
+
+
+@given(st.lists(cards, max_size=16), st.sampled_from(Flag), st.integers(0, 3))
+def test_every_limit_survives_the_file(held: list[CardLimit], flag: Flag, level: int) -> None:
+    told = Limits(container="ns/pod/c", cards=tuple(held), flags=flag, log_level=level)
+    assert decode_limits(limits.encode_limits(told, sequence=4, now_ns=5)) == told
+
+
+def a_container(tmp_path: Path, card: str, mib: int) -> ContainerFiles:
+    held = Limits(container="ns/pod/c", cards=(CardLimit(uuid=card, memory_bytes=mib << 20),))
+    return HookFiles(tmp_path / "tessera", SystemClock()).make(Key("uid-1", "c"), held)
+
+
+def the_card(tmp_path: Path) -> tuple[Path, str]:
+    """A simulated machine and the id of its card."""
+    machine = tmp_path / "machine"
+    environ = {"TESSERA_SIM_STATE": str(machine), "TESSERA_SIM_CONFIG": "cards=1 memory=16g"}
+    built("sim/libnvidia-ml.so.1")
+    with polling(NVML, environ) as poller:
+        return machine, poller.poll()["cards"][0]["id"]
+
+
+def bounds(card: str) -> Bounds:
+    return Bounds(
+        memory_bytes={layout.uuid_key(card): 16 << 30}, now_ns=SystemClock().time_ns()
+    )  # fmt: skip
+
+
+def used(files: ContainerFiles, card: str) -> Usage:
+    found = files.read(bounds(card))
+    assert isinstance(found, Usage)
+    return found
+
+
+def test_what_we_write_is_enforced_and_what_is_used_is_read(tmp_path: Path) -> None:
+    machine, card = the_card(tmp_path)
+    files = a_container(tmp_path, card, mib=1000)
+    assert files.read(bounds(card)) == Unbuilt()
+    with hooked(machine, files.path / "limits", files.path / "usage") as process:
+        assert [process.alloc(600), process.alloc(600)] == [0, 2]
+        seen = used(files, card)
+        assert seen.cards[0].limit_bytes == 1000 << 20
+        assert seen.cards[0].denials == 1
+        assert [dict(s.bytes) for s in seen.slots] == [{"device": 600 << 20}]
+        assert seen.slots[0].pid == process.process.pid
+        assert (seen.slots[0].gaps, seen.slots[0].locked) == ((), True)
+
+
+def test_limits_change_under_a_running_process(tmp_path: Path) -> None:
+    machine, card = the_card(tmp_path)
+    files = a_container(tmp_path, card, mib=1000)
+    with hooked(machine, files.path / "limits", files.path / "usage") as process:
+        assert process.alloc(2000) == 2
+        files.change_card(card, lambda c: CardLimit(uuid=c.uuid, memory_bytes=4000 << 20))
+        while process.alloc(2000) == 2:  # within 20 ms of its next call
+            pass
+        assert used(files, card).cards[0].generation == files.limits.generation == 2
+        files.change_card(card, lambda c: CardLimit(uuid=c.uuid, memory_bytes=100 << 20))
+        while Gap.OVER not in used(files, card).slots[0].gaps:
+            assert process.alloc(1) in (0, 2)
+
+
+def test_a_suspended_container_waits(tmp_path: Path) -> None:
+    machine, card = the_card(tmp_path)
+    files = a_container(tmp_path, card, mib=1000)
+    with hooked(machine, files.path / "limits", files.path / "usage") as process:
+        assert process.alloc(100) == 0
+        files.change(lambda told: replace(told, flags=Flag.SUSPEND))
+        while not process.waits(1):  # within 20 ms of its next call
+            pass
+        files.change(lambda told: replace(told, flags=Flag.NONE))
+        assert process.answer() == 0
+
+
+def test_a_killed_process_leaves_no_ghost(tmp_path: Path) -> None:
+    machine, card = the_card(tmp_path)
+    files = a_container(tmp_path, card, mib=1000)
+    with hooked(machine, files.path / "limits", files.path / "usage") as process:
+        assert process.alloc(600) == 0
+        process.process.kill()
+        process.process.wait()
+        assert [slot.locked for slot in used(files, card).slots] == [False]

@@ -1,0 +1,102 @@
+"""Metrics are what was last concluded, under our names and under GPU Manager's."""
+
+from tessera_agent.metrics import AgentMetrics, Picture, Requested
+from tessera_core.hookfiles.usage import Spoilt
+from tessera_runtime.metrics import Registry
+from tessera_schema.cards import MIB, Card
+from tessera_schema.telling import CardLoad, CardUse, ContainerUse, NodeUsage
+
+CARDS = tuple(
+    Card(id=f"GPU-{i}", index=i, vendor="v", model="M", memory_bytes=1000 * MIB, healthy=i == 0)
+    for i in range(2)
+)
+USE = ContainerUse(
+    namespace="ns", pod="p", uid="u", container="c", enforced=False, gaps=("no-hook",),
+    cards=(
+        CardUse(card="GPU-0", memory_bytes=100 * MIB, cores_percent=20, memory_limit_bytes=7),
+        CardUse(card="GPU-1", memory_bytes=50 * MIB, cores_percent=5),
+    ),
+)  # fmt: skip
+USAGE = NodeUsage(
+    node="n", vendor="v", at=1, interval_s=2, containers=(USE,),
+    cards=(CardLoad(card="GPU-0", memory_used_bytes=300, cores_percent=44),),
+)  # fmt: skip
+BASE = 'pod_name="p",namespace="ns",node="n",container_name="c"'
+
+
+def lines(picture: Picture) -> set[str]:
+    registry = Registry("agent")
+    AgentMetrics(registry, "n").picture = picture
+    return set(registry.text().decode().splitlines())
+
+
+def samples(text: set[str], name: str) -> dict[str, float]:
+    found = [line.rpartition(" ") for line in text if line.partition("{")[0] == name]
+    return {by(labels.partition("{")[2].rstrip("}")): float(value) for labels, _, value in found}
+
+
+def by(labels: str) -> str:
+    """Labels in one order, whichever they were written in."""
+    return ",".join(sorted(labels.split(",")))
+
+
+def test_gpu_managers_dashboards_go_on() -> None:
+    requested = (
+        Requested(namespace="ns", pod="p", container="c", cards=0.5, memory_bytes=300 * MIB),
+        Requested(namespace="ns", pod="p", container="sidecar"),
+    )
+    text = lines(Picture(node="n", cards=CARDS, usage=USAGE, requested=requested))
+    assert samples(text, "container_gpu_utilization") == {
+        by(f'{BASE},gpu="gpu0"'): 20, by(f'{BASE},gpu="gpu1"'): 5, by(f'{BASE},gpu="total"'): 25,
+    }  # fmt: skip
+    assert samples(text, "container_gpu_memory_total") == {
+        by(f'{BASE},gpu_memory="gpu0"'): 100, by(f'{BASE},gpu_memory="gpu1"'): 50,
+        by(f'{BASE},gpu_memory="total"'): 150,
+    }  # fmt: skip
+    sidecar = BASE.replace('"c"', '"sidecar"')
+    assert samples(text, "container_request_gpu_utilization") == {
+        by(f'{BASE},req_of_gpu="total"'): 0.5, by(f'{sidecar},req_of_gpu="total"'): 0,
+    }  # fmt: skip
+    assert samples(text, "container_request_gpu_memory") == {
+        by(f'{BASE},req_of_gpu_memory="total"'): 300, by(f'{sidecar},req_of_gpu_memory="total"'): 0,
+    }  # fmt: skip
+
+
+def test_cards_and_containers_are_told() -> None:
+    text = lines(Picture(node="n", cards=CARDS, usage=USAGE))
+    assert samples(text, "tessera_agent_card_healthy") == {
+        by('card="GPU-0",index="0",model="M"'): 1, by('card="GPU-1",index="1",model="M"'): 0,
+    }  # fmt: skip
+    assert samples(text, "tessera_agent_card_busy_percent") == {
+        by('card="GPU-0",index="0",model="M"'): 44
+    }
+    assert samples(text, "tessera_agent_container_cores_percent") == {
+        by('namespace="ns",pod="p",container="c",card="GPU-0"'): 20,
+        by('namespace="ns",pod="p",container="c",card="GPU-1"'): 5,
+    }
+    assert samples(text, "tessera_agent_container_enforced") == {
+        by('namespace="ns",pod="p",container="c"'): 0
+    }
+    assert samples(text, "tessera_agent_container_gap") == {
+        by('namespace="ns",pod="p",container="c",gap="no-hook"'): 1
+    }
+
+
+def test_what_went_wrong_is_counted() -> None:
+    told = Picture(node="n", problems=2, spoilt={Spoilt.SIZE: 3}, silent_polls=4, overwritten=5)
+    text = lines(told)
+    assert "tessera_agent_problems 2.0" in text
+    assert "tessera_agent_silent_polls_total 4.0" in text
+    assert "tessera_agent_inventory_overwritten_total 5.0" in text
+    spoilt = samples(text, "tessera_agent_usage_files_spoilt_total")
+    assert spoilt['why="wrong-size"'] == 3
+    assert len(spoilt) == len(Spoilt)
+
+
+def test_names_that_a_user_chose_do_no_harm() -> None:
+    odd = ContainerUse(namespace='a"b', pod="\n", uid="u", container="\\")
+    usage = NodeUsage(node="n", vendor="v", at=1, interval_s=2, containers=(odd,))
+    text = lines(Picture(node="n", usage=usage))
+    assert (
+        'tessera_agent_container_enforced{container="\\\\",namespace="a\\"b",pod="\\n"} 1.0' in text
+    )

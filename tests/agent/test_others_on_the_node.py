@@ -1,0 +1,61 @@
+"""Device plugins and DRA drivers that would hand out the same cards are found and left alone."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_agent.rivals import rivals_on
+from tessera_core.vendors.nvidia import CARE
+from tests.agent.node import SETTINGS, Agent, Script, a_card, a_cluster
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[None]:
+    """A process that answers on this socket."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        served = stack.enter_context(socket.socket(socket.AF_UNIX))
+        folder = os.open(path.parent, os.O_RDONLY)  # a socket's path must be short
+        stack.callback(os.close, folder)
+        served.bind(f"/proc/self/fd/{folder}/{path.name}")
+        served.listen()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("device-plugins/nvidia-gpu.sock", "a device plugin for nvidia.com/gpu"),
+        ("plugins/gpu.nvidia.com/dra.sock", "NVIDIA's DRA driver"),
+    ],
+)
+def test_who_answers_is_named(tmp_path: Path, path: str, name: str) -> None:
+    with listening(tmp_path / path):
+        assert rivals_on(str(tmp_path), CARE.rivals) == (name,)
+
+
+def test_what_a_dead_one_left_behind_is_nobody(tmp_path: Path) -> None:
+    with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
+        pass
+    assert rivals_on(str(tmp_path), CARE.rivals) == ()
+    assert rivals_on(str(tmp_path / "nowhere"), CARE.rivals) == ()
+
+
+@pytest.mark.parametrize("leave", [True, False])
+async def test_cards_are_kept_off_new_pods_unless_told_otherwise(
+    tmp_path: Path, *, leave: bool
+) -> None:
+    kube = await a_cluster()
+    inventory = replace(
+        SETTINGS.inventory, kubelet_folder=str(tmp_path), leave_to_others=leave
+    )  # fmt: skip
+    agent = Agent(kube, Script(a_card()), CARE, replace(SETTINGS, inventory=inventory))
+    with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
+        await agent.devices.look()
+    assert [c.cordoned for c in agent.states[-1].cards] == [leave]
+    assert agent.states[-1].problems[0].startswith("a device plugin for nvidia.com/gpu runs")

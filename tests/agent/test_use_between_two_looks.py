@@ -1,0 +1,212 @@
+"""Rates stay within what time allows, and what the driver sees is held against what is claimed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
+from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
+from tessera_core.usage_rates import Driven, Held, Look, Tolerance, measured, use_between
+from tessera_schema.cards import MIB
+from tessera_schema.telling import CardUse, ContainerUse
+from tests.agent.usagefile import a_usage, memory
+
+CARD = "GPU-0a"
+SECOND = 1_000_000_000
+LIMIT = CardLimit(uuid=CARD, memory_bytes=4000 * MIB, cores_permille=300)
+TOLERANCE = Tolerance(
+    memory_bytes=256 * MIB, overhead_bytes=1024 * MIB, card_bytes={"0a": 16000 * MIB}
+)
+NOTHING: Mapping[str, Driven] = {}
+
+
+def held(limit: CardLimit = LIMIT, *, hooked: bool = True) -> Held:
+    limits = Limits(container="ns/pod/c", cards=(limit,))
+    return Held(
+        namespace="ns", pod="pod", uid="u", container="c", limits=limits, hooked=hooked
+    )  # fmt: skip
+
+
+def usage(slots: tuple[dict[str, Any], ...] = (), *, sequence: int = 1, **card: int) -> Usage:
+    data = a_usage({"uuid": CARD.encode()} | card, slots=slots, head={"sequence": sequence})
+    bounds = Bounds(memory_bytes={"0a": 16000 * MIB}, now_ns=10_000 * SECOND)
+    read = decode_usage(bytes(data), bounds)
+    assert isinstance(read, Usage)
+    return read
+
+
+def slot(mib: int, pid: int = 1, **more: int) -> dict[str, Any]:
+    return {"card": 0, "pid": pid, "bytes": memory(device=mib * MIB), **more}
+
+
+def look(
+    at_s: float, seen: Usage | Unbuilt | Garbled, driven: Mapping[str, Driven] = NOTHING
+) -> Look:
+    return Look(at_s=at_s, wall_ns=int((1000 + at_s) * SECOND), usage=seen, driven=driven)
+
+
+def between(before: Look | None, after: Look, holder: Held | None = None) -> ContainerUse:
+    return use_between(holder or held(), before, after, TOLERANCE)[0]
+
+
+def card(before: Look | None, after: Look, holder: Held | None = None) -> CardUse:
+    return between(before, after, holder).cards[0]
+
+
+def test_time_and_counts_are_those_of_the_interval() -> None:
+    before = look(10, usage(gpu_ns=SECOND, throttled_ns=0, launches=100, denials=1))
+    after = look(
+        12, usage(gpu_ns=SECOND + SECOND // 2, throttled_ns=SECOND, launches=160, denials=3)
+    )
+    use = card(before, after)
+    assert (use.cores_percent, use.throttled_percent, use.launches, use.denials) == (25, 50, 60, 2)
+    assert (use.memory_limit_bytes, use.cores_limit_percent) == (4000 * MIB, 30)
+
+
+def test_memory_and_processes_are_of_now() -> None:
+    slots = (slot(100, pid=1, last_active_ns=7 * SECOND), slot(50, pid=2))
+    use = card(None, look(1, usage(slots, last_launch_ns=5 * SECOND)))
+    assert (use.memory_bytes, use.processes, use.last_active) == (150 * MIB, 2, 7)
+    assert use.cores_percent == 0
+
+
+def unlocked(*slots: dict[str, Any]) -> Usage:
+    seen = usage(slots)
+    return replace(seen, slots=tuple(replace(slot, locked=False) for slot in seen.slots))
+
+
+def test_a_process_that_died_holds_nothing() -> None:
+    use = card(None, look(1, unlocked(slot(100, gaps=1))))
+    assert (use.memory_bytes, use.processes) == (0, 0)
+    assert between(None, look(1, unlocked(slot(100, gaps=1)))).enforced
+
+
+def test_a_process_that_closed_its_files_still_holds_what_it_holds() -> None:
+    seen = look(1, unlocked(slot(100)), {"0a": Driven(memory_bytes=100 * MIB, processes=1)})
+    assert (card(None, seen).memory_bytes, card(None, seen).processes) == (100 * MIB, 1)
+    assert told_twice(unlocked(slot(100)), Driven(memory_bytes=1, processes=1)).enforced
+
+
+def test_a_card_is_never_busier_than_always() -> None:
+    use = card(look(10, usage(gpu_ns=0)), look(11, usage(gpu_ns=1 << 62)))
+    assert use.cores_percent == 100
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "percent"),
+    [
+        (usage(gpu_ns=9 * SECOND), usage(gpu_ns=SECOND), 0),
+        (usage(gpu_ns=9 * SECOND), usage(gpu_ns=SECOND, sequence=2), 50),
+        (Unbuilt(), usage(gpu_ns=SECOND), 50),
+        (Garbled(Spoilt.SIZE), usage(gpu_ns=SECOND), 50),
+        (usage(gpu_ns=SECOND), Unbuilt(), 0),
+    ],
+    ids=["went back", "built anew", "first use", "was not readable", "file is new"],
+)
+def test_counters_that_start_anew_count_from_nought(
+    before: Usage | Unbuilt | Garbled, after: Usage | Unbuilt, percent: float
+) -> None:
+    assert card(look(10, before), look(12, after)).cores_percent == percent
+
+
+@pytest.mark.parametrize("at_s", [10, 9])
+def test_no_time_between_looks_is_no_rate(at_s: float) -> None:
+    use = card(look(10, usage(gpu_ns=0)), look(at_s, usage(gpu_ns=SECOND)))
+    assert use.cores_percent == 0
+
+
+def test_a_loan_counts_until_it_ends() -> None:
+    until = int(1012 * SECOND)
+    lent = CardLimit(
+        uuid=CARD, cores_permille=300, mode=Mode.ELASTIC, lent_permille=900, lent_until_ns=until
+    )
+    percents = [card(None, look(at, usage()), held(lent)).cores_limit_percent for at in (11, 12)]
+    assert percents == [100, 30]
+
+
+def test_modes_without_a_limit_show_none() -> None:
+    for limit in (CardLimit(uuid=CARD), CardLimit(uuid=CARD, cores_permille=300, mode=Mode.OFF)):
+        assert card(None, look(1, usage()), held(limit)).cores_limit_percent == 0
+
+
+def told_twice(seen: Usage | Unbuilt, driven: Driven, holder: Held | None = None) -> ContainerUse:
+    """What is said when two looks in a row show the same."""
+    use, first = use_between(holder or held(), None, look(1, seen, {"0a": driven}), TOLERANCE)
+    assert use.gaps == ()
+    return use_between(holder or held(), first, look(2, seen, {"0a": driven}), TOLERANCE)[0]
+
+
+def test_a_process_without_a_slot_has_no_hook() -> None:
+    use = told_twice(
+        Unbuilt(), Driven(memory_bytes=500 * MIB, busy_ns=4 * SECOND // 10, processes=1)
+    )
+    assert (use.enforced, use.gaps) == (False, ("no-hook",))
+    assert use.cards[0].measured_by == "driver"
+    assert (use.cards[0].memory_bytes, use.cards[0].cores_percent) == (500 * MIB, 40)
+
+
+def test_memory_above_what_is_charged_and_measured_is_told() -> None:
+    seen = usage((slot(1000, overhead_bytes=500 * MIB),))
+    assert told_twice(seen, Driven(memory_bytes=1756 * MIB, processes=1)).gaps == ()
+    assert told_twice(seen, Driven(memory_bytes=1757 * MIB, processes=1)).gaps == (
+        "use-above-charge",
+    )
+
+
+def test_claims_of_the_file_explain_no_more_than_they_may() -> None:
+    boast = usage((slot(15000, overhead_bytes=15000 * MIB, imported_bytes=15000 * MIB),))
+    use = told_twice(boast, Driven(memory_bytes=5300 * MIB, processes=1))
+    assert use.gaps == ("use-above-charge",)
+
+
+def test_who_holds_the_whole_card_has_nothing_to_exceed() -> None:
+    whole = held(CardLimit(uuid=CARD, memory_bytes=16000 * MIB, cores_permille=1000))
+    assert told_twice(Unbuilt(), Driven(memory_bytes=1, processes=1), whole).enforced
+
+
+def test_one_odd_look_is_none() -> None:
+    odd = look(1, Unbuilt(), {"0a": Driven(memory_bytes=1, processes=1)})
+    _, kept = use_between(held(), None, odd, TOLERANCE)
+    fine = look(2, usage((slot(1),)), {"0a": Driven(memory_bytes=1, processes=1)})
+    use, kept = use_between(held(), kept, fine, TOLERANCE)
+    assert use.enforced
+    assert use_between(held(), kept, odd, TOLERANCE)[0].enforced
+
+
+def test_gaps_that_the_hook_admits_are_passed_on() -> None:
+    use = between(None, look(1, usage((slot(1, gaps=0b10001), slot(1, gaps=0b1)))))
+    assert (use.enforced, use.gaps) == (False, ("above-limit", "unhooked-symbol"))
+
+
+def test_a_file_that_cannot_be_believed_is_a_gap() -> None:
+    use = between(None, look(1, Garbled(Spoilt.REPLACED)))
+    assert (use.enforced, use.gaps) == (False, ("usage-file-bad",))
+
+
+def test_where_the_vendor_limits_the_driver_alone_is_asked() -> None:
+    seen = look(1, Unbuilt(), {"0a": Driven(memory_bytes=9, processes=2)})
+    use = between(None, seen, held(hooked=False))
+    assert use.enforced
+    assert (use.cards[0].memory_bytes, use.cards[0].cores_percent) == (9, 0)
+
+
+def test_the_drivers_measurement_goes_beside_the_hooks() -> None:
+    seen = look(5, usage(raw_ns=7), {"0a": Driven(busy_ns=SECOND // 2, processes=1)})
+    told = measured(CardLimit(uuid=CARD, measured_ns=SECOND), seen)
+    assert (told.measured_ns, told.measured_usage_ns) == (SECOND + SECOND // 2, 7)
+    assert told.measured_at_ns == 1005 * SECOND
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        look(5, usage(raw_ns=7)),
+        look(5, usage(raw_ns=7), {"0a": Driven(processes=1)}),
+        look(5, Unbuilt(), {"0a": Driven(busy_ns=SECOND // 2, processes=1)}),
+    ],
+    ids=["no process", "driver does not say", "hook does not say"],
+)
+def test_without_both_figures_nothing_is_measured(seen: Look) -> None:
+    assert measured(LIMIT, seen) == LIMIT
