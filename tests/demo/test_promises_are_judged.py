@@ -1,0 +1,147 @@
+"""The demo's own judgement: what was seen decides, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tessera_cli.demo import judging
+from tessera_cli.demo.judging import Evidence, Promise
+from tessera_cli.demo.scene import Scene
+from tessera_cli.demo.seen import Seen
+from tessera_cli.demo.tracing import tree
+from tessera_embedded.collector import Collected
+from tessera_schema.cards import MIB
+from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
+from tessera_schema.telling import CardUse, ContainerUse, NodeUsage, encode
+
+CARD = "GPU-1"
+
+
+def a_grant(name: str = "p", *dialects: str, mib: int = 1024, cores: float = 50) -> Grant:
+    shares = tuple(
+        Share(
+            container="c", position=i, vendor="acme", dialect=dialect, card=CARD, index=0,
+            memory_bytes=mib * MIB, cores_percent=cores,
+        )
+        for i, dialect in enumerate(dialects or ("one",))
+    )  # fmt: skip
+    return Grant(uid=f"uid-{name}", namespace="n", name=name, node="n1", shares=shares)
+
+
+def a_pod(grant: Grant, *, running: bool = True) -> dict[str, Any]:
+    state = {"running": {}} if running else {"waiting": {"reason": "ContainerCreating"}}
+    return {
+        "metadata": {
+            "namespace": "n", "name": grant.name, "uid": grant.uid,
+            "annotations": {GRANT_KEY: encode_grant(grant)},
+        },
+        "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": state}]},
+    }  # fmt: skip
+
+
+def evidence(*grants: Grant, **more: Any) -> Evidence:
+    seen = Seen()
+    for grant in grants:
+        seen.pods[f"n/{grant.name}"] = a_pod(grant)
+    scene = Scene(nodes=(), quotas=(), pods=tuple(a_pod(g) for g in grants))
+    facts = {"explained": {}, "said": {}, "trace": (), **more}
+    return Evidence(scene=scene, seen=seen, **facts)
+
+
+def promise(found: Evidence, text: str) -> Promise:
+    (one,) = (p for p in judging.judge(found) if text in p.text)
+    return one
+
+
+def use(seen: Seen, grant: Grant, cores: float, times: int = 2) -> None:
+    card = CardUse(card=CARD, memory_bytes=512 * MIB, cores_percent=cores)
+    held = ContainerUse(namespace="n", pod=grant.name, uid=grant.uid, container="c", cards=(card,))
+    told = NodeUsage(node="n1", vendor="acme", at=0, interval_s=2, containers=(held,))
+    for _ in range(times):
+        seen.hear("tessera.v1.demo.usage.n1", "", encode(told))
+
+
+def test_two_dialects_on_a_card_are_found() -> None:
+    assert not promise(evidence(a_grant("p")), "two dialects").kept
+    assert promise(evidence(a_grant("p"), a_grant("q", "two")), "two dialects").kept
+
+
+def test_a_pod_whose_container_does_not_run_does_not_run() -> None:
+    grant = a_grant()
+    found = evidence(grant)
+    found.seen.pods["n/p"] = a_pod(grant, running=False)
+    assert not promise(found, "n/p runs").kept
+
+
+@pytest.mark.parametrize(
+    ("total", "result", "kept"), [(1024, 2, True), (1024, 0, False), (2048, 2, False)]
+)
+def test_what_the_process_saw_decides(total: int, result: int, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
+    line = {"event": "card", "index": 0, "total_mib": total, "over_result": result}
+    found = evidence(a_grant(), said={("uid-p", "c"): [line]})
+    both = [p for p in judging.judge(found) if "sees" in p.text or "out-of-memory" in p.text]
+    assert len(both) == 2
+    assert all(p.kept for p in both) is kept
+
+
+@pytest.mark.parametrize(
+    ("cores", "kept"), [(49.0, True), (54.0, True), (70.0, False), (0.0, False)]
+)
+def test_a_busy_container_must_be_seen_within_its_cores(cores: float, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
+    grant = a_grant()
+    found = evidence(grant, said={("uid-p", "c"): []})
+    use(found.seen, grant, cores)
+    assert promise(found, "held to 50 %").kept is kept
+
+
+def test_a_pod_is_measured_enough_after_two_intervals() -> None:
+    grant = a_grant()
+    found = evidence(grant)
+    use(found.seen, grant, 40, times=1)
+    assert not judging.enough(found.seen, "n/p")
+    use(found.seen, grant, 40, times=1)
+    assert judging.enough(found.seen, "n/p")
+
+
+def spans(count: int, *, processes: int) -> list[Collected]:
+    return [
+        Collected(
+            trace="t", id=str(i), parent=str(i - 1) if i else "", name=f"span {i}", service="s",
+            process=i % processes, start_ns=i * 1_000_000, end_ns=(i + 1) * 1_000_000,
+            attributes={},
+        )
+        for i in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("count", "processes", "kept"), [(7, 2, True), (6, 2, False), (7, 1, False)]
+)
+def test_a_trace_needs_spans_of_several_processes(count: int, processes: int, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
+    found = evidence(a_grant(), trace=spans(count, processes=processes))
+    assert promise(found, "one trace").kept is kept
+
+
+def test_a_trace_is_drawn_as_a_tree() -> None:
+    first, second, third = spans(3, processes=1)
+    lines = tree([first, replace(second, failed=True), replace(third, parent="0")])
+    assert lines == [
+        "└─ span 0  +0 ms, 1.0 ms  (s 0)",
+        "   ├─ span 1  +1 ms, 1.0 ms  (s 0) FAILED",
+        "   └─ span 2  +2 ms, 1.0 ms  (s 0)",
+    ]
+
+
+def test_a_span_whose_parent_never_came_is_shown_all_the_same() -> None:
+    (line,) = tree([replace(spans(1, processes=1)[0], parent="lost")])
+    assert line.startswith("└─ span 0")
+
+
+def test_the_wire_form_of_a_pod_is_what_is_judged() -> None:
+    grant = a_grant()
+    assert judging.grants(evidence(grant).seen) == {"n/p": grant}
+    assert msgspec.json.decode(encode_grant(grant))["uid"] == "uid-p"

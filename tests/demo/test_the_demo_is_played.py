@@ -1,0 +1,94 @@
+"""The demo as a user plays it: whole, with every process killed in the middle, and interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+PLAYED = [sys.executable, "-m", "tessera_cli", "demo"]
+SEEDS = {
+    ("iluvatar", "poddemo"), ("volcano", "gpu-pod1"), ("volcano", "gpu-pod2"),
+    ("koordinator", "pod-example"), ("mthreads", "gpushare-pod-default"),
+    ("gpumanager", "vcuda"), ("gpumanager-two-cards", "vcuda"),
+}  # fmt: skip
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Its temporary files go where the test can see whether they stay."""
+    return {**os.environ, "TMPDIR": str(folder)}  # noqa: TID251  (as a shell would)
+
+
+def left(folder: Path) -> list[str]:
+    """Processes of a demo that was played in this folder, and its files."""
+    found = [path.name for path in folder.iterdir()]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            environ = (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in environ or str(folder) in command:
+            found.append(command)
+    return found
+
+
+def by_name(output: bytes) -> Mapping[tuple[str, str], Any]:
+    answer = msgspec.json.decode(output)
+    return {(pod["namespace"], pod["name"]): pod for pod in answer["pods"]}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("more", [[], ["--kill"]], ids=["undisturbed", "everything-is-killed-once"])
+def test_it_ends_right_and_leaves_nothing(tmp_path: Path, more: list[str]) -> None:
+    done = subprocess.run(
+        [*PLAYED, "--json", *more], capture_output=True, env=environment(tmp_path), check=False
+    )
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
+    pods = by_name(done.stdout)
+    assert pods.keys() >= SEEDS
+    for name in SEEDS:
+        pod = pods[name]
+        assert pod["verdict"] == "placed"
+        for seen in pod["seen"].values():
+            assert seen["memory_mib"] > 0
+    cards: dict[tuple[str, str], set[str]] = {}
+    for pod in pods.values():
+        for card in pod["cards"]:
+            cards.setdefault((pod["node"], card["id"]), set()).add(pod["dialect"])
+    assert any(len(dialects) > 1 for dialects in cards.values())
+    refused = pods["gpumanager", "one-and-a-half"]
+    assert refused["verdict"] == "rejected"
+    assert "150" in refused["message"]
+    waits = pods["small-team", "beyond-quota"]
+    assert waits["verdict"] == "waiting"
+    assert {reason["code"] for reason in waits["reasons"]} == {"ResourceQuotaNotFit"}
+    assert pods["hami", "too-large-for-now"]["reasons"]
+    assert left(tmp_path) == []
+
+
+@pytest.mark.timeout(120)
+def test_it_can_be_interrupted(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        PLAYED, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path)
+    ) as demo:
+        assert demo.stderr is not None
+        for line in demo.stderr:
+            if b"pods run and were measured" in line:
+                break
+        demo.send_signal(signal.SIGINT)
+        demo.stderr.read()
+        assert demo.wait() == 130
+    deadline = time.monotonic() + 10
+    while left(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)  # noqa: TID251  (processes of other sessions end on their own)
+    assert left(tmp_path) == []
