@@ -17,8 +17,10 @@ from msgspec.structs import replace
 from tessera_core import groups
 from tessera_core.amounts import InvalidField
 from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected, roles
+from tessera_core.isolation import defeats
 from tessera_core.outcome import ContainerAfter
 from tessera_core.registry import Registry
+from tessera_schema.keys import TRACE_KEY
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import ContainerRequest, PodRequest
@@ -43,7 +45,7 @@ def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Re
     claims = claims_on(registry, pod)
     if not claims:
         return None
-    refusal = None if runs else _two_dialects(registry, claims) or _defeats_isolation(pod)
+    refusal = None if runs else _two_dialects(registry, claims) or defeats(pod)
     if refusal is not None:
         return refusal
     pod, stripped = strip_results(registry, pod)
@@ -57,13 +59,22 @@ def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Re
 
 
 def strip_results(registry: Registry, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
-    """The pod without annotations that only a scheduler or an agent may write, and their keys."""
-    exact, prefixes = registry.result_keys, registry.result_prefixes
-    stripped = tuple(k for k in pod.metadata.annotations if k in exact or k.startswith(prefixes))
+    """The pod without annotations that only a scheduler or an agent may write, and their keys.
+
+    The trace that admission opened stays: it gives nothing.
+    """
+    stripped = tuple(
+        k for k in pod.metadata.annotations if is_result(registry, k) and k != TRACE_KEY
+    )
     if not stripped:
         return pod, ()
     kept = {k: v for k, v in pod.metadata.annotations.items() if k not in stripped}
     return replace(pod, metadata=replace(pod.metadata, annotations=kept)), stripped
+
+
+def is_result(registry: Registry, key: str) -> bool:
+    """Whether only a scheduler or an agent may write the annotation."""
+    return key in registry.result_keys or key.startswith(registry.result_prefixes)
 
 
 def claims_on(registry: Registry, pod: Pod) -> dict[str, Claim]:
@@ -119,19 +130,6 @@ def _two_dialects(registry: Registry, claims: Mapping[str, Claim]) -> Rejected |
                 value=f"{name} beside {first} of {other}",
                 remedy="a pod asks for one vendor's cards in one dialect: keep one of the two",
                 reason=Reason.TWO_DIALECTS,
-            )
-    return None
-
-
-def _defeats_isolation(pod: Pod) -> Rejected | None:
-    for container in pod.all_containers:
-        if container.security_context is not None and container.security_context.privileged:
-            return Rejected(
-                field=f"container {container.name}: securityContext.privileged",
-                value="true",
-                remedy="a privileged container sees every card of the node; "
-                "remove privileged, or do not ask for shares in this pod",
-                reason=Reason.ISOLATION_DEFEATED,
             )
     return None
 

@@ -1,4 +1,8 @@
-"""What a bound pod holds, from what was written on it: by us, or by the system it was placed by."""
+"""What a bound pod holds, from what was written on it: by us, or by the system it was placed by.
+
+Tenants can write annotations. With a verifier only what the scheduler signed is a grant of ours;
+what another system wrote counts only where the caller says so.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from msgspec import Struct
 
 from tessera_core.inventory import MOST_CORES_PERCENT, MOST_MEMORY_BYTES
 from tessera_core.registry import Registry
+from tessera_core.signing import Verifier
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
 from tessera_schema.kube import Pod
@@ -21,20 +26,38 @@ class Adopted(Struct, frozen=True, kw_only=True):
     problem: str = ""
     unknown_version: bool = False
     """A newer release's grant: its node is to be treated as full."""
+    forged: bool = False
+    """The pod bears a grant that our scheduler did not make for it: it counts nothing, and somebody
+    should know. `problem` says what is wrong with it."""
 
 
-def adopt(registry: Registry, pod: Pod, cards: Sequence[Card]) -> Adopted:
-    """Read the pod's own grant, else every dialect's result annotations."""
+def adopt(
+    registry: Registry, pod: Pod, cards: Sequence[Card], *, verifier: Verifier | None = None,
+    others: bool = True,
+) -> Adopted:  # fmt: skip
+    """Read the pod's own grant, else (if `others` count) every dialect's result annotations.
+
+    Without a verifier signatures are not looked at: for plans, never for books that count.
+    """
     text = pod.metadata.annotations.get(GRANT_KEY)
-    if text is not None:
-        return _ours(pod, text)
+    ours = None if text is None else _ours(pod, text, verifier)
+    if ours is not None and not (ours.forged and others):
+        return ours
+    theirs = _theirs(registry, pod, cards) if others else Adopted()
+    if ours is None:
+        return theirs
+    problem = "; ".join(p for p in (ours.problem, theirs.problem) if p)
+    return Adopted(grant=theirs.grant, problem=problem, forged=True)
+
+
+def _theirs(registry: Registry, pod: Pod, cards: Sequence[Card]) -> Adopted:
     shares: list[Share] = []
     problems = []
     for dialect in registry.readers.values():
         held = dialect.held(pod, [c for c in cards if c.vendor == dialect.vendor])
         if held is not None:
             shares += held.shares
-            if not all(_credible(share) for share in held.shares):
+            if not all(credible(share) for share in held.shares):
                 problems.append(f"{dialect.name}: its annotations have shares beyond belief")
             if held.problem:
                 problems.append(f"{dialect.name}: {held.problem}")
@@ -46,21 +69,27 @@ def adopt(registry: Registry, pod: Pod, cards: Sequence[Card]) -> Adopted:
     return Adopted(grant=grant if shares and not problems else None, problem="; ".join(problems))
 
 
-def _ours(pod: Pod, text: str) -> Adopted:
+def _ours(pod: Pod, text: str, verifier: Verifier | None) -> Adopted:
+    problem = "" if verifier is None else verifier.problem(text)
+    if problem:
+        return Adopted(problem=f"annotation {GRANT_KEY}: {problem}", forged=True)
     try:
         grant = decode_grant(text)
     except UnknownGrantVersion as e:
         return Adopted(problem=str(e), unknown_version=True)
     except msgspec.DecodeError as e:
         return Adopted(problem=f"annotation {GRANT_KEY}: {e}")
-    if not all(_credible(share) for share in grant.shares):
+    if not all(credible(share) for share in grant.shares):
         return Adopted(problem=f"annotation {GRANT_KEY} has shares beyond belief")
     if grant.uid != pod.metadata.uid or grant.node != pod.spec.node_name:
-        return Adopted(problem=f"annotation {GRANT_KEY} belongs to another pod or node")
+        return Adopted(
+            problem=f"annotation {GRANT_KEY} belongs to another pod or node",
+            forged=verifier is not None,
+        )
     return Adopted(grant=grant)
 
 
-def _credible(share: Share) -> bool:
+def credible(share: Share) -> bool:
     """False for amounts that no card has and that would overflow the books."""
     return (
         0 <= share.memory_bytes <= MOST_MEMORY_BYTES

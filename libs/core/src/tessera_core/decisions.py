@@ -7,13 +7,15 @@ is explained from today's books.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from tessera_core.cards import Bools
-from tessera_core.explain import explain, summary
+from tessera_core.explain import node_by_node, summary
 from tessera_core.fleet import Fleet
 from tessera_core.outcome import Verdict, Why
 from tessera_core.quota import NO_LIMITS, Allowance
@@ -80,27 +82,33 @@ class Decisions:
     def why(self, uid: str, today: Fleet) -> tuple[Why, ...]:
         """Why the pod is not placed, node by node in numbers; nothing for a pod that is."""
         decision = self._records.get(uid)
-        if decision is None or decision.verdict is Verdict.PLACED:
-            return ()
+        return () if decision is None else tuple(chain.from_iterable(self.whys(decision, today)))
+
+    def whys(self, decision: Decision, today: Fleet) -> Iterator[Sequence[Why]]:
+        """The same, one node at a time. `today` must not change meanwhile: give a snapshot."""
+        if decision.verdict is Verdict.PLACED:
+            return iter(())
         if decision.over or decision.request is None:
-            return (Why(reason=decision.reason, message=decision.over),)
+            return iter([(Why(reason=decision.reason, message=decision.over),)])
         books = self._books.get(decision.generation)
         fleet = books or today
         apart = _not_offered(decision, fleet) if books is not None else {}
-        return explain(fleet, units(decision.request), decision.allowance, apart)
+        return node_by_node(fleet, units(decision.request), decision.allowance, apart)
 
     def record(self, uid: str, today: Fleet) -> DecisionRecord | None:
         """The pod's decision in full, None for a pod that was never asked about."""
         decision = self._records.get(uid)
-        if decision is None:
-            return None
-        whys = self.why(uid, today)
+        return None if decision is None else self.told(decision, self.why(uid, today), today)
+
+    def told(self, decision: Decision, whys: Sequence[Why], today: Fleet) -> DecisionRecord:
+        """A decision with its reasons, which `whys` gave."""
         message = decision.over
         if whys and not message:
             message = summary(whys, len(self._books.get(decision.generation, today).rows))
         return DecisionRecord(
-            uid=uid, verdict=decision.verdict, at=decision.at, attempts=decision.attempts,
-            node=decision.node, feasible_nodes=decision.feasible, message=message,
+            uid=decision.uid, verdict=decision.verdict, at=decision.at,
+            attempts=decision.attempts, node=decision.node, feasible_nodes=decision.feasible,
+            message=message,
             reasons=tuple(
                 ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys
             ),

@@ -144,6 +144,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     Admission strips them from new pods."""
     schedulers: tuple[str, ...] = ()
     """Scheduler names that its manifests use."""
+    opt_out: Mapping[str, str] = {}
+    """Label -> value by which a pod, or its namespace, asks to be left alone by admission."""
     quota: Mapping[str, QuotaUnit] = {}
     """Resource name -> how `ResourceQuota limits.<name>` counts."""
     claim: Callable[[Pod], Claim]
@@ -153,6 +155,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     inject: Callable[[Placed, Container], Injection] = _no_injection
     """What the original system's node side adds to a container that holds shares. It is laid
     over what the vendor gives."""
+    customs: tuple[str, ...] = ()
+    """API paths of custom resources that `inventory` reads, one object for each node, named like
+    it: `/apis/<group>/<version>/<plural>`."""
     inventory: Callable[[Node, Sequence[Custom]], Sequence[Inventory]] = _no_inventory
     """Cards that the original system published on the node. Never raises: a malformed entry is
     a warning."""
@@ -171,6 +176,9 @@ class Vendor(Struct, frozen=True, kw_only=True):
     """Shares of one container and the node's cards -> identity of cards, device nodes, hook."""
     deny: Mapping[str, str] = {}
     """Environment of containers on its card nodes that hold nothing."""
+    guarded_env: Mapping[str, frozenset[str]] = {}
+    """Variables by which a container of its own accord would get cards or lift its limits, a
+    trailing `*` for a beginning, with the values that do neither. Admission takes them away."""
 
 
 def role_of(container: Container, *, init: bool) -> Role:

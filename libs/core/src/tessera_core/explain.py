@@ -6,7 +6,8 @@ asked and what the best of those cards had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -32,16 +33,24 @@ def explain(
 ) -> tuple[Why, ...]:
     """One Why per node and reason, nodes by name. `refused` are nodes that are out for other
     reasons than cards."""
-    whys: list[Why] = []
+    return tuple(chain.from_iterable(node_by_node(fleet, wanted, allowance, refused)))
+
+
+def node_by_node(
+    fleet: Fleet,
+    wanted: Sequence[Unit],
+    allowance: Allowance,
+    refused: Mapping[str, tuple[Reason, str]],
+) -> Iterator[list[Why]]:
+    """The same, one node at a time, for a caller that has other things to do in between. The fleet
+    must not change meanwhile."""
     for node in sorted(fleet.rows):
         if node in refused:
             reason, message = refused[node]
-            whys.append(Why(node=node, reason=reason, message=message))
+            yield [Why(node=node, reason=reason, message=message)]
             continue
         unfit = fit(fleet, fleet.rows[node], wanted, allowance)
-        if isinstance(unfit, Unfit):
-            whys += node_whys(node, unfit)
-    return tuple(whys)
+        yield node_whys(node, unfit) if isinstance(unfit, Unfit) else []
 
 
 def node_whys(node: str, unfit: Unfit) -> list[Why]:

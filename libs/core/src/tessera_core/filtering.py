@@ -3,17 +3,19 @@
 One node is answered and the others left out, so that two pods are never sent to one tile; the
 reservation makes it true. A pod asked about again gets its reservation again while that node is
 offered and can still be used. Failed nodes carry one of a closed set of words; the numbers are in
-the decision.
+the decision. Pods that wish where to be get all nodes with room instead (`tessera_core.several`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit
 from tessera_core.capacity import unusable
@@ -25,6 +27,7 @@ from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.outcome import Verdict
 from tessera_core.registry import Registry
+from tessera_core.several import Room, rooms, wishes
 from tessera_core.words import node_words
 from tessera_schema.extender import (
     ExtenderArgs,
@@ -33,12 +36,46 @@ from tessera_schema.extender import (
     decode_names,
     encode_result,
 )
+from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
 
 MAX_ANSWERS: Final = 64
 """Answers kept for shapes that wait under one generation; one for 5,000 nodes has 180 kB."""
+MAX_ASKS: Final = 20_000
+_REASONS: Final = {r.wire: r for r in Reason}
+
+
+class Ask(Struct, frozen=True):
+    """A pod that was given a node to be bound to, as kube-scheduler showed it."""
+
+    pod: Pod
+    request: PodRequest
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """An answer, and what it means."""
+
+    body: bytes
+    verdict: Verdict = Verdict.IGNORED
+    pod: Pod | None = None
+    node: str = ""
+    """Where it is reserved; empty where several nodes are answered."""
+    grant: Grant | None = None
+    """What this call reserved."""
+    reason: Reason | None = None
+    """Of a refusal, the one that most nodes gave."""
+    message: str = ""
+    """What no node can change: a limit of the namespace, or why the pod was rejected."""
+
+
+class _Known(Struct, frozen=True):
+    """What a shape is answered while the books do not change."""
+
+    body: bytes
+    waiting: Waiting
+    reason: Reason
 
 
 class Offer(Struct, frozen=True):
@@ -62,65 +99,105 @@ class Filter:
         self._ledger = ledger
         self._decisions = decisions
         self._offered: Offer | None = None
-        self._waiting: dict[object, tuple[bytes, Waiting]] = {}
+        self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, Offer | None] = (-1, None)
+        self._asks: dict[str, Ask] = {}
 
     def __call__(self, body: bytes, now: float) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
-        args = decode_args(body)
+        return self.answer(decode_args(body), now).body
+
+    def answer(self, args: ExtenderArgs, now: float) -> Answered:
+        """The answer to a filter call. Raises msgspec.DecodeError when the node names are none."""
         problem = _unasked(args)
         if args.pod is None or problem:
-            return encode_result(ExtenderFilterResult(error=problem))
+            return Answered(body=encode_result(ExtenderFilterResult(error=problem)))
         offer = self._offer(args.node_names)
         admission = admit(self._registry, args.pod)
         if isinstance(admission, Rejected):
             return self._reject(args.pod, admission, offer, now)
         if admission is None or not admission.request.containers:
-            return encode_result(ExtenderFilterResult(node_names=offer.names))
-        held = self._held(admission, offer)
-        return held or self._decide(admission.request, offer, now)
+            return Answered(body=_several(offer.names), pod=args.pod)
+        node = self._held(admission, offer, now)
+        if node:
+            self._remember(args.pod, admission)
+            return Answered(body=_several((node,)), verdict=Verdict.PLACED, pod=args.pod, node=node)
+        if wishes(args.pod):
+            return self._offer_rooms(args.pod, admission, offer, now)
+        return self._decide(args.pod, admission, offer, now)
 
-    def _held(self, admission: Admission, offer: Offer) -> bytes | None:
-        """The answer for a pod that has cards already."""
+    def ask(self, uid: str) -> Ask | None:
+        """The pod as it was when it got its node; None when that is too long ago."""
+        return self._asks.get(uid)
+
+    def done_with(self, uid: str) -> None:
+        """The pod is bound, or gone."""
+        self._asks.pop(uid, None)
+
+    def _remember(self, pod: Pod, admission: Admission) -> None:
+        self._asks.pop(pod.metadata.uid, None)
+        self._asks[pod.metadata.uid] = Ask(pod, admission.request)
+        if len(self._asks) > MAX_ASKS:
+            del self._asks[next(iter(self._asks))]
+
+    def _held(self, admission: Admission, offer: Offer, now: float) -> str:
+        """The node of a pod that has cards already; empty where it needs others."""
         fleet, uid = self._ledger.fleet, admission.request.uid
         entry = self._ledger.entry(uid)
         if entry is None:
-            return None
+            return ""
         node = entry.grant.node
         if entry.phase is not Phase.RESERVED:
-            return _one(node)
+            return node
         row = fleet.rows.get(node)
         if row is not None and offer.rows[row] and unusable(fleet, entry.grant) is None:
-            return _one(node)
+            entry.since = now
+            return node
         self._ledger.forget(uid)
-        return None
+        return ""
 
-    def _decide(self, request: PodRequest, offer: Offer, now: float) -> bytes:
+    def _decide(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
+        request = admission.request
         shape = (request.namespace, request.containers)
         known = self._known(offer, shape)
-        if known is not None:
-            self._keep_waiting(request, known[1], offer, now)
-            return known[0]
-        decided = decide(self._ledger, request, offer.rows, now)
-        if isinstance(decided, Reserved):
-            self._decisions.keep(
-                Decision(
-                    uid=request.uid, request=request, verdict=Verdict.PLACED, at=now,
-                    node=decided.grant.node, feasible=decided.feasible,
-                ),
-                self._ledger.fleet,
-            )  # fmt: skip
-            return _one(decided.grant.node)
-        self._keep_waiting(request, decided, offer, now)
-        answer = _none(self._failed(decided, offer))
-        self._waiting[shape] = answer, decided
-        if len(self._waiting) > MAX_ANSWERS:
-            del self._waiting[next(iter(self._waiting))]
-        return answer
+        if known is None:
+            decided = decide(self._ledger, request, offer.rows, now)
+            if isinstance(decided, Reserved):
+                return self._place(pod, admission, decided.feasible, now, decided.grant)
+            known = self._refuse(decided, offer)
+            self._waiting[shape] = known
+            if len(self._waiting) > MAX_ANSWERS:
+                del self._waiting[next(iter(self._waiting))]
+        return self._keep_waiting(pod, request, known, offer, now)
+
+    def _offer_rooms(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
+        found = rooms(self._ledger, admission.request, offer.rows)
+        if isinstance(found, Room):
+            placed = self._place(pod, admission, len(found.names), now, None)
+            return replace(placed, body=_several(found.names))
+        refusal = self._refuse(found, offer)
+        return self._keep_waiting(pod, admission.request, refusal, offer, now)
+
+    def _place(
+        self, pod: Pod, admission: Admission, feasible: int, now: float, grant: Grant | None
+    ) -> Answered:
+        request, node = admission.request, "" if grant is None else grant.node
+        self._remember(pod, admission)
+        self._decisions.keep(
+            Decision(
+                uid=request.uid, request=request, verdict=Verdict.PLACED, at=now, node=node,
+                feasible=feasible,
+            ),
+            self._ledger.fleet,
+        )  # fmt: skip
+        return Answered(
+            body=_several((node,)), verdict=Verdict.PLACED, pod=pod, node=node, grant=grant
+        )
 
     def _keep_waiting(
-        self, request: PodRequest, waiting: Waiting, offer: Offer, now: float
-    ) -> None:
+        self, pod: Pod, request: PodRequest, known: _Known, offer: Offer, now: float
+    ) -> Answered:
+        waiting = known.waiting
         self._decisions.keep(
             Decision(
                 uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
@@ -129,8 +206,12 @@ class Filter:
             ),
             self._ledger.fleet,
         )  # fmt: skip
+        return Answered(
+            body=known.body, verdict=Verdict.WAITING, pod=pod, reason=known.reason,
+            message=waiting.over,
+        )  # fmt: skip
 
-    def _reject(self, pod: Pod, rejected: Rejected, offer: Offer, now: float) -> bytes:
+    def _reject(self, pod: Pod, rejected: Rejected, offer: Offer, now: float) -> Answered:
         self._decisions.keep(
             Decision(
                 uid=pod.metadata.uid, verdict=Verdict.REJECTED, at=now, over=rejected.message,
@@ -138,7 +219,16 @@ class Filter:
             ),
             self._ledger.fleet,
         )  # fmt: skip
-        return _none(dict.fromkeys(offer.names, rejected.reason.wire))
+        return Answered(
+            body=_none(dict.fromkeys(offer.names, rejected.reason.wire)), pod=pod,
+            verdict=Verdict.REJECTED, reason=rejected.reason, message=rejected.message,
+        )  # fmt: skip
+
+    def _refuse(self, waiting: Waiting, offer: Offer) -> _Known:
+        failed = self._failed(waiting, offer)
+        word = Counter(failed.values()).most_common(1)
+        reason = _REASONS[word[0][0]] if word else Reason.NODE_UNREGISTERED
+        return _Known(_none(failed), waiting, reason)
 
     def _offer(self, raw: msgspec.Raw) -> Offer:
         """The names offered, decoded once while the same ones keep coming."""
@@ -152,7 +242,7 @@ class Filter:
             cached = self._offered = Offer(data, fleet.layout, names, at, rows)
         return cached
 
-    def _known(self, offer: Offer, shape: object) -> tuple[bytes, Waiting] | None:
+    def _known(self, offer: Offer, shape: object) -> _Known | None:
         """The answer that the same shape got under the same books, if it had to wait."""
         generation, at = self._waiting_at
         if generation != self._ledger.generation or at is not offer:
@@ -177,8 +267,8 @@ def _unasked(args: ExtenderArgs) -> str:
     return ""
 
 
-def _one(node: str) -> bytes:
-    return encode_result(ExtenderFilterResult(node_names=(node,)))
+def _several(nodes: tuple[str, ...]) -> bytes:
+    return encode_result(ExtenderFilterResult(node_names=nodes))
 
 
 def _none(failed: Mapping[str, str]) -> bytes:

@@ -179,6 +179,12 @@ class Fleet:
             + _part(c.memory_used.sum(1), c.memory_total.sum(1))
         )
 
+    def overgranted(self) -> int:
+        """Cards on which more is held than they have."""
+        c = self.cards
+        memory, cores = c.memory_used > c.memory_total, c.cores_used > c.cores_total
+        return int((memory | cores | (c.sharers > c.slots)).sum())
+
     def snapshot(self) -> Fleet:
         """A copy for reading (but for `places`), which later changes leave alone."""
         copy = copy_of(self)

@@ -60,6 +60,10 @@ class Ledger:
         """All pages."""
         yield from self._entries.values()
 
+    def has_ended(self, uid: str) -> bool:
+        """True for a pod that is known to be gone or terminal."""
+        return uid in self._ends
+
     def held(self, node: str) -> Mapping[str, Charge]:
         """Card id -> sum of charges on a node, whether the cards are there or not."""
         return self._held.get(node, {})

@@ -20,18 +20,14 @@ from tessera_core.cluster import Cluster
 from tessera_core.deciding import Waiting, decide
 from tessera_core.dialect import Rejected
 from tessera_core.explain import explain, summary
-from tessera_core.fitting import Unfit
-from tessera_core.forced import forced_shares
 from tessera_core.inventory import cards_of
 from tessera_core.kubefit import KubeFit
 from tessera_core.ledger import Ledger
 from tessera_core.outcome import Outcome, Verdict, Why
 from tessera_core.pages import Seen
-from tessera_core.placement import fit
-from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import Registry
 from tessera_core.results import injections, written_annotations
-from tessera_core.units import units
+from tessera_core.takeover import count_by_requests
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Custom, Pod
 from tessera_schema.reasons import Reason
@@ -162,33 +158,16 @@ class Planner:
         return adopted.problem or _NOTHING_WRITTEN
 
     def _count_by_requests(self, pod: Pod, problem: str) -> None:
-        fleet, node = self.ledger.fleet, pod.spec.node_name
-        admission = admit(self.registry, pod, runs=True)
-        if isinstance(admission, Rejected):
-            self.ledger.block(node, pod.metadata.uid, 0)
-            self._warn(pod, f"{problem}, nor what it asks: {admission.message}; {node} is closed")
-            return
-        if admission is None or not admission.request.containers:
-            if problem != _NOTHING_WRITTEN:
-                self._warn(pod, f"{problem}; it asks for no card, so none is counted")
-            return
-        request = admission.request
-        row = fleet.rows.get(node)
-        if row is None:
-            self._warn(pod, f"{problem}; not counted, as its node {node} was not given")
-            return
-        wanted = units(request)
-        shares = fit(fleet, row, wanted, NO_LIMITS)
-        told = f"{problem}; it is counted by its own requests"
-        if isinstance(shares, Unfit):
-            told += f", beyond what is free on {node}"
-            shares = forced_shares(fleet, row, wanted)
-        self._warn(pod, told)
-        grant = Grant(
-            uid=request.uid, namespace=request.namespace, name=request.name, node=node,
-            shares=shares,
-        )  # fmt: skip
-        self._hold(pod, grant)
+        counted = count_by_requests(self.registry, self.ledger.fleet, pod)
+        if counted.closes:
+            self.ledger.block(pod.spec.node_name, pod.metadata.uid, 0)
+            self._warn(pod, f"{problem}, {counted.told}")
+        elif counted.told:
+            self._warn(pod, f"{problem}; {counted.told}")
+        elif problem != _NOTHING_WRITTEN:
+            self._warn(pod, f"{problem}; it asks for no card, so none is counted")
+        if counted.grant is not None:
+            self._hold(pod, counted.grant)
 
     def _hold(self, pod: Pod, grant: Grant) -> None:
         seen = Seen(uid=pod.metadata.uid, grant=grant, init_over=init_is_over(pod))

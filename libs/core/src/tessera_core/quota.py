@@ -94,6 +94,10 @@ class Allowance:
         self.limits = limits
         self._uses = uses
 
+    def used(self, limit: Limit) -> Use:
+        """What the namespace uses of what the limit counts."""
+        return _within(limit, self._uses)
+
     def exceeded(self, more: Uses) -> str:
         """Which limit `more` would exceed, in numbers; empty when none."""
         for limit in self.limits:

@@ -4,6 +4,7 @@ gives each container."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from tessera_core.dialect import Placed
 from tessera_core.registry import Registry
@@ -11,6 +12,8 @@ from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, encode_grant
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Pod
+
+_NOTHING: Final = Injection()
 
 
 def written_annotations(
@@ -39,6 +42,20 @@ def injections(
             parts.append(dialect.inject(placed, containers[container]))
             given[container] = merge(parts)
     return given
+
+
+def given(
+    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
+) -> dict[str, Injection]:
+    """Container -> what its dialects' node side adds: `Grant.given`. The vendor's part is the
+    agent's. Containers that are given nothing are left out."""
+    made: dict[str, Injection] = {}
+    containers = {c.name: c for c in pod.all_containers}
+    for name, placed in _placed(registry, pod, grant, cards, now_ns):
+        for container in dict.fromkeys(s.container for s in placed.shares):
+            part = registry.dialects[name].inject(placed, containers[container])
+            made[container] = merge([made.get(container, _NOTHING), part])
+    return {name: part for name, part in made.items() if part != _NOTHING}
 
 
 def merge(parts: Sequence[Injection]) -> Injection:

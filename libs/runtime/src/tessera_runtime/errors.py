@@ -13,7 +13,7 @@
           ├── ApiLost              time-out, reset, 5xx: it may have been done, or not
           └── BusAway              NATS does not answer
 
-A status is looked at once, in `kube.client`; nothing else sees aiohttp, NATS or Kubernetes errors.
+A status is looked at once, in `kube.answers`; nothing else sees aiohttp, NATS or Kubernetes errors.
 """
 
 from __future__ import annotations

@@ -50,8 +50,35 @@ class HostPriority(Struct, frozen=True, rename="pascal"):
     score: int
 
 
+class MetaPod(Struct, frozen=True, rename="pascal"):
+    """A pod by its uid."""
+
+    uid: str = msgspec.field(name="UID", default="")
+
+
+class MetaVictims(Struct, frozen=True, rename="pascal"):
+    """The pods that would be evicted from one node."""
+
+    pods: tuple[MetaPod, ...] | None = None
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class ExtenderPreemptionArgs(Struct, frozen=True, rename="pascal"):
+    """Body of `/preempt`."""
+
+    pod: Pod | None = None
+    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+
+class ExtenderPreemptionResult(Struct, frozen=True, rename="pascal"):
+    """Answer of `/preempt`: the nodes where evicting would help."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims]
+
+
 _decode_args = decoder(ExtenderArgs)
 _decode_binding = decoder(ExtenderBindingArgs)
+_decode_preemption = decoder(ExtenderPreemptionArgs)
 _decode_names = msgspec.json.Decoder(tuple[str, ...] | None).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -71,8 +98,16 @@ def decode_binding_args(body: bytes) -> ExtenderBindingArgs:
     return _decode_binding(body)
 
 
+def decode_preemption_args(body: bytes) -> ExtenderPreemptionArgs:
+    """Raises msgspec.DecodeError."""
+    return _decode_preemption(body)
+
+
 def encode_result(
-    result: ExtenderFilterResult | ExtenderBindingResult | list[HostPriority],
+    result: ExtenderFilterResult
+    | ExtenderBindingResult
+    | ExtenderPreemptionResult
+    | list[HostPriority],
 ) -> bytes:
     """The answer's body."""
     return _encode(result)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 Quantity = str | int | float
@@ -29,11 +30,12 @@ class ObjectMeta(Struct, frozen=True, rename="camel"):
     annotations: dict[str, str] = {}
 
 
-class EnvVar(Struct, frozen=True):
-    """One literal environment variable; `valueFrom` variables have an empty value here."""
+class EnvVar(Struct, frozen=True, rename="camel"):
+    """One environment variable; `valueFrom` variables have an empty value here."""
 
     name: str
     value: str = ""
+    value_from: dict[str, Any] | None = None
 
 
 class Resources(Struct, frozen=True):
@@ -43,10 +45,39 @@ class Resources(Struct, frozen=True):
     requests: dict[str, Quantity] = {}
 
 
-class SecurityContext(Struct, frozen=True):
-    """The one security field that defeats device isolation by itself."""
+class Capabilities(Struct, frozen=True):
+    """Capabilities that a container has beyond the runtime's own."""
+
+    add: tuple[str, ...] = ()
+
+
+class SecurityContext(Struct, frozen=True, rename="camel"):
+    """The security fields that defeat device isolation by themselves."""
 
     privileged: bool | None = None
+    capabilities: Capabilities | None = None
+    proc_mount: str | None = None
+
+
+class VolumeMount(Struct, frozen=True, rename="camel"):
+    """Where a container sees a volume."""
+
+    name: str = ""
+    mount_path: str = ""
+    read_only: bool = False
+
+
+class HostPath(Struct, frozen=True):
+    """A file or folder of the node."""
+
+    path: str = ""
+
+
+class Volume(Struct, frozen=True, rename="camel"):
+    """A volume of a pod; only what comes from the node matters here."""
+
+    name: str = ""
+    host_path: HostPath | None = None
 
 
 class Container(Struct, frozen=True, rename="camel"):
@@ -57,6 +88,7 @@ class Container(Struct, frozen=True, rename="camel"):
     env: tuple[EnvVar, ...] = ()
     restart_policy: str | None = None
     security_context: SecurityContext | None = None
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class Toleration(Struct, frozen=True):
@@ -66,6 +98,12 @@ class Toleration(Struct, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+
+
+class Spread(Struct, frozen=True, rename="camel"):
+    """A topology spread constraint; only whether it is a wish or a demand matters here."""
+
+    when_unsatisfiable: str = ""
 
 
 class SchedulingGroup(Struct, frozen=True, rename="camel"):
@@ -79,6 +117,11 @@ class PodSpec(Struct, frozen=True, rename="camel"):
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    """Added to a running pod to debug it; they cannot ask for resources."""
+    volumes: tuple[Volume, ...] = ()
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
+    host_ipc: bool = msgspec.field(name="hostIPC", default=False)
     node_name: str = ""
     scheduler_name: str = ""
     restart_policy: str = "Always"
@@ -87,6 +130,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     tolerations: tuple[Toleration, ...] = ()
     affinity: dict[str, Any] | None = None
     overhead: dict[str, Quantity] = {}
+    topology_spread_constraints: tuple[Spread, ...] = ()
     scheduling_group: SchedulingGroup | None = None
     resources: Resources = Resources()
     """Of the pod as a whole (Kubernetes 1.34)."""

@@ -66,6 +66,11 @@ class Devices:
         self.state = DeviceState(node=settings.node, vendor=care.vendor)
         """As last concluded; told once it is complete."""
 
+    @property
+    def left_to_others(self) -> bool:
+        """Whether something else hands out these cards, so that nobody is kept from them here."""
+        return bool(self._rivals) and self._settings.inventory.leave_to_others
+
     async def watch(self) -> None:
         """Without end: poll, and publish what changed. Only cancellation ends it."""
         loop = asyncio.get_running_loop()

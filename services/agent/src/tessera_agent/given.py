@@ -34,15 +34,16 @@ def limits_of(
     cards = tuple(
         CardLimit(
             uuid=share.card, index=share.index, memory_bytes=max(share.memory_bytes, MIB),
-            cores_permille=_permille(share), priority=_priority(env),
-            mode=Mode.OFF if off or not _permille(share) else Mode.HARD,
+            cores_permille=cores_permille(share), priority=_priority(env),
+            mode=Mode.OFF if off or not cores_permille(share) else Mode.HARD,
         )
         for share in shares
     )  # fmt: skip
     return Limits(container=f"{pod.namespace}/{pod.name}/{container}", cards=cards)
 
 
-def _permille(share: Share) -> int:
+def cores_permille(share: Share) -> int:
+    """Of the card's time; 0 and 1000 are no limit."""
     return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
 
 
@@ -91,4 +92,3 @@ def _device(path: str) -> Device:
         path=path, major=os.major(found.st_rdev), minor=os.minor(found.st_rdev),
         type="b" if S_ISBLK(found.st_mode) else "c",
     )  # fmt: skip
-

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tessera_agent.files import ContainerFiles, Key
 from tessera_core.hookfiles.limits import Limits
+from tessera_kubelet.nri.nouns import Sandbox
 from tessera_schema.grants import Grant, Share
 
 
@@ -33,8 +34,8 @@ class Holding(Struct, frozen=True, kw_only=True):
     key: Key
     id: str
     """As the runtime knows it; another one after each restart."""
-    namespace: str
-    pod: str
+    pod: Sandbox
+    """As it was when the container was created."""
     shares: tuple[Share, ...]
     limits: Limits
     """As first given; those in force are the files'."""
@@ -46,7 +47,6 @@ class Holding(Struct, frozen=True, kw_only=True):
     """None where it has none: not hooked, or started without us."""
     stage: Stage = Stage.CREATED
     pid: int = 0
-    traceparent: str = ""
 
     @property
     def holds(self) -> bool:
@@ -134,3 +134,7 @@ class Holdings:
         for key in due:
             del self._retired[key]
         return due
+
+    def is_retired(self, key: Key) -> bool:
+        """Whether it was forgotten and its files are still to be kept for a while."""
+        return key in self._retired

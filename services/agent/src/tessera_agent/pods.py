@@ -7,6 +7,8 @@ restored since is here alone. While the API server is away this is what was know
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec import Struct
 
 from tessera_runtime.kube import paths
@@ -61,6 +63,8 @@ class NodePods:
 
     def __init__(self) -> None:
         """Nothing was shown."""
+        self.news = asyncio.Event()
+        """Set when a pod is gone or has ended; whoever heeds it clears it."""
         self._shown: dict[str, Shown] = {}
         self._lost: set[str] = set()
         self._listed = float("-inf")
@@ -87,6 +91,7 @@ class NodePods:
         self._lost |= self._shown.keys() - shown.keys()
         self._lost -= shown.keys()
         self._shown, self._listed = shown, started
+        self.news.set()
 
     def changed(self, change: Change, item: Shown, now: float) -> None:
         """One pod."""
@@ -97,6 +102,8 @@ class NodePods:
         else:
             self._shown[item.uid] = item
             self._lost.discard(item.uid)
+        if item.ended or change is Change.DELETED:
+            self.news.set()
 
 
 def watcher(kube: Kube, pods: NodePods, node: str, settings: KubeSettings) -> Reflector[Shown]:

@@ -3,6 +3,7 @@ its field, such as TESSERA_HEALTH_POLL_S."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -142,6 +143,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
                 value = getattr(getattr(self, section), name)
                 if value <= 0:
                     raise BadSettings(f"{section}.{name}: {value}: write a number above 0")
+        if not re.fullmatch("[0-9]{2}", self.nri.index):
+            raise BadSettings(f'nri.index: "{self.nri.index}": write two digits, such as 10')
         if self.health.recover_polls < 0:
             raise BadSettings(f"health.recover_polls: {self.health.recover_polls}: write 0 or more")
 

@@ -61,9 +61,9 @@ class Teller:
         self._to = outlets
         self._metrics = metrics
         self._told: dict[tuple[str, str], float] = {}
-        self._refusals: Counter[str] = Counter({why: 0 for why in Why})
+        self._refusals: Counter[str] = Counter(dict.fromkeys(Why, 0))
         self._alarms: Counter[str] = Counter(
-            {name: 0 for name in (*(w for w in Why if w.alarming), *Alarm)}
+            dict.fromkeys((*(w for w in Why if w.alarming), *Alarm), 0)
         )
         self.prepared_count = 0
         """Containers that were given shares."""

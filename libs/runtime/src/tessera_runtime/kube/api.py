@@ -58,7 +58,7 @@ class Kube(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """The lines of a watch, one event each, until the server ends it.
 
-        Entering raises as `call` does; iterating raises ApiLost when the connection breaks or is
-        silent for too long. Lines may be of any length.
+        Entering raises as `call` does, iterating ApiLost when the connection breaks. Lines may be
+        of any length. How long a silence is too long is the reader's to say: `kube.reflector` does.
         """
         ...

@@ -32,6 +32,7 @@ def dialect(options: Options) -> Dialect:
         resources=names,
         result_keys=result.KEYS,
         schedulers=("hami-scheduler",),
+        opt_out={"hami.io/webhook": "ignore"},
         quota={
             options.memory: QuotaUnit(Dimension.MEMORY, MIB * options.memory_factor),
             options.core: QuotaUnit(Dimension.CORES),

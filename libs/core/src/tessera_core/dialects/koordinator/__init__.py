@@ -11,7 +11,7 @@ from functools import partial
 
 from tessera_core.dialect import Dialect, Dimension, QuotaUnit
 from tessera_core.dialects.koordinator.injection import inject
-from tessera_core.dialects.koordinator.inventory import inventory
+from tessera_core.dialects.koordinator.inventory import DEVICES, inventory
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
     DIALECT,
@@ -44,6 +44,7 @@ def dialect(options: Options) -> Dialect:
         admit=partial(admit, options),
         annotate=partial(annotate, options),
         inject=partial(inject, options),
+        customs=(DEVICES,),
         inventory=inventory,
         held=partial(held, options),
     )

@@ -31,6 +31,7 @@ from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Custom, Node
 
 KIND: Final = "Device"
+DEVICES: Final = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 SLOTS: Final = 100
 """`gpu.shared` of one healthy card: so many pods may share it."""
 

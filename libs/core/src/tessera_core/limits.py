@@ -1,0 +1,170 @@
+"""Quota objects as limits in the units of the books.
+
+`ResourceQuota` entries `limits.<resource>` count in the unit of the dialect that owns the name.
+All objects of a namespace hold; HAMi lets the last one win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+
+from tessera_core.dialect import Dimension
+from tessera_core.quantity import BadQuantity, milli, value, whole
+from tessera_core.registry import Registry
+from tessera_schema.kube import ObjectMeta, Quantity
+from tessera_schema.quotas import Limit
+
+T = TypeVar("T", int, float)
+
+VERSION: Final = "v1alpha1"
+"""Of AcceleratorQuota, in group tessera.dev."""
+_LIMITS: Final = "limits."
+_REQUESTS: Final = "requests."
+
+
+class BadLimit(ValueError):
+    """A field of a quota object makes no sense: all of the object counts for nothing."""
+
+    def __init__(self, field: str, value: Any, remedy: str) -> None:
+        """Where, what is written there, and what would do."""
+        super().__init__(f"{field}: {value!r}: {remedy}")
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+
+
+class ResourceQuotaSpec(Struct, frozen=True, rename="camel"):
+    """What of a ResourceQuota's spec is read."""
+
+    hard: dict[str, Any] = {}
+    scopes: list[str] = []
+    scope_selector: dict[str, Any] | None = None
+
+
+class ResourceQuota(Struct, frozen=True):
+    """Kubernetes' own quota object."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+
+
+class Hard(Struct, frozen=True, forbid_unknown_fields=True):
+    """`spec.hard` of an AcceleratorQuota; what is left out is not limited, 0 blocks."""
+
+    memory: Quantity | None = None
+    """Such as 64Gi."""
+    cores: Quantity | None = None
+    """Percent of a card: 250 is two cards and a half."""
+    cards: Quantity | None = None
+    models: dict[str, Quantity] | None = None
+    """Part of a model's name -> cards; models that match no entry are denied."""
+
+
+class AcceleratorQuotaSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a namespace may hold of one vendor's cards, or with no vendor of all cards together."""
+
+    vendor: str = ""
+    hard: Hard = Hard()
+
+
+class AcceleratorQuota(Struct, frozen=True):
+    """Tessera's own quota object, in every vendor's cards alike."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: AcceleratorQuotaSpec = AcceleratorQuotaSpec()
+
+
+def resource_limits(
+    quota: ResourceQuota, registry: Registry, tell: Callable[[str], None]
+) -> Iterator[Limit]:
+    """A limit for each entry that a dialect owns; the others are not ours. What is ours and limits
+    nothing is told. Raises BadLimit."""
+    if quota.spec.scopes or quota.spec.scope_selector:
+        tell("spec.scopes: quotas for some pods only are not read: it limits nothing")
+        return
+    units = {
+        name: (dialect.vendor, unit)
+        for dialect in registry.dialects.values()
+        for name, unit in dialect.quota.items()
+    }
+    for entry, quantity in quota.spec.hard.items():
+        name = entry.removeprefix(_LIMITS)
+        if name == entry or name not in units:
+            _tell_unread(entry, registry, tell)
+            continue
+        vendor, unit = units[name]
+        amount = _amount(f"spec.hard[{entry}]", quantity, _number) * unit.unit
+        yield Limit(
+            namespace=quota.metadata.namespace or "default",
+            source=f"ResourceQuota {quota.metadata.name} ({entry})",
+            vendor=vendor,
+            memory_bytes=int(amount) if unit.dimension is Dimension.MEMORY else None,
+            cores_percent=amount if unit.dimension is Dimension.CORES else None,
+            cards=int(amount) if unit.dimension is Dimension.CARDS else None,
+        )
+
+
+def accelerator_limit(quota: AcceleratorQuota, registry: Registry) -> Limit:
+    """The limit that an AcceleratorQuota sets. Raises BadLimit."""
+    vendor, hard = quota.spec.vendor, quota.spec.hard
+    if vendor and vendor not in registry.vendors:
+        known = ", ".join(sorted(registry.vendors))
+        raise BadLimit("spec.vendor", vendor, f"write one of {known}, or leave it out")
+    models = None
+    if hard.models is not None:
+        models = {
+            name: _amount(f"spec.hard.models[{name}]", quantity, _decimal)
+            for name, quantity in hard.models.items()
+        }
+
+    def read(name: str, quantity: Quantity | None, as_number: Callable[[Quantity], T]) -> T | None:
+        return None if quantity is None else _amount(f"spec.hard.{name}", quantity, as_number)
+
+    return Limit(
+        namespace=quota.metadata.namespace or "default",
+        source=f"AcceleratorQuota {quota.metadata.name}",
+        vendor=vendor,
+        memory_bytes=read("memory", hard.memory, _number),
+        cores_percent=read("cores", hard.cores, _decimal),
+        cards=read("cards", hard.cards, _number),
+        models=models,
+    )
+
+
+def _tell_unread(entry: str, registry: Registry, tell: Callable[[str], None]) -> None:
+    asked, limited = entry.removeprefix(_REQUESTS), entry.removeprefix(_LIMITS)
+    if asked != entry and asked in registry.resources:
+        tell(
+            f"spec.hard[{entry}]: requests are counted by the API server, not here: "
+            f"write {_LIMITS}{asked} to have it planned"
+        )
+    if limited != entry and limited in registry.resources:
+        tell(
+            f"spec.hard[{entry}]: {limited} has no amount that could be added up over cards: "
+            "it limits nothing; limit memory, cores or cards instead"
+        )
+
+
+def _number(quantity: Quantity) -> int:
+    if milli(quantity) != value(quantity) * 1000:
+        raise BadQuantity("not a whole number")
+    number = whole(quantity)
+    return value(quantity) if number is None else number
+
+
+def _decimal(quantity: Quantity) -> float:
+    amount = milli(quantity) / 1000
+    return int(amount) if amount.is_integer() else amount
+
+
+def _amount(field: str, quantity: Any, read: Callable[[Quantity], T]) -> T:
+    try:
+        amount = read(quantity)
+    except BadQuantity as e:
+        raise BadLimit(field, quantity, f"{e}: write an amount, 0 or more") from e
+    if amount < 0:
+        raise BadLimit(field, quantity, "write an amount, 0 or more")
+    return amount

@@ -1,0 +1,90 @@
+"""Pods that also wish where to be: all nodes with room are told, and scored.
+
+One node is answered for most pods (`tessera_core.filtering`). A pod with preferred affinity or a
+ScheduleAnyway spread leaves the choice to kube-scheduler, which weighs its wishes against our
+scores; its cards are reserved when the Binding is asked for, so another pod may be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.cards import Bools, Ints
+from tessera_core.deciding import Waiting
+from tessera_core.fitting import Unfit
+from tessera_core.ledger import Ledger
+from tessera_core.placement import fit, screen
+from tessera_core.quota import Allowance, least_use
+from tessera_core.scoring import nodes
+from tessera_core.units import Unit, units
+from tessera_schema.kube import Pod
+from tessera_schema.requests import Choice, PodRequest
+
+MOST_FITTED: Final = 256
+"""Nodes that are fitted card by card, at about 0.2 ms each, where the screen alone is not exact;
+the best ones by the pod's own policy."""
+TOP_SCORE: Final = 10
+_AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class Room(Struct, frozen=True):
+    """Nodes that can take the pod now. Nothing is reserved."""
+
+    names: tuple[str, ...]
+
+
+def wishes(pod: Pod) -> bool:
+    """True for a pod whose wishes only kube-scheduler can weigh."""
+    affinity = pod.spec.affinity or {}
+    return any(_preferred(affinity.get(kind)) for kind in _AFFINITIES) or any(
+        s.when_unsatisfiable == "ScheduleAnyway" for s in pod.spec.topology_spread_constraints
+    )
+
+
+def _preferred(affinity: Any) -> bool:
+    return isinstance(affinity, dict) and bool(affinity.get(_PREFERRED))
+
+
+def rooms(ledger: Ledger, request: PodRequest, candidates: Bools) -> Room | Waiting:
+    """All nodes with room for the pod, the best first."""
+    fleet, allowance, wanted = ledger.fleet, ledger.allowance(request.namespace), units(request)
+    over = allowance.exceeded(least_use(request))
+    if over:
+        return Waiting(wanted, over)
+    rows = np.flatnonzero(screen(fleet, wanted, allowance, candidates))
+    if not len(rows):
+        return Waiting(wanted)
+    order = nodes.in_order(rows, nodes.keys(fleet, wanted[0].lead))
+    if not _screen_is_exact(wanted, allowance):
+        order = [
+            row
+            for row in order[:MOST_FITTED]
+            if not isinstance(fit(fleet, row, wanted, allowance), Unfit)
+        ]
+    return Room(tuple(fleet.names[row] for row in order)) if order else Waiting(wanted)
+
+
+def scores(ledger: Ledger, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
+    """Node -> 0 to 10 by the pod's own policy; nodes that are not known get 0."""
+    fleet, wanted = ledger.fleet, units(request)
+    scored = dict.fromkeys(names, 0)
+    rows: Ints = np.array([fleet.rows[n] for n in scored if n in fleet.rows], np.int64)
+    if len(rows):
+        *columns, _ = nodes.keys(fleet, wanted[0].lead)
+        keys = np.stack([np.asarray(column, np.float64)[rows] for column in columns], axis=1)
+        _, rank = np.unique(keys, axis=0, return_inverse=True)
+        worst = max(int(rank.max()), 1)
+        for row, place in zip(rows.tolist(), rank.reshape(-1).tolist(), strict=True):
+            scored[fleet.names[row]] = round(TOP_SCORE * (1 - place / worst))
+    return scored
+
+
+def _screen_is_exact(wanted: Sequence[Unit], allowance: Allowance) -> bool:
+    policy = wanted[0].lead.policy
+    plain = policy.choice is Choice.ORDERED and not policy.same_numa
+    return len(wanted) == 1 and plain and not allowance.limits

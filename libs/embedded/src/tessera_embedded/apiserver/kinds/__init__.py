@@ -1,0 +1,1 @@
+"""What the server fills in, keeps and refuses, kind by kind."""

@@ -1,0 +1,158 @@
+"""A service's HTTP servers: health, metrics, and whatever it answers to.
+
+    app = http.application(settings.http)
+    app.add_routes(http.status_routes(ready=books.problem, metrics=metrics))
+    async with http.serving(app, settings.http, name="http", ports=ports) as served:
+        ...
+
+There is no access log: what a request did is the handler's to tell. Leaving closes the listening
+socket at once, lets open requests end for a bounded time, and then cuts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from tessera_runtime import files, logs
+from tessera_runtime.errors import BadSettings
+from tessera_runtime.metrics import CONTENT_TYPE, Registry
+from tessera_runtime.tls import Tls
+
+log = logs.named("tessera.http")
+
+KEEP_ALIVE_S: Final = 120.0
+"""Longer than the idle time of the API server's and kube-scheduler's clients (90 s), so that it is
+never we who close a connection on which a request is just coming."""
+
+
+class HttpSettings(Struct, frozen=True, kw_only=True):
+    """One HTTP server."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on: this machine, or pod, alone unless told otherwise."""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    """TCP port; 0 = any free one, which the log and the ports file then tell."""
+    body_bytes: Annotated[int, Meta(gt=0)] = 32 * 2**20
+    """Largest body taken: kube-scheduler names 5,000 nodes in one request (100 KiB), or sends them
+    whole where it was told to (20 MiB)."""
+    backlog: Annotated[int, Meta(gt=0)] = 1024
+    """Connections that may wait to be taken, as far as the kernel allows (net.core.somaxconn)."""
+    stop_s: Annotated[float, Meta(ge=0)] = 2.0
+    """Seconds that open requests have to end when the server stops."""
+
+
+class Served(Struct, frozen=True):
+    """A server that listens."""
+
+    name: str
+    host: str
+    port: int
+    scheme: str = "http"
+
+    @property
+    def url(self) -> str:
+        """Its base URL, without a slash at the end."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+class Ports:
+    """Tells whoever started the process which ports its servers got."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._ports: dict[str, int] = {}
+
+    async def tell(self, name: str, port: int) -> None:
+        """Write `{"<name>": <port>, ...}` anew, all names so far; a reader sees a whole file."""
+        self._ports[name] = port
+        if self._file is not None:
+            await asyncio.to_thread(files.replace, self._file, msgspec.json.encode(self._ports))
+
+
+NO_PORTS: Final = Ports()
+
+
+def application(settings: HttpSettings) -> web.Application:
+    """An application that takes bodies of the size that the settings allow."""
+    return web.Application(client_max_size=settings.body_bytes)
+
+
+def status_routes(
+    *, ready: Callable[[], str], metrics: Registry, healthy: Callable[[], str] = str
+) -> list[web.RouteDef]:
+    """`/healthz`, `/readyz` and `/metrics`.
+
+    `ready` and `healthy` give the reason why not, or an empty text; they answer from memory.
+    """
+
+    async def healthz(_: web.Request) -> web.Response:
+        return _verdict(healthy())
+
+    async def readyz(_: web.Request) -> web.Response:
+        return _verdict(ready())
+
+    async def scrape(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", scrape)]
+
+
+def _verdict(problem: str) -> web.Response:
+    if problem:
+        return web.Response(status=503, text=f"{problem}\n")
+    return web.Response(text="ok\n")
+
+
+@asynccontextmanager
+async def serving(
+    app: web.Application,
+    settings: HttpSettings,
+    *,
+    name: str = "http",
+    tls: Tls | None = None,
+    ports: Ports = NO_PORTS,
+) -> AsyncGenerator[Served]:
+    """Answer requests until left. Raises BadSettings where the address cannot be had."""
+    runner = web.AppRunner(
+        app, access_log=None, keepalive_timeout=KEEP_ALIVE_S, shutdown_timeout=settings.stop_s
+    )
+    await runner.setup()
+    try:
+        listening = _listen(settings, name)
+        context = tls.context if tls is not None else None
+        site = web.SockSite(runner, listening, ssl_context=context, backlog=settings.backlog)
+        await site.start()
+        port = listening.getsockname()[1]
+        served = Served(name, settings.host, port, "http" if tls is None else "https")
+        log.info("listening", server=name, host=settings.host, port=port)
+        await ports.tell(name, port)
+        yield served
+    finally:
+        await runner.cleanup()
+
+
+def _listen(settings: HttpSettings, name: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.host == "::":
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind((settings.host, settings.port))
+    except OSError as e:
+        listening.close()
+        raise BadSettings(
+            f"server {name}: cannot listen on {settings.host!r} port {settings.port}: "
+            f"{e.strerror or e}: write an address of this machine and a free port"
+        ) from e
+    return listening

@@ -1,0 +1,104 @@
+"""The one write that places a pod and records its cards, and what became of it.
+
+A Binding carries annotations, which the API server puts on the pod in the same transaction; its uid
+is a precondition, so a late Binding never hits another pod of that name. Nothing is tried again
+here: whoever holds the books decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_runtime.errors import ApiBusy, ApiLost, ApiNotFound, ApiRefused
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube, Verb
+from tessera_schema.kube import Pod
+from tessera_schema.wire import decoder
+
+_read_pod: Final = decoder(Pod)
+
+
+class PodKey(Struct, frozen=True):
+    """One pod and no other."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Bound(Struct, frozen=True):
+    """The pod is on its node, with the annotations."""
+
+
+class NotBound(Struct, frozen=True):
+    """Nothing was written by this Binding; an earlier one may have been: a pod that is bound
+    already is a Conflict too."""
+
+    status: int
+    reason: str
+    """The API server's word: Conflict, NotFound, Forbidden, TooManyRequests, ..."""
+    message: str
+
+
+class Unknown(Struct, frozen=True):
+    """It may have been written, or may still be: the cards stay taken until `read_back` tells."""
+
+    message: str
+
+
+def binding_body(pod: PodKey, node: str, annotations: Mapping[str, str]) -> bytes:
+    """The JSON of a Binding."""
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "annotations": annotations,
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    return msgspec.json.encode(binding)
+
+
+async def bind(
+    kube: Kube, pod: PodKey, node: str, annotations: Mapping[str, str]
+) -> Bound | NotBound | Unknown:
+    """Bind a pod, once, within the deadline of a call."""
+    body = binding_body(pod, node, annotations)
+    try:
+        await kube.call(Verb.POST, paths.pod(pod.namespace, pod.name, "binding"), body=body)
+    except ApiRefused as e:
+        return NotBound(e.status, e.reason, e.message)
+    except ApiBusy as e:
+        return NotBound(429, "TooManyRequests", str(e))
+    except ApiLost as e:
+        return Unknown(str(e))
+    return Bound()
+
+
+async def read_back(kube: Kube, pod: PodKey) -> Pod | None:
+    """The pod as it is now, by a quorum read; None when it is gone, or is another by that name.
+
+    Raises as `Kube.call` does: then nothing is known. A 404 by anyone but the API server is
+    ApiLost, and so is an answer that is no pod.
+    """
+    path = paths.pod(pod.namespace, pod.name)
+    try:
+        answer = await kube.call(Verb.GET, path)
+    except ApiNotFound as e:
+        if e.reason != "NotFound":
+            raise ApiLost(f"GET {path}: 404, but not by an API server: {e.message}") from e
+        return None
+    try:
+        found = _read_pod(answer)
+    except msgspec.DecodeError as e:
+        raise ApiLost(f"GET {path}: not a pod: {e}") from e
+    if not found.metadata.uid:
+        raise ApiLost(f"GET {path}: not a pod: it has no uid")
+    return found if found.metadata.uid == pod.uid else None

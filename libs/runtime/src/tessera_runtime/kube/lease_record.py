@@ -1,0 +1,54 @@
+"""A Lease as the API server keeps it. Its times are for people: nobody reckons with them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_runtime.errors import ApiRefused
+from tessera_schema.wire import decoder
+
+
+class Record(Struct, frozen=True, rename="camel"):
+    """`spec` of a Lease."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class LeaseMeta(Struct, frozen=True, rename="camel"):
+    """Which Lease, at which version; empty for one that is to be made."""
+
+    namespace: str
+    name: str
+    resource_version: str = ""
+
+
+class LeaseObject(Struct, frozen=True, rename="camel"):
+    """A Lease."""
+
+    metadata: LeaseMeta
+    spec: Record = Record()
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+
+
+_read: Final = decoder(LeaseObject)
+
+
+def version_of(lease: LeaseObject | None) -> str:
+    """Its resource version; empty where there is no Lease."""
+    return lease.metadata.resource_version if lease is not None else ""
+
+
+def parsed(answer: bytes) -> LeaseObject:
+    """The Lease of an answer. Raises ApiRefused where it is none."""
+    try:
+        return _read(answer)
+    except msgspec.DecodeError as e:
+        raise ApiRefused(200, "", f"not a Lease: {e}") from e

@@ -1,0 +1,120 @@
+"""Lists and watch events, taken apart without decoding more than is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from tessera_runtime.errors import ApiLost
+from tessera_runtime.kube.api import NONE, Kube, Verb
+from tessera_schema.wire import decoder
+
+T = TypeVar("T")
+
+BOOKMARK: Final = "BOOKMARK"
+ERROR: Final = "ERROR"
+DELETED: Final = "DELETED"
+
+
+class ListMeta(Struct, frozen=True, rename="camel"):
+    """Where a list stands."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Struct, frozen=True):
+    """One answer of a list; its objects are still bytes."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[Raw] | None = None
+
+
+class Event(Struct, frozen=True):
+    """One line of a watch."""
+
+    type: str
+    object: Raw
+
+
+class Identity(Struct, frozen=True, rename="camel"):
+    """Which object, at which version."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(Struct, frozen=True):
+    metadata: Identity = Identity()
+
+
+class Unreadable(Struct, frozen=True):
+    """An object that does not have the form that we expect."""
+
+    path: str
+    """Of the list that it belongs to."""
+    object: Identity
+    """As far as it could be read."""
+    why: str
+
+
+read_page: Final = decoder(Page)
+read_event: Final = decoder(Event)
+_read_object: Final = decoder(_Object)
+
+
+def identity(raw: bytes | Raw) -> Identity:
+    """Which object these bytes are; empty where even that cannot be read."""
+    try:
+        return _read_object(bytes(raw)).metadata
+    except msgspec.DecodeError:
+        return Identity()
+
+
+class Reader(Generic[T]):
+    """Reads objects of one list; those that cannot be read are told, and left out."""
+
+    def __init__(
+        self, path: str, read: Callable[[bytes], T], unreadable: Callable[[Unreadable], None]
+    ) -> None:
+        self._path = path
+        self._read = read
+        self._unreadable = unreadable
+
+    def objects(self, page: Page) -> list[T]:
+        """The objects of a page."""
+        return [item for raw in page.items or () for item in self.one(bytes(raw))]
+
+    def one(self, raw: bytes) -> tuple[T] | tuple[()]:
+        """The object, unless it cannot be read."""
+        try:
+            return (self._read(raw),)
+        except (msgspec.DecodeError, ValueError) as e:
+            self._unreadable(Unreadable(self._path, identity(raw), str(e)))
+            return ()
+
+
+async def pages(
+    kube: Kube, path: str, *, limit: int, query: Mapping[str, str] = NONE
+) -> AsyncGenerator[Page]:
+    """A list, page by page, all of one moment: the first page is a quorum read.
+
+    Raises as `Kube.call` does, ApiExpired among them when the list took so long that the server
+    forgot that moment; ApiLost for an answer that is no list.
+    """
+    more = {**query, "limit": str(limit)}
+    while True:
+        answer = await kube.call(Verb.GET, path, query=more)
+        try:
+            page = read_page(answer)
+        except msgspec.DecodeError as e:
+            raise ApiLost(f"list {path}: not a list: {e}") from e
+        yield page
+        if not page.metadata.continue_:
+            return
+        more["continue"] = page.metadata.continue_

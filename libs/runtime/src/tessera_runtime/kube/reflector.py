@@ -1,0 +1,236 @@
+"""What the API server holds, told without a gap: a list, then every change, for ever.
+
+    pods = Reflector(kube, Watched(paths.PODS, decoder(Pod)), books, settings=settings.kube)
+    group.create_task(pods.run(), name="pod watcher")
+    await pods.synced.wait()
+
+A watch that breaks, ends or falls silent goes on where it was; where the server no longer knows
+that place, there is a new list. Nothing that came before a list is told after it. Changes may be
+told twice, and those between two lists may be told only as the difference of the lists: a sink
+compares what it is told with what it knows, and never counts events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from enum import StrEnum
+from random import Random
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from tessera_runtime import logs
+from tessera_runtime.errors import ApiBusy, ApiLost, Lasting, TesseraError
+from tessera_runtime.kube.answers import refusal, status_of
+from tessera_runtime.kube.api import NONE, Kube
+from tessera_runtime.kube.objects import Reader, Unreadable, identity, pages, read_event
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.retries import Retries
+
+T = TypeVar("T")
+
+log = logs.named("tessera.kube.reflector")
+
+_AT_ONCE: Final = 200
+"""Events handled before others on the loop get their turn: a few milliseconds."""
+_PATIENCE: Final = 8
+"""Attempts to go on with a watch, with nothing heard, until a list has to do."""
+
+
+class Change(StrEnum):
+    """What happened to an object, as far as the watch's selectors see it."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Sink(Protocol[T]):
+    """Who is told. Both are called on the loop, do not wait, and raise only for a bug, which ends
+    the reflector."""
+
+    def relisted(self, items: list[T], started: float, now: float) -> None:
+        """All that there is: what is not among them is gone, unless it came to be since `started`.
+
+        Both times are the loop's, in seconds. Objects that could not be read were told before this.
+        """
+        ...
+
+    def changed(self, change: Change, item: T, now: float) -> None:
+        """One object as it is now, or, for DELETED, as it last was."""
+        ...
+
+
+class Watched(Struct, Generic[T], frozen=True):
+    """What to list and watch."""
+
+    path: str
+    """Of the list, such as `paths.PODS`."""
+    read: Callable[[bytes], T]
+    """Makes of an object's JSON what is kept of it; raises msgspec.DecodeError or ValueError."""
+    query: Mapping[str, str] = NONE
+    """Selectors, such as `{"fieldSelector": "spec.nodeName=node-7"}`."""
+
+
+def _report(unreadable: Unreadable) -> None:
+    """An object that is kept by nobody is at least told to somebody."""
+    log.alarm(
+        "object not readable",
+        path=unreadable.path,
+        namespace=unreadable.object.namespace,
+        name=unreadable.object.name,
+        why=unreadable.why,
+    )
+
+
+class Reflector(Generic[T]):
+    """Keeps a sink up to date. `run` it in one task, once."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        watched: Watched[T],
+        sink: Sink[T],
+        *,
+        settings: KubeSettings,
+        random: Random | None = None,
+        unreadable: Callable[[Unreadable], None] = _report,
+    ) -> None:
+        """`unreadable` is told each object that cannot be read; the sink never sees it."""
+        self.synced = asyncio.Event()
+        """Set once the first list was told."""
+        self.heard_at = float("-inf")
+        """Loop time of the last sign of life: a list, an event, a bookmark."""
+        self.lists = 0
+        self.events = 0
+        self.breaks = 0
+        """Watches that ended otherwise than in order; these three are for metrics."""
+        self._kube = kube
+        self._watched = watched
+        self._sink = sink
+        self._settings = settings
+        self._random = random if random is not None else Random()  # noqa: S311  (spreads load)
+        self._reader = Reader(watched.path, watched.read, unreadable)
+        self._version = ""
+        self._retries = Retries(settings.retry_first_s, settings.retry_most_s, self._random)
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled."""
+        failures = 0
+        while True:
+            heard_at = self.heard_at
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except TesseraError as e:
+                self.breaks += 1
+                failures = failures + 1 if heard_at == self.heard_at else 1
+                if isinstance(e, Lasting) or failures >= _PATIENCE:
+                    self._version = ""
+                await self._pause(e)
+
+    async def _pause(self, why: TesseraError) -> None:
+        wait_s = self._retries.next()
+        if isinstance(why, ApiBusy):
+            wait_s = max(wait_s, why.retry_after_s)
+        what = "watching again" if self._version else "listing again"
+        log.warning(what, path=self._watched.path, why=str(why), wait_s=round(wait_s, 3))
+        await asyncio.sleep(wait_s)
+
+    async def _list(self) -> None:
+        started = self._now()
+        items: list[T] = []
+        version = ""
+        listed = pages(
+            self._kube, self._watched.path, limit=self._settings.page, query=self._watched.query
+        )
+        async for page in listed:
+            items += self._reader.objects(page)
+            version = page.metadata.resource_version
+            await asyncio.sleep(0)
+        if not version:
+            raise ApiLost(f"list {self._watched.path}: without a resourceVersion")
+        self.lists += 1
+        self.heard_at = self._now()
+        self._version = version
+        self._sink.relisted(items, started, self.heard_at)
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        began = self._now()
+        last_s = self._settings.watch_s * (1 + self._random.random())
+        query = {
+            **self._watched.query,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(int(last_s) + 1),
+        }
+        async with self._kube.stream(self._watched.path, query=query) as lines:
+            count = 0
+            while (line := await self._next(lines)) is not None:
+                self._line(line)
+                count += 1
+                if count % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        if not count and self._now() - began < self._settings.retry_most_s:
+            raise ApiLost("the watch ended at once and told nothing")
+
+    async def _next(self, lines: AsyncIterator[bytes]) -> bytes | None:
+        try:
+            async with asyncio.timeout(self._settings.silence_s):
+                return await anext(lines, None)
+        except TimeoutError as e:
+            raise ApiLost(f"silent for {self._settings.silence_s:g} s") from e
+
+    def _line(self, line: bytes) -> None:
+        try:
+            event = read_event(line)
+        except msgspec.DecodeError as e:
+            raise self._lost(f"not an event: {e}") from e
+        self.heard_at = self._now()
+        raw = bytes(event.object)
+        if event.type == "ERROR":
+            raise self._ended(raw)
+        version = identity(raw).resource_version or self._version
+        step = _step(self._version, version)
+        if step < 0:  # another history: etcd was restored from a backup
+            raise self._lost(f"version {version} after {self._version}")
+        self._version = version
+        if event.type != "BOOKMARK" and step > 0:
+            self._tell(event.type, raw)
+        self._retries.reset()
+
+    def _tell(self, kind: str, raw: bytes) -> None:
+        try:
+            change = Change(kind)
+        except ValueError as e:
+            raise self._lost(f"unknown event {kind!r}") from e
+        self.events += 1
+        for item in self._reader.one(raw):
+            self._sink.changed(change, item, self.heard_at)
+
+    def _lost(self, why: str) -> ApiLost:
+        """What the watch says makes no sense: only a list tells where we are."""
+        self._version = ""
+        return ApiLost(f"watch {self._watched.path}: {why}")
+
+    def _ended(self, raw: bytes) -> TesseraError:
+        """The server itself ended the watch and said why."""
+        why = refusal(f"watch {self._watched.path}", status_of(raw))
+        if not isinstance(why, ApiBusy):
+            self._version = ""
+        return why
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _step(before: str, after: str) -> int:
+    """Sign of the difference of two resource versions; of those that are no numbers, 1."""
+    if not (before.isdecimal() and after.isdecimal()):
+        return 1
+    return (int(after) > int(before)) - (int(after) < int(before))

@@ -1,0 +1,90 @@
+"""Metrics: one registry for each service, in the text that Prometheus scrapes.
+
+    metrics = Registry("scheduler")
+    binds = metrics.counter("binds", "Bindings by outcome.", ("outcome",))
+    binds.labels("bound").inc()
+
+Names become `tessera_<service>_<name>`; one that begins with a dot is taken as it stands, for names
+that the field settled before us. The library's global registry is not used, so that tests, and
+several services in one process, do not meet in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+__all__ = [
+    "CONTENT_TYPE",
+    "SECONDS",
+    "Counter",
+    "CounterMetricFamily",
+    "Gauge",
+    "GaugeMetricFamily",
+    "Histogram",
+    "Metric",
+    "Registry",
+]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Buckets of a duration, from an answer out of memory to a call that timed out."""
+
+
+class Registry:
+    """The metrics of one service."""
+
+    def __init__(self, service: str) -> None:
+        self._prefix = f"tessera_{service}_"
+        self._registry = CollectorRegistry(auto_describe=False)
+
+    def counter(self, name: str, what: str, labels: Sequence[str] = ()) -> Counter:
+        """Something that only grows; `_total` is added to the name."""
+        return Counter(self.full(name), what, labels, registry=self._registry)
+
+    def gauge(self, name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
+        """Something that goes up and down; `set_function` reads it when it is scraped."""
+        return Gauge(self.full(name), what, labels, registry=self._registry)
+
+    def histogram(
+        self,
+        name: str,
+        what: str,
+        labels: Sequence[str] = (),
+        buckets: Sequence[float] = SECONDS,
+    ) -> Histogram:
+        """A distribution; name it with its unit, such as `bind_seconds`."""
+        return Histogram(self.full(name), what, labels, buckets=buckets, registry=self._registry)
+
+    def collect(self, read: Callable[[], Iterable[Metric]]) -> None:
+        """Metrics that are computed when they are scraped, such as one per card: `read` gives
+        GaugeMetricFamily and the like, whose names it makes with `full`."""
+        self._registry.register(_Read(read))
+
+    def full(self, name: str) -> str:
+        """The name as it is published."""
+        return name[1:] if name.startswith(".") else self._prefix + name
+
+    def of_process(self) -> None:
+        """Adds memory, CPU time, open files and the version of Python, by their usual names."""
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """All of it as Prometheus reads it, of `CONTENT_TYPE`."""
+        return generate_latest(self._registry)
+
+
+class _Read(Collector):
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        return self._read()

@@ -1,0 +1,102 @@
+"""A server's certificate, which is replaced while connections are open.
+
+Certificates live for weeks and servers for months. The files are looked at now and then; what can
+be loaded is used from the next handshake on, and what cannot (half-written, a key that does not
+belong to it) is told and tried again, while the old one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from tessera_runtime import logs
+from tessera_runtime.errors import BadSettings
+
+log = logs.named("tessera.tls")
+
+
+class TlsSettings(Struct, frozen=True, kw_only=True):
+    """A server's certificate."""
+
+    cert_file: Path
+    """The certificate and those of its issuers, PEM."""
+    key_file: Path
+    """Its private key, PEM."""
+    reload_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Seconds between looks at the files; the kubelet itself needs a minute to bring new ones."""
+
+
+class Tls:
+    """The certificate in use; `open_tls` makes it and keeps it fresh."""
+
+    def __init__(self, settings: TlsSettings, first: ssl.SSLContext, stamp: bytes) -> None:
+        self.context = _server_context()
+        """What a server is given: each handshake asks it for the newest certificate."""
+        self.context.sni_callback = self._newest
+        self._settings = settings
+        self._now = first
+        self._stamp = stamp
+
+    async def look(self) -> None:
+        """Use what the files now say, if it changed and can be used."""
+        try:
+            fresh, stamp = await asyncio.to_thread(_loaded, self._settings, self._stamp)
+        except BadSettings as e:
+            log.warning("certificate not taken", why=str(e))
+            return
+        if fresh is not None:
+            self._now, self._stamp = fresh, stamp
+            log.info("certificate taken", file=str(self._settings.cert_file))
+
+    async def watch(self) -> None:
+        """Look again and again."""
+        while True:
+            await asyncio.sleep(self._settings.reload_s)
+            await self.look()
+
+    def _newest(self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        connection.context = self._now
+
+
+@asynccontextmanager
+async def open_tls(settings: TlsSettings) -> AsyncGenerator[Tls]:
+    """A certificate that follows its files. Raises BadSettings where they cannot be used now."""
+    first, stamp = await asyncio.to_thread(_loaded, settings, b"")
+    if first is None:
+        raise BadSettings(f"{settings.cert_file}: it is empty: write a certificate, PEM")
+    tls = Tls(settings, first, stamp)
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(tls.watch(), name="certificate watcher")
+        try:
+            yield tls
+        finally:
+            watching.cancel()
+
+
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _loaded(settings: TlsSettings, known: bytes) -> tuple[ssl.SSLContext | None, bytes]:
+    """A context with what the files say, and their content; none if that is `known`."""
+    try:
+        stamp = settings.cert_file.read_bytes() + settings.key_file.read_bytes()
+        if stamp == known:
+            return None, known
+        context = _server_context()
+        context.load_cert_chain(settings.cert_file, settings.key_file)
+    except OSError as e:  # ssl.SSLError is one
+        raise BadSettings(
+            f"{settings.cert_file} and {settings.key_file}: {e.strerror or e}: write a certificate "
+            "and the key that belongs to it, PEM"
+        ) from e
+    return context, stamp

@@ -1,0 +1,194 @@
+"""The loop that measures what containers use, and tells what follows from it: usage, limits that
+do not hold, the first use of a card, shares held by pods that are gone; and that clears away the
+files of containers that are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NoReturn
+
+from msgspec import Struct
+
+from tessera_agent.devices import Devices
+from tessera_agent.files import HookFiles, Key
+from tessera_agent.holdings import Holding, Holdings, Stage
+from tessera_agent.inventory import Inventory
+from tessera_agent.metrics import AgentMetrics, Picture, Requested
+from tessera_agent.plugin import CardsPlugin
+from tessera_agent.pods import NodePods
+from tessera_agent.settings import AgentSettings
+from tessera_agent.telling import Alarm, States, Teller
+from tessera_agent.usage import Moment, Sampler, Watched
+from tessera_core.usage_rates import Held
+from tessera_runtime import logs, telemetry
+from tessera_runtime.clock import Clock
+from tessera_schema.keys import TRACE_KEY
+from tessera_schema.telling import ContainerUse, NodeUsage, Occupied
+
+_log: Final = logs.named("tessera.agent.measuring")
+_FULL: Final = 100
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """What is looked at, and where it goes."""
+
+    settings: AgentSettings
+    clock: Clock
+    holdings: Holdings
+    pods: NodePods
+    devices: Devices
+    inventory: Inventory
+    sampler: Sampler
+    files: HookFiles
+    plugin: CardsPlugin
+    teller: Teller
+    states: States
+    metrics: AgentMetrics
+
+
+class Measuring:
+    """Looks at everything every few seconds."""
+
+    def __init__(self, tools: Tools) -> None:
+        """Nothing has been looked at."""
+        self._do = tools
+        self._watched: dict[Key, Watched] = {}
+        self._gaps: dict[Key, tuple[str, ...]] = {}
+        self._used: set[str] = set()
+        self._swept = 0
+
+    async def run(self) -> NoReturn:
+        """Look, for ever."""
+        loop, every_s = asyncio.get_running_loop(), self._do.settings.usage.interval_s
+        while True:
+            due = loop.time() + every_s
+            await self.look()
+            await asyncio.sleep(max(due - loop.time(), 0))
+
+    async def look(self) -> NodeUsage:
+        """Once."""
+        do, at_s = self._do, asyncio.get_running_loop().time()
+        running = {h.key: _watched(h) for h in do.holdings if h.stage is Stage.RUNNING}
+        # Those that ended since the last look are looked at once more.
+        watched = self._watched | running
+        self._watched = running
+        usage = await asyncio.to_thread(
+            do.sampler.look, watched, do.devices.seen.cards, do.devices.readings,
+            Moment(at_s=at_s, wall_ns=do.clock.time_ns()),
+        )  # fmt: skip
+        do.teller.usage(usage)
+        for use in usage.containers:
+            self._heed(use)
+        self._picture(usage)
+        self.occupy()
+        await self._sweep(at_s)
+        return usage
+
+    async def follow_pods(self) -> NoReturn:
+        """Tell at once when a pod is gone whose containers run, for ever."""
+        while True:
+            await self._do.pods.news.wait()
+            self._do.pods.news.clear()
+            self.occupy()
+
+    def occupy(self) -> None:
+        """Tell which shares are held although their pod is gone."""
+        do = self._do
+        left: dict[str, list[Holding]] = {}
+        for held in do.holdings:
+            if held.holds and do.pods.is_gone(held.key.uid, held.since):
+                left.setdefault(held.key.uid, []).append(held)
+        do.states.occupy([
+            Occupied(
+                uid=uid, namespace=held[0].pod.namespace, name=held[0].pod.name,
+                shares=tuple(share for one in held for share in one.shares),
+            )
+            for uid, held in sorted(left.items())
+        ])  # fmt: skip
+
+    # -- what follows from a look
+
+    def _heed(self, use: ContainerUse) -> None:
+        key = Key(uid=use.uid, container=use.container)
+        held = self._do.holdings.get(key)
+        if held is None:
+            return
+        if use.gaps and use.gaps != self._gaps.get(key):
+            self._do.teller.alarm(
+                held.pod, key.container, Alarm.NOT_ENFORCED,
+                f"limits may not hold: {', '.join(use.gaps)} (docs/agent.md says what these mean)",
+            )  # fmt: skip
+        self._gaps[key] = use.gaps
+        if held.id not in self._used and any(card.last_active for card in use.cards):
+            self._first_use(held, use)
+
+    def _first_use(self, held: Holding, use: ContainerUse) -> None:
+        self._used.add(held.id)
+        if held.since == float("-inf"):
+            return  # it ran before this agent did
+        pod, shown = held.pod, self._do.pods.get(held.key.uid)
+        with telemetry.span(
+            "tessera.agent.first_usage",
+            parent=pod.annotations.get(TRACE_KEY) or (shown.traceparent if shown else ""),
+            pod=f"{pod.namespace}/{pod.name}", container=held.key.container,
+            cards=",".join(card.card for card in use.cards),
+        ):  # fmt: skip
+            _log.info("first use", pod=f"{pod.namespace}/{pod.name}", container=use.container)
+
+    def _picture(self, usage: NodeUsage) -> None:
+        do = self._do
+        do.metrics.picture = Picture(
+            node=do.settings.node, cards=do.devices.seen.cards, usage=usage,
+            requested=[_requested(h) for h in do.holdings if h.holds],
+            problems=len(do.devices.state.problems), spoilt=dict(do.sampler.spoilt),
+            silent_polls=do.devices.silent_polls, overwritten=do.inventory.overwritten,
+        )  # fmt: skip
+
+    # -- what is cleared away
+
+    async def _sweep(self, now: float) -> None:
+        """Files of containers that are gone, and of those that went while no agent ran."""
+        do = self._do
+        ids = {held.id for held in do.holdings}
+        self._used &= ids
+        self._gaps = {key: gaps for key, gaps in self._gaps.items() if do.holdings.get(key)}
+        do.pods.keep_only(do.holdings.pods())
+        due = do.holdings.retired(now - do.settings.nri.keep_files_s)
+        if self._swept != do.plugin.synchronized and self._owns_files():
+            self._swept = do.plugin.synchronized
+            due = (*due, *await asyncio.to_thread(do.files.known))
+        for key in due:
+            if do.holdings.get(key) is None and not do.holdings.is_retired(key):
+                self._remove(key)
+
+    def _owns_files(self) -> bool:
+        """Only where containers get files; the folder may be another vendor's agent's."""
+        return self._do.plugin.hooks
+
+    def _remove(self, key: Key) -> None:
+        """On the loop: nobody may be given the files meanwhile."""
+        try:
+            if self._owns_files():
+                self._do.files.remove(key)
+        except (OSError, ValueError) as e:
+            _log.warning("files not removed", uid=key.uid, container=key.container, why=str(e))
+
+
+def _watched(held: Holding) -> Watched:
+    limits = held.files.limits if held.files is not None else held.limits
+    return Watched(
+        held=Held(
+            namespace=held.pod.namespace, pod=held.pod.name, uid=held.key.uid,
+            container=held.key.container, limits=limits, hooked=held.hooked,
+        ),
+        files=held.files, id=held.id,
+    )  # fmt: skip
+
+
+def _requested(held: Holding) -> Requested:
+    return Requested(
+        namespace=held.pod.namespace, pod=held.pod.name, container=held.key.container,
+        cards=sum(share.cores_percent for share in held.shares) / _FULL,
+        memory_bytes=sum(share.memory_bytes for share in held.shares),
+    )  # fmt: skip

@@ -1,0 +1,250 @@
+"""The runtime's questions, answered at once from memory: what each container of the node gets of
+this vendor's cards.
+
+Nothing here waits for the API server, the bus or the driver; the one thing that touches a disk is
+making a container's two files, which must be there before the answer is. Whatever the runtime did
+while there was no connection shows in `synchronize`, and is reported there; nothing that runs is
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_agent.files import ContainerFiles, HookFiles, Key
+from tessera_agent.given import adjustment_of, disarmed, is_hooked, limits_of, sees_cards
+from tessera_agent.holdings import Holding, Holdings, Stage
+from tessera_agent.judge import Judge
+from tessera_agent.telling import Alarm, Teller
+from tessera_core.dialect import Vendor
+from tessera_core.hookfiles import limits as limits_file
+from tessera_core.judging import Deny, Give, Refuse, Why
+from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox, State
+from tessera_runtime import logs, telemetry
+from tessera_schema.injections import Mount
+
+_log: Final = logs.named("tessera.agent.nri")
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """What the plugin works with."""
+
+    vendor: Vendor
+    judge: Judge
+    holdings: Holdings
+    files: HookFiles
+    teller: Teller
+    now: Callable[[], float]
+    """The loop's clock."""
+    left_alone: Callable[[], bool]
+    """Whether somebody else hands out these cards: then nobody is kept from seeing them."""
+    exempt_namespaces: frozenset[str] = frozenset()
+
+
+class CardsPlugin:
+    """A plugin of the container runtime; see `tessera_kubelet.nri.plugin.Plugin`."""
+
+    def __init__(self, tools: Tools) -> None:
+        """Nothing runs, as far as is known."""
+        self._do = tools
+        self._sandboxes: dict[str, str] = {}
+        self.synchronized = 0
+        """Times that the runtime told all that it has."""
+        self.hooks = bool(tools.vendor.deny)
+
+    # -- what runs already
+
+    def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+        """Know what runs, and look for what was started without being asked about."""
+        sandboxes = {pod.id: pod for pod in pods}
+        self._sandboxes = {pod.id: pod.uid for pod in pods}
+        ended_first = sorted(containers, key=lambda c: c.state is not State.STOPPED)
+        ids = set()
+        for container in ended_first:
+            pod = sandboxes.get(container.sandbox_id)
+            if pod is not None:
+                ids.add(container.id)
+                self._find(pod, container)
+        holdings = self._do.holdings
+        for holding in holdings:
+            if holding.id not in ids:
+                holdings.forget(holding.key, self._do.now())
+        for uid in holdings.pods() - set(self._sandboxes.values()):
+            holdings.lose(uid)
+        self.synchronized += 1
+        _log.info("synchronized", containers=len(containers), holding=len(holdings))
+
+    def _find(self, pod: Sandbox, container: ContainerInfo) -> None:
+        key = Key(uid=pod.uid, container=container.name)
+        stage = Stage.ENDED if container.state is State.STOPPED else Stage.RUNNING
+        known = self._do.holdings.change(key, container.id, stage=stage, pid=container.pid)
+        if known is not None:
+            return
+        found = self._rebuilt(key, pod, container)
+        if found is not None:
+            self._do.holdings.put(found)
+        elif stage is Stage.RUNNING and self._keeps_off(pod):
+            self._look_for_cards(pod, container)
+
+    def _look_for_cards(self, pod: Sandbox, container: ContainerInfo) -> None:
+        if sees_cards(self._do.vendor, container.env):
+            self._do.teller.alarm(
+                pod, container.name, Alarm.UNGRANTED,
+                "it was created while the agent was not asked, holds no share and sees cards: "
+                "delete the pod",
+            )  # fmt: skip
+
+    def _rebuilt(self, key: Key, pod: Sandbox, container: ContainerInfo) -> Holding | None:
+        """What a container that runs holds, by its mounts, its files and its pod's grant."""
+        do = self._do
+        adjusted = any(_is_limits(mount, key) for mount in container.mounts)
+        shares = do.judge.found(pod, container.name, adjusted=adjusted)
+        if not shares:
+            return None
+        ended = container.state is State.STOPPED
+        limits = limits_of(pod, container.name, shares, container.env)
+        hooked = is_hooked(do.vendor.give(shares, {}))
+        files = self._adopted(key, limits) if adjusted and hooked else None
+        if hooked and not adjusted and not ended:
+            do.teller.alarm(
+                pod, container.name, Alarm.UNLIMITED,
+                "it was created while the agent was not asked: its share is not limited; delete "
+                "the pod",
+            )  # fmt: skip
+        return Holding(
+            key=key, id=container.id, pod=pod, shares=shares, limits=limits, hooked=hooked,
+            files=files, pid=container.pid, since=float("-inf"),
+            stage=Stage.ENDED if ended else Stage.RUNNING,
+        )  # fmt: skip
+
+    def _adopted(self, key: Key, limits: limits_file.Limits) -> ContainerFiles | None:
+        """The files as they are, live changes included; made again where they cannot be read."""
+        try:
+            return self._do.files.adopt(key)
+        except (OSError, ValueError) as e:
+            _log.warning("limits made again", uid=key.uid, container=key.container, why=str(e))
+        try:
+            return self._do.files.make(key, limits)
+        except (OSError, ValueError) as e:
+            _log.warning("limits not made", uid=key.uid, container=key.container, why=str(e))
+            return None
+
+    # -- what is created
+
+    def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+        """Its cards, limits and hook; or what keeps it from seeing cards; or a refusal, after which
+        kubelet asks again."""
+        self._sandboxes[pod.id] = pod.uid
+        if not self._do.judge.concerns(pod):
+            return self._kept_off(pod, container, self._do.vendor.deny)
+        with telemetry.span(
+            "tessera.agent.prepare", parent=self._do.judge.traceparent(pod),
+            pod=f"{pod.namespace}/{pod.name}", container=container.name,
+            vendor=self._do.vendor.name,
+        ) as span:  # fmt: skip
+            match self._do.judge.verdict(pod, container.name):
+                case Deny(env=env):
+                    return self._kept_off(pod, container, env)
+                case Refuse(why=why, message=message):
+                    span.failed(message)
+                    return self._refused(pod, container, why, message)
+                case Give() as given:
+                    span.set(cards=",".join(share.card for share in given.shares))
+                    answer = self._prepared(pod, container, given)
+                    if isinstance(answer, Refusal):
+                        span.failed(answer.why)
+                    return answer
+
+    def _prepared(
+        self, pod: Sandbox, container: ContainerInfo, given: Give
+    ) -> Adjustment | Refusal:
+        do, key = self._do, Key(uid=pod.uid, container=container.name)
+        env = {**container.env, **given.injection.env}
+        limits = limits_of(pod, container.name, given.shares, env)
+        hooked = is_hooked(given.injection)
+        try:
+            files = do.files.make(key, limits) if hooked else None
+            answer = adjustment_of(
+                given.injection, files.mounts if files else (), do.vendor, container
+            )
+        except (OSError, ValueError) as e:
+            message = f"what limits it cannot be made: {e}: see the agent's folder on the node"
+            return self._refused(pod, container, Why.NOT_PREPARED, message)
+        do.holdings.put(
+            Holding(
+                key=key, id=container.id, pod=pod, shares=given.shares, limits=limits,
+                hooked=hooked, files=files, since=do.now(),
+            )
+        )  # fmt: skip
+        do.holdings.remember(given.grant)
+        do.teller.prepared(pod, container.name, telemetry.current_traceparent())
+        return answer
+
+    def _refused(self, pod: Sandbox, container: ContainerInfo, why: Why, message: str) -> Refusal:
+        self._do.teller.refused(pod, container.name, why, message)
+        return Refusal(why=f"{why}: {message}")
+
+    def _kept_off(
+        self, pod: Sandbox, container: ContainerInfo, deny: Mapping[str, str]
+    ) -> Adjustment:
+        if not self._keeps_off(pod):
+            return Adjustment()
+        return Adjustment(env={**disarmed(self._do.vendor, container.env), **deny})
+
+    def _keeps_off(self, pod: Sandbox) -> bool:
+        """Whether containers of the pod that hold nothing must see nothing."""
+        return pod.namespace not in self._do.exempt_namespaces and not self._do.left_alone()
+
+    # -- what becomes of it
+
+    def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
+        """Its process runs."""
+        held = self._do.holdings.change(
+            Key(uid=pod.uid, container=container.name), container.id, stage=Stage.RUNNING,
+            pid=container.pid,
+        )  # fmt: skip
+        if held is None:
+            return
+        with telemetry.span(
+            "tessera.agent.start", parent=self._do.judge.traceparent(pod),
+            pod=f"{pod.namespace}/{pod.name}", container=container.name,
+            after_s=self._do.now() - held.since,
+        ) as span:  # fmt: skip
+            self._do.teller.running(pod, container.name, span.traceparent)
+
+    def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
+        """Its process ended; what it held is free, its files stay for its next start."""
+        key = Key(uid=pod.uid, container=container.name)
+        self._do.holdings.change(key, container.id, stage=Stage.ENDED, pid=0)
+
+    def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
+        """It is gone, unless it was started again under another id."""
+        key = Key(uid=pod.uid, container=container.name)
+        held = self._do.holdings.get(key)
+        if held is not None and held.id == container.id:
+            self._do.holdings.forget(key, self._do.now())
+
+    def pod_stopped(self, pod: Sandbox) -> None:
+        """None of its containers runs."""
+        for held in self._of(pod):
+            self._do.holdings.change(held.key, held.id, stage=Stage.ENDED, pid=0)
+
+    def pod_removed(self, pod: Sandbox) -> None:
+        """The sandbox is gone; the pod is too, unless it has another one."""
+        for held in self._of(pod):
+            self._do.holdings.forget(held.key, self._do.now())
+        self._sandboxes.pop(pod.id, None)
+        if pod.uid not in self._sandboxes.values():
+            self._do.holdings.lose(pod.uid)
+
+    def _of(self, pod: Sandbox) -> tuple[Holding, ...]:
+        return tuple(h for h in self._do.holdings.of_pod(pod.uid) if h.pod.id == pod.id)
+
+
+def _is_limits(mount: Mount, key: Key) -> bool:
+    """Whether it is the one that we give: a pod may mount something else at that place."""
+    ours = f"/{key.uid}/{key.container}/limits"
+    return mount.destination == limits_file.PATH and mount.source.endswith(ours)

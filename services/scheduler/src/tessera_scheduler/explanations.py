@@ -1,0 +1,152 @@
+"""Why a pod is where it is, or waits: put together from the decision, the books and the pod.
+
+Five thousand nodes take half a second of computing, so it is done in small pieces between which
+filter and bind go on, on a copy of the books that does not change meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.admission import Admission, admit
+from tessera_core.decisions import Decision, Decisions
+from tessera_core.dialect import Rejected
+from tessera_core.explain import node_by_node, summary
+from tessera_core.fleet import Fleet
+from tessera_core.ledger import Ledger
+from tessera_core.machines.allocation import Phase
+from tessera_core.outcome import Verdict, Why
+from tessera_core.pages import Entry
+from tessera_core.quota import Allowance, least_use
+from tessera_core.registry import Registry
+from tessera_core.units import units
+from tessera_runtime.clock import Clock
+from tessera_schema.decisions import DecisionRecord, ReasonRecord
+from tessera_schema.explained import IGNORED, UNASKED, AskedShare, Explanation, Held, LimitUse
+from tessera_schema.kube import Pod
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import PodRequest
+
+PIECE: Final = 16
+"""Nodes that are looked at in one go: one or two milliseconds."""
+
+
+class Books(Struct, frozen=True, kw_only=True):
+    """What explanations are read from."""
+
+    registry: Registry
+    ledger: Ledger
+    decisions: Decisions
+    clock: Clock
+
+
+async def explain(books: Books, pod: Pod) -> Explanation:
+    """Everything about one pod."""
+    admission = admit(books.registry, pod, runs=bool(pod.spec.node_name))
+    entry = books.ledger.entry(pod.metadata.uid)
+    allowance = books.ledger.allowance(pod.metadata.namespace or "default")
+    request = admission.request if isinstance(admission, Admission) else None
+    return Explanation(
+        namespace=pod.metadata.namespace, name=pod.metadata.name,
+        decision=await _decided(books, pod, admission, entry),
+        dialects=admission.dialects if isinstance(admission, Admission) else (),
+        asks=_asks(request) if request is not None else (),
+        quota=_limits(allowance),
+        held=_held(entry) if entry is not None else None,
+    )  # fmt: skip
+
+
+async def _decided(
+    books: Books, pod: Pod, admission: Admission | Rejected | None, entry: Entry | None
+) -> DecisionRecord:
+    decision = books.decisions.get(pod.metadata.uid)
+    if entry is not None and entry.phase is not Phase.RESERVED:
+        return _placed(pod, entry, decision)
+    if decision is not None:
+        today = books.ledger.fleet.snapshot()
+        whys = await _in_pieces(books.decisions.whys(decision, today))
+        return books.decisions.told(decision, whys, today)
+    plain = DecisionRecord(uid=pod.metadata.uid, verdict=UNASKED, at=books.clock.time(), attempts=0)
+    if isinstance(admission, Rejected):
+        why = ReasonRecord(reason=admission.reason, message=admission.message)
+        return replace(plain, verdict=Verdict.REJECTED, message=admission.message, reasons=(why,))
+    if admission is None or not admission.request.containers:
+        return replace(plain, verdict=IGNORED, message="it asks for no cards")
+    return await _as_of_now(books, plain, admission.request)
+
+
+def _placed(pod: Pod, entry: Entry, decision: Decision | None) -> DecisionRecord:
+    """Bound, or about to be: the books say where, whatever was decided before."""
+    node = entry.grant.node
+    placed = decision is not None and decision.verdict is Verdict.PLACED
+    return DecisionRecord(
+        uid=pod.metadata.uid, verdict=Verdict.PLACED, node=node,
+        at=decision.at if decision is not None and placed else entry.since,
+        attempts=decision.attempts if decision is not None else 0,
+        feasible_nodes=decision.feasible if decision is not None and placed else 0,
+        message=f"placed on {node}",
+    )  # fmt: skip
+
+
+async def _as_of_now(books: Books, plain: DecisionRecord, request: PodRequest) -> DecisionRecord:
+    """What it would be answered if it came now: after a restart nobody asked yet."""
+    asked = "kube-scheduler has not asked about it since the scheduler started"
+    allowance = books.ledger.allowance(request.namespace)
+    over = allowance.exceeded(least_use(request))
+    if over:
+        why = ReasonRecord(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=over)
+        return replace(plain, message=f"{asked}; {over}", reasons=(why,))
+    fleet: Fleet = books.ledger.fleet.snapshot()
+    whys = await _in_pieces(node_by_node(fleet, units(request), allowance, {}))
+    fits = len(fleet.rows) - len({why.node for why in whys})
+    told = f"{fits} nodes have room now" if fits else summary(whys, len(fleet.rows))
+    return replace(
+        plain, message=f"{asked}; {told}", feasible_nodes=fits,
+        reasons=tuple(
+            ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys
+        ),
+    )  # fmt: skip
+
+
+async def _in_pieces(nodes: Iterator[Sequence[Why]]) -> list[Why]:
+    whys: list[Why] = []
+    for i, of_node in enumerate(nodes):
+        whys += of_node
+        if i % PIECE == PIECE - 1:
+            await asyncio.sleep(0)
+    return whys
+
+
+def _asks(request: PodRequest) -> tuple[AskedShare, ...]:
+    return tuple(
+        AskedShare(
+            container=c.container, vendor=r.vendor, dialect=r.dialect, count=r.count,
+            memory_bytes=r.memory_bytes, memory_percent=r.memory_percent,
+            cores_percent=r.cores_percent, exclusive=r.exclusive,
+        )
+        for c in request.containers
+        for r in c.requests
+    )  # fmt: skip
+
+
+def _limits(allowance: Allowance) -> tuple[LimitUse, ...]:
+    return tuple(
+        LimitUse(
+            source=limit.source, vendor=limit.vendor, models=limit.models,
+            memory_bytes=limit.memory_bytes, memory_bytes_used=used.memory_bytes,
+            cores_percent=limit.cores_percent, cores_percent_used=used.cores_percent,
+            cards=limit.cards, cards_used=used.cards,
+        )
+        for limit in allowance.limits
+        for used in (allowance.used(limit),)
+    )  # fmt: skip
+
+
+def _held(entry: Entry) -> Held:
+    grant = entry.grant
+    return Held(node=grant.node, phase=entry.phase, since=entry.since, shares=grant.shares)

@@ -1,0 +1,72 @@
+"""Whether this replica answers: it holds the Lease, and has read all pods since it got it.
+
+The Lease itself is waited out by `tessera_runtime.kube.lease`, one call deadline included, so no
+Binding of the former holder is under way when the pods are read. A replica that loses it drops the
+reservations that it never sent, and goes on settling those that it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from tessera_runtime import logs
+from tessera_runtime.kube.lease import Lease
+
+_log = logs.named("tessera.scheduler.leading")
+
+
+class Leading:
+    """Who answers."""
+
+    def __init__(
+        self, lease: Lease, take_over: Callable[[], Awaitable[None]], resign: Callable[[], None]
+    ) -> None:
+        """`take_over` brings the books up to date with a quorum read, `resign` drops what only the
+        one who leads may hold."""
+        self._lease = lease
+        self._take_over = take_over
+        self._resign = resign
+        self._ready = 0
+        """The generation of the Lease for which the books are up to date."""
+
+    @property
+    def leads(self) -> bool:
+        """True while this replica answers."""
+        return not self.problem()
+
+    @property
+    def holds(self) -> bool:
+        """True while nobody else may write, whether this replica answers already or not."""
+        return self._lease.remaining() > 0
+
+    def problem(self) -> str:
+        """Why it does not answer; empty when it does."""
+        if not self.holds:
+            return f"standing by: {self._lease.holder or 'nobody yet'} leads"
+        if self._ready != self._lease.generation:
+            return "leads, and is reading the pods anew"
+        return ""
+
+    def fence(self) -> float:
+        """Seconds for which this replica surely leads; 0 when it does not answer."""
+        return self._lease.remaining() if self.leads else 0.0
+
+    async def run(self) -> NoReturn:
+        """Take over whenever the Lease is ours."""
+        while True:
+            await self._lease.held.wait()
+            generation = self._lease.generation
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(self._begin(generation), name="taking over")
+                await self._lease.lost.wait()
+                task.cancel()
+            self._ready = 0
+            self._resign()
+            _log.warning("no longer leading", generation=generation)
+
+    async def _begin(self, generation: int) -> None:
+        await self._take_over()
+        self._ready = generation
+        _log.info("leading", generation=generation)

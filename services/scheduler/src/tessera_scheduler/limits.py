@@ -1,0 +1,121 @@
+"""Every namespace's limits in the ledger, from the quota objects of the API server.
+
+An object that makes no sense keeps what it limited before, if it was ever right, and is told: a
+slip of the pen must not open a namespace, nor close it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.ledger import Ledger
+from tessera_core.limits import (
+    AcceleratorQuota,
+    BadLimit,
+    ResourceQuota,
+    accelerator_limit,
+    resource_limits,
+)
+from tessera_core.registry import Registry
+from tessera_runtime import logs
+from tessera_runtime.kube.objects import Identity, identity
+from tessera_schema.quotas import Limit
+from tessera_schema.wire import decoder
+
+_resource_quota = decoder(ResourceQuota)
+_accelerator_quota = decoder(AcceleratorQuota)
+_log = logs.named("tessera.scheduler.limits")
+
+
+class LimitSight(Struct, frozen=True, kw_only=True):
+    """What one quota object limits."""
+
+    key: str
+    """Kind, namespace and name."""
+    limits: tuple[Limit, ...] = ()
+    problem: str = ""
+    """Set when the object makes no sense."""
+
+
+class Limits:
+    """Takes in what is seen of quota objects."""
+
+    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+        """Nothing is limited."""
+        self._registry = registry
+        self._ledger = ledger
+        self._limits: dict[str, tuple[Limit, ...]] = {}
+        self._told: dict[str, str] = {}
+
+    def read_resource_quota(self, raw: bytes | msgspec.Raw) -> LimitSight:
+        """An object that cannot be read has a problem."""
+        told: list[str] = []
+        key = _key("ResourceQuota", identity(raw))
+        try:
+            quota = _resource_quota(bytes(raw))
+            limits = tuple(resource_limits(quota, self._registry, told.append))
+        except (BadLimit, msgspec.DecodeError) as e:
+            return LimitSight(key=key, problem=str(e))
+        if told:
+            self._tell(key, "; ".join(told))
+        return LimitSight(key=key, limits=limits)
+
+    def read_accelerator_quota(self, raw: bytes | msgspec.Raw) -> LimitSight:
+        """An object that cannot be read has a problem."""
+        key = _key("AcceleratorQuota", identity(raw))
+        try:
+            quota = _accelerator_quota(bytes(raw))
+            return LimitSight(key=key, limits=(accelerator_limit(quota, self._registry),))
+        except (BadLimit, msgspec.DecodeError) as e:
+            return LimitSight(key=key, problem=str(e))
+
+    def relisted(self, kind: str, sights: Iterable[LimitSight]) -> bool:
+        """A whole list of one kind; True when any limit changed."""
+        before = dict(self._limits)
+        shown = {sight.key: sight for sight in sights}
+        for key in [k for k in self._limits if k.startswith(f"{kind} ") and k not in shown]:
+            del self._limits[key]
+        for sight in shown.values():
+            self._take(sight)
+        return self._changed(before)
+
+    def changed(self, sight: LimitSight) -> bool:
+        """A quota object was added or modified; True when any limit changed."""
+        before = dict(self._limits)
+        self._take(sight)
+        return self._changed(before)
+
+    def deleted(self, sight: LimitSight) -> bool:
+        """A quota object is gone; True when any limit changed."""
+        before = dict(self._limits)
+        self._limits.pop(sight.key, None)
+        self._told.pop(sight.key, None)
+        return self._changed(before)
+
+    def _take(self, sight: LimitSight) -> None:
+        if sight.problem:
+            self._tell(sight.key, f"{sight.problem}: it limits what it did before")
+        else:
+            self._limits[sight.key] = sight.limits
+
+    def _changed(self, before: dict[str, tuple[Limit, ...]]) -> bool:
+        if before == self._limits:
+            return False
+        self._ledger.set_limits(_all(list(self._limits.values())))
+        return True
+
+    def _tell(self, key: str, text: str) -> None:
+        if self._told.get(key) != text:
+            self._told[key] = text
+            _log.warning("quota object read in part", quota=key, told=text)
+
+
+def _all(limits: Sequence[tuple[Limit, ...]]) -> list[Limit]:
+    return [limit for of_object in limits for limit in of_object]
+
+
+def _key(kind: str, meta: Identity) -> str:
+    return f"{kind} {meta.namespace or 'default'}/{meta.name}"

@@ -1,0 +1,64 @@
+"""The scheduler's metrics, by name. What they count is said where they are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tessera_core.ledger import Ledger
+from tessera_core.machines.allocation import Phase
+from tessera_runtime.metrics import GaugeMetricFamily, Metric, Registry
+from tessera_scheduler.alarms import Wrong
+
+
+class Measures:
+    """All metrics of the extender and the books."""
+
+    def __init__(self) -> None:
+        """Zero everywhere."""
+        self.registry = Registry("scheduler")
+        r = self.registry
+        self.calls = r.counter("extender_calls", "Extender calls by outcome", ("verb", "outcome"))
+        self.call_seconds = r.histogram("extender_seconds", "In the handler", ("verb",))
+        self.refusals = r.counter("refusals", "Pods refused by filter, by main reason", ("reason",))
+        self.binds = r.counter("binds", "Bindings by what became of them", ("outcome",))
+        self.bind_seconds = r.histogram("bind_seconds", "From the call to its outcome")
+        self.alarms = r.counter("alarms", "Pods whose grants are not as they should be", ("wrong",))
+        self.restored = r.counter("grants_restored", "Grants written again", ("outcome",))
+        self.undecodable = r.counter(
+            "undecodable_objects", "Objects that cannot be read", ("kind",)
+        )
+        self.relists = r.counter("relists", "Lists after a start or a gap", ("kind",))
+        self.expired = r.counter("reservations_expired", "Reservations that nobody used")
+        self.wakes = r.counter("wakes", "Touches that make kube-scheduler look again", ("outcome",))
+        self.leading = r.gauge("leading", "1 while this replica answers")
+        self.audited = r.gauge("audit_timestamp_seconds", "When the books were last audited")
+        self.differing = r.gauge(
+            "audit_cards_differing", "Cards on which the books and another differ", ("against",)
+        )
+        for wrong in Wrong:
+            self.alarms.labels(wrong)
+
+    def watch(self, ledger: Ledger) -> None:
+        """Publish what the ledger holds, computed when it is scraped."""
+
+        def read() -> Iterable[Metric]:
+            phases = dict.fromkeys(Phase, 0)
+            for entry in ledger.entries():
+                phases[entry.phase] += 1
+            held = GaugeMetricFamily(
+                self.registry.full("grants"), "Grants in the books by phase", labels=["phase"]
+            )
+            for phase, count in phases.items():
+                if phase is not Phase.RELEASED:
+                    held.add_metric([phase], count)
+            yield held
+            yield GaugeMetricFamily(
+                self.registry.full("nodes"), "Nodes known", value=len(ledger.fleet.rows)
+            )
+            over = ledger.fleet.overgranted()
+            yield GaugeMetricFamily(
+                self.registry.full("overgranted_cards"),
+                "Cards on which the books hold more than they have", value=over,
+            )  # fmt: skip
+
+        self.registry.collect(read)

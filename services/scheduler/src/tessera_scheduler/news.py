@@ -1,0 +1,95 @@
+"""What the scheduler tells on the bus: cards granted, released, refused.
+
+News, not truth: nothing waits for it. A pod that waits is told of once for each reason, not once
+for each attempt.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from tessera_core.filtering import Answered
+from tessera_core.outcome import Verdict
+from tessera_schema.events import (
+    AllocationEvent,
+    AllocationGranted,
+    AllocationRefused,
+    AllocationReleased,
+    encode_event,
+    subject,
+)
+from tessera_schema.grants import Grant
+from tessera_schema.keys import TRACE_KEY
+from tessera_schema.reasons import Reason
+
+REMEMBERED: Final = 20_000
+
+
+class Outbox(Protocol):
+    """Where messages go; never waits, never fails."""
+
+    def tell(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
+        """Send it when the bus is there."""
+        ...
+
+
+class News:
+    """Tells."""
+
+    def __init__(self, outbox: Outbox, cluster: str) -> None:
+        """Nobody was refused yet."""
+        self._outbox = outbox
+        self._cluster = cluster
+        self._refused: dict[str, tuple[Verdict, Reason]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Pods that were refused last time, and are not gone."""
+        return len(self._refused)
+
+    def answered(self, answer: Answered, traceparent: str) -> None:
+        """A filter call was answered."""
+        if answer.pod is None:
+            return
+        meta = answer.pod.metadata
+        if answer.reason is None or answer.verdict not in (Verdict.WAITING, Verdict.REJECTED):
+            self._refused.pop(meta.uid, None)
+            return
+        known = (answer.verdict, answer.reason)
+        if self._refused.pop(meta.uid, None) != known:
+            message = answer.message or f"{answer.reason.wire} on most nodes"
+            self._tell(
+                AllocationRefused(
+                    namespace=meta.namespace or "default", uid=meta.uid, reason=answer.reason,
+                    message=message,
+                ),
+                traceparent,
+            )  # fmt: skip
+        self._refused[meta.uid] = known
+        if len(self._refused) > REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+
+    def granted(self, grant: Grant, traceparent: str) -> None:
+        """A pod is bound with its cards."""
+        self._refused.pop(grant.uid, None)
+        self._tell(AllocationGranted(grant=grant), traceparent)
+
+    def released(self, grant: Grant) -> None:
+        """A bound pod's cards are free again."""
+        self._tell(
+            AllocationReleased(namespace=grant.namespace, uid=grant.uid, node=grant.node), ""
+        )
+
+    def gone(self, uid: str) -> None:
+        """A pod has ended."""
+        self._refused.pop(uid, None)
+
+    def _tell(self, event: AllocationEvent, traceparent: str) -> None:
+        where = subject(self._cluster, event)
+        kind = f"dev.tessera.allocation.{where.rpartition('.')[2]}"
+        self._outbox.tell(where, kind, encode_event(event), traceparent)
+
+
+def trace_of(annotations: dict[str, str]) -> str:
+    """The trace that the pod's admission opened; empty when there is none."""
+    return annotations.get(TRACE_KEY, "")

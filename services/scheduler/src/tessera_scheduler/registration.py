@@ -1,0 +1,207 @@
+"""How the API server learns of the webhook: two configurations, written and kept as they must be.
+
+Somebody who changes them is overruled at the next look; that they are gone is noticed then, too.
+They fail closed: a pod that asks for shares is not created while no replica answers. Pods that ask
+for nothing are never held up, as the conditions keep them away from us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from tessera_core.registry import Registry
+from tessera_runtime.errors import BadSettings
+from tessera_runtime.kube.api import Kube
+from tessera_scheduler import conditions
+from tessera_scheduler.kept import Json, Place, answered, keep, looked_after
+from tessera_schema.keys import SCHEDULER
+
+NAME: Final = "tessera"
+_GROUP: Final = "admissionregistration.k8s.io/v1"
+
+
+class RegistrationSettings(Struct, frozen=True, kw_only=True):
+    """How the API server reaches the webhook, and for what."""
+
+    enabled: bool = True
+    """False where somebody else registers it."""
+    host: str = ""
+    """Host name or address at which the API server reaches this process directly, on the port that
+    it listens on; empty = through the Service, as in a cluster."""
+    service: str = SCHEDULER
+    """Name of the Service, in our namespace."""
+    service_port: Annotated[int, Meta(ge=1, le=65535)] = 443
+    """Its port."""
+    left_out: tuple[str, ...] = ("kube-system",)
+    """Namespaces, besides ours, whose pods are not looked at: what the cluster needs to start."""
+    timeout_s: Annotated[int, Meta(ge=1, le=30)] = 5
+    """Seconds that the API server waits: an answer takes milliseconds, the rest is for a replica
+    that is just being replaced."""
+    refresh_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Seconds between two looks at the configurations."""
+    retry_s: Annotated[float, Meta(gt=0)] = 1.0
+    """Seconds between two tries of the first look."""
+
+    def check(self) -> None:
+        """Raises BadSettings."""
+        if "/" in self.host:
+            raise BadSettings(
+                f"registration.host: {self.host!r}: write a host name or an address, without a "
+                "scheme, a port or a path"
+            )
+
+    def names(self, namespace: str) -> tuple[str, ...]:
+        """What the webhook's certificate must be good for."""
+        of_service = f"{self.service}.{namespace}"
+        reached = (f"{of_service}.svc", of_service, f"{of_service}.svc.cluster.local")
+        return tuple(dict.fromkeys((*reached, "localhost", "127.0.0.1", self.host or "localhost")))
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """What the configurations say besides the rules."""
+
+    namespace: str
+    """Ours."""
+    settings: RegistrationSettings
+    writers: frozenset[str]
+    """Users and groups that may write result keys."""
+    port: int
+    """That the webhook listens on; used with `host`."""
+
+
+def configurations(
+    registry: Registry, terms: Terms, bundle: bytes
+) -> tuple[tuple[Place, list[Json]], tuple[Place, list[Json]]]:
+    """Both configurations' places and webhooks. An empty `bundle` leaves caBundle out."""
+
+    def hook(name: str, path: str, rules: list[Json], conditions: Mapping[str, str]) -> Json:
+        return {
+            "name": f"{name}.{NAME}.dev",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": _client(terms, path, bundle),
+            "failurePolicy": "Fail",
+            "matchConditions": [{"name": n, "expression": e} for n, e in conditions.items()],
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": _elsewhere(terms),
+            "objectSelector": {},
+            "rules": rules,
+            "sideEffects": "None",
+            "timeoutSeconds": terms.settings.timeout_s,
+        }
+
+    created = [_rule("CREATE", "pods"), _rule("UPDATE", "pods/ephemeralcontainers")]
+    asks = {"names-tessera": conditions.names_us(registry)}
+    others = {"by-others": conditions.by_others(terms.writers)}
+    mutating = [
+        {**hook("admit", "/mutate", created, asks), "reinvocationPolicy": "IfNeeded"},
+    ]
+    validating = [
+        hook("validate", "/validate", created, asks),
+        hook(
+            "keys", "/validate", [_rule("UPDATE", "pods", "pods/status")],
+            {**others, "changes-keys": conditions.changes_keys(registry)},
+        ),
+        hook(
+            "bindings", "/validate", [_rule("CREATE", "pods/binding", "bindings")],
+            {**others, "bears-keys": conditions.bears_keys(registry)},
+        ),
+    ]  # fmt: skip
+    return (_place("Mutating"), mutating), (_place("Validating"), validating)
+
+
+@asynccontextmanager
+async def open_registration(
+    kube: Kube, registry: Registry, terms: Terms, bundle: Callable[[], bytes]
+) -> AsyncGenerator[None]:
+    """The configurations, written now and kept until left; they stay when we go, for those who come
+    after us. Raises ApiRefused."""
+
+    async def refresh() -> None:
+        for place, webhooks in configurations(registry, terms, bundle()):
+            await keep(kube, place, _as_wanted(place, webhooks))
+
+    await answered(refresh, terms.settings.retry_s)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(
+            looked_after(refresh, terms.settings.refresh_s), name="webhook registration"
+        )
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def _as_wanted(place: Place, webhooks: Sequence[Json]) -> Callable[[Json | None], Json | None]:
+    def change(there: Json | None) -> Json | None:
+        had = {h.get("name"): h for h in (there or {}).get("webhooks") or ()}
+        wanted = [_with_bundle(h, had.get(h["name"], {})) for h in webhooks]
+        if there is not None and _is_in(wanted, there.get("webhooks")):
+            return None
+        return {**(there or place.object()), "webhooks": wanted}
+
+    return change
+
+
+def _with_bundle(wanted: Json, had: Mapping[str, Any]) -> Json:
+    """Where others write caBundle, theirs is kept."""
+    bundle = (had.get("clientConfig") or {}).get("caBundle")
+    client = wanted["clientConfig"]
+    if "caBundle" in client or not bundle:
+        return wanted
+    return {**wanted, "clientConfig": {**client, "caBundle": bundle}}
+
+
+def _is_in(wanted: object, there: object) -> bool:
+    """Whether everything that is wanted is there; the API server fills in more."""
+    if isinstance(wanted, dict):
+        return isinstance(there, dict) and all(_is_in(v, there.get(k)) for k, v in wanted.items())
+    if isinstance(wanted, list):
+        return (
+            isinstance(there, list)
+            and len(there) == len(wanted)
+            and all(map(_is_in, wanted, there))
+        )
+    return wanted == there
+
+
+def _client(terms: Terms, path: str, bundle: bytes) -> Json:
+    settings = terms.settings
+    client: Json = {}
+    if settings.host:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        client["url"] = f"https://{host}:{terms.port}{path}"
+    else:
+        client["service"] = {
+            "name": settings.service, "namespace": terms.namespace, "path": path,
+            "port": settings.service_port,
+        }  # fmt: skip
+    if bundle:
+        client["caBundle"] = base64.b64encode(bundle).decode()
+    return client
+
+
+def _elsewhere(terms: Terms) -> Json:
+    """All namespaces but ours and those that the cluster needs to start."""
+    left_out = sorted({terms.namespace, *terms.settings.left_out})
+    name = "kubernetes.io/metadata.name"
+    return {"matchExpressions": [{"key": name, "operator": "NotIn", "values": left_out}]}
+
+
+def _rule(operation: str, *resources: str) -> Json:
+    return {
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
+        "resources": list(resources), "scope": "Namespaced",
+    }  # fmt: skip
+
+
+def _place(kind: str) -> Place:
+    return Place(
+        collection=f"/apis/{_GROUP}/{kind.lower()}webhookconfigurations", api_version=_GROUP,
+        kind=f"{kind}WebhookConfiguration", name=NAME,
+    )  # fmt: skip

@@ -1,0 +1,252 @@
+"""A whole scheduler in one event loop: books, extender, leadership, and what they lead to.
+
+    async with open_scheduler(kube, bus, settings, clock, registry) as scheduler:
+        answer = scheduler.extender.filter(body)
+
+It opens no sockets: `tessera_scheduler.main` serves it, tests call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import NoReturn
+
+from msgspec import Struct
+
+from tessera_core.decisions import Decisions
+from tessera_core.filtering import Filter
+from tessera_core.ledger import Ledger
+from tessera_core.registry import Registry
+from tessera_runtime import logs
+from tessera_runtime.bus.api import Bus
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.bus.outbox import Outbox, open_outbox
+from tessera_runtime.clock import Clock
+from tessera_runtime.errors import TesseraError
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.kube.events import About, Events, open_events
+from tessera_runtime.kube.lease import Lease, open_lease
+from tessera_scheduler.alarms import Alarm, Alarms
+from tessera_scheduler.audit import Audit
+from tessera_scheduler.binder import Binder
+from tessera_scheduler.books import Books
+from tessera_scheduler.errands import Errands
+from tessera_scheduler.extender import Extender, Parts
+from tessera_scheduler.keys import Keys, open_keys
+from tessera_scheduler.leading import Leading
+from tessera_scheduler.limits import Limits
+from tessera_scheduler.looking import Looking
+from tessera_scheduler.measures import Measures
+from tessera_scheduler.news import News
+from tessera_scheduler.nodes import Nodes
+from tessera_scheduler.outcomes import Around
+from tessera_scheduler.restoring import Restoring, Tools
+from tessera_scheduler.settings import SchedulerSettings
+from tessera_scheduler.sights import Reader
+from tessera_scheduler.sinks import Told
+from tessera_scheduler.steady import Steady
+from tessera_scheduler.wake import Waker
+from tessera_scheduler.watching import Watching
+from tessera_schema.grants import Grant
+
+_log = logs.named("tessera.scheduler")
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What a scheduler stands on."""
+
+    kube: Kube
+    clock: Clock
+    steady: Steady
+    registry: Registry
+    bus: Bus
+    outbox: Outbox
+    events: Events
+    keys: Keys
+    lease: Lease
+    settings: SchedulerSettings
+
+
+class Scheduler:
+    """Books that follow the cluster, and answers from them."""
+
+    def __init__(self, world: World) -> None:
+        """Use `open_scheduler`."""
+        settings = world.settings
+        books = settings.books
+        self._world = world
+        self.registry, self.keys, self.steady = world.registry, world.keys, world.steady
+        self.ledger, self.decisions, self.measures = Ledger(), Decisions(), Measures()
+        self.measures.watch(self.ledger)
+        self.filter = Filter(world.registry, self.ledger, self.decisions)
+        self.errands = Errands(
+            at_once=books.errands, first_s=books.errand_first_s, most_s=books.errand_most_s
+        )
+        self.leading = Leading(world.lease, self._take_over, self._resign)
+        self._news = News(world.outbox, settings.bus.cluster)
+        self._waker = Waker(
+            world.kube, self.ledger, world.clock, self.measures,
+            waits=lambda: self.leading.leads and self._news.waiting > 0, every_s=books.wake_s,
+        )  # fmt: skip
+        self.reader = Reader(
+            world.registry, self.ledger, lambda: world.keys.verifier, migration=books.migration
+        )
+        self._alarms = Alarms(
+            world.steady.time, lambda wrong: self.measures.alarms.labels(wrong).inc(), self._alarm
+        )
+        self.books = Books(self.ledger, self.reader, self._alarms, self)
+        self._looking = Looking(world.kube, self.ledger, self.books, self.reader, world.steady)
+        self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
+        self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
+        self._nodes = Nodes(world.registry, self.ledger, news_s=books.news_s)
+        self.watching = Watching(world.kube, world.bus, self._told(), books, settings.kube)
+        self.audit = Audit(
+            world.kube, self.ledger, self.reader, self, self.measures, world.clock,
+            world.steady, page=settings.kube.page,
+        )  # fmt: skip
+        self.extender = Extender(
+            Parts(
+                registry=world.registry, ledger=self.ledger, filter=self.filter,
+                binder=self.binder, news=self._news, measures=self.measures,
+                steady=world.steady, problem=self.leading.problem,
+            )
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Follow the cluster, until cancelled."""
+        books = self._world.settings.books
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watching.run(), name="watching")
+            group.create_task(self.errands.run(), name="errands")
+            group.create_task(self.leading.run(), name="leading")
+            group.create_task(self._waker.run(), name="waking")
+            group.create_task(self._sweep(books.sweep_s), name="sweeping")
+            group.create_task(self.audit.run(books.audit_s), name="auditing")
+
+    # -- consequences of what the books see
+
+    def released(self, grant: Grant) -> None:
+        """See `books.Consequences`."""
+        if self.leading.holds:
+            self._news.released(grant)
+
+    def gone(self, uid: str) -> None:
+        """See `books.Consequences`."""
+        self.filter.done_with(uid)
+        self.binder.gone(uid)
+        self._news.gone(uid)
+
+    def doubt(self, pod: PodKey) -> None:
+        """See `books.Consequences`."""
+
+        async def look() -> bool:
+            await self._looking.look(pod)
+            return True
+
+        self.errands.add("look at", pod.uid, look)
+
+    def restore(self, pod: PodKey) -> None:
+        """See `books.Consequences`."""
+        self.errands.add("restore", pod.uid, partial(self._restoring.restore, pod))
+
+    def freed(self) -> None:
+        """See `books.Consequences`."""
+        self._waker.touch()
+
+    # -- leading
+
+    async def _take_over(self) -> None:
+        self._alarms.forget()
+        await self._fresh_keys()
+        await self.watching.pods_anew()
+        self.measures.leading.set(1)
+        self.freed()
+
+    async def _fresh_keys(self) -> None:
+        """A key that the former leader made must be known before the pods are read."""
+        while True:
+            try:
+                await self._world.keys.refresh()
+            except TesseraError as e:
+                _log.warning("keys not read", why=str(e))
+                await asyncio.sleep(self._world.settings.books.errand_first_s)
+            else:
+                return
+
+    def _resign(self) -> None:
+        self.measures.leading.set(0)
+        self.ledger.expire(float("inf"))
+
+    # -- time
+
+    async def _sweep(self, every_s: float) -> NoReturn:
+        while True:
+            await asyncio.sleep(every_s)
+            now = self._world.steady.time()
+            expired = self.ledger.expire(now - self._world.settings.books.reservation_s)
+            self.measures.expired.inc(len(expired))
+            if self._nodes.expire(now) or expired:
+                self.freed()
+
+    def _alarm(self, alarm: Alarm) -> None:
+        if self.leading.holds:
+            about = About("Pod", alarm.name, alarm.namespace, alarm.uid)
+            self._world.events.tell(about, str(alarm.wrong), f"the pod {alarm.text}", warning=True)
+
+    # -- parts
+
+    def _around(self) -> Around:
+        world = self._world
+        return Around(
+            kube=world.kube, registry=world.registry, ledger=self.ledger, filter=self.filter,
+            reader=self.reader, looking=self._looking, errands=self.errands, keys=world.keys,
+            news=self._news, measures=self.measures, clock=world.clock, steady=world.steady,
+            fence=self.leading.fence, freed=self.freed,
+        )  # fmt: skip
+
+    def _tools(self) -> Tools:
+        world = self._world
+        return Tools(
+            kube=world.kube, registry=world.registry, ledger=self.ledger, reader=self.reader,
+            keys=world.keys, measures=self.measures, clock=world.clock, steady=world.steady,
+            holds=lambda: self.leading.holds,
+        )  # fmt: skip
+
+    def _told(self) -> Told:
+        return Told(
+            registry=self.registry, reader=self.reader, books=self.books, nodes=self._nodes,
+            limits=Limits(self.registry, self.ledger), errands=self.errands,
+            measures=self.measures, steady=self._world.steady, freed=self.freed,
+        )  # fmt: skip
+
+
+@asynccontextmanager
+async def open_scheduler(
+    kube: Kube, bus: Bus, settings: SchedulerSettings, clock: Clock, registry: Registry
+) -> AsyncGenerator[Scheduler]:
+    """A scheduler that follows the cluster, stands for the Lease and answers when it leads.
+
+    Raises BadSettings, and ApiRefused where its credentials do not do.
+    """
+    instance = settings.instance or "scheduler"
+    identity = f"{instance}-{secrets.token_hex(4)}"
+    call_s = settings.kube.call_s
+    async with (
+        open_keys(kube, settings.namespace, settings.keys, clock) as keys,
+        open_outbox(bus, clock, "scheduler", instance, settings=settings.outbox) as outbox,
+        open_events(kube, settings.events, component="tessera-scheduler", clock=clock) as events,
+        open_lease(kube, settings.lease, identity=identity, call_s=call_s, clock=clock) as lease,
+    ):
+        world = World(
+            kube=kube, clock=clock, steady=Steady(clock, asyncio.get_running_loop()),
+            registry=registry, bus=bus, outbox=outbox, events=events, keys=keys, lease=lease,
+            settings=settings,
+        )  # fmt: skip
+        scheduler = Scheduler(world)
+        async with aside(scheduler.run(), "scheduler"):
+            yield scheduler

@@ -1,0 +1,89 @@
+"""One attempt to write a Binding, and what its answer says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from tessera_runtime.errors import ApiBusy, ApiConflict, ApiLost, ApiNotFound, ApiRefused
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.binding import PodKey
+from tessera_schema.grants import Grant
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """A Binding."""
+
+    name: PodKey
+    grant: Grant
+    annotations: Mapping[str, str]
+
+    def body(self, version: str = "") -> bytes:
+        """As the API server takes it; the uid is always a precondition, a resourceVersion where
+        one is given."""
+        metadata: dict[str, object] = {
+            "name": self.name.name, "namespace": self.name.namespace, "uid": self.name.uid,
+            "annotations": self.annotations,
+        }  # fmt: skip
+        if version:
+            metadata["resourceVersion"] = version
+        return msgspec.json.encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": metadata,
+                "target": {"apiVersion": "v1", "kind": "Node", "name": self.grant.node},
+            }
+        )
+
+
+class Written(Struct, frozen=True):
+    """The pod is bound, with its grant."""
+
+
+class Refused(Struct, frozen=True):
+    """This attempt wrote nothing, and another one would not either."""
+
+    why: str
+
+
+class Contested(Struct, frozen=True):
+    """This attempt wrote nothing: the pod is not as it was thought to be. Read it."""
+
+    why: str
+
+
+class Busy(Struct, frozen=True):
+    """This attempt wrote nothing: the API server asks to come back."""
+
+    why: str
+    after_s: float
+
+
+class Lost(Struct, frozen=True):
+    """It may have been written, or be written yet."""
+
+    why: str
+
+
+Sent = Written | Refused | Contested | Busy | Lost
+
+
+async def send(kube: Kube, target: Target, version: str, call_s: float) -> Sent:
+    """Send the Binding once. The API server is asked to give up when we do."""
+    path = paths.pod(target.name.namespace, target.name.name, "binding")
+    query = {"timeout": f"{call_s:g}s"}
+    try:
+        await kube.call(Verb.POST, path, query=query, body=target.body(version))
+    except (ApiConflict, ApiNotFound) as e:
+        return Contested(str(e))
+    except ApiRefused as e:
+        return Refused(str(e))
+    except ApiBusy as e:
+        return Busy(str(e), e.retry_after_s)
+    except ApiLost as e:
+        return Lost(str(e))
+    return Written()

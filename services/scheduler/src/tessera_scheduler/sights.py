@@ -1,0 +1,175 @@
+"""A pod of the API server reduced to what the books need, as it comes from a list or a watch.
+
+A list of 50,000 pods is read one by one: what is kept of each is its grant, or nothing. Signatures
+are looked at once per text: a grant that was verified or signed here is known by its digest, and
+the books' own copy is used again, so that a second list costs neither time nor memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.adoption import Adopted, adopt
+from tessera_core.charges import init_is_over
+from tessera_core.ledger import Ledger
+from tessera_core.machines.allocation import Phase
+from tessera_core.pages import Seen
+from tessera_core.registry import Registry
+from tessera_core.signing import Verifier
+from tessera_core.takeover import count_by_requests
+from tessera_runtime.kube.objects import Identity
+from tessera_schema.grants import GRANT_KEY, Grant
+from tessera_schema.kube import Pod
+from tessera_schema.wire import decoder
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _Least(Struct, frozen=True):
+    """What can be read of whatever the API server calls a pod."""
+
+    metadata: Identity = Identity()
+    spec: _Spec = _Spec()
+
+
+_decode = decoder(Pod)
+_decode_least = decoder(_Least)
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """What the API server shows of one pod."""
+
+    uid: str
+    namespace: str = ""
+    name: str = ""
+    node: str = ""
+    """Empty = not bound."""
+    grant: Grant | None = None
+    ended: bool = False
+    init_over: bool = False
+    forged: str = ""
+    """What is wrong with a grant that is not ours."""
+    unknown: bool = False
+    """A valid grant of another release: the node is closed while the pod lives."""
+    unwritten: bool = False
+    """It is bound and asks for cards, and nothing that counts says which."""
+    told: str = ""
+    """What an operator should know of how it was read."""
+
+    @property
+    def seen(self) -> Seen:
+        """For the ledger."""
+        return Seen(uid=self.uid, grant=self.grant, ended=self.ended, init_over=self.init_over)
+
+
+class Reader:
+    """Reads pods."""
+
+    def __init__(
+        self, registry: Registry, ledger: Ledger, verifier: Callable[[], Verifier], *,
+        migration: bool,
+    ) -> None:  # fmt: skip
+        """`verifier` gives the keys known at the moment; with `migration` what other systems
+        wrote on running pods counts too."""
+        self._registry = registry
+        self._ledger = ledger
+        self._verifier = verifier
+        self._migration = migration
+        self._resources = registry.resources
+        self._digests: dict[str, bytes] = {}
+
+    def read(self, raw: bytes | msgspec.Raw) -> Sight:
+        """Raises msgspec.DecodeError for what is no object. A pod of another form than today's must
+        not be taken for one that is gone: it closes its node."""
+        try:
+            return self.sight(_decode(bytes(raw)))
+        except msgspec.DecodeError as e:
+            least = _decode_least(bytes(raw))
+            meta = least.metadata
+            return Sight(
+                uid=meta.uid, namespace=meta.namespace, name=meta.name, node=least.spec.node_name,
+                unknown=bool(least.spec.node_name), told=f"it cannot be read: {e}",
+            )  # fmt: skip
+
+    def sight(self, pod: Pod) -> Sight:
+        """The pod reduced."""
+        meta = pod.metadata
+        sight = Sight(
+            uid=meta.uid, namespace=meta.namespace, name=meta.name, node=pod.spec.node_name,
+            ended=pod.terminal,
+        )  # fmt: skip
+        if sight.ended or not sight.node:
+            return sight
+        text = meta.annotations.get(GRANT_KEY)
+        known = self._known(sight, text)
+        if known is not None:
+            return replace(sight, grant=known, init_over=init_is_over(pod))
+        row = self._ledger.fleet.rows.get(sight.node)
+        cards = () if row is None else self._ledger.fleet.facts[row]
+        adopted = adopt(
+            self._registry, pod, cards, verifier=self._verifier(), others=self._migration
+        )
+        return self._judged(pod, sight, adopted, text)
+
+    def signed(self, uid: str, text: str) -> None:
+        """The scheduler signed this for the pod."""
+        self._digests[uid] = _digest(text)
+
+    def is_ours(self, uid: str) -> bool:
+        """True when the books' grant of the pod bears our signature."""
+        return uid in self._digests
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._digests.pop(uid, None)
+
+    def _known(self, sight: Sight, text: str | None) -> Grant | None:
+        """The books' grant, where the pod still bears the very text it was read from, or where it
+        was taken over from another system."""
+        entry = self._ledger.entry(sight.uid)
+        if entry is None or entry.grant.node != sight.node:
+            return None
+        digest = self._digests.get(sight.uid)
+        if digest is None:
+            same = text is None and entry.phase is Phase.BOUND
+        else:
+            same = text is not None and _digest(text) == digest
+        return entry.grant if same else None
+
+    def _judged(self, pod: Pod, sight: Sight, adopted: Adopted, text: str | None) -> Sight:
+        if adopted.grant is not None and text is not None and not adopted.forged:
+            grant, entry = replace(adopted.grant, given={}), self._ledger.entry(sight.uid)
+            if entry is None or entry.grant == grant:
+                self._digests[sight.uid] = _digest(text)
+            return replace(sight, grant=grant, init_over=init_is_over(pod))
+        sight = replace(
+            sight, grant=adopted.grant, unknown=adopted.unknown_version, told=adopted.problem,
+            forged=adopted.problem if adopted.forged else "", init_over=init_is_over(pod),
+        )  # fmt: skip
+        if adopted.grant is not None or adopted.unknown_version or not self._asks(pod):
+            return sight
+        if not self._migration:
+            return replace(sight, unwritten=True)
+        counted = count_by_requests(self._registry, self._ledger.fleet, pod)
+        return replace(
+            sight, grant=counted.grant, unknown=counted.closes,
+            told="; ".join(t for t in (adopted.problem, counted.told) if t),
+        )  # fmt: skip
+
+    def _asks(self, pod: Pod) -> bool:
+        return any(
+            not self._resources.isdisjoint(amounts)
+            for c in pod.all_containers
+            for amounts in (c.resources.limits, c.resources.requests)
+        )
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

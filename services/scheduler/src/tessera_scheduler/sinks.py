@@ -1,0 +1,117 @@
+"""Where lists and watches end: each kind of object goes to the books in its own way.
+
+Objects are compared with what is known, never counted: a watch may tell a change twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from tessera_core.registry import Registry
+from tessera_runtime.kube.reflector import Change
+from tessera_scheduler.books import Books
+from tessera_scheduler.errands import Errands
+from tessera_scheduler.limits import Limits, LimitSight
+from tessera_scheduler.measures import Measures
+from tessera_scheduler.nodes import Nodes, NodeSight
+from tessera_scheduler.sights import Reader, Sight
+from tessera_scheduler.steady import Steady
+from tessera_schema.kube import Custom
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """Who is told."""
+
+    registry: Registry
+    reader: Reader
+    books: Books
+    nodes: Nodes
+    limits: Limits
+    errands: Errands
+    measures: Measures
+    steady: Steady
+    freed: Callable[[], None]
+
+
+class PodSink:
+    """Pods."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    def relisted(self, items: list[Sight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        self._told.measures.relists.labels("pods").inc()
+        steady = self._told.steady
+        self._told.books.relisted(items, steady.at(started), steady.at(now))
+
+    def changed(self, change: Change, item: Sight, now: float) -> None:
+        """See `Sink.changed`."""
+        if change is Change.DELETED:
+            self._told.books.deleted(item.uid)
+        else:
+            self._told.books.changed(item, self._told.steady.at(now))
+
+
+class NodeSink:
+    """Nodes."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        self._told.measures.relists.labels("nodes").inc()
+        self._told.nodes.relisted(items)
+
+    def changed(self, change: Change, item: NodeSight, now: float) -> None:
+        """See `Sink.changed`."""
+        if change is Change.DELETED:
+            self._told.nodes.deleted(item.name)
+        else:
+            self._told.nodes.changed(item)
+
+
+class LimitSink:
+    """Quota objects of one kind."""
+
+    def __init__(self, kind: str, told: Told) -> None:
+        self._kind = kind
+        self._told = told
+
+    def relisted(self, items: list[LimitSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        self._told.measures.relists.labels(self._kind).inc()
+        if self._told.limits.relisted(self._kind, items):
+            self._told.freed()
+
+    def changed(self, change: Change, item: LimitSight, now: float) -> None:
+        """See `Sink.changed`."""
+        limits = self._told.limits
+        if limits.deleted(item) if change is Change.DELETED else limits.changed(item):
+            self._told.freed()
+
+
+class CustomSink:
+    """Custom resources of one kind that describe nodes' cards; `look` is told whose changed."""
+
+    def __init__(self, path: str, told: Told, look: Callable[[str], None]) -> None:
+        self._path = path
+        self._told = told
+        self._look = look
+
+    def relisted(self, items: list[Custom], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        for name in self._told.nodes.customs_relisted(self._path, items):
+            self._look(name)
+
+    def changed(self, change: Change, item: Custom, now: float) -> None:
+        """See `Sink.changed`."""
+        if change is Change.DELETED:
+            other = self._told.nodes.custom_deleted(self._path, item.metadata.name)
+        else:
+            other = self._told.nodes.custom_changed(self._path, item)
+        if other:
+            self._look(item.metadata.name)

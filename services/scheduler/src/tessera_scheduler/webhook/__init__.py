@@ -1,0 +1,100 @@
+"""The admission webhook: pods that ask for shares become complete manifests, or are refused with
+a sentence that says what would do. Only pods that name one of our resources or keys come here.
+
+    async with open_webhook(world, settings.webhook, explainer.routes()) as served:
+        ...  # it answers at served.url, and the API server calls it
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager, nullcontext
+
+from aiohttp import web
+from msgspec import Struct
+
+from tessera_core.quota import Allowance
+from tessera_core.registry import Registry
+from tessera_runtime import http
+from tessera_runtime.clock import Clock
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.tls import TlsSettings, open_tls
+from tessera_scheduler.access import own_name
+from tessera_scheduler.certificates import open_certificates
+from tessera_scheduler.kept import answered
+from tessera_scheduler.registration import Terms, open_registration
+from tessera_scheduler.webhook.namespaces import Namespaces
+from tessera_scheduler.webhook.rules import rules_of
+from tessera_scheduler.webhook.serving import Webhook
+from tessera_scheduler.webhook.settings import WebhookSettings
+
+__all__ = ["WebhookSettings", "World", "open_webhook"]
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What the webhook shares with the rest of the scheduler."""
+
+    kube: Kube
+    namespace: str
+    """Ours: where our Secrets are, and whose service accounts may write result keys."""
+    registry: Registry
+    allowance: Callable[[str], Allowance]
+    """Namespace -> what it may use: the ledger's."""
+    clock: Clock
+    metrics: Metrics
+    ports: http.Ports = http.NO_PORTS
+
+
+@asynccontextmanager
+async def open_webhook(
+    world: World, settings: WebhookSettings, more: Iterable[web.RouteDef] = ()
+) -> AsyncGenerator[http.Served]:
+    """Serve `/mutate`, `/validate` and `more` over TLS, and have the API server call them, until
+    left. Raises BadSettings, ApiRefused and what `open_certificates` raises."""
+    writers = await _writers(world, settings)
+    rules = rules_of(
+        world.registry, take_default=settings.take_default, writers=writers,
+        schedulers=settings.schedulers or _known_schedulers(world.registry),
+    )  # fmt: skip
+    namespaces = Namespaces(world.kube, settings.namespace_s, settings.ask_s)
+    webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
+    app = http.application(settings.http)
+    app.add_routes([*webhook.routes(), *more])
+    names = settings.registration.names(world.namespace)
+    async with open_certificates(
+        world.kube, world.namespace, names, settings.certificate, world.clock
+    ) as certificates:
+        files = TlsSettings(
+            cert_file=certificates.cert_file, key_file=certificates.key_file,
+            reload_s=settings.certificate.refresh_s,
+        )  # fmt: skip
+        async with (
+            open_tls(files) as tls,
+            http.serving(
+                app, settings.http, name="webhook", tls=tls, ports=world.ports
+            ) as served,
+        ):  # fmt: skip
+            terms = Terms(
+                namespace=world.namespace, settings=settings.registration, writers=writers,
+                port=served.port,
+            )  # fmt: skip
+            async with (
+                open_registration(
+                    world.kube, world.registry, terms, lambda: certificates.bundle
+                )
+                if settings.registration.enabled
+                else nullcontext()
+            ):  # fmt: skip
+                yield served
+
+
+async def _writers(world: World, settings: WebhookSettings) -> frozenset[str]:
+    """Who may write result keys: we ourselves, whatever we are called, among them."""
+    ours = await answered(lambda: own_name(world.kube), settings.registration.retry_s)
+    named = (f"system:serviceaccounts:{world.namespace}", ours, *settings.writers)
+    return frozenset(name for name in named if name)
+
+
+def _known_schedulers(registry: Registry) -> frozenset[str]:
+    return frozenset(name for d in registry.dialects.values() for name in d.schedulers)

@@ -1,0 +1,52 @@
+"""Answers as the API server takes them: warnings that its header carries, statuses of refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tessera_core.dialect import Rejected
+from tessera_core.draft import Step
+from tessera_schema.reasons import Reason
+from tessera_schema.review import ReviewAnswer, ReviewRequest, ReviewStatus, encoded_patch
+
+MAX_WARNING: Final = 256
+MAX_WARNINGS: Final = 15
+"""The API server drops what exceeds 4096 characters in all."""
+
+
+def allowed(
+    request: ReviewRequest, steps: Sequence[Step] = (), warnings: Iterable[str] = ()
+) -> ReviewAnswer:
+    """Yes, with these changes."""
+    told = tuple(dict.fromkeys(_line(w) for w in warnings))[:MAX_WARNINGS]
+    if not steps:
+        return ReviewAnswer(uid=request.uid, allowed=True, warnings=told)
+    return ReviewAnswer(
+        uid=request.uid, allowed=True, patch_type="JSONPatch", patch=encoded_patch(steps),
+        warnings=told,
+    )  # fmt: skip
+
+
+def refused(request: ReviewRequest, rejected: Rejected) -> ReviewAnswer:
+    """No: 403 for what would defeat isolation, 422 for what makes no sense."""
+    forbidden = rejected.reason is Reason.ISOLATION_DEFEATED
+    code, reason = (403, "Forbidden") if forbidden else (422, "Invalid")
+    status = ReviewStatus(code=code, reason=reason, message=rejected.message)
+    return ReviewAnswer(uid=request.uid, allowed=False, status=status)
+
+
+def written_by_us(key: str) -> Rejected:
+    """The refusal of a change that only Tessera's own accounts may make."""
+    return Rejected(
+        field=f"metadata.annotations[{key}]",
+        value="",
+        remedy="it tells which cards a pod holds, and only Tessera writes it; leave it as it is",
+        reason=Reason.ISOLATION_DEFEATED,
+    )
+
+
+def _line(text: str) -> str:
+    """One printable line that fits."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return plain if len(plain) <= MAX_WARNING else plain[: MAX_WARNING - 3] + "..."

@@ -1,0 +1,52 @@
+"""Pods that exist: the keys that only Tessera writes, and containers added for debugging."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tessera_core.admission import claims_on, is_result
+from tessera_core.isolation import defeats_debugging
+from tessera_core.ownenv import own_variables
+from tessera_core.patching import Wanted
+from tessera_core.registry import Registry
+from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
+from tessera_scheduler.webhook.reading import read_old, read_pod, steps_to
+from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_schema.review import ReviewAnswer, ReviewRequest
+
+EPHEMERAL: Final = "ephemeralcontainers"
+_DEBUGGING: Final = ("ephemeralContainers",)
+
+
+def mutate_debugging(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
+    """Containers that were there before are left alone: the API server lets nobody change them."""
+    pod = read_pod(request)
+    if not claims_on(rules.registry, pod):
+        return allowed(request)
+    before = len(read_old(request).spec.ephemeral_containers)
+    found = own_variables(pod, rules.guarded, _DEBUGGING)
+    own = tuple(v for v in found if v.position >= before)
+    if own and setting.refuses_own:
+        return refused(request, own[0].refusal)
+    return allowed(request, steps_to(request, Wanted(own=own)), [v.warning for v in own])
+
+
+def validate_change(rules: Rules, request: ReviewRequest) -> ReviewAnswer:
+    """Whether a change of a pod, or a Binding, may be made by whoever asks."""
+    pod = read_pod(request)
+    if request.sub_resource == EPHEMERAL and claims_on(rules.registry, pod):
+        wrong = defeats_debugging(pod)
+        if wrong is not None:
+            return refused(request, wrong)
+    if rules.writers.intersection((request.user_info.username, *request.user_info.groups)):
+        return allowed(request)
+    before, after = read_old(request).metadata.annotations, pod.metadata.annotations
+    changed = _changed_result(rules.registry, before, after)
+    return refused(request, written_by_us(changed)) if changed else allowed(request)
+
+
+def _changed_result(registry: Registry, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """The first result key that a change adds, changes or takes away."""
+    keys = (k for k in {**before, **after} if is_result(registry, k))
+    return next((k for k in keys if before.get(k) != after.get(k)), "")

@@ -1,0 +1,38 @@
+"""Settings of the webhook."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from tessera_runtime.http import HttpSettings
+from tessera_scheduler.certificates import CertificateSettings
+from tessera_scheduler.registration import RegistrationSettings
+
+
+class WebhookSettings(Struct, frozen=True, kw_only=True):
+    """The admission webhook, and the TLS server that answers `explain` too."""
+
+    http: HttpSettings = HttpSettings(host="0.0.0.0", port=8443, body_bytes=8 * 2**20)  # noqa: S104  (the API server comes from elsewhere)
+    """Where it listens. A review holds an object twice, of at most 3 MiB (the API server's own
+    limit)."""
+    certificate: CertificateSettings = field(default_factory=CertificateSettings)
+    """What it proves itself with."""
+    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
+    """How the API server learns of it."""
+    schedulers: tuple[str, ...] = ()
+    """Names of scheduler profiles that our kube-scheduler serves, besides its own; none = all names
+    that the dialects' manifests use. Pods that name another scheduler are left alone."""
+    take_default: bool = True
+    """Whether pods of default-scheduler that ask for shares become ours. Without it they are left
+    alone, as with HAMi's forceOverwriteDefaultScheduler=false."""
+    writers: tuple[str, ...] = ()
+    """Users and groups, besides ourselves and our namespace's service accounts, that may write
+    result keys on pods that exist: vendors' own node plugins, and other systems during a
+    migration."""
+    namespace_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Seconds for which the labels of a namespace are remembered."""
+    ask_s: Annotated[float, Meta(gt=0)] = 1.0
+    """Seconds that an answer waits for the labels of a namespace; then the last known ones count,
+    or none."""

@@ -1,0 +1,56 @@
+"""What a grant is written as: the annotations of a Binding, signed.
+
+The books keep a grant without what the dialects give each container (`Grant.given`): that is made
+here from the pod, and covered by the signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from tessera_core.admission import strip_results
+from tessera_core.ledger import Ledger
+from tessera_core.registry import Registry
+from tessera_core.results import given, written_annotations
+from tessera_core.signing import Signer
+from tessera_runtime.clock import Clock
+from tessera_schema.grants import GRANT_KEY, Grant
+from tessera_schema.kube import Pod
+
+MOST_BYTES: Final = 200 * 1024
+"""Of a pod's annotations in all. The API server takes 262,144 with every later update, and checks
+nothing in a Binding: a pod beyond that could never get a status again."""
+
+
+class Unwritable(Exception):
+    """The grant cannot be written now; the message says why."""
+
+
+def binding_annotations(
+    registry: Registry, ledger: Ledger, signer: Signer, pod: Pod, grant: Grant, clock: Clock
+) -> dict[str, str]:
+    """Everything that the Binding writes on the pod. Raises Unwritable."""
+    row = ledger.fleet.rows.get(grant.node)
+    cards = () if row is None else ledger.fleet.facts[row]
+    missing = {share.card for share in grant.shares} - {card.id for card in cards}
+    if missing:
+        raise Unwritable(f"node {grant.node} no longer shows card {min(missing)}")
+    clean, _ = strip_results(registry, pod)
+    now_ns = clock.time_ns()
+    whole = replace(grant, given=given(registry, clean, grant, cards, now_ns))
+    written = written_annotations(registry, clean, whole, cards, now_ns)
+    written[GRANT_KEY] = signer.sign(written[GRANT_KEY])
+    _check_size(clean.metadata.annotations, written)
+    return written
+
+
+def _check_size(had: Mapping[str, str], written: Mapping[str, str]) -> None:
+    size = sum(len(k.encode()) + len(v.encode()) for k, v in {**had, **written}.items())
+    if size > MOST_BYTES:
+        raise Unwritable(
+            f"metadata.annotations: {size} bytes with the grant: a pod may have {MOST_BYTES}: "
+            "move what is large to a ConfigMap"
+        )

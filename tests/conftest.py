@@ -1,0 +1,27 @@
+"""What every test lives with."""
+
+import asyncio
+import inspect
+from collections.abc import Generator
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+# With warnings as errors, a suite that mixes plain and asynchronous tests would else fail on the
+# loop that pytest-asyncio leaves behind (3.11), or on its absence (3.12 and later).
+asyncio.set_event_loop(None)
+
+NEVER_BLOCK = ("tessera_runtime", "tessera_kubelet", "tessera_scheduler", "tessera_agent")
+
+
+@pytest.fixture(autouse=True)
+def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Generator[None]:
+    """Files, sockets and sleeps that block fail inside a loop, where it is our services' doing."""
+    if not inspect.iscoroutinefunction(getattr(request, "function", None)):
+        yield
+        return
+    with blockbuster_ctx(list(NEVER_BLOCK)) as found:
+        for function in found.functions.values():
+            # It has a loop, but in a thread of its own.
+            function.can_block_in("tessera_runtime/kube/credentials.py", "_load")
+        yield

@@ -1,0 +1,109 @@
+"""Every test runs against the real control plane and against the embedded one.
+
+The real one is started once in a session and shared: `cluster_on` keeps its tests apart. It needs
+the programs of `deploy/kube-bin`, which are built before the first test if they are not there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.contract.cluster import Cluster, OpenCluster, Server, cluster_on
+from tests.contract.embedded import embedded_control_plane
+from tests.contract.extender import Extender, OpenScheduling, configuration, open_extender
+from tests.contract.real import KubeBinMissing, programs, real_control_plane
+from tests.contract.receiver import OpenAdmission, Receiver, open_receiver
+
+CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
+KINDS = ("real", "embedded")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give the test both servers, or those that its module names in KINDS."""
+    if "kind" in metafunc.fixturenames:
+        kinds = getattr(metafunc.module, "KINDS", KINDS)
+        metafunc.parametrize("kind", kinds, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Build what is missing before the first test, whose time is limited."""
+    if not any(map(_is_real, items)):
+        return
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with suppress(KubeBinMissing), capture.global_and_fixture_disabled():
+        programs(heard=True)
+
+
+def _is_real(item: pytest.Item) -> bool:
+    params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    return params.get("kind") == "real"
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The shared real control plane."""
+    try:
+        programs()
+    except KubeBinMissing as e:
+        if CI:
+            raise
+        pytest.skip(str(e))
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        plane = real_control_plane(tmp_path_factory.mktemp("real"))
+        server = runner.run(plane.__aenter__())
+        try:
+            yield server
+        finally:
+            runner.run(plane.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def open_cluster(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> OpenCluster:
+    """`async with open_cluster() as cluster`: a namespace on the server under test."""
+    real: Server | None = request.getfixturevalue("real_server") if kind == "real" else None
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Cluster]:
+        if real is not None:
+            async with cluster_on(real) as cluster:
+                yield cluster
+            return
+        async with embedded_control_plane(tmp_path) as plane, cluster_on(plane) as cluster:
+            yield cluster
+
+    return opened
+
+
+@pytest.fixture
+def scheduling(open_cluster: OpenCluster) -> OpenScheduling:
+    """A cluster with an extender, and a scheduler that is told of it."""
+
+    @asynccontextmanager
+    async def opened(*verbs: str, patience: str = "5s") -> AsyncGenerator[tuple[Cluster, Extender]]:
+        async with (
+            open_cluster() as cluster,
+            open_extender(cluster.admin) as extender,
+            cluster.server.scheduler(configuration(extender.url, *verbs, patience=patience)),
+        ):
+            yield cluster, extender
+
+    return opened
+
+
+@pytest.fixture
+def admission(open_cluster: OpenCluster, tmp_path: Path) -> OpenAdmission:
+    """A cluster, and a receiver of webhooks that nobody calls yet."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[tuple[Cluster, Receiver]]:
+        async with open_receiver(tmp_path) as receiver, open_cluster() as cluster:
+            yield cluster, receiver
+
+    return opened

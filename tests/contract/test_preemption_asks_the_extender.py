@@ -1,0 +1,88 @@
+"""Preemption: the extender may veto who makes room. The embedded scheduler preempts nobody."""
+
+from __future__ import annotations
+
+from tests.contract.cluster import Cluster
+from tests.contract.extender import OpenScheduling
+from tests.contract.scheduling import ask, card_node, placed, waiting
+
+KINDS = ("real",)
+VERBS = ("filter", "bind", "preempt")
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+async def urgent(cluster: Cluster) -> str:
+    """The name of a class that goes before others."""
+    name = f"{cluster.own}-urgent"
+    await cluster.make(CLASSES, {"metadata": {"name": name}, "value": 1000})
+    return name
+
+
+async def test_who_would_have_to_go_is_told_by_uid(scheduling: OpenScheduling) -> None:
+    async with scheduling(*VERBS) as (cluster, extender):
+        node = await card_node(cluster, "n", cards=1)
+        victim = await ask(cluster, "victim")
+        await placed(cluster, "victim")
+        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        asked = await extender.called("preempt")
+    assert asked["Pod"]["metadata"]["name"] == "urgent"
+    assert asked["NodeNameToVictims"] is None
+    assert asked["NodeNameToMetaVictims"] == {
+        node: {"Pods": [{"UID": victim["metadata"]["uid"]}], "NumPDBViolations": 0},
+    }  # fmt: skip
+
+
+async def test_a_victim_that_we_let_go_makes_room(scheduling: OpenScheduling) -> None:
+    async with scheduling(*VERBS) as (cluster, extender):
+        node = await card_node(cluster, "n", cards=1)
+        await ask(cluster, "victim")
+        await placed(cluster, "victim")
+        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await extender.called("preempt")
+        async with cluster.admin.watch(cluster.pods, fieldSelector="metadata.name=victim") as watch:
+            while "deletionTimestamp" not in (await watch.next())[1]["metadata"]:
+                pass
+        await cluster.admin.delete(f"{cluster.pods}/victim", gracePeriodSeconds="0")
+        assert await placed(cluster, "urgent") == node
+
+
+async def test_without_a_victim_from_us_nobody_goes(scheduling: OpenScheduling) -> None:
+    async with scheduling(*VERBS) as (cluster, extender):
+        await card_node(cluster, "n", cards=1)
+        await ask(cluster, "victim")
+        await placed(cluster, "victim")
+        extender.preempt = lambda _: {"NodeNameToMetaVictims": {}}
+        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        await extender.called("preempt")
+        await waiting(cluster, "urgent")
+        victim = (await cluster.admin.get(f"{cluster.pods}/victim")).done
+    assert "deletionTimestamp" not in victim["metadata"]
+
+
+async def test_for_room_that_only_we_miss_nobody_is_asked_to_go(scheduling: OpenScheduling) -> None:
+    """The scheduler looks for victims by its own view of a node, in which the pod fits already."""
+    async with scheduling(*VERBS) as (cluster, extender):
+        node = await card_node(cluster, "n")
+        await ask(cluster, "victim")
+        await placed(cluster, "victim")
+        extender.filter = lambda _: {"FailedNodes": {node: "CardBusy"}}
+        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        condition = await waiting(cluster, "urgent")
+        victim = (await cluster.admin.get(f"{cluster.pods}/victim")).done
+    assert "1 CardBusy. preemption: expected at least one victim pod" in condition["message"]
+    assert "preempt" not in extender.verbs
+    assert "deletionTimestamp" not in victim["metadata"]
+
+
+async def test_for_nodes_that_can_never_do_no_victim_is_looked_for(
+    scheduling: OpenScheduling,
+) -> None:
+    async with scheduling(*VERBS) as (cluster, extender):
+        node = await card_node(cluster, "n")
+        await ask(cluster, "victim")
+        await placed(cluster, "victim")
+        extender.filter = lambda _: {"FailedAndUnresolvableNodes": {node: "CardBusy"}}
+        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        condition = await waiting(cluster, "urgent")
+    assert "1 Preemption is not helpful for scheduling" in condition["message"]
+    assert "preempt" not in extender.verbs

@@ -1,0 +1,110 @@
+"""Several answers for pods that wish where to be; evictions that make room."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tessera_core.admission import Admission, admit
+from tessera_core.cards import Bools
+from tessera_core.deciding import Waiting
+from tessera_core.ledger import Ledger
+from tessera_core.preempting import useful
+from tessera_core.registry import load
+from tessera_core.several import Room, rooms, scores, wishes
+from tessera_schema.grants import Grant, Share
+from tessera_schema.kube import Spread
+from tessera_schema.quotas import Limit
+from tessera_schema.requests import PodRequest
+from tessera_testing.builders import a_card, a_container, a_pod
+from tests.dialects.adding import acme
+
+REGISTRY = load(extra=[acme])
+PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+REQUIRED: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": {}}
+
+
+def a_ledger(*used_gib: int, total: int = 16) -> Ledger:
+    """A node for each amount, with one card of which so much is used."""
+    ledger = Ledger()
+    for n, used in enumerate(used_gib):
+        ledger.put_node(f"n{n}", [a_card(f"c{n}", mib=total * 1024)])
+        if used:
+            share = Share(
+                container="c", position=0, vendor="acme", dialect="acme", card=f"c{n}", index=0,
+                memory_bytes=used << 30,
+            )  # fmt: skip
+            grant = Grant(
+                uid=f"u{n}", namespace="team", name=f"p{n}", node=f"n{n}", shares=(share,)
+            )
+            assert ledger.assume([grant], 0) is None
+    return ledger
+
+
+def a_request(gib: int, containers: int = 1) -> PodRequest:
+    pod = a_pod(*(a_container({"acme.com/gib": gib}) for _ in range(containers)), uid="new")
+    admission = admit(REGISTRY, pod)
+    assert isinstance(admission, Admission)
+    return admission.request
+
+
+def everywhere(ledger: Ledger) -> Bools:
+    return np.array([bool(name) for name in ledger.fleet.names])
+
+
+@pytest.mark.parametrize(
+    ("spec", "wished"),
+    [
+        ({}, False),
+        ({"affinity": {"nodeAffinity": PREFERRED}}, True),
+        ({"affinity": {"podAntiAffinity": PREFERRED}}, True),
+        ({"affinity": {"nodeAffinity": REQUIRED}}, False),
+        ({"affinity": {"nodeAffinity": "garbage", "podAffinity": None}}, False),
+        ({"topology_spread_constraints": (Spread("ScheduleAnyway"),)}, True),
+        ({"topology_spread_constraints": (Spread("DoNotSchedule"),)}, False),
+    ],
+)
+def test_wishes_are_what_only_kube_scheduler_can_weigh(spec: Any, wished: bool) -> None:  # noqa: FBT001  (a column)
+    assert wishes(a_pod(**spec)) is wished
+
+
+def test_all_nodes_with_room_are_told_the_fullest_first() -> None:
+    ledger = a_ledger(0, 4, 15, 8)
+    found = rooms(ledger, a_request(4), everywhere(ledger))
+    assert found == Room(("n3", "n1", "n0"))
+    assert list(ledger.entries())[-1].grant.uid != "new"
+
+
+def test_where_there_is_no_room_the_pod_waits() -> None:
+    ledger = a_ledger(15, 15)
+    assert isinstance(rooms(ledger, a_request(4), everywhere(ledger)), Waiting)
+
+
+def test_nodes_that_fit_each_container_but_not_all_are_left_out() -> None:
+    ledger = a_ledger(0, 10)
+    assert rooms(ledger, a_request(4, containers=2), everywhere(ledger)) == Room(("n0",))
+
+
+def test_quota_holds_for_them_too() -> None:
+    ledger = a_ledger(0)
+    ledger.set_limits([Limit(namespace="default", source="q", memory_bytes=1 << 30)])
+    found = rooms(ledger, a_request(4), everywhere(ledger))
+    assert isinstance(found, Waiting)
+    assert "q allows" in found.over
+
+
+def test_scores_go_from_ten_to_nothing_by_the_pods_own_policy() -> None:
+    ledger = a_ledger(0, 4, 8, 8)
+    names = ["n0", "n1", "n2", "n3", "unknown"]
+    assert scores(ledger, a_request(4), names) == {
+        "n0": 0, "n1": 5, "n2": 10, "n3": 10, "unknown": 0,
+    }  # fmt: skip
+    assert scores(ledger, a_request(4), ["unknown"]) == {"unknown": 0}
+
+
+def test_evicting_is_of_use_where_it_makes_room() -> None:
+    ledger = a_ledger(12, 6, 0)
+    victims = {"n0": ["u0"], "n1": ["u0"], "n2": ["nobody"], "gone": ["u0"]}
+    before = ledger.fleet.cards.memory_used.copy()
+    assert useful(ledger, a_request(14), victims) == {"n0", "n2"}
+    assert (ledger.fleet.cards.memory_used == before).all()

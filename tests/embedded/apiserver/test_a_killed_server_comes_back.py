@@ -1,0 +1,140 @@
+"""What was answered outlives the process; what was torn is cut off; what is damaged is told."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tessera_embedded.apiserver import Store
+from tessera_embedded.apiserver.journal import Journal, JournalBroken
+from tessera_embedded.apiserver.objects import WINDOW
+from tests.embedded.apiserver.world import PODS, a_pod, events
+
+START_S = 30
+NAMESPACES = "/api/v1/namespaces"
+
+
+def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """Start a server as a process of its own, and wait for its word."""
+    argv = [sys.executable, "-m", "tessera_embedded.apiserver", f"--folder={folder}"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    word, url = process.stdout.readline().split()
+    assert word == "ready"
+    return process, url
+
+
+def end(process: subprocess.Popen[str], how: signal.Signals) -> int:
+    """End it, and tell how it ended."""
+    process.send_signal(how)
+    assert process.stdout is not None
+    process.stdout.close()
+    return process.wait(START_S)
+
+
+async def call(folder: Path, url: str, method: str, path: str, body: object = None) -> object:
+    """Call it as the administrator."""
+    tls = ssl.create_default_context(cafile=folder / "ca.crt")
+    token = (folder / "tokens.json").read_text(encoding="utf-8").split('"')[3]
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url + path, json=body, headers=headers, ssl=tls) as answer,
+    ):
+        assert answer.status in {200, 201}, await answer.text()
+        return await answer.json()
+
+
+async def test_a_killed_process_has_lost_nothing_that_it_answered(tmp_path: Path) -> None:
+    process, url = start(tmp_path)
+    made = await call(tmp_path, url, "POST", PODS, a_pod("kept"))
+    assert end(process, signal.SIGKILL) == -signal.SIGKILL
+    process, url = start(tmp_path)
+    kept = await call(tmp_path, url, "GET", f"{PODS}/kept")
+    code = end(process, signal.SIGTERM)
+    assert (kept, code) == (made, 0)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_told_to_end_ends_well(tmp_path: Path, how: signal.Signals) -> None:
+    process, _ = start(tmp_path)
+    assert end(process, how) == 0
+
+
+def kept(path: Path) -> tuple[Store, Journal]:
+    """A store with a journal, as a server opens it."""
+    store, journal = Store(), Journal(path)
+    journal.read(store.objects)
+    store.objects.on_change = journal.append
+    store.open()
+    return store, journal
+
+
+def test_versions_and_watches_go_on_where_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    store, journal = kept(path)
+    store.handle("POST", PODS, body=b'{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c",'
+                 b'"image":"i"}]}}')  # fmt: skip
+    seen = store.objects.version
+    store.handle("DELETE", f"{PODS}/a")
+    journal.close()
+    again, journal = kept(path)
+    watch = again.watch(PODS, {"resourceVersion": str(seen)})
+    journal.close()
+    assert again.objects.version == store.objects.version
+    assert events(watch) == [("MODIFIED", "a"), ("DELETED", "a")]
+
+
+def test_a_line_that_was_not_finished_was_never_answered(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    store, journal = kept(path)
+    journal.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"v":99,"s":["","pods"],"o":{"meta')
+    again, journal = kept(path)
+    again.handle("POST", NAMESPACES, body=b'{"metadata":{"name":"after"}}')
+    journal.close()
+    third, journal = kept(path)
+    journal.close()
+    assert again.objects.version == third.objects.version == store.objects.version + 1
+    assert third.handle("GET", f"{NAMESPACES}/after").code == 200
+
+
+def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    _, journal = kept(path)
+    journal.close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], b"nonsense\n", *lines[2:]]))
+    with pytest.raises(JournalBroken, match=r"line 2: .*; move it away"):
+        kept(path)
+
+
+def test_a_journal_that_is_mostly_history_is_rewritten(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    store, journal = kept(path)
+    made = b'{"metadata":{"name":"m"},"data":{"n":"%d"}}'
+    maps = "/api/v1/namespaces/default/configmaps"
+    store.handle("POST", maps, body=made % 0)
+    for number in range(1, WINDOW + 10):
+        store.handle("PUT", f"{maps}/m", body=made % number)
+    store.handle("POST", maps, body=b'{"metadata":{"name":"gone"}}')
+    store.handle("DELETE", f"{maps}/gone")
+    journal.close()
+    long = path.stat().st_size
+    again, journal = kept(path)
+    journal.close()
+    assert path.stat().st_size < long / 100
+    third, journal = kept(path)
+    journal.close()
+    for opened in (again, third):
+        assert opened.objects.version == store.objects.version
+        assert opened.handle("GET", f"{maps}/m").body == store.handle("GET", f"{maps}/m").body
+        old = opened.watch(maps, {"resourceVersion": str(store.objects.version - 1)})
+        assert b'"code":410' in old.pull()[0]

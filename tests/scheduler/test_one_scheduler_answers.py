@@ -1,0 +1,129 @@
+"""The Lease: who answers, when, and what is left of the one who lost it."""
+
+import asyncio
+
+import pytest
+
+from tessera_core.machines.allocation import Phase
+from tessera_embedded.apiserver.faults import Answer, Delay
+from tessera_scheduler.extender import NotLeading
+from tessera_schema.grants import GRANT_KEY
+from tessera_testing.kube import FakeKube
+from tests.scheduler.world import (
+    BINDING,
+    World,
+    leading,
+    phase,
+    standing_by,
+    until,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_the_other_one_stands_by_and_takes_over() -> None:
+    world = World(1)
+    uid = world.pod("a")
+    other = FakeKube(world.store)
+    async with leading(world) as first, standing_by(world, other) as second:
+        assert "standing by: scheduler-" in second.leading.problem()
+        with pytest.raises(NotLeading):
+            world.filter(second, "a")
+        await world.place(first, "a")
+        await until(lambda: phase(second, uid) is Phase.BOUND, 5)
+        world.kube.pause()
+        await until(lambda: second.leading.leads, 60)
+        assert not first.leading.leads
+        with pytest.raises(NotLeading):
+            world.filter(first, "a")
+        world.kube.resume()
+
+
+async def test_a_new_leader_has_read_all_pods_since_it_leads() -> None:
+    world = World(1)
+    other = FakeKube(world.store)
+    uid = world.pod("a", 12000)
+    async with leading(world) as first, standing_by(world, other) as second:
+        other.event_delay_s = 10_000
+        await world.place(first, "a")
+        world.kube.pause()
+        await until(lambda: second.leading.leads, 60)
+        assert phase(second, uid) is Phase.BOUND
+        world.pod("b", 12000)
+        assert not world.filter(second, "b").node_names
+        world.kube.resume()
+
+
+async def test_no_binding_is_sent_when_the_lease_may_end_before_its_answer() -> None:
+    world = World(1)
+    uid = world.pod("a")
+    async with leading(world) as scheduler:
+        world.fault("PUT", ".*/leases/.*", Answer(500), times=1000)
+        world.filter(scheduler, "a")
+        await until(lambda: scheduler.leading.fence() < 5, 20)
+        assert scheduler.leading.leads
+        assert "about to stop leading" in await world.bind(scheduler, "a", "n0")
+        assert not [c for c in world.kube.calls if c[1].endswith("/binding")]
+        assert phase(scheduler, uid) is Phase.RESERVED
+
+
+async def test_who_loses_the_lease_drops_reservations_and_keeps_what_was_sent() -> None:
+    world = World(2)
+    reserved, sent = world.pod("a"), world.pod("b")
+    other = FakeKube(world.store)
+    async with leading(world) as first, standing_by(world, other) as second:
+        world.filter(first, "a")
+        world.filter(first, "b")
+        world.fault("POST", BINDING, Delay(12))
+        await world.bind(first, "b", "n0")
+        world.kube.pause()
+        await until(lambda: not first.leading.leads, 60)
+        assert (phase(first, reserved), phase(first, sent)) == (None, Phase.UNSETTLED)
+        await until(lambda: second.leading.leads, 60)
+        assert phase(second, sent) is Phase.BOUND
+        world.kube.resume()
+        await until(lambda: phase(first, sent) is Phase.BOUND, 60)
+
+
+async def test_a_binding_that_is_on_its_way_when_the_lease_ends_is_not_overtaken() -> None:
+    """The next holder waits out the Lease and a call more, then reads: it sees what was written."""
+    world = World(1)
+    uid = world.pod("a", 12000)
+    other = FakeKube(world.store)
+    async with leading(world) as first, standing_by(world, other) as second:
+        world.filter(first, "a")
+        await until(lambda: first.leading.fence() < 12.05, 10)
+        world.fault("PUT", ".*/leases/.*", Answer(500), times=1000)
+        await until(lambda: first.leading.fence() < 5.1, 10)
+        world.fault("POST", BINDING, Delay(4.9))
+        assert await world.bind(first, "a", "n0") == ""
+        await until(lambda: second.leading.leads, 60)
+        assert phase(second, uid) is Phase.BOUND
+        world.pod("b", 12000)
+        assert not world.filter(second, "b").node_names
+
+
+async def test_a_scheduler_that_was_stopped_leaves_the_lease_to_the_next() -> None:
+    world = World(1)
+    async with leading(world):
+        pass
+    began = asyncio.get_running_loop().time()
+    async with leading(world):
+        assert asyncio.get_running_loop().time() - began < 10
+
+
+async def test_a_grant_that_was_removed_while_nobody_led_is_restored_by_the_next() -> None:
+    world = World(1)
+    world.pod("a", 9000)
+    other = FakeKube(world.store)
+    async with leading(world) as first, standing_by(world, other) as second:
+        await world.place(first, "a")
+        await asyncio.sleep(1)
+        world.kube.pause()
+        world.note(world.path("a"), {GRANT_KEY: None})
+        await asyncio.sleep(1)
+        assert GRANT_KEY not in world.read("a").metadata.annotations
+        await until(lambda: second.leading.leads, 60)
+        await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 10)
+        world.granted("a", second.keys.verifier)
+        world.kube.resume()

@@ -1,0 +1,107 @@
+"""Lists, watches, gaps, and the audit."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tessera_core.machines.allocation import Phase
+from tessera_embedded.apiserver.faults import Answer
+from tests.scheduler.world import (
+    World,
+    counted,
+    leading,
+    phase,
+    settings,
+    until,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_running_pods_are_counted_before_the_first_answer() -> None:
+    world = World(1)
+    for name in ("a", "b"):
+        world.pod(name, 7000)
+    async with leading(world) as scheduler:
+        await world.place(scheduler, "a")
+        await world.place(scheduler, "b")
+        before = dict(scheduler.ledger.held("n0"))
+    async with leading(world) as scheduler:
+        assert dict(scheduler.ledger.held("n0")) == before == world.truth_on("n0")
+        world.pod("c", 7000)
+        assert not world.filter(scheduler, "c").node_names
+
+
+async def test_what_changed_during_a_gap_is_found_by_the_next_list() -> None:
+    world = World(2)
+    uids = {name: world.pod(name, 7000) for name in ("a", "b")}
+    async with leading(world) as scheduler:
+        for name in uids:
+            await world.place(scheduler, name)
+        world.fault("GET", "/api/v1/pods", Answer(410))
+        world.kube.cut_watches()
+        world.delete("a")
+        await asyncio.sleep(0.001)
+        await until(lambda: counted(scheduler, 'relists_total{kind="pods"}') >= 3, 60)
+        assert phase(scheduler, uids["a"]) is None
+        assert phase(scheduler, uids["b"]) is Phase.BOUND
+        assert dict(scheduler.ledger.held("n0")) == world.truth_on("n0")
+        await until(lambda: world.bus.said(f"tessera.v1.*.allocation.*.{uids['a']}.released"), 5)
+
+
+async def test_a_pod_that_was_bound_and_deleted_while_a_list_was_made_does_not_stay() -> None:
+    world = World(1)
+    uid = world.pod("a", 7000)
+    async with leading(world) as scheduler:
+        await world.place(scheduler, "a")
+        started = scheduler.steady.time() - 100
+        world.kube.event_delay_s = 10_000
+        world.delete("a")
+        scheduler.books.relisted([], started, scheduler.steady.time())
+        assert phase(scheduler, uid) is Phase.BOUND
+        await until(lambda: phase(scheduler, uid) is None, 5)
+
+
+async def test_events_that_come_twice_and_late_change_nothing() -> None:
+    world = World(1)
+    world.kube.event_times, world.kube.event_delay_s = 3, 0.5
+    async with leading(world) as scheduler:
+        for n in range(5):
+            world.pod(f"p{n}", 7000)
+            await world.place(scheduler, f"p{n}")
+            await asyncio.sleep(0.3)
+            world.delete(f"p{n}")
+            await asyncio.sleep(0.3)
+            await until(lambda: scheduler.ledger.held("n0") == {}, 5)
+
+
+async def test_a_pod_of_another_form_closes_its_node_and_is_not_taken_for_gone() -> None:
+    world = World(1)
+    uid = world.pod("a", 7000)
+    async with leading(world) as scheduler:
+        await world.place(scheduler, "a")
+        raw = world.call("GET", world.path("a"))
+        raw["spec"]["tolerations"] = "of another form"
+        odd = scheduler.reader.read(msgspec.json.encode(raw))
+        scheduler.books.relisted([odd], scheduler.steady.time() + 1, scheduler.steady.time() + 2)
+        assert phase(scheduler, uid) is Phase.BOUND
+        world.pod("b", 1000)
+        assert world.filter(scheduler, "b").failed_nodes == {"n0": "NodeBlocked"}
+
+
+async def test_the_audit_finds_and_mends_what_no_event_told() -> None:
+    world = World(2)
+    uids = {name: world.pod(name, 7000) for name in ("a", "b")}
+    async with leading(world, config=settings(audit_s=50)) as scheduler:
+        for name in uids:
+            await world.place(scheduler, name)
+        await asyncio.sleep(60)
+        assert counted(scheduler, 'audit_cards_differing{against="api"}') == 0
+        world.kube.event_delay_s = 10_000
+        world.delete("a")
+        scheduler.ledger.ended(uids["b"])
+        scheduler.ledger.fleet.cards.memory_used[0, 0] += 5
+        await until(lambda: counted(scheduler, 'audit_cards_differing{against="columns"}') == 1, 60)
+        assert counted(scheduler, 'audit_cards_differing{against="api"}') == 1
+        await until(lambda: phase(scheduler, uids["a"]) is None, 10)

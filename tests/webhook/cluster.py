@@ -1,0 +1,119 @@
+"""The webhook beside an API server that calls it over TLS: the embedded one, or the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from tessera_core.quota import NO_LIMITS
+from tessera_runtime.clock import SystemClock
+from tessera_runtime.http import HttpSettings, Served
+from tessera_runtime.kube.api import NONE, Body, Kube, Verb
+from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.metrics import Registry as Metrics
+from tessera_scheduler.registration import RegistrationSettings
+from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
+from tessera_schema.keys import SCHEDULER
+from tests.contract.client import Client, open_client
+from tests.contract.embedded import embedded_control_plane
+from tests.contract.real import KubeBinMissing, real_control_plane
+from tests.webhook.setting import REGISTRY
+
+KINDS = ("embedded", "real")
+HOME = "tessera-system"
+SETTINGS = WebhookSettings(
+    http=HttpSettings(), registration=RegistrationSettings(host="127.0.0.1", refresh_s=0.2)
+)
+CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """A control plane with the namespaces `team` and ours, and its administrator."""
+
+    admin: Client
+    kube: Kube
+    tokens: Mapping[str, str]
+    """User -> token: `reader` may read pods, `nobody` may not."""
+
+
+class Named:
+    """A client with the administrator's rights whom the API server calls by a name of our own, so
+    that the administrator can be somebody else."""
+
+    def __init__(self, kube: Kube, name: str = "tessera") -> None:
+        self._kube, self._name = kube, name
+
+    async def call(
+        self, verb: Verb, path: str, *, query: Mapping[str, str] = NONE, body: bytes = b"",
+        kind: Body = Body.JSON,
+    ) -> bytes:  # fmt: skip
+        """See `Kube.call`."""
+        if path.endswith("/selfsubjectreviews"):
+            return msgspec.json.encode({"status": {"userInfo": {"username": self._name}}})
+        return await self._kube.call(verb, path, query=query, body=body, kind=kind)
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] = NONE
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """See `Kube.stream`."""
+        return self._kube.stream(path, query=query)
+
+
+@asynccontextmanager
+async def open_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
+    """A control plane of its own; skipped where the real one cannot be had."""
+    plane = embedded_control_plane(folder) if kind == "embedded" else real_control_plane(folder)
+    try:
+        async with plane as server:
+            token = folder / "admin-token"
+            token.write_text(server.token)
+            settings = KubeSettings(url=server.url, token_file=token, ca_file=server.ca_path)
+            async with (
+                open_client(server.url, server.ca_path, server.token) as admin,
+                open_kube(settings) as kube,
+            ):
+                for name in (HOME, "team"):
+                    body = {"metadata": {"name": name}}
+                    (await admin.post("/api/v1/namespaces", body)).done  # noqa: B018  (checks)
+                yield Cluster(admin, kube, server.tokens)
+    except KubeBinMissing as e:
+        if CI:
+            raise
+        pytest.skip(str(e))
+
+
+@asynccontextmanager
+async def the_webhook(
+    cluster: Cluster,
+    more: Iterable[web.RouteDef] = (),
+    *,
+    kube: Kube | None = None,
+) -> AsyncGenerator[Served]:
+    """The webhook, registered with the cluster."""
+    world = World(
+        kube=kube or Named(cluster.kube), namespace=HOME, registry=REGISTRY, clock=SystemClock(),
+        allowance=lambda _: NO_LIMITS, metrics=Metrics("scheduler"),
+    )  # fmt: skip
+    async with open_webhook(world, SETTINGS, more) as served:
+        await _called(cluster)
+        yield served
+
+
+async def _called(cluster: Cluster) -> None:
+    """API servers take a moment to learn of a registration."""
+    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    probe = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}
+    async with asyncio.timeout(30):
+        while True:
+            answer = await cluster.admin.post("/api/v1/namespaces/team/pods", probe, dryRun="All")
+            if answer.body.get("spec", {}).get("schedulerName") == SCHEDULER:
+                return
+            await asyncio.sleep(0.05)

@@ -1,0 +1,86 @@
+"""Conditions under which the API server calls the webhook: nobody else's pods depend on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tessera_embedded.apiserver.cel import evaluate, parse
+from tessera_scheduler import conditions
+from tessera_schema.grants import GRANT_KEY
+from tessera_schema.keys import TRACE_KEY
+from tests.webhook.setting import OURS, REGISTRY, Json, a_manifest
+
+NAMES_US = parse(conditions.names_us(REGISTRY))
+CHANGES = parse(conditions.changes_keys(REGISTRY))
+OTHERS = parse(conditions.by_others([OURS, "their-plugin"]))
+BEARS = parse(conditions.bears_keys(REGISTRY))
+
+
+def calls(pod: Json) -> bool:
+    return evaluate(NAMES_US, {"object": pod}) is True
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY.resources))
+def test_every_resource_of_every_dialect_is_ours(name: str) -> None:
+    assert calls(a_manifest({name: "1"}))
+
+
+def test_one_container_of_any_kind_is_enough() -> None:
+    plain, asking = {"name": "a"}, {"name": "b", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    pod = a_manifest({})
+    pod["spec"]["containers"] = [plain, asking]
+    assert calls(pod)
+    pod["spec"] = {"containers": [plain], "initContainers": [plain, asking]}
+    assert calls(pod)
+
+
+@pytest.mark.parametrize("key", [GRANT_KEY, "volcano.sh/gpu-index", "tencent.com/gpu-mod-idx-3"])
+def test_keys_of_ours_are_enough(key: str) -> None:
+    assert calls(a_manifest({}, notes={key: "x"}))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_manifest({}), a_manifest({"cpu": "1"}, notes={"example.com/x": "y"}),
+        {"metadata": {}, "spec": {"containers": [{"name": "c"}]}},
+        {"metadata": {}, "spec": {"containers": [{"name": "c", "resources": {}}]}},
+        a_manifest({"example.com/gpu": "1"}, schedulerName="tessera-scheduler"),
+    ],
+)  # fmt: skip
+def test_others_pods_are_none_of_our_business(pod: Json) -> None:
+    assert not calls(pod)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [
+        ({}, {GRANT_KEY: "x"}, True), ({GRANT_KEY: "x"}, {GRANT_KEY: "y"}, True),
+        ({GRANT_KEY: "x"}, {}, True), ({TRACE_KEY: "x"}, {GRANT_KEY: "x"}, True),
+        ({}, {"tencent.com/predicate-gpu-idx-0": "1"}, True),
+        ({GRANT_KEY: "x"}, {GRANT_KEY: "x", "mine": "1"}, False),
+        ({"mine": "1"}, {}, False), ({}, {}, False),
+    ],
+)  # fmt: skip
+def test_only_changes_of_our_keys_are_looked_at(
+    before: Json, after: Json, *, changes: bool
+) -> None:
+    scope = {"oldObject": a_manifest(notes=before), "object": a_manifest(notes=after)}
+    assert evaluate(CHANGES, scope) is changes
+
+
+@pytest.mark.parametrize(
+    ("user", "others"),
+    [
+        ({"username": "jane"}, True), ({"username": "jane", "groups": ["users"]}, True),
+        ({"username": "their-plugin"}, False),
+        ({"username": "x", "groups": ["system:authenticated", OURS]}, False),
+    ],
+)  # fmt: skip
+def test_our_own_writes_do_not_come_back_to_us(user: Json, *, others: bool) -> None:
+    assert evaluate(OTHERS, {"request": {"userInfo": user}}) is others
+
+
+def test_a_binding_is_looked_at_where_it_bears_a_key() -> None:
+    assert evaluate(BEARS, {"object": {"metadata": {"annotations": {GRANT_KEY: "x"}}}}) is True
+    assert evaluate(BEARS, {"object": {"metadata": {"name": "p"}}}) is False
