@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,22 @@ SEEDS = {
     ("koordinator", "pod-example"), ("mthreads", "gpushare-pod-default"),
     ("gpumanager", "vcuda"), ("gpumanager-two-cards", "vcuda"),
 }  # fmt: skip
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short name: paths of sockets are not longer than 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="tessera-", dir="/tmp") as made:
+        yield Path(made)
+
+
+def test_a_long_tmpdir_is_told(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    done = subprocess.run(PLAYED, capture_output=True, env=environment(long), check=False)
+    assert done.returncode == 1
+    assert b"TMPDIR: " in done.stderr
+    assert list(long.iterdir()) == []
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -48,9 +65,9 @@ def by_name(output: bytes) -> Mapping[tuple[str, str], Any]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("more", [[], ["--kill"]], ids=["undisturbed", "everything-is-killed-once"])
-def test_it_ends_right_and_leaves_nothing(tmp_path: Path, more: list[str]) -> None:
+def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None:
     done = subprocess.run(
-        [*PLAYED, "--json", *more], capture_output=True, env=environment(tmp_path), check=False
+        [*PLAYED, "--json", *more], capture_output=True, env=environment(folder), check=False
     )
     said = done.stderr.decode()
     assert done.returncode == 0, said
@@ -73,13 +90,13 @@ def test_it_ends_right_and_leaves_nothing(tmp_path: Path, more: list[str]) -> No
     assert waits["verdict"] == "waiting"
     assert {reason["code"] for reason in waits["reasons"]} == {"ResourceQuotaNotFit"}
     assert pods["hami", "too-large-for-now"]["reasons"]
-    assert left(tmp_path) == []
+    assert left(folder) == []
 
 
 @pytest.mark.timeout(120)
-def test_it_can_be_interrupted(tmp_path: Path) -> None:
+def test_it_can_be_interrupted(folder: Path) -> None:
     with subprocess.Popen(
-        PLAYED, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path)
+        PLAYED, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(folder)
     ) as demo:
         assert demo.stderr is not None
         for line in demo.stderr:
@@ -89,6 +106,6 @@ def test_it_can_be_interrupted(tmp_path: Path) -> None:
         demo.stderr.read()
         assert demo.wait() == 130
     deadline = time.monotonic() + 10
-    while left(tmp_path) and time.monotonic() < deadline:
+    while left(folder) and time.monotonic() < deadline:
         time.sleep(0.1)  # noqa: TID251  (processes of other sessions end on their own)
-    assert left(tmp_path) == []
+    assert left(folder) == []

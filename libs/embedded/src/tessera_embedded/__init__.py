@@ -1,1 +1,1 @@
-"""A control plane and a node in small, which speak the real protocols: for the demo and for tests."""
+"""A control plane and a node in small that speak the real protocols: for the demo and tests."""

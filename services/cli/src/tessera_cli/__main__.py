@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import logging
 import os
 import sys
 import time
@@ -204,6 +205,7 @@ def _demo(options: argparse.Namespace) -> int:
         console = table.console(sized=sys.stdout.isatty())
         report.show(console, outcome.evidence, outcome.promises)
 
+    logging.getLogger("tessera").addHandler(logging.NullHandler())  # `tell` says what matters
     kept = asyncio.run(run.play(os.environ, _tell, answer, kill=options.kill, keep=options.keep))
     return ALL_KEPT if kept else BROKEN
 

@@ -6,6 +6,7 @@ garbage collection, managedFields, protobuf.
 """
 
 from tessera_embedded.apiserver.access import Access, Account, Rule
+from tessera_embedded.apiserver.asks import World
 from tessera_embedded.apiserver.calls import ADMIN, Call, Response, User
 from tessera_embedded.apiserver.errors import ApiError
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Fault, Faults, Hang
@@ -13,7 +14,6 @@ from tessera_embedded.apiserver.opening import ApiServer, open_apiserver
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store
 from tessera_embedded.apiserver.watching import Watch
-from tessera_embedded.apiserver.writing import World
 
 __all__ = [
     "ADMIN",

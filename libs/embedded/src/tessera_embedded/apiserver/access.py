@@ -64,7 +64,7 @@ class Access:
         self._rules[user.name] = tuple(rules)
 
     def lend(self, token: str, user: User) -> None:
-        """Let a token be a user whose rules stay as they are."""
+        """Let a token be a user, whose rules stay as they are, until the server ends."""
         self._users[token] = user
 
     def user_of(self, token: str) -> User | None:

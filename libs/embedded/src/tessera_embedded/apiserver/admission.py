@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from tessera_embedded.apiserver import selectors
 from tessera_embedded.apiserver.access import user_info
+from tessera_embedded.apiserver.asks import NAMESPACES, Review
 from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.objects import Objects
 from tessera_embedded.apiserver.resources import ADMISSION
-from tessera_embedded.apiserver.writing import NAMESPACES, Review
 
 CONFIGURATIONS: Final = {
     "mutate": (ADMISSION, "mutatingwebhookconfigurations"),

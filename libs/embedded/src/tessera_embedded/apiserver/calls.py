@@ -34,6 +34,8 @@ class Call(Struct, frozen=True):
     body: bytes = b""
     content_type: str = "application/json"
     user: User = ADMIN
+    table: bool = False
+    """The answer is to be a Table (`kubectl get`)."""
 
 
 class Response(Struct, frozen=True):

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from tessera_embedded.apiserver.asks import NAMESPACES, Ask
 from tessera_embedded.apiserver.calls import ADMIN, Target
 from tessera_embedded.apiserver.deleting import delete_now
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.kinds.hooks import served
 from tessera_embedded.apiserver.objects import Change, Record
 from tessera_embedded.apiserver.resources import EXTENSIONS, Catalogue, Shelf
-from tessera_embedded.apiserver.writing import NAMESPACES, Ask, Writer
+from tessera_embedded.apiserver.writing import Writer
 
 DEFINITIONS: Final = (EXTENSIONS, "customresourcedefinitions")
 NODES: Final = ("", "nodes")

@@ -11,19 +11,14 @@ from typing import Final
 import msgspec
 
 from tessera_embedded.apiserver import metadata as meta
+from tessera_embedded.apiserver.asks import NAMESPACES, Ask, Steps, review
 from tessera_embedded.apiserver.calls import Response, Target, success
 from tessera_embedded.apiserver.errors import BadRequest, Conflict, JsonObject, conflict, forbidden
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.rules import Rules
 from tessera_embedded.apiserver.objects import Record
 from tessera_embedded.apiserver.reading import filter_of
-from tessera_embedded.apiserver.writing import (
-    NAMESPACES,
-    Ask,
-    Steps,
-    Writer,
-    review,
-)
+from tessera_embedded.apiserver.writing import Writer
 
 _TRIES: Final = 10
 IMMORTAL: Final = ("default", "kube-system", "kube-public")

@@ -51,13 +51,17 @@ def discovered(  # noqa: C901, PLR0911  (one case for each path)
         case ["api", version]:
             return _kinds("", version, catalogue)
         case ["apis", group, version]:
-            return _kinds(group, version, catalogue) or _NOWHERE
-        case ["apis", group, version, *_] if _kinds(group, version, catalogue) is None:
-            return _NOWHERE
-        case ["api" | "apis", *_]:
+            return _kinds(group, version, catalogue) or _nowhere(group, catalogue)
+        case ["apis", group, *_]:
+            return _nowhere(group, catalogue)
+        case ["api", *_]:
             return None
         case _:
             return _NOWHERE
+
+
+def _nowhere(group: str, catalogue: Catalogue) -> Response | None:
+    return None if group in _groups(catalogue) else _NOWHERE
 
 
 def _groups(catalogue: Catalogue) -> list[str]:

@@ -86,8 +86,15 @@ class Frontend:
         except web.HTTPRequestEntityTooLarge as e:
             most = self._settings.body_bytes
             raise TooLarge(f"Request entity too large: limit is {most}") from e
-        return Call(request.method, request.path, dict(request.query), body,
-                    request.headers.get("Content-Type", ""), user)  # fmt: skip
+        return Call(
+            request.method,
+            request.path,
+            dict(request.query),
+            body,
+            request.headers.get("Content-Type", ""),
+            user,
+            table="as=Table;v=v1" in accept,
+        )
 
     async def _driven(self, call: Call) -> Response:
         warnings: list[str] = []

@@ -8,6 +8,7 @@ grown far beyond what is in it.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,8 +65,17 @@ class Journal:
         self._file = os.open(self._path, flags, 0o600)
 
     def append(self, shelf: Shelf, change: Change) -> None:
-        """Write one change down."""
-        os.write(self._file, _encoded(shelf, change.version, change.record.body, gone=change.gone))
+        """Write one change down whole. Raises OSError where that cannot be done."""
+        line = _encoded(shelf, change.version, change.record.body, gone=change.gone)
+        end = os.fstat(self._file).st_size
+        try:
+            written = os.write(self._file, line)
+        except OSError:
+            os.ftruncate(self._file, end)
+            raise
+        if written < len(line):
+            os.ftruncate(self._file, end)
+            raise OSError(errno.ENOSPC, "the journal took only a part of a line", str(self._path))
 
     def close(self) -> None:
         """Close the file."""

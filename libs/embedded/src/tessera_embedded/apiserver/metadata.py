@@ -5,6 +5,7 @@ Not kept: managedFields. Nothing of Tessera reads them, and server-side apply is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ class _Metadata(Struct, frozen=True, rename="camel"):
 
 _SERVERS_OWN: Final = ("uid", "creationTimestamp", "deletionTimestamp",
                        "deletionGracePeriodSeconds", "generation", "selfLink")  # fmt: skip
+_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _EMPTY_IS_UNSET: Final = (
     "labels", "annotations", "finalizers", "ownerReferences", "generateName", "namespace",
     "creationTimestamp", "resourceVersion", "uid",
@@ -135,6 +137,16 @@ def check(obj: JsonObject, resource: Resource) -> list[Cause]:
         *name_causes(metadata.get("name", ""), label=resource.plural == "namespaces"),
         *label_causes("metadata.labels", metadata.get("labels", {})),
         *annotation_causes("metadata.annotations", metadata.get("annotations", {})),
+        *([] if resource.custom else _finalizer_causes(metadata.get("finalizers", ()))),
+    ]
+
+
+def _finalizer_causes(finalizers: Sequence[str]) -> list[Cause]:
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        wrong(f"metadata.finalizers[{index}]", name, why)
+        for index, name in enumerate(finalizers)
+        if "/" not in name and name not in _FINALIZERS
     ]
 
 

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from tessera_embedded.apiserver.access import Access, Account
+from tessera_embedded.apiserver.asks import World
 from tessera_embedded.apiserver.calls import ADMIN, User
 from tessera_embedded.apiserver.certificates import Certificates, certificates, server_tls
 from tessera_embedded.apiserver.faults import Faults
@@ -21,7 +22,6 @@ from tessera_embedded.apiserver.journal import Journal
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store
 from tessera_embedded.apiserver.webhooks import open_webhooks
-from tessera_embedded.apiserver.writing import World
 
 _DEFAULTS: Final = ApiServerSettings()
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from tessera_embedded.apiserver import selectors
+from tessera_embedded.apiserver.asks import Ask, Review, Steps, precondition_failed
 from tessera_embedded.apiserver.calls import Target, success
 from tessera_embedded.apiserver.deleting import PODS, delete_now
 from tessera_embedded.apiserver.errors import (
@@ -27,13 +28,7 @@ from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.pods import set_condition
 from tessera_embedded.apiserver.metadata import json_object, shaped
 from tessera_embedded.apiserver.objects import Record
-from tessera_embedded.apiserver.writing import (
-    Ask,
-    Review,
-    Steps,
-    Writer,
-    precondition_failed,
-)
+from tessera_embedded.apiserver.writing import Writer
 
 BUDGETS: Final = ("policy", "poddisruptionbudgets")
 _EVICTED: Final = {

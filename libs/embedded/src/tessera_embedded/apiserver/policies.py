@@ -16,11 +16,11 @@ from tessera_embedded.apiserver.admission import (
     conditions_hold,
     scope_of,
 )
+from tessera_embedded.apiserver.asks import NAMESPACES, Review
 from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
 from tessera_embedded.apiserver.errors import JsonObject, Told, forbidden
 from tessera_embedded.apiserver.objects import Objects
 from tessera_embedded.apiserver.resources import ADMISSION
-from tessera_embedded.apiserver.writing import NAMESPACES, Review
 
 POLICIES: Final = (ADMISSION, "validatingadmissionpolicies")
 BINDINGS: Final = (ADMISSION, "validatingadmissionpolicybindings")

@@ -103,9 +103,9 @@ def list_objects(objects: Objects, target: Target, query: Mapping[str, str]) -> 
 
 def _limit(query: Mapping[str, str]) -> int:
     text = query.get("limit", "") or "0"
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.removeprefix("-").isdigit()):
         raise BadRequest(f'limit: Invalid value: "{text}": it is not a whole number')
-    return int(text)
+    return max(0, int(text))
 
 
 def _page(query: Mapping[str, str]) -> _Page | None:
@@ -147,7 +147,7 @@ def _check_match(asked: int | None, match: str) -> None:
 def too_large(asked: int, current: int) -> Timeout:
     """The asked version lies in the future, as after a restart that lost writes."""
     return Timeout(
-        f"Too large resource version: {asked}, current: {current}",
+        f"Timeout: Too large resource version: {asked}, current: {current}",
         details={
             "causes": [
                 {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}

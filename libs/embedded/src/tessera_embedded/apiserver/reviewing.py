@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tessera_embedded.apiserver.access import Access, Attempt, user_info
 from tessera_embedded.apiserver.calls import Call, Response, User, answer
-from tessera_embedded.apiserver.errors import BadRequest, JsonObject
+from tessera_embedded.apiserver.errors import JsonObject, invalid, wrong
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.metadata import json_object, without_nulls
 
@@ -17,13 +17,14 @@ Answerer = Callable[[Access, User, JsonObject], JsonObject]
 def _token_review(access: Access, _caller: User, spec: JsonObject) -> JsonObject:
     user = access.user_of(str(spec.get("token", "")))
     if user is None:
-        return {"user": {}, "error": "[invalid bearer token]"}
+        return {"user": {}, "error": "invalid bearer token"}
     return {"authenticated": True, "user": user_info(user), "audiences": spec.get("audiences", [])}
 
 
 def _access_review(access: Access, _caller: User, spec: JsonObject) -> JsonObject:
     if not spec.get("user") and not spec.get("groups"):
-        raise BadRequest("spec.user or spec.groups of the SubjectAccessReview must be set")
+        cause = wrong("spec.user", "", "at least one of user or group must be specified")
+        raise invalid("SubjectAccessReview", "authorization.k8s.io", "", [cause])
     user = User(spec.get("user", ""), groups=tuple(spec.get("groups", ())))
     return _decision(access, user, spec)
 
@@ -65,7 +66,7 @@ SELF: Final = ("/selfsubjectreviews", "/selfsubjectaccessreviews")
 
 
 def reviewed(call: Call, access: Access) -> Response | None:
-    """The answer to a posted review, or None where the call is none. Raises BadRequest."""
+    """The answer to a posted review, or None where the call is none. Raises ApiError."""
     kind, answerer = _ANSWERERS.get(call.path, ("", None))
     if answerer is None or call.method != "POST":
         return None

@@ -97,10 +97,19 @@ def from_object(selector: Mapping[str, Any] | None) -> Selector:
         for key, value in (selector.get("matchLabels") or {}).items()
     ]
     sets = [
-        Requirement(e["key"], _operator(e), frozenset(e.get("values") or ()))
+        Requirement(e.get("key", ""), _operator(e), frozenset(e.get("values") or ()))
         for e in selector.get("matchExpressions") or ()
     ]
     return (*equal, *sets)
+
+
+def object_problem(selector: Mapping[str, Any] | None) -> str | None:
+    """Why a LabelSelector object cannot be read, or None."""
+    try:
+        from_object(selector)
+    except BadRequest as e:
+        return e.message
+    return None
 
 
 def _operator(expression: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tessera_embedded.apiserver.access import Access
+from tessera_embedded.apiserver.asks import Ask, Review, Steps, World
 from tessera_embedded.apiserver.calls import (
     ADMIN,
     Call,
@@ -26,14 +27,14 @@ from tessera_embedded.apiserver.calls import (
 )
 from tessera_embedded.apiserver.chores import Chores
 from tessera_embedded.apiserver.discovery import discovered
-from tessera_embedded.apiserver.errors import ApiError, JsonObject
+from tessera_embedded.apiserver.errors import ApiError, BadRequest, JsonObject
 from tessera_embedded.apiserver.objects import WINDOW, Change, Objects
 from tessera_embedded.apiserver.policies import Policies
 from tessera_embedded.apiserver.resources import Catalogue, Shelf
 from tessera_embedded.apiserver.reviewing import SELF, reviewed
 from tessera_embedded.apiserver.verbs import attempt_of, steps_of
 from tessera_embedded.apiserver.watching import Watch, open_watch
-from tessera_embedded.apiserver.writing import Ask, Review, Steps, World, Writer
+from tessera_embedded.apiserver.writing import Writer
 
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -117,6 +118,12 @@ class Store:
 
         Raises ApiError, at once or between steps, where the call is refused.
         """
+        try:
+            return (yield from self._steps(call, warnings))
+        except RecursionError as e:
+            raise BadRequest("the request is nested too deeply") from e
+
+    def _steps(self, call: Call, warnings: list[str]) -> Steps:
         if not call.path.endswith(SELF):
             self.access.check(call.user, attempt_of(call, self.catalogue))
         if (about := discovered(call.path, self.catalogue)) is not None:

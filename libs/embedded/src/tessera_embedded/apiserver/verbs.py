@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tessera_embedded.apiserver.access import Access, Attempt
+from tessera_embedded.apiserver.asks import Ask, Steps, unpatchable
 from tessera_embedded.apiserver.calls import (
     Call,
     Response,
@@ -30,7 +31,8 @@ from tessera_embedded.apiserver.podverbs import bind, evict
 from tessera_embedded.apiserver.reading import get, list_objects
 from tessera_embedded.apiserver.resources import Catalogue, Resource
 from tessera_embedded.apiserver.strategic import strategic
-from tessera_embedded.apiserver.writing import Ask, Steps, Writer
+from tessera_embedded.apiserver.tables import as_table
+from tessera_embedded.apiserver.writing import Writer
 
 _JSON: Final = "application/json"
 _JSON_PATCH: Final = "application/json-patch+json"
@@ -77,7 +79,7 @@ def steps_of(writer: Writer, access: Access, ask: Ask, call: Call) -> Steps:
             raise _not_allowed()
         return _POSTED[target.subresource](writer, access, ask, call)
     if call.method == "GET":
-        return _read(writer, target, call.query)
+        return _read(writer, target, call)
     if call.method not in _WRITES:
         raise _not_allowed()
     return _WRITES[call.method](writer, ask, call)
@@ -87,18 +89,20 @@ def _not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
-def _read(writer: Writer, target: Target, query: Mapping[str, str]) -> Steps:
+def _read(writer: Writer, target: Target, call: Call) -> Steps:
     yield from ()
     if target.name:
-        return Response(200, get(writer.objects, target).encoded(target.resource))
-    return list_objects(writer.objects, target, query)
+        found = Response(200, get(writer.objects, target).encoded(target.resource))
+    else:
+        found = list_objects(writer.objects, target, call.query)
+    return as_table(target, found, writer.world.now()) if call.table else found
 
 
 def _create(writer: Writer, ask: Ask, call: Call) -> Steps:
     if ask.target.name or ask.target.subresource:
         raise _not_allowed()
     if ask.target.resource.namespaced and not ask.target.namespace:
-        raise BadRequest("an empty namespace may not be set during creation")
+        raise _not_allowed()
     return writer.create(ask, _decoded(call, ask.target.resource))
 
 
@@ -148,7 +152,10 @@ def _patch(writer: Writer, ask: Ask, call: Call) -> Steps:
         new = change(whole)
         if not isinstance(new, dict):
             raise BadRequest("the patch does not leave an object")
-        return stored_names(checked_kind(new, resource), resource)
+        try:
+            return stored_names(checked_kind(new, resource), resource)
+        except BadRequest as e:
+            raise unpatchable(e) from e
 
     return writer.update(ask, changed)
 

@@ -40,7 +40,7 @@ class Watch:
         self._objects, self._target, self._wanted = objects, target, wanted
         self._kept = objects.kept(target.resource.shelf)
         self._ready: list[bytes] = []
-        self._next = 0
+        self._next, self._after = 0, 0
         try:
             self._begin(query)
         except ApiError as e:
@@ -76,16 +76,13 @@ class Watch:
     def _begin(self, query: Mapping[str, str]) -> None:
         asked = version_of(query)
         streams = query.get("sendInitialEvents", "")
-        if streams and query.get("resourceVersionMatch") != "NotOlderThan":
-            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            cause = not_allowed("resourceVersionMatch", why)
-            raise invalid("ListOptions", "meta.k8s.io", "", [cause])
-        if asked is not None and asked > self._objects.version:
+        if streams == "true" and asked is not None and asked > self._objects.version:
             raise too_large(asked, self._objects.version)
         if streams == "true" or (not asked and streams != "false"):
             self._show_all(ending=streams == "true")
         elif asked and asked < self._kept.floor:
             raise Expired(f"too old resource version: {asked} ({self._kept.floor})")
+        self._after = asked or 0
         self._next = self._kept.position(asked if asked and streams != "true"
                                          else self._objects.version)  # fmt: skip
 
@@ -110,6 +107,8 @@ class Watch:
         return _frame("BOOKMARK", resource.prefix + body[1:])
 
     def _event(self, change: Change) -> bytes | None:
+        if change.version <= self._after:
+            return None
         now = not change.gone and self._wanted.takes(change.record)
         before = self._wanted.takes(change.previous)
         if now:
@@ -132,7 +131,20 @@ class Watch:
 def open_watch(objects: Objects, target: Target, query: Mapping[str, str]) -> Watch:
     """Begin a watch. A bad selector raises BadRequest; a version too old becomes an ERROR event."""
     version_of(query)
+    _check_options(query)
     return Watch(objects, target, filter_of(target, query), query)
+
+
+def _check_options(query: Mapping[str, str]) -> None:
+    streams, match = query.get("sendInitialEvents", ""), query.get("resourceVersionMatch", "")
+    why = ""
+    if streams and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    elif match and not streams:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+    if why:
+        cause = not_allowed("resourceVersionMatch", why)
+        raise invalid("ListOptions", "meta.k8s.io", "", [cause])
 
 
 def _as_of(record: Record, version: int) -> Record:

@@ -23,6 +23,7 @@ from tessera_embedded.apiserver.admission import (
     review_body,
     scope_of,
 )
+from tessera_embedded.apiserver.asks import Review
 from tessera_embedded.apiserver.errors import (
     ApiError,
     BadRequest,
@@ -34,7 +35,6 @@ from tessera_embedded.apiserver.errors import (
 from tessera_embedded.apiserver.metadata import checked_kind, shaped
 from tessera_embedded.apiserver.objects import Objects
 from tessera_embedded.apiserver.patches import apply, operations
-from tessera_embedded.apiserver.writing import Review
 
 
 class CallFailed(Exception):

@@ -8,19 +8,28 @@ and the verb starts anew where it has changed. Refusals are raised as `ApiError`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from tessera_embedded.apiserver import metadata as meta
-from tessera_embedded.apiserver.calls import Response, Target, User
+from tessera_embedded.apiserver.asks import (
+    NAMESPACES,
+    Ask,
+    Review,
+    Steps,
+    World,
+    precondition_failed,
+    review,
+    unpatchable,
+)
+from tessera_embedded.apiserver.calls import Response, Target
 from tessera_embedded.apiserver.errors import (
     BadRequest,
     Cause,
-    Conflict,
     JsonObject,
+    Unworded,
     already_exists,
     conflict,
     forbidden,
@@ -36,58 +45,6 @@ _TRIES: Final = 10
 _MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-NAMESPACES: Final = ("", "namespaces")
-
-
-class Review(Struct):
-    """What admission is asked about one write; `obj` and `old` are without kind and apiVersion."""
-
-    stage: str
-    """`mutate` or `validate`."""
-    operation: str
-    """CREATE, UPDATE or DELETE."""
-    target: Target
-    user: User
-    obj: JsonObject | None
-    old: JsonObject | None
-    fill: Callable[[JsonObject], object]
-    """Fills in the defaults again after a mutation."""
-    kind: tuple[str, str, str]
-    """group, version and kind of `obj`."""
-    dry_run: bool = False
-    options: JsonObject = {}
-
-
-Steps = Generator[Review, JsonObject | None, Response]
-
-
-class Ask(Struct, frozen=True):
-    """One write: where, by whom, and how."""
-
-    target: Target
-    user: User
-    query: Mapping[str, str] = {}
-    options: JsonObject = {}
-    """DeleteOptions of a deletion."""
-    warnings: list[str] = []
-    """Takes what the caller is to be warned of."""
-    replaces: bool = False
-    """PUT: a uid in the body is a precondition."""
-
-    @property
-    def dry_run(self) -> bool:
-        """Everything is done but the write."""
-        return bool(self.query.get("dryRun")) or bool(self.options.get("dryRun"))
-
-
-class World(Struct, frozen=True):
-    """What verbs take from outside: time and chance, so that tests can rule them."""
-
-    now: Callable[[], float]
-    """Seconds since the epoch."""
-    uid: Callable[[], str]
-    suffix: Callable[[], str]
-    """Five characters for generateName."""
 
 
 class Writer:
@@ -105,13 +62,14 @@ class Writer:
         target, rules = ask.target, rules_of(ask.target.resource)
         _placed(obj, target)
         if "resourceVersion" in obj["metadata"]:
-            raise BadRequest("resourceVersion should not be set on objects to be created")
+            raise Unworded("resourceVersion should not be set on objects to be created")
         self.check_namespace(target)
         _fill(ask, rules, obj)
         rules.admit(obj)
         named = msgspec.structs.replace(target, name=obj["metadata"].get("name", ""))
         ask = msgspec.structs.replace(ask, target=named)
         obj = yield from _mutated(review(ask, "CREATE", obj, None, rules))
+        _placed(obj, target)
         self._prepare_new(obj, ask, rules)
         yield from _validated(review(ask, "CREATE", obj, None, rules))
         resource, name = target.resource, obj["metadata"]["name"]
@@ -160,6 +118,8 @@ class Writer:
             old = self.find(target)
             before = meta.without_nulls(old.obj())
             new = change(old.obj())
+            if not ask.replaces:
+                _check_patched(ask, new)
             yield from self._prepare_change(ask, new, before, old)
             if self.objects.find(target.resource.shelf, target.namespace, target.name) is old:
                 return self._replace(ask, old, before, new)
@@ -176,10 +136,12 @@ class Writer:
             raise precondition_failed(target, "UID", uid, old.uid)
         _check_version(target, new, old)
         _fill(ask, rules, new)
+        rules.readmit(new)
         mutated = yield from _mutated(review(ask, "UPDATE", new, before, rules))
         if mutated is not new:
             new.clear()
             new.update(mutated)
+            _placed(new, target)
         causes = [] if uid == old.uid else [wrong("metadata.uid", uid, "field is immutable")]
         meta.keep_servers_own(new, before)
         new["metadata"]["resourceVersion"] = str(old.version)
@@ -214,18 +176,6 @@ class Writer:
         return found
 
 
-def review(
-    ask: Ask, operation: str, obj: JsonObject | None, old: JsonObject | None,
-    rules: Rules,
-) -> Review:  # fmt: skip
-    """What admission is asked, first to change the object."""
-    resource = ask.target.resource
-    return Review(
-        "mutate", operation, ask.target, ask.user, obj, old, rules.fill,
-        (resource.group, resource.version, resource.kind), ask.dry_run, ask.options,
-    )  # fmt: skip
-
-
 def _fill(ask: Ask, rules: Rules, obj: JsonObject) -> None:
     """Settle an object's fields; unknown ones are refused or told, as the caller wishes."""
     wish = ask.query.get("fieldValidation", "Warn")
@@ -236,6 +186,14 @@ def _fill(ask: Ask, rules: Rules, obj: JsonObject) -> None:
         raise BadRequest(f"strict decoding error: {', '.join(told)}")
     if wish == "Warn":
         ask.warnings.extend(text for text in told if text not in ask.warnings)
+
+
+def _check_patched(ask: Ask, new: JsonObject) -> None:
+    """A patch that leaves a field of the wrong type is invalid, where a body is a bad request."""
+    try:
+        _fill(ask, rules_of(ask.target.resource), new)
+    except BadRequest as e:
+        raise unpatchable(e) from e
 
 
 def _mutated(asked: Review) -> Generator[Review, JsonObject | None, JsonObject]:
@@ -257,7 +215,7 @@ def _placed(obj: JsonObject, target: Target) -> None:
         if metadata.setdefault("namespace", target.namespace) != target.namespace:
             raise BadRequest(
                 "the namespace of the provided object does not match the namespace sent on the "
-                f"request: {metadata['namespace']!r} is not {target.namespace!r}"
+                "request"
             )
     else:
         metadata.pop("namespace", None)
@@ -274,14 +232,10 @@ def _check_version(target: Target, new: JsonObject, old: Record) -> None:
     if not version and not resource.unconditional:
         cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.plural, resource.group, target.name, [cause])
+    if version and not version.isdigit():
+        raise Unworded(f'resourceVersion: parsing "{version}": invalid syntax')
     if version and version != str(old.version):
         raise conflict(resource.plural, resource.group, target.name, _MODIFIED)
-
-
-def precondition_failed(target: Target, what: str, wanted: str, have: str) -> Conflict:
-    """A uid or resourceVersion that was made a condition is another one."""
-    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}"
-    return conflict(target.resource.plural, target.resource.group, target.name, why)
 
 
 def _substance(obj: JsonObject) -> JsonObject:

@@ -12,7 +12,14 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec.structs import replace
 
-from tessera_embedded.node.environment import on_node, program, translated, wanted, with_driver
+from tessera_embedded.node.environment import (
+    on_node,
+    program,
+    translated,
+    wanted,
+    with_driver,
+    with_limiter,
+)
 from tessera_embedded.node.pods import Container, NodePod
 from tessera_embedded.node.processes import Process, Record, is_alive, start
 from tessera_embedded.node.settings import NodeDescription
@@ -61,9 +68,11 @@ class Carrier:
         """What vendors' own programs write on the pod now that they have allocated."""
         notes: dict[str, str] = {}
         for toolkit in self._toolkits.values():
-            names = [(c.name, i) for i, c in enumerate(pod.spec.containers)]
-            asked = [Asked(pod=pod, container=name, position=i, env={}) for name, i in names]
-            if toolkit.settles and any(toolkit.cards(one) for one in asked):
+            asked = [
+                Asked(pod=pod, container=c.name, position=i, env={})
+                for i, c in enumerate(pod.spec.containers)
+            ]
+            if toolkit.settles and any(toolkit.allocate(one) for one in asked):
                 notes |= toolkit.settles
         return notes
 
@@ -155,13 +164,15 @@ class Carrier:
         env = translated(info.env, info.mounts, lookup)
         positions = {c.name: i for i, c in enumerate(pod.spec.containers)}
         asked = Asked(
-            pod=pod, container=container.name, position=positions.get(container.name, -1), env=env
-        )
+            pod=pod, container=container.name, position=positions.get(container.name, -1), env=env,
+            limits=container.resources.limits,
+        )  # fmt: skip
+        about, place = self.description, self._place(pod.uid, container.name)
         for vendor, toolkit in self._toolkits.items():
-            cards = toolkit.cards(asked)
-            if cards:
-                folder = self.description.driver_folder
-                env = with_driver(env, folder, self.machine(vendor), cards)
+            given = toolkit.allocate(asked)
+            if given is not None:
+                env = with_driver(env, about.driver_folder, self.machine(vendor), given.cards)
+                env = with_limiter(env, about.limiter, place, given.memory_mib, given.cores_percent)
         return env
 
     def _place(self, uid: str, container: str) -> Path:

@@ -18,6 +18,7 @@ HOOK_FILES: Final = {
     "/usr/local/tessera/usage": "TESSERA_USAGE",
 }
 """Where the hook looks for its files in a container -> the variable that names another place."""
+Env = dict[str, str]
 _SEPARATORS: Final = re.compile(r"[\s:]+")
 
 
@@ -86,13 +87,24 @@ def _text(path: str) -> str:
         return ""
 
 
-def with_driver(
-    env: Mapping[str, str], folder: str, machine: Path, cards: Iterable[str]
-) -> dict[str, str]:
+def with_driver(env: Mapping[str, str], folder: str, machine: Path, cards: Iterable[str]) -> Env:
     """As a vendor's toolkit mounts its driver's libraries and device nodes: here the simulated
     machine, and of its cards only these."""
     libraries = ":".join(part for part in (folder, env.get("LD_LIBRARY_PATH", "")) if part)
     return {
         **env, "LD_LIBRARY_PATH": libraries, "TESSERA_SIM_STATE": str(machine),
         "TESSERA_SIM_DEVICES": ",".join(cards),
+    }  # fmt: skip
+
+
+def with_limiter(
+    env: Mapping[str, str], library: str, place: Path, memory_mib: int, cores_percent: int
+) -> Env:
+    """As a vendor's own program limits a container. Its limiter is played by the hook library,
+    which obeys HAMi-core's variables where no agent of ours has written a limits file."""
+    if not library or not (memory_mib or cores_percent):
+        return dict(env)
+    return {
+        **env, PRELOADED: library, "TESSERA_USAGE": str(place / "vendors-usage"),
+        "CUDA_DEVICE_MEMORY_LIMIT": f"{memory_mib}m", "CUDA_DEVICE_SM_LIMIT": str(cores_percent),
     }  # fmt: skip

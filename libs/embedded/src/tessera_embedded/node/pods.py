@@ -26,6 +26,10 @@ class Variable(Struct, frozen=True, rename="camel"):
     value_from: _Source | None = None
 
 
+class _Resources(Struct, frozen=True):
+    limits: dict[str, str] = {}
+
+
 class Container(Struct, frozen=True, rename="camel"):
     """A container as written."""
 
@@ -34,6 +38,7 @@ class Container(Struct, frozen=True, rename="camel"):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: tuple[Variable, ...] = ()
+    resources: _Resources = _Resources()
     restart_policy: str | None = None
 
     @property

@@ -31,6 +31,8 @@ class NodeDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What every image sets."""
     driver_folder: str = ""
     """Where the simulated driver's libraries lie."""
+    limiter: str = ""
+    """The library that plays the limiters of vendors' own programs; empty = they limit nothing."""
     host_root: str = ""
     """Where the node's own `/usr/local/tessera` lies; empty = `/`."""
     required_plugins: tuple[str, ...] = ()

@@ -25,14 +25,32 @@ class Asked(Struct, frozen=True, kw_only=True):
     """In `spec.containers`; -1 for init containers."""
     env: Mapping[str, str]
     """As the process will have it, NRI's adjustments included."""
+    limits: Mapping[str, str] = {}
+    """The container's resource limits: kubelet tells a device plugin how many of each."""
+
+    def amount(self, resource: str) -> int:
+        """Whole units of a resource; 0 = none."""
+        text = self.limits.get(resource, "0")
+        return int(text) if text.isdecimal() else 0
+
+
+class Allocation(Struct, frozen=True, kw_only=True):
+    """What a container is given."""
+
+    cards: Sequence[str]
+    """By id or index."""
+    memory_mib: int = 0
+    """Of each card; 0 = the vendor's program does not limit it."""
+    cores_percent: int = 0
+    """Likewise."""
 
 
 class Toolkit(Struct, frozen=True, kw_only=True):
     """One vendor's."""
 
     vendor: str
-    cards: Callable[[Asked], Sequence[str]]
-    """The cards that the container sees, by id or index; none = no driver either."""
+    allocate: Callable[[Asked], Allocation | None]
+    """None = neither card nor driver."""
     settles: Mapping[str, str] = {}
     """Annotations that it writes on a pod once it has allocated."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tessera_cli.demo.judging import Evidence, Promise, grants, limits, waits
 from tessera_cli.demo.scene import name_of
 from tessera_cli.demo.seen import Measured
 from tessera_cli.demo.stage import Stage
+from tessera_cli.demo.tracing import tree
 from tessera_cli.output import number
 from tessera_core.outcome import Verdict
 from tessera_schema.grants import Grant
@@ -34,6 +36,12 @@ def show(console: Console, evidence: Evidence, promises: Sequence[Promise]) -> N
             verdict = "refused" if name in evidence.seen.refused else "waits"
             table.add_row(name, verdict, "", "", words)
     console.print(table)
+    console.print("One pod from its admission to its first use of a card:")
+    for line in tree(evidence.trace):
+        console.print(line, markup=False, highlight=False)
+    kinds = Counter(told.type.removeprefix("dev.tessera.") for told in evidence.seen.told)
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    console.print(f"What the bus told (tessera events): {counted}")
     for promise in promises:
         mark = "kept  " if promise.kept else "BROKEN"
         but = "" if promise.kept else f": {promise.but}"

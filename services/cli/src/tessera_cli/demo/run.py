@@ -21,6 +21,7 @@ from tessera_cli.demo.seen import Seen, follow_news, follow_pods
 from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
 from tessera_cli.errors import Refused
 from tessera_cli.explaining import ask
+from tessera_embedded.node.opening import SOCKET
 from tessera_kubelet.tasks import open_tasks
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
@@ -32,6 +33,8 @@ from tessera_schema.keys import CARDS_PREFIX, TRACE_KEY
 _SEEN_S: Final = 90.0
 """Seconds for everything to be seen; what is missing then is told."""
 _RETRY_S: Final = 0.3
+_SOCKET_MOST: Final = 107
+"""Bytes of a unix socket's path, without its NUL."""
 
 
 class NoCompiler(Refused):
@@ -66,6 +69,7 @@ async def play(
     scene = read_scene()
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tessera-demo-"))
     try:
+        _check_length(folder, scene)
         async with open_stage(folder, scene, hook, environ, tell) as stage:
             outcome = await _act(stage, tell, kill=kill)
             answer(outcome)
@@ -77,6 +81,16 @@ async def play(
             return outcome.kept
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _check_length(folder: Path, scene: Scene) -> None:
+    longest = max(len(node.name) for node in scene.nodes)
+    length = len(str(folder)) + len("/nodes//") + longest + len(SOCKET)
+    if length > _SOCKET_MOST:
+        raise Refused(
+            "TMPDIR", str(folder.parent), f"a socket's path below it has {length} characters, the "
+            f"system takes {_SOCKET_MOST}: set a shorter one, such as /tmp",
+        )  # fmt: skip
 
 
 def build_hook(tell: Callable[[str], None]) -> Path:

@@ -21,13 +21,16 @@ from tessera_cli.errors import Refused
 from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD_HOST
 from tessera_core.kubescheduler import configuration, profiles
 from tessera_core.registry import load
+from tessera_embedded.apiserver.calls import ADMIN
 from tessera_embedded.collector import Collector, open_collector
 from tessera_embedded.natsserver import NatsServer, open_nats
 from tessera_embedded.node.settings import NodeDescription
 from tessera_runtime.errors import ApiConflict, TesseraError
+from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.keys import SCHEDULER
 
 NAMESPACE: Final = "tessera-system"
 CLUSTER: Final = "demo"
@@ -69,6 +72,16 @@ class Stage:
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self.folder / "api" / "kubeconfig"
+
+    @property
+    def account(self) -> dict[str, str]:
+        """Variables that tell a service where the API server is, as in a pod with an account."""
+        folder = self.kubeconfig.parent
+        return {
+            "TESSERA_KUBE_URL": f"https://127.0.0.1:{self.ports.api}",
+            "TESSERA_KUBE_TOKEN_FILE": str(folder / "token"),
+            "TESSERA_KUBE_CA_FILE": str(folder / "ca.crt"),
+        }
 
     def node_folder(self, node: str) -> Path:
         """A node's own folder."""
@@ -117,6 +130,10 @@ async def open_stage(
                 for name in (NAMESPACE, "kube-node-lease", *scene.namespaces)
             ),
         )
+        # As an installation ships it: without one, the first writer waits out a former one.
+        leases = paths.in_group("coordination.k8s.io", "v1", "leases", namespace=NAMESPACE)
+        await _make(kube, leases, {"metadata": {"name": SCHEDULER}, "spec": {}})
+        await asyncio.to_thread(_write_token, folder / "api")
         tell("starting the scheduler, the nodes and their agents")
         await _start_scheduler(stage, traced)
         for node in scene.nodes:
@@ -124,10 +141,15 @@ async def open_stage(
         yield stage
 
 
+def _write_token(folder: Path) -> None:
+    tokens = msgspec.json.decode((folder / "tokens.json").read_bytes(), type=dict[str, str])
+    (folder / "token").write_text(tokens[ADMIN.name])
+
+
 async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
     ports, local = stage.ports, "127.0.0.1"
     await stage.programs.start("scheduler", _python("tessera_scheduler"), {
-        **env, "KUBECONFIG": str(stage.kubeconfig), "TESSERA_BUS_URL": stage.nats.url,
+        **env, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
         "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo",
         "TESSERA_LEASE_DURATION_S": "4", "TESSERA_LEASE_RENEW_S": "1",
         "TESSERA_LEASE_RETRY_S": "0.3", "TESSERA_KUBE_CALL_S": "2",
@@ -159,7 +181,7 @@ async def _start_node(
     description = folder / "node.json"
     described = replace(
         node, driver_folder=str(hook / "sim"), host_root=str(host),
-        programs={"*": (str(hook / "tessera-work"),)}, required_plugins=("tessera",),
+        limiter=str(hook / "libtessera.so"), programs={"*": (str(hook / "tessera-work"),)},
     )  # fmt: skip
     await asyncio.to_thread(description.write_bytes, msgspec.json.encode(described))
     await stage.programs.start(
@@ -181,7 +203,7 @@ async def _start_node(
             stage.programs, lambda machine=machine: any(machine.glob("tessera-sim-*")), node.name
         )
         await stage.programs.start(f"agent-{node.name}", _python("tessera_agent"), {
-            **traced, "KUBECONFIG": str(stage.kubeconfig), "TESSERA_BUS_URL": stage.nats.url,
+            **traced, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
             "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_NODE": node.name, "TESSERA_VENDOR": vendor,
             "TESSERA_FOLDER": str(stage.agent_folder(node.name)), "TESSERA_KUBE_CALL_S": "2",
             "TESSERA_NRI_SOCKET": str(folder / "nri.sock"), "TMPDIR": str(machine),

@@ -68,9 +68,7 @@ def settle(obj: JsonObject, kind: str, version: str) -> list[str]:
     try:
         _settle_object(obj, kind, "", dropped)
     except MistypedField as e:
-        raise BadRequest(
-            f'{kind} in version "{version}" cannot be handled as a {kind}: json: {e}'
-        ) from e
+        raise BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {e}') from e
     return dropped
 
 

@@ -19,8 +19,10 @@ from tessera_embedded.apiserver.errors import (
     wrong,
 )
 from tessera_embedded.apiserver.kinds.rules import Rules, take_all
-from tessera_embedded.apiserver.kinds.schemas import SchemaRules
+from tessera_embedded.apiserver.kinds.schemas import SchemaRules, schema_problems
+from tessera_embedded.apiserver.names import label_problem
 from tessera_embedded.apiserver.resources import Resource
+from tessera_embedded.apiserver.selectors import object_problem
 
 _WEBHOOK: Final = {
     "failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10,
@@ -37,6 +39,12 @@ def _default_webhooks(configuration: JsonObject) -> None:
         webhook.setdefault("objectSelector", {})
         for rule in webhook.get("rules", ()):
             rule.setdefault("scope", "*")
+
+
+def _default_mutating(configuration: JsonObject) -> None:
+    _default_webhooks(configuration)
+    for webhook in configuration.get("webhooks", ()):
+        webhook.setdefault("reinvocationPolicy", "Never")
 
 
 def _check_webhooks(configuration: JsonObject) -> list[Cause]:
@@ -71,8 +79,17 @@ def _check_webhook(path: str, webhook: JsonObject) -> list[Cause]:
         causes.append(wrong(f"{path}.timeoutSeconds", webhook["timeoutSeconds"], why))
     return [
         *causes,
+        *_check_selectors(path, webhook),
         *_check_client(f"{path}.clientConfig", webhook.get("clientConfig", {})),
         *_check_conditions(f"{path}.matchConditions", webhook.get("matchConditions", [])),
+    ]
+
+
+def _check_selectors(path: str, holder: JsonObject) -> list[Cause]:
+    return [
+        wrong(f"{path}.{field}", holder[field], why)
+        for field in ("namespaceSelector", "objectSelector")
+        if field in holder and (why := object_problem(holder[field]))
     ]
 
 
@@ -99,7 +116,9 @@ def _check_conditions(path: str, conditions: list[JsonObject]) -> list[Cause]:
 def _default_policy(policy: JsonObject) -> None:
     spec = policy.setdefault("spec", {})
     spec.setdefault("failurePolicy", "Fail")
-    constraints = spec.setdefault("matchConstraints", {})
+    constraints = spec.get("matchConstraints")
+    if constraints is None:
+        return
     constraints.setdefault("namespaceSelector", {})
     constraints.setdefault("objectSelector", {})
     constraints.setdefault("matchPolicy", "Equivalent")
@@ -113,6 +132,9 @@ _POLICY_NAMES: Final = ADMISSION_NAMES | {"namespaceObject", "params", "variable
 def _check_policy(policy: JsonObject) -> list[Cause]:
     spec = policy["spec"]
     causes = _check_conditions("spec.matchConditions", spec.get("matchConditions", []))
+    causes += _check_selectors("spec.matchConstraints", spec.get("matchConstraints", {}))
+    if "matchConstraints" not in spec:
+        causes.append(required("spec.matchConstraints"))
     if "paramKind" in spec:
         causes.append(not_allowed("spec.paramKind", "parameters are not served by this server"))
     if not spec.get("validations") and not spec.get("auditAnnotations"):
@@ -129,7 +151,9 @@ def _check_policy(policy: JsonObject) -> list[Cause]:
 
 def _check_binding(binding: JsonObject) -> list[Cause]:
     spec = binding.get("spec", {})
-    return [required(f"spec.{f}") for f in ("policyName", "validationActions") if not spec.get(f)]
+    needed = ("policyName", "validationActions")
+    causes = [required(f"spec.{field}") for field in needed if not spec.get(field)]
+    return [*causes, *_check_selectors("spec.matchResources", spec.get("matchResources", {}))]
 
 
 def _default_definition(definition: JsonObject) -> None:
@@ -168,9 +192,20 @@ def _check_definition(definition: JsonObject) -> list[Cause]:
         why = "must have exactly one version marked as storage version"
         causes.append(wrong("spec.versions", wanted, why))
     for index, version in enumerate(_versions(definition)):
-        if not version.get("schema", {}).get("openAPIV3Schema"):
-            path = f"spec.versions[{index}].schema.openAPIV3Schema"
-            causes.append(required(path, "schemas are required"))
+        causes += _check_version(f"spec.versions[{index}]", version)
+    return causes
+
+
+def _check_version(path: str, version: JsonObject) -> list[Cause]:
+    name, schema = version.get("name", ""), version.get("schema", {}).get("openAPIV3Schema")
+    causes = []
+    if why := label_problem(name):
+        causes.append(wrong(f"{path}.name", name, why))
+    field = f"{path}.schema.openAPIV3Schema"
+    if not schema:
+        causes.append(required(field, "schemas are required"))
+    elif why := next(schema_problems(schema), None):
+        causes.append(wrong(field, "", why))
     return causes
 
 
@@ -240,7 +275,8 @@ def _only_status(new: JsonObject, old: JsonObject) -> None:
         new["status"] = status
 
 
-WEBHOOKS: Final = Rules(_default_webhooks, update=take_all, check=_check_webhooks)
+MUTATING: Final = Rules(_default_mutating, update=take_all, check=_check_webhooks)
+VALIDATING: Final = Rules(_default_webhooks, update=take_all, check=_check_webhooks)
 POLICIES: Final = Rules(_default_policy, check=_check_policy)
 BINDINGS: Final = Rules(update=take_all, check=_check_binding)
 DEFINITIONS: Final = Rules(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tessera_embedded.apiserver.errors import BadRequest
 from tessera_embedded.apiserver.quantities import canonical
 
 _WORDS: Final = {str: "string", bool: "bool", dict: "object", list: "array"}
@@ -23,7 +24,7 @@ def mistyped(value: Any, name: str, path: str) -> MistypedField:
     """The error for a value of another type."""
     have = _WORDS.get(type(value), "number")
     field = re.sub(r"\[\d+\]", "", path)
-    return MistypedField(f"cannot unmarshal {have} into field {field} of type {name}")
+    return MistypedField(f"json: cannot unmarshal {have} into field {field} of type {name}")
 
 
 def _same(value: Any) -> Any:
@@ -76,8 +77,11 @@ PLAIN: Final[Mapping[str, tuple[tuple[type, ...], Callable[[Any], Any]]]] = {
 
 
 def plain(value: Any, name: str, path: str) -> Any:
-    """The value as it is written. Raises MistypedField, or BadRequest for a bad quantity."""
+    """The value as it is written. Raises MistypedField."""
     types, written = PLAIN[name]
     if not isinstance(value, types) or (isinstance(value, bool) and name != "bool"):
         raise mistyped(value, name, path)
-    return written(value)
+    try:
+        return written(value)
+    except BadRequest as e:
+        raise MistypedField(e.message) from e

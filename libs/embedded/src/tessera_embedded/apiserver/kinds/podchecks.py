@@ -93,7 +93,7 @@ def _unknown(name: str) -> str | None:
         return None if good else "doesn't follow extended resource name standard"
     if name in _STANDARD or re.match(r"hugepages-", name):
         return None
-    return "must be a standard resource for containers"
+    return "must be a standard resource type or fully qualified"
 
 
 def _against_limit(path: str, name: str, amount: str, limits: JsonObject) -> Iterator[Cause]:

@@ -142,4 +142,13 @@ def set_condition(pod: JsonObject, condition: JsonObject, at: str) -> None:
     conditions[conditions.index(before)] = {"lastTransitionTime": since, **condition}
 
 
-RULES: Final = Rules(_default, _admit, _create, _update, _status, check, check_update)
+RULES: Final = Rules(
+    default=_default,
+    admit=_admit,
+    readmit=_admit,
+    create=_create,
+    update=_update,
+    status=_status,
+    check=check,
+    check_update=check_update,
+)

@@ -46,6 +46,8 @@ class Rules(Struct, frozen=True):
     """On decoding: fill in, and write quantities canonically. Raises BadRequest."""
     admit: Callable[[JsonObject], None] = _leave
     """On creation: what Kubernetes' own admission plugins add."""
+    readmit: Callable[[JsonObject], None] = _leave
+    """On an update: what those plugins add again."""
     create: Callable[[JsonObject], None] = _leave
     """On creation, after admission: what users may not set."""
     update: Callable[[JsonObject, JsonObject], None] = _keep_status

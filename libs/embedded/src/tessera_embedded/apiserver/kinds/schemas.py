@@ -52,6 +52,40 @@ class SchemaRules:
 _OURS: Final = ("metadata", "kind", "apiVersion")
 
 
+_KEYWORDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "type": (str,), "properties": (dict,), "items": (dict,), "additionalProperties": (bool, dict),
+    "required": (list,), "enum": (list,), "pattern": (str,), "minimum": (int, float),
+    "maximum": (int, float), "minLength": (int,), "maxLength": (int,), "minItems": (int,),
+    "maxItems": (int,),
+}  # fmt: skip
+
+
+def schema_problems(schema: Any, path: str = "schema") -> Iterator[str]:
+    """Why something is no schema that can be followed; nothing where it is one."""
+    if not isinstance(schema, dict):
+        yield f"{path} is not an object"
+        return
+    for keyword, types in _KEYWORDS.items():
+        if keyword in schema and not isinstance(schema[keyword], types):
+            yield f"{path}.{keyword} is not {' or '.join(t.__name__ for t in types)}"
+            return
+    if schema.get("type", "object") not in _TYPES:
+        yield f"{path}.type is none of {', '.join(_TYPES)}"
+    try:
+        re.compile(schema.get("pattern", ""))
+    except re.error as e:
+        yield f"{path}.pattern: {e}"
+    for name, inner in _inner_schemas(schema):
+        yield from schema_problems(inner, f"{path}.{name}")
+
+
+def _inner_schemas(schema: Schema) -> Iterator[tuple[str, Any]]:
+    yield from schema.get("properties", {}).items()
+    for keyword in ("items", "additionalProperties"):
+        if not isinstance(schema.get(keyword, True), bool):
+            yield keyword, schema[keyword]
+
+
 def _inner(name: str, schema: Schema) -> Schema | None:
     """The schema of a field, an empty one where anything goes, None where it is unknown."""
     properties, more = schema.get("properties", {}), schema.get("additionalProperties")

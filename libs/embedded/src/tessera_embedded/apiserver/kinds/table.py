@@ -22,6 +22,7 @@ from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.podchecks import amount_causes
 from tessera_embedded.apiserver.kinds.rules import Rules, take_all
 from tessera_embedded.apiserver.resources import ADMISSION, EVENTS, EXTENSIONS, Resource, Shelf
+from tessera_embedded.apiserver.selectors import object_problem
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
@@ -100,12 +101,22 @@ def _default_quota(quota: JsonObject) -> None:
     quota.setdefault("status", {})
 
 
+_QUOTA: Final = (
+    "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage",
+    "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage",
+    "pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
+    "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
+)  # fmt: skip
+
+
 def _check_quota(quota: JsonObject) -> list[Cause]:
-    return [
-        cause
-        for name, amount in quota["spec"].get("hard", {}).items()
-        for cause in amount_causes(f"spec.hard[{name}]", name, amount)
-    ]
+    causes: list[Cause] = []
+    for name, amount in quota["spec"].get("hard", {}).items():
+        field = f"spec.hard[{name}]"
+        causes += amount_causes(field, name, amount)
+        if "/" not in name and name not in _QUOTA:
+            causes.append(wrong(field, name, "must be a standard resource for quota"))
+    return causes
 
 
 def _check_event(event: JsonObject) -> list[Cause]:
@@ -156,6 +167,9 @@ def _create_budget(budget: JsonObject) -> None:
 
 
 def _check_budget(budget: JsonObject) -> list[Cause]:
+    selector = budget["spec"].get("selector")
+    if why := object_problem(selector):
+        return [wrong("spec.selector", selector, why)]
     if {"minAvailable", "maxUnavailable"} <= set(budget["spec"]):
         why = "minAvailable and maxUnavailable cannot be both set"
         return [wrong("spec", budget["spec"], why)]
@@ -178,8 +192,8 @@ _TABLE: Final[Mapping[Shelf, Rules]] = {
     ("policy", "poddisruptionbudgets"): Rules(
         _default_budget, create=_create_budget, check=_check_budget
     ),
-    (ADMISSION, "mutatingwebhookconfigurations"): hooks.WEBHOOKS,
-    (ADMISSION, "validatingwebhookconfigurations"): hooks.WEBHOOKS,
+    (ADMISSION, "mutatingwebhookconfigurations"): hooks.MUTATING,
+    (ADMISSION, "validatingwebhookconfigurations"): hooks.VALIDATING,
     (ADMISSION, "validatingadmissionpolicies"): hooks.POLICIES,
     (ADMISSION, "validatingadmissionpolicybindings"): hooks.BINDINGS,
     (EXTENSIONS, "customresourcedefinitions"): hooks.DEFINITIONS,

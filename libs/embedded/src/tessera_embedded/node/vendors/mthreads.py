@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from tessera_core.dialects.mthreads.results import GPU_INDEX
-from tessera_embedded.node.toolkits import Asked, Toolkit
+from tessera_embedded.node.toolkits import Allocation, Asked, Toolkit
+
+_UNIT_MIB: Final = 512
+_CORES: Final = 16
 
 
-def _cards(asked: Asked) -> Sequence[str]:
+def _allocate(asked: Asked) -> Allocation | None:
     numbers = asked.pod.metadata.annotations.get(GPU_INDEX, "")
-    return numbers.split(",") if numbers else ()
+    if not numbers:
+        return None
+    return Allocation(
+        cards=numbers.split(","), memory_mib=asked.amount("mthreads.com/sgpu-memory") * _UNIT_MIB,
+        cores_percent=asked.amount("mthreads.com/sgpu-core") * 100 // _CORES,
+    )  # fmt: skip
 
 
-TOOLKIT: Final = Toolkit(vendor="mthreads", cards=_cards)
+TOOLKIT: Final = Toolkit(vendor="mthreads", allocate=_allocate)

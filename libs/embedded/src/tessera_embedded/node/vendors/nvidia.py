@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from tessera_core.vendors.nvidia import NONE_VISIBLE, VISIBLE
-from tessera_embedded.node.toolkits import Asked, Toolkit
+from tessera_embedded.node.toolkits import Allocation, Asked, Toolkit
 
 _NOTHING: Final = ("", NONE_VISIBLE, "none")
 
 
-def _cards(asked: Asked) -> Sequence[str]:
+def _allocate(asked: Asked) -> Allocation | None:
     value = asked.env.get(VISIBLE, "")
-    return () if value in _NOTHING else value.split(",")
+    return None if value in _NOTHING else Allocation(cards=value.split(","))
 
 
-TOOLKIT: Final = Toolkit(vendor="nvidia", cards=_cards)
+TOOLKIT: Final = Toolkit(vendor="nvidia", allocate=_allocate)
