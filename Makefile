@@ -44,7 +44,7 @@ generate: $(SYNCED) ## write generated code anew
 	.venv/bin/python -m tessera_runtime.bus.document docs
 
 kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
-	deploy/kube-bin/build.sh
+	deploy/kube-bin/build.sh $(ARGS)
 
 fmt: $(SYNCED) ## format, and mend what ruff can mend
 	.venv/bin/ruff check --fix-only --quiet .

@@ -75,6 +75,7 @@ build() {
 
 pins=$( (cat "$here"/*/go.mod "$here"/*/go.sum "${BASH_SOURCE[0]}"; uname -sm) | sha256sum)
 folder=${TESSERA_KUBE_BIN:-${XDG_CACHE_HOME:-$HOME/.cache}/tessera/kube-bin}/${pins:0:16}
+[[ $folder == /* ]] || folder=$PWD/$folder # go builds from another folder
 
 if [[ ${1:-} == --where ]]; then
     echo "$folder"

@@ -29,7 +29,7 @@ class Server(Protocol):
 
     @property
     def tokens(self) -> Mapping[str, str]:
-        """User -> token, for `admin`, for `reader` who may read pods, and for `nobody`."""
+        """User -> token, for the administrator, `reader`, who may read pods, and `nobody`."""
 
     async def restart(self) -> None:
         """End the server as its operator would, and start it on the same port and data."""

@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -145,14 +146,11 @@ class ControlPlane:
     async def scheduler(self, config: Json) -> AsyncGenerator[None]:
         """Run kube-scheduler with this KubeSchedulerConfiguration for the length of the block."""
         connection = {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 2000}
-        path = self._folder / f"scheduler-{free_port()}.json"
+        path = Path(tempfile.mkdtemp(dir=self._folder, prefix="scheduler-")) / "config.json"
         path.write_text(json.dumps({"clientConnection": connection, **config}))
         argv: list[str | Path] = [
-            self._programs / "kube-scheduler",
-            f"--config={path}",
-            "--secure-port=0",
-            "-v=4",
-        ]
+            self._programs / "kube-scheduler", f"--config={path}", "--secure-port=0", "-v=4",
+        ]  # fmt: skip
         program = Program(argv, path.with_suffix(".log"))
         await asyncio.to_thread(program.start)
         try:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from tests.contract.client import ANSWER_S
 from tests.contract.cluster import Cluster
 from tests.contract.extender import OpenScheduling
+from tests.contract.objects import a_pod
 from tests.contract.scheduling import ask, card_node, placed, waiting
 
 KINDS = ("real",)
@@ -12,9 +16,13 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 async def urgent(cluster: Cluster) -> str:
-    """The name of a class that goes before others."""
+    """The name of a class that goes before others, once the server knows it."""
     name = f"{cluster.own}-urgent"
     await cluster.make(CLASSES, {"metadata": {"name": name}, "value": 1000})
+    body = a_pod("known", priorityClassName=name)
+    async with asyncio.timeout(ANSWER_S):
+        while (await cluster.admin.post(cluster.pods, body, dryRun="All")).status == 403:
+            await asyncio.sleep(0.02)
     return name
 
 

@@ -41,10 +41,20 @@ async def choose(view: View, callers: Sequence[Caller], pod: PodSeen) -> Chosen 
             raise
         for refused in (answer.failed_and_unresolvable_nodes, answer.failed_nodes):
             failed |= {node: (word,) for node, word in (refused or {}).items()}
-        left = [node for node in answer.node_names or () if node in left]
+        left = _offered(caller, answer.node_names or (), left)
     if not left:
         return Unschedulable(summary(total, failed.values()))
     return Chosen(await _best(concerned, pod, left))
+
+
+def _offered(caller: Caller, names: Sequence[str], offered: Sequence[str]) -> list[str]:
+    for name in names:
+        if name not in offered:
+            raise ExtenderFailed(
+                f"extender {caller.config.url_prefix} claims a filtered node: "
+                f'"{name}" which is not found in the input node list'
+            )
+    return list(names)
 
 
 async def _best(callers: Iterable[Caller], pod: PodSeen, nodes: Sequence[str]) -> str:

@@ -11,8 +11,13 @@ from msgspec import Struct
 from tessera_schema.kube import Node, Pod
 
 
-class _Spec(Struct, frozen=True):
+class _Gate(Struct, frozen=True):
+    name: str = ""
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
     priority: int = 0
+    scheduling_gates: tuple[_Gate, ...] = ()
 
 
 class _More(Struct, frozen=True):
@@ -25,6 +30,8 @@ class PodSeen(Struct, frozen=True, kw_only=True):
     pod: Pod
     sent: msgspec.Raw
     priority: int
+    gated: bool = False
+    """Somebody else has to take a gate away before it is looked at."""
 
     @property
     def uid(self) -> str:
@@ -78,11 +85,11 @@ def read_pod(raw: bytes) -> PodSeen:
     fields: Mapping[str, Any] = {
         k: v for k, v in _whole(raw).items() if k not in ("kind", "apiVersion")
     }
+    more = _more(raw).spec
     return PodSeen(
-        pod=_pod(raw),
-        sent=msgspec.Raw(msgspec.json.encode(fields)),
-        priority=_more(raw).spec.priority,
-    )
+        pod=_pod(raw), sent=msgspec.Raw(msgspec.json.encode(fields)), priority=more.priority,
+        gated=bool(more.scheduling_gates),
+    )  # fmt: skip
 
 
 def read_node(raw: bytes) -> NodeSeen:

@@ -87,7 +87,7 @@ class View:
             self._drop(seen.uid)
         elif seen.pod.spec.node_name:
             self._place(seen)
-        elif seen.pod.metadata.deletion_timestamp or not self._ours(seen.pod):
+        elif seen.pod.metadata.deletion_timestamp or seen.gated or not self._ours(seen.pod):
             self._drop(seen.uid)
         else:
             self._wait(seen, now)
