@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tessera_core.machines.allocation import Phase
-from tessera_embedded.apiserver.faults import Answer, Delay
+from tessera_embedded.apiserver.faults import Answer, Delay, Fault
 from tessera_scheduler.extender import NotLeading
 from tessera_schema.grants import GRANT_KEY
 from tessera_testing.kube import FakeKube
@@ -126,4 +126,48 @@ async def test_a_grant_that_was_removed_while_nobody_led_is_restored_by_the_next
         await until(lambda: second.leading.leads, 60)
         await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 10)
         world.granted("a", second.keys.verifier)
+        world.kube.resume()
+
+
+async def test_a_binding_is_not_tried_again_when_the_lease_may_end_meanwhile() -> None:
+    world = World(1)
+    uid = world.pod("a")
+    async with leading(world) as scheduler:
+        world.fault("PUT", ".*/leases/.*", Answer(500), times=1000)
+        world.filter(scheduler, "a")
+        await until(lambda: scheduler.leading.fence() < 5.5, 20)
+        world.fault("POST", BINDING, Answer(429, retry_after_s=1))
+        assert "fault" in await world.bind(scheduler, "a", "n0")
+        assert len([c for c in world.kube.calls if c[1].endswith("/binding")]) == 1
+        assert phase(scheduler, uid) is None
+
+
+async def test_what_the_former_leader_could_not_tell_the_next_one_tells() -> None:
+    world = World(1)
+    world.pod("a", 0, annotations={GRANT_KEY: "forged"})
+    other = FakeKube(world.store)
+    async with leading(world), standing_by(world, other) as second:
+        world.kube.pause()
+        world.bind_elsewhere("a", "n0")
+        await until(lambda: second.leading.leads, 60)
+        await asyncio.sleep(1)
+        events = world.call("GET", "/api/v1/namespaces/default/events")["items"]
+        assert [e["reason"] for e in events] == ["ForgedGrant"]
+        world.kube.resume()
+
+
+async def test_nobody_is_answered_while_the_pods_are_read_anew() -> None:
+    world = World(1)
+    world.pod("a")
+    other = FakeKube(world.store)
+    async with leading(world), standing_by(world, other) as second:
+        world.kube.pause()
+        other.faults.add(Fault("GET", "/api/v1/pods", Delay(3)))
+        await until(lambda: second.leading.holds, 60)
+        assert second.leading.problem() == "leads, and is reading the pods anew"
+        assert second.leading.fence() == 0
+        with pytest.raises(NotLeading):
+            world.filter(second, "a")
+        await until(lambda: second.leading.leads, 10)
+        world.filter(second, "a")
         world.kube.resume()

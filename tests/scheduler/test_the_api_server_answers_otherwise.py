@@ -1,11 +1,15 @@
 """Bindings that are definitely not written: what is tried again, and what is given back."""
 
 import asyncio
+import json
 
 import pytest
 
 from tessera_core.machines.allocation import Phase
 from tessera_embedded.apiserver.faults import Answer, Hang
+from tessera_runtime.kube.binding import PodKey
+from tessera_scheduler.sending import Target
+from tessera_schema.grants import Grant
 from tests.scheduler.world import BINDING, World, leading, phase
 
 pytestmark = pytest.mark.looptime
@@ -127,3 +131,22 @@ async def test_a_call_that_is_cut_off_keeps_the_cards() -> None:
             call.cancel()
         assert phase(scheduler, uid) is Phase.UNSETTLED
         assert await world.bind(scheduler, "a", "n0") == ""
+
+
+async def test_a_pod_that_somebody_else_bound_to_the_very_node_is_not_ours() -> None:
+    world = World(1)
+    uid = world.pod("a", 12000)
+    async with leading(world) as scheduler:
+        world.filter(scheduler, "a")
+        world.bind_elsewhere("a", "n0")
+        await asyncio.sleep(0.1)
+        assert phase(scheduler, uid) is None
+        assert scheduler.ledger.held("n0") == {}
+
+
+def test_the_uid_is_always_a_precondition_and_the_version_where_the_pod_was_read() -> None:
+    grant = Grant(uid="u", namespace="team", name="a", node="n0", shares=())
+    target = Target(name=PodKey("team", "a", "u"), grant=grant, annotations={"k": "v"})
+    first, again = (json.loads(target.body(version))["metadata"] for version in ("", "77"))
+    assert first == {"name": "a", "namespace": "team", "uid": "u", "annotations": {"k": "v"}}
+    assert again == {**first, "resourceVersion": "77"}

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from tessera_core.machines.allocation import Phase
-from tessera_embedded.apiserver.faults import Answer
+from tessera_embedded.apiserver.faults import Answer, Delay
+from tessera_schema.cards import MIB
 from tests.scheduler.world import (
     World,
     counted,
@@ -105,3 +106,12 @@ async def test_the_audit_finds_and_mends_what_no_event_told() -> None:
         await until(lambda: counted(scheduler, 'audit_cards_differing{against="columns"}') == 1, 60)
         assert counted(scheduler, 'audit_cards_differing{against="api"}') == 1
         await until(lambda: phase(scheduler, uids["a"]) is None, 10)
+
+
+async def test_pods_are_read_after_the_nodes_however_long_those_take() -> None:
+    world = World(1)
+    world.pod("a", 9000)
+    world.bind_elsewhere("a", "n0")
+    world.fault("GET", "/api/v1/nodes", Delay(4))
+    async with leading(world, config=settings(migration=True)) as scheduler:
+        assert scheduler.ledger.held("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB

@@ -6,6 +6,7 @@ import pytest
 
 from tessera_core.machines.allocation import Phase
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Hang
+from tessera_schema.grants import GRANT_KEY
 from tests.scheduler.world import BINDING, World, counted, leading, phase, until
 
 pytestmark = pytest.mark.looptime
@@ -191,3 +192,39 @@ async def test_a_scheduler_that_starts_anew_finds_it() -> None:
     async with leading(world) as scheduler:
         assert phase(scheduler, uid) is Phase.BOUND
         assert not world.filter(scheduler, "b").node_names
+
+
+@pytest.mark.parametrize("events_s", [0, 1000])
+async def test_it_was_written_and_its_grant_taken_away_before_anybody_saw(events_s: float) -> None:
+    world = World(1)
+    uid = world.pod("a", 12000)
+    async with leading(world) as scheduler:
+        world.kube.event_delay_s = events_s
+        world.fault("POST", BINDING, Cut(after=True))
+        world.filter(scheduler, "a")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(world.bind(scheduler, "a", "n0"), name="bind")
+            while not world.read("a").spec.node_name:
+                await asyncio.sleep(0.0001)
+            world.note(world.path("a"), {GRANT_KEY: None})
+        assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
+        await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 30)
+        world.granted("a", scheduler.keys.verifier)
+        assert phase(scheduler, uid) is Phase.BOUND
+
+
+async def test_a_list_shows_the_pod_on_its_node_and_without_the_grant() -> None:
+    world = World(1)
+    uid = world.pod("a", 12000)
+    async with leading(world) as scheduler:
+        world.kube.event_delay_s = 1000
+        world.fault("POST", BINDING, Cut(after=True))
+        world.fault("GET", PODS, Answer(403), times=3)
+        world.filter(scheduler, "a")
+        await world.bind(scheduler, "a", "n0")
+        world.note(world.path("a"), {GRANT_KEY: None})
+        sight = scheduler.reader.sight(world.read("a"))
+        scheduler.books.changed(sight, scheduler.steady.time())
+        assert phase(scheduler, uid) is Phase.UNSETTLED
+        await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 60)
+        assert phase(scheduler, uid) is Phase.BOUND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import ssl
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 
 from tessera_embedded.apiserver import Store
@@ -20,9 +22,9 @@ START_S = 30
 NAMESPACES = "/api/v1/namespaces"
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
+def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
     """Start a server as a process of its own, and wait for its word."""
-    argv = [sys.executable, "-m", "tessera_embedded.apiserver", f"--folder={folder}"]
+    argv = [sys.executable, "-m", "tessera_embedded.apiserver", f"--folder={folder}", *more]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     word, url = process.stdout.readline().split()
@@ -65,6 +67,47 @@ async def test_a_killed_process_has_lost_nothing_that_it_answered(tmp_path: Path
 def test_a_process_that_is_told_to_end_ends_well(tmp_path: Path, how: signal.Signals) -> None:
     process, _ = start(tmp_path)
     assert end(process, how) == 0
+
+
+def test_a_process_is_given_its_accounts(tmp_path: Path) -> None:
+    accounts = tmp_path / "accounts.json"
+    rule = '{"verbs":["get"],"resources":["pods"]}'
+    accounts.write_text(f'[{{"name":"agent","rules":[{rule}]}}]', encoding="utf-8")
+    process, _ = start(tmp_path, f"--accounts={accounts}")
+    end(process, signal.SIGTERM)
+    tokens = msgspec.json.decode((tmp_path / "tokens.json").read_bytes())
+    assert set(tokens) == {"kubernetes-admin", "agent"}
+
+
+@pytest.mark.parametrize("content", ["", "[{}]", None])
+def test_accounts_that_cannot_be_read_are_told(tmp_path: Path, content: str | None) -> None:
+    accounts = tmp_path / "accounts.json"
+    if content is not None:
+        accounts.write_text(content, encoding="utf-8")
+    argv = [sys.executable, "-m", "tessera_embedded.apiserver", f"--folder={tmp_path}"]
+    done = subprocess.run(
+        [*argv, f"--accounts={accounts}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"--accounts {accounts}: " in done.stderr
+
+
+def test_a_disk_that_is_full_leaves_no_half_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    store, journal = kept(path)
+    whole, version = path.read_bytes(), store.objects.version
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 10, hard))
+    try:
+        with pytest.raises(OSError, match=r"journal took only|too large"):
+            store.handle("POST", NAMESPACES, body=b'{"metadata":{"name":"lost"}}')
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    journal.close()
+    assert (path.read_bytes(), store.objects.version) == (whole, version)
+    assert store.handle("GET", f"{NAMESPACES}/lost").code == 404
 
 
 def kept(path: Path) -> tuple[Store, Journal]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -131,6 +132,31 @@ def test_any_path_gets_an_answer(method: str, parts: list[str], body: bytes) -> 
     cluster = ASmallCluster()
     answer = cluster.store.handle(method, "/" + "/".join(parts), body=body)
     assert 200 <= answer.code < 500
+
+
+@pytest.mark.parametrize("depth", [200, 900, 100_000])
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("POST", PODS, "application/json"),
+        ("PUT", f"{PODS}/p", "application/json"),
+        ("PATCH", f"{PODS}/p", MERGE),
+        ("PATCH", f"{PODS}/p", STRATEGIC),
+        ("PATCH", f"{PODS}/p", JSON_PATCH),
+        ("POST", f"{PODS}/p/binding", "application/json"),
+        ("DELETE", f"{PODS}/p", "application/json"),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", "application/json"),
+    ],
+)
+def test_what_is_too_deep_is_refused(method: str, path: str, kind: str, depth: int) -> None:
+    cluster = ASmallCluster()
+    cluster.pod()
+    deep = b'{"spec":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
+    if kind == JSON_PATCH:
+        deep = b'[{"op":"add","path":"/spec/a","value":' + deep + b"}]"
+    answer = cluster.store.handle(method, path, None, deep, kind)
+    assert depth == 200 or answer.code in {400, 422}
+    assert msgspec.json.decode(answer.body)["kind"]
 
 
 class Cluster(RuleBasedStateMachine):

@@ -78,7 +78,7 @@ L = "/metadata/labels"
         ([{"op": "jump", "path": L}], 400),
         ([{"op": "add", "path": "metadata", "value": {}}], 400),
         ([{"op": "add", "path": f"{L}/d"}], 400),
-        ([{"op": "add", "path": f"{L}/d", "value": 3}], 400),
+        ([{"op": "add", "path": f"{L}/d", "value": 3}], 422),
     ],
 )
 def test_a_json_patch_takes_all_its_steps_or_none(steps: list[Json], after: Json | int) -> None:

@@ -160,6 +160,13 @@ class Fleet:
         mask: Bools = self.cards.vendor == number
         return mask
 
+    def only(self, node: str) -> Bools:
+        """The rows, of which only the node's is set; none where it is not known."""
+        rows = np.zeros(len(self.names), np.bool_)
+        if node in self.rows:
+            rows[self.rows[node]] = True
+        return rows
+
     @property
     def rank(self) -> Ints:
         """Row -> position of the node's name in alphabetical order: the last tie-break."""

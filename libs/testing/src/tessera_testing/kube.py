@@ -17,6 +17,7 @@ import random
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import Context
 
 from tessera_embedded.apiserver.calls import ADMIN, Response, User, refusal
 from tessera_embedded.apiserver.errors import ApiError
@@ -240,5 +241,5 @@ def _late(seconds: float, done: Callable[[], Response]) -> asyncio.Future[Respon
         if not answer.done():
             answer.set_result(response)
 
-    loop.call_later(seconds, do)
+    loop.call_later(seconds, do, context=Context())  # it is on its way, whatever its sender does
     return answer

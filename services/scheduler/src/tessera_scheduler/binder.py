@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 
-import numpy as np
 from msgspec import Struct
 
 from tessera_core.deciding import Reserved, decide
@@ -66,7 +65,7 @@ class Binder:
     async def bind(self, args: ExtenderBindingArgs) -> str:
         """Bind the pod; why not, empty when it is bound."""
         for field, value in (
-            ("PodName", args.pod_name), ("PodKeyspace", args.pod_namespace),
+            ("PodName", args.pod_name), ("PodNamespace", args.pod_namespace),
             ("PodUID", args.pod_uid), ("Node", args.node),
         ):  # fmt: skip
             if not value:
@@ -124,12 +123,8 @@ class Binder:
         """For a pod that was offered several nodes, or whose reservation has run out; why not."""
         if ask is None:
             return "no cards are reserved for this pod: filter it again"
-        fleet = self._ledger.fleet
-        if node not in fleet.rows:
-            return f"node {node} has no cards: filter the pod again"
-        only = np.zeros(len(fleet.names), np.bool_)
-        only[fleet.rows[node]] = True
-        decided = decide(self._ledger, ask.request, only, self._around.steady.time())
+        only, now = self._ledger.fleet.only(node), self._around.steady.time()
+        decided = decide(self._ledger, ask.request, only, now)
         if isinstance(decided, Reserved):
             return ""
         return f"node {node} has no room for this pod any more: filter it again"

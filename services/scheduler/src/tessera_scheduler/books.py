@@ -131,13 +131,15 @@ class Books:
 
     def _tell(self, sight: Sight) -> None:
         if sight.forged:
-            self._alarm(sight, Wrong.FORGED, sight.forged)
+            self._alarm(sight, Wrong.FORGED, f"bears a grant that is not its own: {sight.forged}")
         elif sight.unknown:
-            self._alarm(sight, Wrong.UNREADABLE, f"{sight.told}: its node takes no more pods")
+            self._alarm(
+                sight, Wrong.UNREADABLE, f"cannot be read, so its node takes no more: {sight.told}"
+            )
         elif sight.unwritten:
             self._alarm(sight, Wrong.UNGRANTED, "is bound and asks for cards, and has no grant")
         elif sight.told:
-            self._alarm(sight, Wrong.TAKEN_OVER, sight.told)
+            self._alarm(sight, Wrong.TAKEN_OVER, f"was placed by another system: {sight.told}")
 
     def _alarm(self, sight: Sight, wrong: Wrong, text: str) -> None:
         self._alarms.raise_(

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from random import Random
 from typing import NoReturn
 
 from msgspec import Struct
@@ -70,6 +71,8 @@ class World(Struct, frozen=True, kw_only=True):
     keys: Keys
     lease: Lease
     settings: SchedulerSettings
+    random: Random
+    """Spreads attempts; keeps no secret."""
 
 
 class Scheduler:
@@ -104,7 +107,9 @@ class Scheduler:
         self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
         self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
         self._nodes = Nodes(world.registry, self.ledger, news_s=books.news_s)
-        self.watching = Watching(world.kube, world.bus, self._told(), books, settings.kube)
+        self.watching = Watching(
+            world.kube, world.bus, self._told(), books, settings.kube, world.random
+        )
         self.audit = Audit(
             world.kube, self.ledger, self.reader, self, self.measures, world.clock,
             world.steady, page=settings.kube.page,
@@ -227,25 +232,35 @@ class Scheduler:
 
 @asynccontextmanager
 async def open_scheduler(
-    kube: Kube, bus: Bus, settings: SchedulerSettings, clock: Clock, registry: Registry
+    kube: Kube,
+    bus: Bus,
+    settings: SchedulerSettings,
+    clock: Clock,
+    registry: Registry,
+    *,
+    random: Random | None = None,
 ) -> AsyncGenerator[Scheduler]:
     """A scheduler that follows the cluster, stands for the Lease and answers when it leads.
 
-    Raises BadSettings, and ApiRefused where its credentials do not do.
+    `random` spreads attempts in time; one with a seed makes a run repeatable. Raises BadSettings,
+    and ApiRefused where its credentials do not do.
     """
     instance = settings.instance or "scheduler"
     identity = f"{instance}-{secrets.token_hex(4)}"
     call_s = settings.kube.call_s
+    chance = random if random is not None else Random()  # noqa: S311  (spreads load)
     async with (
         open_keys(kube, settings.namespace, settings.keys, clock) as keys,
         open_outbox(bus, clock, "scheduler", instance, settings=settings.outbox) as outbox,
         open_events(kube, settings.events, component="tessera-scheduler", clock=clock) as events,
-        open_lease(kube, settings.lease, identity=identity, call_s=call_s, clock=clock) as lease,
+        open_lease(
+            kube, settings.lease, identity=identity, call_s=call_s, clock=clock, random=chance
+        ) as lease,
     ):
         world = World(
             kube=kube, clock=clock, steady=Steady(clock, asyncio.get_running_loop()),
             registry=registry, bus=bus, outbox=outbox, events=events, keys=keys, lease=lease,
-            settings=settings,
+            settings=settings, random=chance,
         )  # fmt: skip
         scheduler = Scheduler(world)
         async with aside(scheduler.run(), "scheduler"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from random import Random
 from typing import Generic, NoReturn, TypeVar
 
 import msgspec
@@ -84,14 +85,16 @@ class Watching:
     """All watches of the scheduler."""
 
     def __init__(
-        self, kube: Kube, bus: Bus, told: Told, settings: BooksSettings, calls: KubeSettings
-    ) -> None:
-        """`calls` says how lists and watches are made."""
+        self, kube: Kube, bus: Bus, told: Told, settings: BooksSettings, calls: KubeSettings,
+        random: Random,
+    ) -> None:  # fmt: skip
+        """`calls` says how lists and watches are made, `random` spreads them in time."""
         self._kube = kube
         self._bus = bus
         self._told = told
         self._settings = settings
         self._calls = calls
+        self._random = random
         self._latest: Latest[DeviceState] = Latest()
         self._nodes_read = asyncio.Event()
         self.pods: Anew[Sight] = Anew(
@@ -150,7 +153,10 @@ class Watching:
                 namespace=what.object.namespace, why=what.why,
             )  # fmt: skip
 
-        return Reflector(self._kube, watched, sink, settings=self._calls, unreadable=unreadable)
+        return Reflector(
+            self._kube, watched, sink, settings=self._calls, random=self._random,
+            unreadable=unreadable,
+        )  # fmt: skip
 
     async def _if_there(
         self, watched: Watched[T], sink: Sink[T], settled: asyncio.Event

@@ -8,7 +8,8 @@
 Cards are held in every phase but RELEASED. Only a definite answer of the API server frees what
 was sent to it; time alone frees only what never left this process. The watch may show a pod bound
 before its Binding is answered: then the answer, whatever it is, changes nothing. An unknown outcome
-is settled by reading the pod, never by sending the Binding again.
+is settled by reading the pod; a pod that is read unbound may still be bound late, so that settles
+nothing until the same Binding was sent once more and answered, or is too old to come.
 """
 
 from __future__ import annotations
