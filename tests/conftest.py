@@ -24,4 +24,6 @@ def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Generator[None]:
         for function in found.functions.values():
             # It has a loop, but in a thread of its own.
             function.can_block_in("tessera_runtime/kube/credentials.py", "_load")
+            # A container's files must be there before the runtime is answered, and not go then.
+            function.can_block_in("tessera_agent/files.py", {"make", "adopt", "remove"})
         yield

@@ -21,12 +21,14 @@ from msgspec.structs import replace
 from tessera_core.adoption import credible
 from tessera_core.charges import Charge, charges
 from tessera_core.dialect import Vendor
-from tessera_core.hookpaths import HOOK_LIBRARY_HOST
-from tessera_core.results import merge
+from tessera_core.giving import what_is_given
 from tessera_core.signing import Verifier
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
 from tessera_schema.injections import Injection
+
+_ROUNDING: Final = 1e-6
+"""Percent: fractions add up to a little more in one order than in another."""
 
 
 class Why(StrEnum):
@@ -128,7 +130,9 @@ def judge(asked: Asked, scene: Scene) -> Verdict:
     full = no_room(asked.uid, shares, cards, scene.held)
     if full:
         return Refuse(why=Why.NO_ROOM, message=full)
-    injection = _injection(asked.container, shares, mine, grant, scene)
+    injection = what_is_given(
+        asked.container, grant, shares, vendor=scene.vendor, vendors=scene.vendors, cards=cards
+    )
     return Give(grant=grant, shares=shares, injection=injection)
 
 
@@ -191,7 +195,7 @@ def readable_grant(text: str, uid: str, node: str) -> Grant | Refuse:
     except UnknownGrantVersion as e:
         return _refuse(Why.NEWER, f"{e}: upgrade the agent of this node")
     except msgspec.DecodeError as e:
-        return _refuse(Why.UNREADABLE, f"{e}: delete the pod")
+        return _refuse(Why.UNREADABLE, f"it makes no sense: {e}: delete the pod")
     if not all(credible(share) for share in grant.shares):
         return _refuse(Why.UNREADABLE, "it has shares beyond belief: delete the pod")
     if grant.uid != uid or grant.node != node:
@@ -255,7 +259,7 @@ def _shortage(card: Card, own: Charge, beside: Charge) -> str:
             f"{_mib(own.memory_bytes)} MiB wanted, {_mib(beside.memory_bytes)} of "
             f"{_mib(card.memory_bytes)} MiB in use"
         )
-    if both.cores_percent > card.cores_percent:
+    if both.cores_percent > card.cores_percent + _ROUNDING:
         return (
             f"{own.cores_percent:g} % of cores wanted, {beside.cores_percent:g} of "
             f"{card.cores_percent:g} % in use"
@@ -269,44 +273,3 @@ def _shortage(card: Card, own: Charge, beside: Charge) -> str:
 
 def _mib(size: int) -> int:
     return -(-size // MIB)
-
-
-# -- what is given
-
-
-def _injection(
-    container: str, shares: Sequence[Share], mine: Sequence[Share], grant: Grant, scene: Scene
-) -> Injection:
-    """The vendor's part, with the dialect's over it, but for the cards' identity: a dialect may
-    number cards otherwise than the node does."""
-    cards = scene.cards or {}
-    vendor = scene.vendor.give(shares, cards)
-    if _giver(mine, scene) != scene.vendor.name:
-        return vendor
-    given = grant.given.get(container, _NOTHING)
-    return merge([
-        vendor,
-        Injection(
-            env={name: value for name, value in given.env.items() if name not in vendor.env},
-            mounts=tuple(m for m in given.mounts if m.source == HOOK_LIBRARY_HOST),
-            annotations=given.annotations,
-        ),
-    ])  # fmt: skip
-
-
-_NOTHING: Final = Injection()
-"""Of the dialect's part, folders and device nodes are left out: they belong to the system that it
-comes from, which does not run here, and a source that is missing fails the container."""
-
-
-def _giver(mine: Sequence[Share], scene: Scene) -> str:
-    """The vendor whose agent gives what the dialects add, so that two agents on one node do not
-    both: the first by name that gives anything itself."""
-    by_vendor: dict[str, list[Share]] = {}
-    for share in mine:
-        by_vendor.setdefault(share.vendor, []).append(share)
-    giving = [
-        name for name, shares in by_vendor.items()
-        if name in scene.vendors and scene.vendors[name].give(shares, {}) != _NOTHING
-    ]  # fmt: skip
-    return min(giving or by_vendor)

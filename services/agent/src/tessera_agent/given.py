@@ -8,6 +8,8 @@ from pathlib import Path
 from stat import S_ISBLK
 from typing import Final
 
+from msgspec.structs import replace
+
 from tessera_core.dialect import Vendor
 from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
 from tessera_core.hookpaths import HOOK_LIBRARY
@@ -47,6 +49,24 @@ def cores_permille(share: Share) -> int:
     return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
 
 
+def in_force(shares: Sequence[Share], given: Limits, changed: Limits) -> tuple[Share, ...]:
+    """The shares with what was changed in their limits since they were given."""
+    first = {card.uuid: card for card in given.cards}
+    now = {card.uuid: card for card in changed.cards}
+    return tuple(
+        _changed(share, first[share.card], now.get(share.card, first[share.card]))
+        for share in shares
+    )
+
+
+def _changed(share: Share, first: CardLimit, now: CardLimit) -> Share:
+    if now.memory_bytes != first.memory_bytes:
+        share = replace(share, memory_bytes=now.memory_bytes)
+    if now.cores_permille != first.cores_permille:
+        share = replace(share, cores_percent=now.cores_permille / _PERMILLE)
+    return share
+
+
 def _priority(env: Mapping[str, str]) -> int:
     text = env.get(PRIORITY, "")
     number = int(text[:12]) if text.isascii() and text.isdecimal() else 0
@@ -56,6 +76,14 @@ def _priority(env: Mapping[str, str]) -> int:
 def is_hooked(injection: Injection) -> bool:
     """Whether the hook limits the container, rather than the vendor's own tools."""
     return any(mount.destination == HOOK_LIBRARY for mount in injection.mounts)
+
+
+def hooks(vendor: Vendor) -> bool:
+    """Whether the hook limits containers that hold this vendor's shares."""
+    any_share = Share(
+        container="", position=0, vendor=vendor.name, dialect="", card="", index=0, memory_bytes=0
+    )
+    return is_hooked(vendor.give((any_share,), {}))
 
 
 def adjustment_of(

@@ -52,6 +52,8 @@ class Measuring:
 
     def __init__(self, tools: Tools) -> None:
         """Nothing has been looked at."""
+        self.latest: NodeUsage | None = None
+        """What was measured last."""
         self._do = tools
         self._watched: dict[Key, Watched] = {}
         self._gaps: dict[Key, tuple[str, ...]] = {}
@@ -66,7 +68,7 @@ class Measuring:
             await self.look()
             await asyncio.sleep(max(due - loop.time(), 0))
 
-    async def look(self) -> NodeUsage:
+    async def look(self) -> None:
         """Once."""
         do, at_s = self._do, asyncio.get_running_loop().time()
         running = {h.key: _watched(h) for h in do.holdings if h.stage is Stage.RUNNING}
@@ -83,7 +85,7 @@ class Measuring:
         self._picture(usage)
         self.occupy()
         await self._sweep(at_s)
-        return usage
+        self.latest = usage
 
     async def follow_pods(self) -> NoReturn:
         """Tell at once when a pod is gone whose containers run, for ever."""

@@ -13,9 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_agent.files import ContainerFiles, HookFiles, Key
-from tessera_agent.given import adjustment_of, disarmed, is_hooked, limits_of, sees_cards
+from tessera_agent.given import (
+    adjustment_of,
+    disarmed,
+    hooks,
+    in_force,
+    is_hooked,
+    limits_of,
+    sees_cards,
+)
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
 from tessera_agent.telling import Alarm, Teller
@@ -53,7 +62,8 @@ class CardsPlugin:
         self._sandboxes: dict[str, str] = {}
         self.synchronized = 0
         """Times that the runtime told all that it has."""
-        self.hooks = bool(tools.vendor.deny)
+        self.hooks = hooks(tools.vendor)
+        """Whether containers get files here."""
 
     # -- what runs already
 
@@ -80,14 +90,25 @@ class CardsPlugin:
     def _find(self, pod: Sandbox, container: ContainerInfo) -> None:
         key = Key(uid=pod.uid, container=container.name)
         stage = Stage.ENDED if container.state is State.STOPPED else Stage.RUNNING
-        known = self._do.holdings.change(key, container.id, stage=stage, pid=container.pid)
-        if known is not None:
-            return
-        found = self._rebuilt(key, pod, container)
+        adjusted = any(_is_limits(mount, key) for mount in container.mounts)
+        holdings = self._do.holdings
+        found = holdings.change(key, container.id, stage=stage, pid=container.pid)
+        if found is None:
+            found = self._rebuilt(pod, container, stage, adjusted=adjusted)
         if found is not None:
-            self._do.holdings.put(found)
+            holdings.put(found if adjusted else self._unlimited(found))
         elif stage is Stage.RUNNING and self._keeps_off(pod):
             self._look_for_cards(pod, container)
+
+    def _unlimited(self, held: Holding) -> Holding:
+        """It was created without an answer of ours, or our answer came too late to count."""
+        if held.hooked and held.holds:
+            self._do.teller.alarm(
+                held.pod, held.key.container, Alarm.UNLIMITED,
+                "it was created while the agent was not asked: its share is not limited; delete "
+                "the pod",
+            )  # fmt: skip
+        return replace(held, files=None)
 
     def _look_for_cards(self, pod: Sandbox, container: ContainerInfo) -> None:
         if sees_cards(self._do.vendor, container.env):
@@ -97,27 +118,22 @@ class CardsPlugin:
                 "delete the pod",
             )  # fmt: skip
 
-    def _rebuilt(self, key: Key, pod: Sandbox, container: ContainerInfo) -> Holding | None:
+    def _rebuilt(
+        self, pod: Sandbox, container: ContainerInfo, stage: Stage, *, adjusted: bool
+    ) -> Holding | None:
         """What a container that runs holds, by its mounts, its files and its pod's grant."""
-        do = self._do
-        adjusted = any(_is_limits(mount, key) for mount in container.mounts)
+        do, key = self._do, Key(uid=pod.uid, container=container.name)
         shares = do.judge.found(pod, container.name, adjusted=adjusted)
         if not shares:
             return None
-        ended = container.state is State.STOPPED
         limits = limits_of(pod, container.name, shares, container.env)
         hooked = is_hooked(do.vendor.give(shares, {}))
         files = self._adopted(key, limits) if adjusted and hooked else None
-        if hooked and not adjusted and not ended:
-            do.teller.alarm(
-                pod, container.name, Alarm.UNLIMITED,
-                "it was created while the agent was not asked: its share is not limited; delete "
-                "the pod",
-            )  # fmt: skip
+        if files is not None:
+            shares = in_force(shares, limits, files.limits)
         return Holding(
             key=key, id=container.id, pod=pod, shares=shares, limits=limits, hooked=hooked,
-            files=files, pid=container.pid, since=float("-inf"),
-            stage=Stage.ENDED if ended else Stage.RUNNING,
+            files=files, stage=stage, pid=container.pid, since=float("-inf"),
         )  # fmt: skip
 
     def _adopted(self, key: Key, limits: limits_file.Limits) -> ContainerFiles | None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tessera_agent.files import Key
 from tessera_agent.given import cores_permille
 from tessera_agent.holdings import Holding, Holdings
-from tessera_core.hookfiles.limits import CardLimit, Limits
+from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
 from tessera_core.judging import no_room
 from tessera_runtime.errors import Lasting
 from tessera_schema.cards import Card
@@ -31,9 +31,7 @@ class NoRoom(Lasting):
 class Resizer:
     """Changes limits."""
 
-    def __init__(
-        self, holdings: Holdings, cards: Callable[[], Mapping[str, Card] | None]
-    ) -> None:
+    def __init__(self, holdings: Holdings, cards: Callable[[], Mapping[str, Card] | None]) -> None:
         """`cards` are those of the node, by id."""
         self._holdings = holdings
         self._cards = cards
@@ -73,7 +71,9 @@ def _larger(old: Share, new: Share) -> Share:
 
 
 def _limited(limit: CardLimit, share: Share) -> CardLimit:
+    permille = cores_permille(share)
+    begins = permille and not limit.cores_permille
     return replace(
-        limit, memory_bytes=share.memory_bytes or limit.memory_bytes,
-        cores_permille=cores_permille(share),
+        limit, memory_bytes=share.memory_bytes or limit.memory_bytes, cores_permille=permille,
+        mode=Mode.HARD if begins else limit.mode,
     )  # fmt: skip

@@ -1,0 +1,59 @@
+"""What a container that holds shares is given by one vendor's agent: the vendor's part, and over it
+the dialect's, which the scheduler wrote into the grant.
+
+The cards' identity is the vendor's to tell: a dialect may number cards otherwise than the node
+does. Of the dialect's part, folders and device nodes are left out: they belong to the system that
+it comes from, which does not run here, and a source that is missing fails the container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tessera_core.dialect import Vendor
+from tessera_core.hookpaths import HOOK_LIBRARY_HOST
+from tessera_core.results import merge
+from tessera_schema.cards import Card
+from tessera_schema.grants import Grant, Share
+from tessera_schema.injections import Injection
+
+_NOTHING: Final = Injection()
+
+
+def what_is_given(
+    container: str,
+    grant: Grant,
+    shares: Sequence[Share],
+    *,
+    vendor: Vendor,
+    vendors: Mapping[str, Vendor],
+    cards: Mapping[str, Card],
+) -> Injection:
+    """`shares` are the container's of this vendor's `cards`; `vendors` are all, by name."""
+    own = vendor.give(shares, cards)
+    if _giver(container, grant, vendors) != vendor.name:
+        return own
+    given = grant.given.get(container, _NOTHING)
+    return merge([
+        own,
+        Injection(
+            env={name: value for name, value in given.env.items() if name not in own.env},
+            mounts=tuple(m for m in given.mounts if m.source == HOOK_LIBRARY_HOST),
+            annotations=given.annotations,
+        ),
+    ])  # fmt: skip
+
+
+def _giver(container: str, grant: Grant, vendors: Mapping[str, Vendor]) -> str:
+    """The vendor whose agent gives what the dialects add, so that two agents on one node do not
+    both: the first by name that gives anything itself."""
+    by_vendor: dict[str, list[Share]] = {}
+    for share in grant.shares:
+        if share.container == container:
+            by_vendor.setdefault(share.vendor, []).append(share)
+    giving = [
+        name for name, shares in by_vendor.items()
+        if name in vendors and vendors[name].give(shares, {}) != _NOTHING
+    ]  # fmt: skip
+    return min(giving or by_vendor)

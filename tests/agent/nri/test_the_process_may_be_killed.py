@@ -1,0 +1,78 @@
+"""The agent as a process, on simulated cards, with neither API server nor message bus."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tessera_core.hookfiles.limits import PATH, decode_limits
+from tessera_core.signing import published_key
+from tessera_kubelet.errors import ContainerRefused
+from tessera_schema.cards import MIB
+from tests.agent.machine import NVML, built, polling
+from tests.agent.nri.world import NODE, SIGNER, VISIBLE, Node, a_node, a_share, granted
+
+NOWHERE = "127.0.0.1:9"
+
+
+def a_machine(folder: Path) -> str:
+    """One simulated card, found by TMPDIR as where the agent runs; its id."""
+    built("libtessera.so")
+    folder.mkdir()
+    environ = {
+        "TESSERA_SIM_STATE": str(folder / f"tessera-sim-{os.getuid()}"),
+        "TESSERA_SIM_CONFIG": "cards=1 memory=16g",
+    }
+    with polling(NVML, environ) as poller:
+        return str(poller.poll()["cards"][0]["id"])
+
+
+@asynccontextmanager
+async def a_process(node: Node, machine: Path) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """An agent that the runtime asks; whoever opened it ends it."""
+    (node.folder / "agent").mkdir(exist_ok=True)
+    keys = dict([published_key(SIGNER.public)])
+    (node.folder / "agent" / "grant-keys.json").write_bytes(msgspec.json.encode(keys))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tessera_agent",
+        env={
+            "PATH": os.defpath, "TMPDIR": str(machine), "TESSERA_NODE": NODE,
+            "TESSERA_VENDOR": "nvidia", "TESSERA_FOLDER": str(node.folder / "agent"),
+            "TESSERA_NRI_SOCKET": str(node.socket), "TESSERA_READER_LIBRARY": str(NVML),
+            "TESSERA_KUBE_URL": f"http://{NOWHERE}", "TESSERA_BUS_URL": f"nats://{NOWHERE}",
+        },
+    )  # fmt: skip
+    try:
+        await node.runtime.until("10-tessera")
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_kill_9_and_what_runs_stays_and_is_known_again(tmp_path: Path) -> None:
+    machine = tmp_path / "machine"
+    card = a_machine(machine)
+    tile = replace(a_share(mib=10_000), card=card)
+    async with a_node(tmp_path) as node:
+        async with a_process(node, machine) as process:
+            given = await node.run(granted("job", tile))
+            assert given.env[VISIBLE] == card
+            file = next(Path(m.source) for m in given.mounts if m.destination == PATH)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        await node.runtime.until()
+        assert decode_limits(file.read_bytes()).cards[0].memory_bytes == 10_000 * MIB
+        async with a_process(node, machine) as process:
+            with pytest.raises(ContainerRefused, match="10000 MiB wanted, 10000 of 16384 MiB"):
+                await node.create(granted("other", tile))
+            process.terminate()
+            assert await process.wait() == 0
