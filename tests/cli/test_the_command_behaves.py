@@ -15,7 +15,7 @@ from tests.cli.conftest import Tessera, Write
 
 
 def shell(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603  (our own program)
+    return subprocess.run(
         [sys.executable, "-m", "tessera_cli", *arguments],
         input=stdin, capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, **environment},  # noqa: TID251  (the program needs its path)
@@ -34,7 +34,7 @@ def test_a_closed_pipe_is_no_error() -> None:
     pods = [pod(f"pod-{i:04}", {"cpu": 1}) for i in range(3000)]
     manifest = text(node(), *pods)
     for form in ("json", "table"):
-        with subprocess.Popen(  # noqa: S603  (our own program)
+        with subprocess.Popen(
             [sys.executable, "-m", "tessera_cli", "place", "-f", "-", "-o", form],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:  # fmt: skip

@@ -19,12 +19,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
 
+from tessera_embedded.apiserver import World
 from tessera_embedded.apiserver.calls import ADMIN, Response, User, refusal
 from tessera_embedded.apiserver.errors import ApiError
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Faults, Hang, refused
 from tessera_embedded.apiserver.store import Store
 from tessera_embedded.apiserver.watching import Watch
-from tessera_embedded.apiserver.writing import World
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiLost
 from tessera_runtime.kube.answers import check
