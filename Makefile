@@ -3,7 +3,7 @@ JOBS ?= 2
 VERIFY := lint types contracts spelling names test
 
 MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml))
-CODE := $(wildcard libs services tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py))))
+CODE := $(wildcard libs services tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py deploy/kustomize/*.py))))
 # A virtual environment does not survive a move: its stamps name the folder it was made in.
 HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
 MADE := .venv/.made-$(HERE)
@@ -37,11 +37,13 @@ lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer 
 	UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet $(ON_VENV) --universal --python-version 3.11 \
 		--exclude-newer '7 days' --generate-hashes $(MEMBERS:%=%/pyproject.toml) --group dev \
 		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
+	sh deploy/images/lock.sh
 
 generate: $(SYNCED) ## write generated code anew
 	.venv/bin/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy \
 		--python_out=$(PROTO) --mypy_out=quiet:$(PROTO) $(notdir $(wildcard proto/*.proto))
 	.venv/bin/python -m tessera_runtime.bus.document docs
+	.venv/bin/python deploy/kustomize/generate.py
 
 kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
 	deploy/kube-bin/build.sh $(ARGS)

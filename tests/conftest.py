@@ -11,7 +11,9 @@ from blockbuster import blockbuster_ctx
 # loop that pytest-asyncio leaves behind (3.11), or on its absence (3.12 and later).
 asyncio.set_event_loop(None)
 
-NEVER_BLOCK = ("tessera_runtime", "tessera_kubelet", "tessera_scheduler", "tessera_agent")
+NEVER_BLOCK = (
+    "tessera_runtime", "tessera_kubelet", "tessera_scheduler", "tessera_agent", "tessera_quota",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

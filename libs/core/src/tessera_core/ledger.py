@@ -27,7 +27,8 @@ from tessera_core.machines.allocation import (
     advance,
 )
 from tessera_core.pages import Entry, Refusal, Seen
-from tessera_core.quota import Allowance, QuotaBook, Uses, use_of
+from tessera_core.quota import Allowance, Uses, use_of
+from tessera_core.quota_book import QuotaBook
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 from tessera_schema.quotas import Limit
@@ -96,6 +97,11 @@ class Ledger:
         """Replace all limits of all namespaces."""
         self._quota.set_limits(limits)
         self.generation += 1
+
+    def ask(self, uid: str, namespace: str, uses: Uses) -> None:
+        """A waiting pod asks for this much: what its groups have lent of it is asked back."""
+        if uid not in self._ends and uid not in self._entries:
+            self.generation += self._quota.ask(uid, namespace, uses)
 
     def block(self, node: str, uid: str, now: float) -> None:
         """What a pod holds cannot be read: until it ends or can be read, nothing may be placed
@@ -194,6 +200,8 @@ class Ledger:
         for uid in (*old, *self._unreadable.before(started)):
             if uid not in shown:
                 self._end(uid)
+        for uid in self._quota.asking - shown:
+            self.generation += self._quota.ask_no_more(uid)
         self._ends.keep(shown)
 
     def ended(self, uid: str) -> None:
@@ -276,6 +284,7 @@ class Ledger:
 
     def _end(self, uid: str) -> None:
         self._ends.add(uid)
+        self.generation += self._quota.ask_no_more(uid)
         node = self._unreadable.discard(uid)
         if node is not None:
             self._set_blocked(node)
@@ -288,6 +297,7 @@ class Ledger:
 
     def _hold(self, entry: Entry) -> Entry:
         self._count(entry, 1)
+        self._quota.ask_no_more(entry.grant.uid)
         self._entries[entry.grant.uid] = entry
         self._on_node.setdefault(entry.grant.node, {})[entry.grant.uid] = None
         return entry

@@ -15,12 +15,13 @@ from tessera_core.dialect import Dimension
 from tessera_core.quantity import BadQuantity, milli, value, whole
 from tessera_core.registry import Registry
 from tessera_schema.kube import ObjectMeta, Quantity
-from tessera_schema.quotas import Limit
+from tessera_schema.quotas import Guaranteed, Limit
 
 T = TypeVar("T", int, float)
 
 VERSION: Final = "v1alpha1"
 """Of AcceleratorQuota, in group tessera.dev."""
+_LONGEST_S: Final = 366 * 86400.0
 _LIMITS: Final = "limits."
 _REQUESTS: Final = "requests."
 
@@ -63,11 +64,38 @@ class Hard(Struct, frozen=True, forbid_unknown_fields=True):
     """Part of a model's name -> cards; models that match no entry are denied."""
 
 
+class Guarantee(Struct, frozen=True, forbid_unknown_fields=True):
+    """`spec.guaranteed`: what the group may use whatever others use, in amounts as in `hard`. What
+    is left out is not lent and cannot be borrowed."""
+
+    memory: Quantity | None = None
+    cores: Quantity | None = None
+    cards: Quantity | None = None
+
+
+class Throttle(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """`spec.throttle`: what becomes of pods that run while more is used than may be. What is left
+    out is as the quota service is set."""
+
+    after_seconds: float | None = None
+    """Time of grace."""
+    cores_percent: float | None = None
+    """Of the cores that each container was granted; 100 = they are left alone."""
+
+
 class AcceleratorQuotaSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a namespace may hold of one vendor's cards, or with no vendor of all cards together."""
+    """What a group may hold of one vendor's cards, or with no vendor of all cards together."""
 
     vendor: str = ""
     hard: Hard = Hard()
+    namespaces: tuple[str, ...] = ()
+    """The group: all their pods count together, and all are held to it; empty = the object's own
+    namespace."""
+    guaranteed: Guarantee | None = None
+    pool: str = "default"
+    """Groups of one pool lend what they are guaranteed and do not use to each other."""
+    lends: bool = True
+    throttle: Throttle = Throttle()
 
 
 class AcceleratorQuota(Struct, frozen=True):
@@ -109,29 +137,74 @@ def resource_limits(
 
 def accelerator_limit(quota: AcceleratorQuota, registry: Registry) -> Limit:
     """The limit that an AcceleratorQuota sets. Raises BadLimit."""
-    vendor, hard = quota.spec.vendor, quota.spec.hard
-    if vendor and vendor not in registry.vendors:
+    spec, hard = quota.spec, quota.spec.hard
+    if spec.vendor and spec.vendor not in registry.vendors:
         known = ", ".join(sorted(registry.vendors))
-        raise BadLimit("spec.vendor", vendor, f"write one of {known}, or leave it out")
+        raise BadLimit("spec.vendor", spec.vendor, f"write one of {known}, or leave it out")
+    if not all(spec.namespaces):
+        raise BadLimit("spec.namespaces", list(spec.namespaces), "write names of namespaces")
     models = None
     if hard.models is not None:
         models = {
             name: _amount(f"spec.hard.models[{name}]", quantity, _decimal)
             for name, quantity in hard.models.items()
         }
-
-    def read(name: str, quantity: Quantity | None, as_number: Callable[[Quantity], T]) -> T | None:
-        return None if quantity is None else _amount(f"spec.hard.{name}", quantity, as_number)
-
+    throttle_of(quota, after_s=0, cores_percent=100)
+    most = _amounts("spec.hard", hard)
+    guaranteed = None
+    if spec.guaranteed is not None:
+        guaranteed = _amounts("spec.guaranteed", spec.guaranteed)
+        _check_guaranteed(guaranteed, most, spec.guaranteed)
     return Limit(
         namespace=quota.metadata.namespace or "default",
         source=f"AcceleratorQuota {quota.metadata.name}",
-        vendor=vendor,
-        memory_bytes=read("memory", hard.memory, _number),
-        cores_percent=read("cores", hard.cores, _decimal),
-        cards=read("cards", hard.cards, _number),
+        vendor=spec.vendor,
+        memory_bytes=most.memory_bytes,
+        cores_percent=most.cores_percent,
+        cards=most.cards,
         models=models,
+        namespaces=tuple(dict.fromkeys(spec.namespaces)),
+        guaranteed=guaranteed,
+        pool=spec.pool if guaranteed is not None else "",
+        lends=spec.lends,
     )
+
+
+def throttle_of(
+    quota: AcceleratorQuota, *, after_s: float, cores_percent: float
+) -> tuple[float, float]:
+    """Seconds of grace, and the percentage of its cores that a container gets after them; what the
+    object does not say is as given. Raises BadLimit."""
+    throttle = quota.spec.throttle
+    after, percent = throttle.after_seconds, throttle.cores_percent
+    if after is not None and not 0 <= after <= _LONGEST_S:
+        raise BadLimit("spec.throttle.afterSeconds", after, f"write 0 to {_LONGEST_S:g}")
+    if percent is not None and not 1 <= percent <= 100:
+        raise BadLimit("spec.throttle.coresPercent", percent, "write 1 to 100")
+    return after_s if after is None else after, cores_percent if percent is None else percent
+
+
+def _amounts(field: str, written: Hard | Guarantee) -> Guaranteed:
+    def read(name: str, quantity: Quantity | None, as_number: Callable[[Quantity], T]) -> T | None:
+        return None if quantity is None else _amount(f"{field}.{name}", quantity, as_number)
+
+    return Guaranteed(
+        memory_bytes=read("memory", written.memory, _number),
+        cores_percent=read("cores", written.cores, _decimal),
+        cards=read("cards", written.cards, _number),
+    )
+
+
+def _check_guaranteed(guaranteed: Guaranteed, most: Guaranteed, written: Guarantee) -> None:
+    """More than the hard limit could never be used."""
+    for name, own, limit in (
+        ("memory", guaranteed.memory_bytes, most.memory_bytes),
+        ("cores", guaranteed.cores_percent, most.cores_percent),
+        ("cards", guaranteed.cards, most.cards),
+    ):
+        if own is not None and limit is not None and own > limit:
+            remedy = f"write at most what spec.hard.{name} allows"
+            raise BadLimit(f"spec.guaranteed.{name}", getattr(written, name), remedy)
 
 
 def _tell_unread(entry: str, registry: Registry, tell: Callable[[str], None]) -> None:

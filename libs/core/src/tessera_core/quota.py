@@ -15,6 +15,7 @@ from tessera_core.cards import Bools, Cards
 from tessera_core.charges import Charge
 from tessera_core.fleet import Names
 from tessera_core.ladder import Amounts
+from tessera_core.lending import Key, key_of
 from tessera_schema.cards import MIB, Card
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest, Role
@@ -56,52 +57,60 @@ def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], Use]:
     return uses
 
 
-class QuotaBook:
-    """Limits and use of every namespace."""
-
-    def __init__(self) -> None:
-        """Nothing is limited."""
-        self._limits: dict[str, list[Limit]] = {}
-        self._uses: dict[str, dict[tuple[str, str], Use]] = {}
-
-    def set_limits(self, limits: Iterable[Limit]) -> None:
-        """Replace all limits."""
-        self._limits = {}
-        for limit in limits:
-            self._limits.setdefault(limit.namespace, []).append(limit)
-
-    def count(self, namespace: str, uses: Uses, sign: int = 1) -> None:
-        """Add use, or with sign -1 take it back."""
-        book = self._uses.setdefault(namespace, {})
-        for key, use in uses.items():
-            book[key] = book.get(key, Use()).plus(use, sign)
-            if not book[key].cards:
-                del book[key]
-        if not book:
-            del self._uses[namespace]
-
-    def allowance(self, namespace: str) -> Allowance:
-        """What the namespace's next pod is held to."""
-        limits = self._limits.get(namespace, ())
-        return Allowance(limits, dict(self._uses.get(namespace, {})) if limits else {})
-
-
 class Allowance:
     """The limits that hold for one pod, and what its namespace uses without it."""
 
-    def __init__(self, limits: Sequence[Limit], uses: Uses) -> None:
-        """No limits = everything is allowed."""
+    def __init__(
+        self, limits: Sequence[Limit], uses: Uses, together: Mapping[Key, Uses] | None = None
+    ) -> None:
+        """No limits = everything is allowed. `together` is what the groups of limits over several
+        namespaces use."""
         self.limits = limits
         self._uses = uses
+        self._together = together or {}
 
     def used(self, limit: Limit) -> Use:
-        """What the namespace uses of what the limit counts."""
-        return _within(limit, self._uses)
+        """What the namespace, or the limit's group of them, uses of what the limit counts."""
+        return within(limit, self._uses_of(limit))
+
+    def narrowed(self, limits: Sequence[Limit]) -> Allowance:
+        """The same use, held to these limits alone."""
+        return Allowance(limits, self._uses, self._together)
+
+    def over(self) -> str:
+        """Which limit is exceeded already, in numbers; empty when none."""
+        for limit in self.limits:
+            message = _exceeded(limit, self.used(limit), None) or self._models_over(limit)
+            if message:
+                return message
+        return ""
+
+    def _uses_of(self, limit: Limit) -> Uses:
+        return self._together.get(key_of(limit), self._uses)
+
+    def _models_over(self, limit: Limit) -> str:
+        if limit.models is None:
+            return ""
+        uses = self._uses_of(limit)
+        return self._denied(limit, limit.models, uses) or next(
+            (
+                f"{limit.source} allows {allowed:g} cards of model {entry}, {used:g} are used"
+                for entry, allowed in limit.models.items()
+                if (used := self._parts(limit, entry, uses)) > allowed + 1e-9
+            ),
+            "",
+        )
+
+    def _denied(self, limit: Limit, models: Mapping[str, float], uses: Uses) -> str:
+        for (vendor, model), use in uses.items():
+            if limit.vendor in ("", vendor) and use.parts and _entry(models, model) is None:
+                return f"{limit.source} allows no cards of model {model or 'unknown'}"
+        return ""
 
     def exceeded(self, more: Uses) -> str:
         """Which limit `more` would exceed, in numbers; empty when none."""
         for limit in self.limits:
-            used, asked = _within(limit, self._uses), _within(limit, more)
+            used, asked = self.used(limit), within(limit, more)
             message = _exceeded(limit, used, asked) or self._models(limit, more)
             if message:
                 return message
@@ -115,7 +124,7 @@ class Allowance:
         barred: Bools | None = None
         for limit in self.limits:
             if limit.vendor in ("", vendor):
-                used = _within(limit, self._uses)
+                used = self.used(limit)
                 bars = np.zeros_like(cards.memory_total, np.bool_)
                 if limit.memory_bytes is not None:
                     bars |= used.memory_bytes + need.memory > limit.memory_bytes
@@ -129,7 +138,9 @@ class Allowance:
 
     def _left(self, limit: Limit, models: Mapping[str, float], model: str) -> float:
         entry = _entry(models, model)
-        return 0 if entry is None else models[entry] - self._parts(limit, entry, self._uses)
+        return (
+            0 if entry is None else models[entry] - self._parts(limit, entry, self._uses_of(limit))
+        )
 
     def _parts(self, limit: Limit, entry: str, uses: Uses) -> float:
         return sum(
@@ -140,11 +151,12 @@ class Allowance:
     def _models(self, limit: Limit, more: Uses) -> str:
         if limit.models is None:
             return ""
-        for (vendor, model), use in more.items():
-            if limit.vendor in ("", vendor) and use.parts and _entry(limit.models, model) is None:
-                return f"{limit.source} allows no cards of model {model or 'unknown'}"
+        denied = self._denied(limit, limit.models, more)
+        if denied:
+            return denied
         for entry, allowed in limit.models.items():
-            used, asked = self._parts(limit, entry, self._uses), self._parts(limit, entry, more)
+            used = self._parts(limit, entry, self._uses_of(limit))
+            asked = self._parts(limit, entry, more)
             if asked and used + asked > allowed + 1e-9:
                 return (
                     f"{limit.source} allows {allowed:g} cards of model {entry}, "
@@ -161,7 +173,8 @@ def _entry(models: Mapping[str, float], model: str) -> str | None:
     return next((entry for entry in models if entry.lower() in model.lower()), None)
 
 
-def _within(limit: Limit, uses: Uses) -> Use:
+def within(limit: Limit, uses: Uses) -> Use:
+    """The part of these uses that the limit counts."""
     total = Use()
     for (vendor, _), use in uses.items():
         if limit.vendor in ("", vendor):
@@ -169,17 +182,18 @@ def _within(limit: Limit, uses: Uses) -> Use:
     return total
 
 
-def _exceeded(limit: Limit, used: Use, asked: Use) -> str:
+def _exceeded(limit: Limit, used: Use, asked: Use | None) -> str:
+    """What `asked` would exceed, or, with None, what is exceeded already."""
     for allowed, have, more, scale, unit in (
-        (limit.memory_bytes, used.memory_bytes, asked.memory_bytes, MIB, "MiB of memory"),
-        (limit.cores_percent, used.cores_percent, asked.cores_percent, 1, "percent of cores"),
-        (limit.cards, used.cards, asked.cards, 1, "cards"),
-    ):
-        if allowed is not None and more and have + more > allowed:
-            return (
-                f"{limit.source} allows {allowed / scale:g} {unit}, "
-                f"{have / scale:g} are used and {more / scale:g} asked"
-            )
+        (limit.memory_bytes, used.memory_bytes, asked and asked.memory_bytes, MIB, "MiB of memory"),
+        (limit.cores_percent, used.cores_percent, asked and asked.cores_percent, 1,
+         "percent of cores"),
+        (limit.cards, used.cards, asked and asked.cards, 1, "cards"),
+    ):  # fmt: skip
+        if allowed is None or more == 0 or have + (more or 0) <= allowed:
+            continue
+        tail = f" and {more / scale:g} asked" if more else ""
+        return f"{limit.source} allows {allowed / scale:g} {unit}, {have / scale:g} are used{tail}"
     return ""
 
 

@@ -20,6 +20,7 @@ from tessera_schema.events import (
     AllocationRunning,
 )
 from tessera_schema.grants import Grant, Share
+from tessera_schema.quotas import QuotaExceeded, QuotaRestored, QuotaThrottled
 from tessera_schema.reasons import Reason
 from tessera_schema.subjects import DEVICES_BUCKET, ROOT
 from tessera_schema.telling import CardLoad, CardUse, ContainerUse, DeviceState, NodeUsage
@@ -31,12 +32,15 @@ ALLOCATION_PREPARED: Final = "dev.tessera.allocation.prepared"
 ALLOCATION_RUNNING: Final = "dev.tessera.allocation.running"
 ALLOCATION_RELEASED: Final = "dev.tessera.allocation.released"
 ALLOCATION_REFUSED: Final = "dev.tessera.allocation.refused"
+QUOTA_EXCEEDED: Final = "dev.tessera.quota.exceeded"
+QUOTA_THROTTLED: Final = "dev.tessera.quota.throttled"
+QUOTA_RESTORED: Final = "dev.tessera.quota.restored"
 
 PARAMETERS: Final[Mapping[str, str]] = {
     "cluster": "Name of the cluster, as the services' settings give it.",
     "node": "Name of the node, its dots written as `_`. The message has the name itself.",
     "vendor": "Make of the cards.",
-    "namespace": "Namespace of the pod.",
+    "namespace": "Namespace of the pod, or of the quota object.",
     "pod_uid": "The pod's uid.",
 }
 
@@ -67,6 +71,13 @@ class Told(Struct, frozen=True, kw_only=True):
     """A message; its class is the schema."""
     bucket: str = ""
     """Set when it is the last value of a key that stays."""
+
+
+_OVER: Final = "AcceleratorQuota gpus allows 8 cards, 10 are used"
+
+
+def _quota(what: str) -> str:
+    return f"{ROOT}.{{cluster}}.quota.{{namespace}}.{what}"
 
 
 def _allocation(what: str) -> str:
@@ -142,11 +153,37 @@ CATALOGUE: Final = (
             cards=(CardLoad(card="GPU-0", memory_used_bytes=6 << 30, cores_percent=31),),
         ),
     ),
+    Told(
+        address=_quota("exceeded"), type=QUOTA_EXCEEDED, by="quota",
+        meaning="A group of pods uses more than its quota allows. Nothing is taken away yet.",
+        when="When that begins.",
+        example=QuotaExceeded(
+            namespace=_NAMESPACE, quota="gpus", message=_OVER, namespaces=(_NAMESPACE,),
+            throttles_at="2026-11-21T10:10:00Z",
+        ),
+    ),
+    Told(
+        address=_quota("throttled"), type=QUOTA_THROTTLED, by="quota",
+        meaning="The time of grace is over: running pods of these namespaces are to get this "
+        "percentage of the cores that they were granted.",
+        when="When grace ends, and again every minute while it is so.",
+        example=QuotaThrottled(
+            namespace=_NAMESPACE, quota="gpus", message=_OVER, cores_percent=50,
+            namespaces=(_NAMESPACE,),
+        ),
+    ),
+    Told(
+        address=_quota("restored"), type=QUOTA_RESTORED, by="quota",
+        meaning="The group uses what it may again, or its quota is gone: full cores for all.",
+        when="When that begins.",
+        example=QuotaRestored(
+            namespace=_NAMESPACE, quota="gpus", namespaces=(_NAMESPACE,)
+        ),
+    ),
 )  # fmt: skip
 
 RESERVED: Final[Mapping[str, str]] = {
     f"{ROOT}.{{cluster}}.hint.{{node}}": "What usage says about a node's cards.",
-    f"{ROOT}.{{cluster}}.quota.{{namespace}}.<what>": "A namespace's quota was exceeded, ...",
     f"{ROOT}.{{cluster}}.plan.<id>.<what>": "A proposed change, and what became of it.",
 }
 """Subjects that are Tessera's and on which this release tells nothing."""

@@ -21,11 +21,14 @@ class ExtenderArgs(Struct, frozen=True, rename="pascal"):
 
 
 class ExtenderFilterResult(Struct, frozen=True, rename="pascal"):
-    """Answer of `/filter`. Nodes that are in neither list are left out without a reason."""
+    """Answer of `/filter`. Nodes that are in none of the lists are left out without a reason."""
 
     node_names: tuple[str, ...] | None = None
     failed_nodes: dict[str, str] = {}
+    """Nodes that evicting pods may help. Not written by Tessera."""
     error: str = ""
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    """Nodes on which kube-scheduler looks for no victims."""
 
 
 class ExtenderBindingArgs(Struct, frozen=True, rename="pascal"):

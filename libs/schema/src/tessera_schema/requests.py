@@ -26,6 +26,9 @@ class NodeOrder(StrEnum):
     """GPU Manager: fewest free cores, then least free memory, then name."""
     LEAST_ALLOCATED = "least-allocated"
     MOST_ALLOCATED = "most-allocated"
+    PACK = "pack"
+    """Least lost of what others will ask for (`tessera_core.packing`); binpack where nobody keeps
+    count of what is asked."""
 
 
 class CardKey(StrEnum):
@@ -46,6 +49,8 @@ class CardKey(StrEnum):
     LEAST_ALLOCATED = "least-allocated"
     """Koordinator's card score."""
     MOST_ALLOCATED = "most-allocated"
+    PACK = "pack"
+    """See `NodeOrder.PACK`; binpack where nobody keeps count."""
 
 
 class Choice(StrEnum):

@@ -22,6 +22,15 @@ class Occupied(Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...]
 
 
+class CardHeld(Struct, frozen=True, kw_only=True):
+    """What containers hold of one card, as they were granted it, whatever they use."""
+
+    card: str
+    containers: int
+    memory_bytes: int = 0
+    cores_percent: float = 0
+
+
 class DeviceState(Struct, frozen=True, kw_only=True):
     """One vendor's cards on one node, whole. A card that is missing is gone."""
 
@@ -34,6 +43,9 @@ class DeviceState(Struct, frozen=True, kw_only=True):
     """What is wrong with the node's driver, runtime or cards, a sentence each."""
     occupied: tuple[Occupied, ...] = ()
     """Shares of this vendor's cards that are still used without a pod: they are not free yet."""
+    held: tuple[CardHeld, ...] | None = None
+    """By card, all containers that were created and have not ended, those in `occupied` included;
+    None = the agent does not say."""
 
 
 class CardUse(Struct, frozen=True, kw_only=True):

@@ -120,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     _demo_parser(commands)
     _explain_parser(commands)
     _events_parser(commands)
+    _quota_parser(commands)
     return parser
 
 
@@ -167,6 +168,19 @@ def _events_parser(commands: Commands) -> None:
     command.add_argument("--count", type=int, default=0, help="end after so many")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=_events)
+
+
+def _quota_parser(commands: Commands) -> None:
+    command = commands.add_parser(
+        "quota",
+        help="show what namespaces use of their quotas",
+        description="Show every AcceleratorQuota: what it allows, what is used, waits and was "
+        "measured, and whether its cores are lowered.",
+    )
+    command.add_argument("-n", "--namespace", default="", help="of this one alone")
+    command.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG", ""), metavar="FILE")
+    command.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    command.set_defaults(run=_quota)
 
 
 def _place(options: argparse.Namespace) -> int:
@@ -237,6 +251,18 @@ def _events(options: argparse.Namespace) -> int:
         sys.stdout.flush()
 
     asyncio.run(events.follow(settings, options.subject, put, most=options.count))
+    return 0
+
+
+def _quota(options: argparse.Namespace) -> int:
+    from tessera_cli import quota_table
+
+    found = asyncio.run(quota_table.ask(options.kubeconfig, options.namespace))
+    if options.output == "json":
+        sys.stdout.buffer.write(quota_table.document(found))
+    else:
+        sized = sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
+        quota_table.show(table.console(sized=sized), found)
     return 0
 
 

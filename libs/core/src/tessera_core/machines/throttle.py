@@ -1,0 +1,66 @@
+"""What becomes of a group that uses more than its quota.
+
+    WITHIN --Exceeded--> GRACE --GraceExpired--> THROTTLED
+       ^                   |                         |
+       +---ReturnedBelow---+------ReturnedBelow------+
+
+New pods wait as soon as there is no room, in every phase: that is the scheduler's doing, and needs
+no phase. This is about what already runs: it keeps its cards and its memory, and after a time of
+grace gets less of their cores, until the group has returned below its quota by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+
+class Phase(StrEnum):
+    """Where a group is, and who moves it on."""
+
+    WITHIN = "Within"
+    """It uses what it may; using more moves it on."""
+    GRACE = "Grace"
+    """It uses more than it may, and is told so; using less moves it back, time moves it on."""
+    THROTTLED = "Throttled"
+    """It still uses more, with less of the cores; using less moves it back."""
+
+
+class Exceeded(Struct, frozen=True, tag=True):
+    """More is used than the quota allows now."""
+
+
+class GraceExpired(Struct, frozen=True, tag=True):
+    """It has been so for the whole time of grace."""
+
+
+class ReturnedBelow(Struct, frozen=True, tag=True):
+    """What is used is allowed."""
+
+
+Event = Exceeded | GraceExpired | ReturnedBelow
+
+LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
+    (Phase.WITHIN, Exceeded): Phase.GRACE,
+    (Phase.WITHIN, ReturnedBelow): Phase.WITHIN,
+    (Phase.GRACE, Exceeded): Phase.GRACE,
+    (Phase.GRACE, GraceExpired): Phase.THROTTLED,
+    (Phase.GRACE, ReturnedBelow): Phase.WITHIN,
+    (Phase.THROTTLED, Exceeded): Phase.THROTTLED,
+    (Phase.THROTTLED, ReturnedBelow): Phase.WITHIN,
+}
+
+
+class IllegalTransition(Exception):
+    """An event that cannot happen in this phase: a bug, never a user's doing."""
+
+
+def advance(phase: Phase, event: Event) -> Phase:
+    """The next phase. Raises IllegalTransition."""
+    try:
+        return LEGAL[phase, type(event)]
+    except KeyError:
+        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None

@@ -1,0 +1,162 @@
+"""`tessera quota`: what namespaces may use, use and wait for, as the quota service wrote it.
+
+The statuses are read from the API server, with the caller's own rights. Where the quota service
+does not run there are none, and the limits hold all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tessera_cli.errors import Refused
+from tessera_cli.plain import printable
+from tessera_core.limits import VERSION
+from tessera_runtime.errors import ApiNotFound, BadSettings, TesseraError
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.objects import pages
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.keys import GROUP
+from tessera_schema.quotas import QuotaStatus
+from tessera_schema.wire import decoder
+
+_STYLES: Final = {"Within": "green", "Grace": "yellow", "Throttled": "bold red"}
+_PAGE: Final = 500
+_HEADS: Final = ("Quota", "Phase", "Memory", "Cores", "Cards", "Waiting", "Measured", "Hours")
+
+
+class NotShown(Refused):
+    """Quotas cannot be read; the message says why, and what would do."""
+
+
+class _Meta(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class Shown(Struct, frozen=True):
+    """One AcceleratorQuota; `spec` as its writer spelt it."""
+
+    metadata: _Meta = _Meta()
+    spec: dict[str, Any] = {}
+    status: QuotaStatus = QuotaStatus()
+
+    @property
+    def name(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+_shown = decoder(Shown)
+
+
+async def ask(kubeconfig: str, namespace: str) -> list[Shown]:
+    """The quotas of a namespace, or with an empty one of all, by name. Raises NotShown."""
+    try:
+        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-quota-cli") as kube:
+            return await read(kube, namespace)
+    except (TesseraError, BadSettings) as e:
+        raise NotShown(f"{e}") from e
+
+
+async def read(kube: Kube, namespace: str) -> list[Shown]:
+    """See `ask`; raises NotShown, and as `Kube.call` does."""
+    path = paths.in_group(GROUP, VERSION, "acceleratorquotas", namespace=namespace)
+    try:
+        found = [
+            _shown(bytes(raw))
+            async for page in pages(kube, path, limit=_PAGE)
+            for raw in page.items or ()
+        ]
+    except ApiNotFound as e:
+        raise NotShown(
+            "the definition of AcceleratorQuota is not installed in this cluster: apply it first"
+        ) from e
+    except msgspec.DecodeError as e:
+        raise NotShown(f"a quota's status is not of this release's form: {e}") from e
+    return sorted(found, key=lambda one: one.name)
+
+
+def show(to: Console, quotas: Sequence[Shown]) -> None:
+    """Print a row for each quota, and below what is to be known of them."""
+    if not quotas:
+        to.print("no quotas")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for head in _HEADS:
+        table.add_column(head, no_wrap=head in ("Quota", "Phase"))
+    for one in quotas:
+        table.add_row(*_row(one))
+    to.print(table)
+    for one in quotas:
+        for note in _notes(one):
+            to.print(Text(printable(f"{one.name}: {note}")))
+
+
+def document(quotas: Sequence[Shown]) -> bytes:
+    """The same as JSON."""
+    rows = [
+        {"namespace": q.metadata.namespace, "name": q.metadata.name, "spec": q.spec,
+         "status": q.status}
+        for q in quotas
+    ]  # fmt: skip
+    return msgspec.json.encode({"quotas": rows}) + b"\n"
+
+
+def _row(one: Shown) -> Iterator[Text]:
+    status, hard = one.status, _part(one.spec, "hard")
+    used = status.used
+    yield Text(printable(one.name))
+    yield Text(status.phase or "not counted", style=_STYLES.get(status.phase, "dim"))
+    for name, amount in (
+        ("memory", used.memory), ("cores", f"{used.cores:g}"), ("cards", f"{used.cards}"),
+    ):  # fmt: skip
+        most = f" of {hard[name]}" if name in hard else ""
+        own = _part(one.spec, "guaranteed").get(name)
+        yield Text(
+            printable(f"{amount}{most}" + (f" ({own} guaranteed)" if own is not None else ""))
+        )
+    yield Text(f"{status.waiting.pods}")
+    yield Text(printable(f"{status.seen.memory}, {status.seen.cores:g} %"))
+    yield Text(f"{status.hours.seen:.1f} of {status.hours.granted:.1f}")
+
+
+def _notes(one: Shown) -> Iterator[str]:
+    status = one.status
+    if not status.phase:
+        yield "nobody counts: the quota service does not run, or has not come to it yet"
+    if status.problem:
+        yield f"it limits what it did before: {status.problem}"
+    yield from _excess(status)
+    waits = status.waiting
+    if waits.pods:
+        asked = f"{waits.memory}, {waits.cores:g} % and {waits.cards} cards"
+        yield f"{waits.pods} pods wait for {asked}"
+    for idle in status.idle:
+        held = f"{idle.memory}, {idle.cards} cards"
+        yield f"{idle.pod} has used no GPU time since {idle.since}: {held}"
+    if status.idle_pods > len(status.idle):
+        yield f"{status.idle_pods - len(status.idle)} more pods have used no GPU time for long"
+
+
+def _excess(status: QuotaStatus) -> Iterator[str]:
+    if status.message:
+        yield status.message
+    if status.throttles_at:
+        yield f"its cores are lowered at {status.throttles_at}"
+    if status.cores_percent < 100:
+        yield f"its containers are to get {status.cores_percent:g} percent of their cores"
+
+
+def _part(spec: dict[str, Any], name: str) -> dict[str, Any]:
+    part = spec.get(name)
+    return part if isinstance(part, dict) else {}

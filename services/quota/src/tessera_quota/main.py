@@ -1,0 +1,35 @@
+"""The quota monitor's process: what `open_quota` needs, and a server for health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tessera_core import registry
+from tessera_quota.listing import listed
+from tessera_quota.quota import World, open_quota
+from tessera_quota.settings import QuotaSettings
+from tessera_runtime import http
+from tessera_runtime.bus.client import open_bus
+from tessera_runtime.clock import SystemClock
+from tessera_runtime.kube.client import open_kube
+
+
+async def serve(settings: QuotaSettings) -> None:
+    """Judge quotas until cancelled."""
+    ports, clock = http.Ports(settings.process.ports_file), SystemClock()
+    dialects = await asyncio.to_thread(registry.load)
+    async with (
+        open_kube(settings.kube, name="tessera-quota") as kube,
+        open_bus(settings.bus, "quota", settings.instance) as bus,
+        open_quota(
+            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=dialects)
+        ) as quota,
+    ):
+        quota.metrics.of_process()
+        app = http.application(settings.http)
+        app.add_routes(http.status_routes(ready=quota.problem, metrics=quota.metrics))
+        async with (
+            http.serving(app, settings.http, name="http", ports=ports),
+            listed(bus, clock, quota, settings.instance),
+        ):
+            await asyncio.Event().wait()

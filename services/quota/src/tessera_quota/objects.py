@@ -1,0 +1,198 @@
+"""AcceleratorQuotas as they are seen: what they limit, and what their status said before us.
+
+One that makes no sense keeps what it limited before, if it was ever right, as in the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from tessera_core.ledger import Ledger
+from tessera_core.limits import (
+    VERSION,
+    AcceleratorQuota,
+    BadLimit,
+    ResourceQuota,
+    accelerator_limit,
+    resource_limits,
+    throttle_of,
+)
+from tessera_core.registry import Registry
+from tessera_quota.settings import ThrottleSettings
+from tessera_runtime import logs
+from tessera_runtime.kube.objects import Identity, identity
+from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.keys import GROUP
+from tessera_schema.quotas import Limit, QuotaStatus
+from tessera_schema.wire import decoder
+
+OWN: Final = f"/apis/{GROUP}/{VERSION}/acceleratorquotas"
+THEIRS: Final = "/api/v1/resourcequotas"
+_log: Final = logs.named("tessera.quota.objects")
+
+
+class _Meta(Struct, frozen=True):
+    generation: int = 0
+
+
+class _Rest(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    status: Raw = Raw(b"{}")
+
+
+_quota = decoder(AcceleratorQuota)
+_theirs = decoder(ResourceQuota)
+_rest = decoder(_Rest)
+_status = decoder(QuotaStatus)
+
+
+class QuotaSight(Struct, frozen=True, kw_only=True):
+    """One AcceleratorQuota."""
+
+    of: Identity
+    generation: int = 0
+    limit: Limit | None = None
+    """None = it makes no sense."""
+    problem: str = ""
+    after_s: float = 0
+    cores_percent: float = 100
+    status: QuotaStatus = QuotaStatus()
+    """As it was when read; empty where there is none, or none of ours."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.of.namespace}/{self.of.name}"
+
+
+class QuotaReader:
+    """Reads quota objects."""
+
+    def __init__(self, registry: Registry, throttle: ThrottleSettings) -> None:
+        """`throttle` is what an object does not say."""
+        self._registry = registry
+        self._throttle = throttle
+
+    def watched(self) -> Watched[QuotaSight]:
+        """Where our own are."""
+        return Watched(OWN, self.read)
+
+    def watched_theirs(self) -> Watched[tuple[str, tuple[Limit, ...]]]:
+        """Where Kubernetes' own are."""
+        return Watched(THEIRS, self.read_theirs)
+
+    def read(self, raw: bytes) -> QuotaSight:
+        """Raises msgspec.DecodeError for what is no object at all; everything else that makes no
+        sense is a problem."""
+        of, rest = identity(raw), _rest(raw)
+        status = _before(rest.status)
+        sight = QuotaSight(of=of, generation=rest.metadata.generation, status=status)
+        try:
+            quota = _quota(raw)
+            after_s, percent = throttle_of(
+                quota, after_s=self._throttle.after_s, cores_percent=self._throttle.cores_percent
+            )
+            limit = accelerator_limit(quota, self._registry)
+        except (BadLimit, msgspec.DecodeError) as e:
+            return replace(sight, problem=str(e))
+        return replace(sight, limit=limit, after_s=after_s, cores_percent=percent)
+
+    def read_theirs(self, raw: bytes) -> tuple[str, tuple[Limit, ...]]:
+        """Key and limits of a ResourceQuota. Raises msgspec.DecodeError, BadLimit."""
+        quota = _theirs(raw)
+        limits = tuple(resource_limits(quota, self._registry, lambda _: None))
+        return f"{quota.metadata.namespace}/{quota.metadata.name}", limits
+
+
+def _before(status: Raw) -> QuotaStatus:
+    try:
+        return _status(bytes(status))
+    except msgspec.DecodeError:
+        return QuotaStatus()
+
+
+def _as_before(item: QuotaSight, before: QuotaSight | None) -> QuotaSight:
+    """What makes no sense limits what it did before."""
+    if not item.problem or before is None:
+        return item
+    return replace(
+        item, limit=before.limit, after_s=before.after_s, cores_percent=before.cores_percent
+    )
+
+
+class Objects:
+    """All AcceleratorQuotas; a sink that keeps the ledger's limits."""
+
+    def __init__(self, ledger: Ledger, gone: Callable[[QuotaSight], None]) -> None:
+        """`gone` is told of each object that is no more."""
+        self.known: dict[str, QuotaSight] = {}
+        """By key, each with what it limits now."""
+        self.theirs: dict[str, tuple[Limit, ...]] = {}
+        """What ResourceQuotas limit, by key."""
+        self._ledger = ledger
+        self._gone = gone
+
+    def relisted(self, items: list[QuotaSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        del started, now
+        for key in set(self.known).difference(item.key for item in items):
+            self._drop(key)
+        self._know(items)
+
+    def changed(self, change: Change, item: QuotaSight, now: float) -> None:
+        """See `Sink.changed`."""
+        del now
+        if change is Change.DELETED:
+            self._drop(item.key)
+            self.set_limits()
+        else:
+            self._know([item])
+
+    def _know(self, items: Iterable[QuotaSight]) -> None:
+        for item in items:
+            before = self.known.get(item.key)
+            if before is not None and before.of.uid != item.of.uid:
+                self._drop(item.key)
+                before = None
+            if item.problem and (before is None or before.problem != item.problem):
+                _log.warning("quota not readable", quota=item.key, why=item.problem)
+            self.known[item.key] = _as_before(item, before)
+        self.set_limits()
+
+    def _drop(self, key: str) -> None:
+        sight = self.known.pop(key, None)
+        if sight is not None:
+            self._gone(sight)
+
+    def set_limits(self) -> None:
+        """Bring everything that limits to the ledger."""
+        ours = [item.limit for item in self.known.values() if item.limit is not None]
+        self._ledger.set_limits([*ours, *(one for each in self.theirs.values() for one in each)])
+
+
+class Theirs:
+    """ResourceQuotas; a sink. They have no phase and no status of ours."""
+
+    def __init__(self, objects: Objects) -> None:
+        """Brings them to the objects' limits."""
+        self._objects = objects
+
+    def relisted(
+        self, items: list[tuple[str, tuple[Limit, ...]]], started: float, now: float
+    ) -> None:
+        """See `Sink.relisted`."""
+        del started, now
+        self._objects.theirs = dict(items)
+        self._objects.set_limits()
+
+    def changed(self, change: Change, item: tuple[str, tuple[Limit, ...]], now: float) -> None:
+        """See `Sink.changed`."""
+        del now
+        key, limits = item
+        self._objects.theirs[key] = limits if change is not Change.DELETED else ()
+        self._objects.set_limits()

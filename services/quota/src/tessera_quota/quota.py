@@ -1,0 +1,176 @@
+"""A whole quota monitor in one event loop.
+
+    async with open_quota(world) as quota:
+        ...
+
+It opens no sockets; `tessera_quota.main` serves it. One process does for a cluster: two would write
+the same statuses in turn and tell everything twice, and nothing worse. While it is away quotas hold
+all the same, statuses stand still, and grace goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final, NoReturn, TypeVar
+
+from msgspec import Struct
+
+from tessera_core.ledger import Ledger
+from tessera_core.registry import Registry as Dialects
+from tessera_quota import keys
+from tessera_quota.judging import Judging, Parts
+from tessera_quota.keys import Keys
+from tessera_quota.metrics import QuotaMetrics
+from tessera_quota.nodes import Nodes
+from tessera_quota.objects import QuotaReader, Theirs
+from tessera_quota.pods import PodReader, Pods
+from tessera_quota.settings import QuotaSettings
+from tessera_quota.telling import Teller
+from tessera_quota.usage import Usage
+from tessera_quota.writing import StatusWriter
+from tessera_runtime import logs
+from tessera_runtime.bus.api import Bus
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.bus.outbox import Outbox, open_outbox
+from tessera_runtime.clock import Clock
+from tessera_runtime.errors import ApiNotFound, TesseraError
+from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.events import Events, open_events
+from tessera_runtime.kube.reflector import Reflector, Sink, Watched
+from tessera_runtime.metrics import Registry
+
+T = TypeVar("T")
+_log: Final = logs.named("tessera.quota")
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What a quota monitor stands in."""
+
+    kube: Kube
+    bus: Bus
+    settings: QuotaSettings
+    clock: Clock
+    registry: Dialects
+
+
+class Quota:
+    """The parts that others may want to see."""
+
+    def __init__(self, world: World, outbox: Outbox, events: Events) -> None:
+        """Use `open_quota`."""
+        settings, now = world.settings, asyncio.get_running_loop().time
+        self._world = world
+        self.ledger, self.keys = Ledger(), Keys()
+        self.pods = Pods(self.ledger)
+        self.usage = Usage(now, settings.count.stale_s)
+        self.judging = Judging(
+            Parts(
+                ledger=self.ledger, pods=self.pods, usage=self.usage, settings=settings,
+                teller=Teller(outbox, events, settings.bus.cluster), clock=world.clock, now=now,
+            )
+        )  # fmt: skip
+        self.writer = StatusWriter(world.kube, self.judging, settings.status, now)
+        self.metrics = Registry("quota")
+        QuotaMetrics(
+            self.metrics, self.judging.objects, self.judging.statuses, self.ledger,
+            lambda: {
+                "status_write_failures": self.writer.failures,
+                "usage_messages_unreadable": self.usage.unreadable,
+            },
+        )  # fmt: skip
+        self.installed = asyncio.Event()
+        """Set once AcceleratorQuota's definition was seen and its objects were read."""
+        self.counting = asyncio.Event()
+        """Set once pods were read."""
+
+    def problem(self) -> str:
+        """Why nothing is judged now; empty when it is."""
+        if not self.keys.known.is_set():
+            return "the scheduler's public keys have not been read yet"
+        if not self.counting.is_set():
+            return "pods have not been read yet"
+        if not self.installed.is_set():
+            return "the definition of AcceleratorQuota is not installed, or not read yet"
+        return ""
+
+    async def run(self) -> None:
+        """Watch and judge, until cancelled."""
+        world, settings = self._world, self._world.settings
+        reader = QuotaReader(world.registry, settings.throttle)
+        nodes = Nodes(world.registry, self.ledger)
+        async with asyncio.TaskGroup() as group:
+            bus = self.usage.listen(world.bus, settings.bus.cluster)
+            group.create_task(bus, name="usage listener")
+            known = self._reflector(keys.watched(settings.keys.namespace), self.keys)
+            cards = self._reflector(nodes.watched(), nodes)
+            theirs = self._reflector(reader.watched_theirs(), Theirs(self.judging.objects))
+            group.create_task(known.run(), name="key watcher")
+            group.create_task(cards.run(), name="node watcher")
+            group.create_task(theirs.run(), name="resource quota watcher")
+            for first in (cards, theirs):
+                await first.synced.wait()
+            await self.keys.known.wait()
+            group.create_task(self._watch_pods(), name="pod watcher")
+            await self.counting.wait()
+            group.create_task(self._watch_own(reader), name="quota watcher")
+            await self.installed.wait()
+            group.create_task(self.judging.run(), name="judging")
+            group.create_task(self.writer.run(), name="status writer")
+
+    async def _watch_pods(self) -> NoReturn:
+        """Pods, from a new list whenever other keys are published."""
+        world = self._world
+        reader = PodReader(
+            world.registry, self.ledger, lambda: self.keys.verifier,
+            migration=world.settings.count.migration,
+        )  # fmt: skip
+        while True:
+            self.keys.changed_anew.clear()
+            reflector = self._reflector(reader.watched(), self.pods)
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(reflector.run(), name="pod reflector")
+                await reflector.synced.wait()
+                self.counting.set()
+                await self.keys.changed_anew.wait()
+                watching.cancel()
+
+    async def _watch_own(self, reader: QuotaReader) -> NoReturn:
+        """AcceleratorQuotas, once their definition is there."""
+        watched = reader.watched()
+        while True:
+            try:
+                await self._world.kube.call(Verb.GET, watched.path, query={"limit": "1"})
+                break
+            except ApiNotFound:
+                _log.info("AcceleratorQuota is not installed", path=watched.path)
+            except TesseraError as e:
+                _log.warning("AcceleratorQuota not looked for", why=str(e))
+            await asyncio.sleep(self._world.settings.count.look_s)
+        reflector = self._reflector(watched, self.judging.objects)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reflector.run(), name="quota reflector")
+            await reflector.synced.wait()
+            self.installed.set()
+        raise AssertionError("watches never end")
+
+    def _reflector(self, watched: Watched[T], sink: Sink[T]) -> Reflector[T]:
+        return Reflector(self._world.kube, watched, sink, settings=self._world.settings.kube)
+
+
+@asynccontextmanager
+async def open_quota(world: World) -> AsyncGenerator[Quota]:
+    """A quota monitor that judges until left."""
+    settings = world.settings
+    async with (
+        open_outbox(
+            world.bus, world.clock, "quota", settings.instance, settings=settings.outbox
+        ) as outbox,
+        open_events(
+            world.kube, settings.events, component="tessera-quota", clock=world.clock
+        ) as events,
+    ):
+        quota = Quota(world, outbox, events)
+        async with aside(quota.run(), "quota"):
+            yield quota

@@ -1,0 +1,83 @@
+"""What an operator may set of the quota monitor: variables `TESSERA_<FIELD>_<SUBFIELD>`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from tessera_runtime.bus.outbox import OutboxSettings
+from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.http import HttpSettings
+from tessera_runtime.kube.settings import EventSettings, KubeSettings
+from tessera_runtime.service import ProcessSettings
+from tessera_runtime.telemetry import TelemetrySettings
+
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class ThrottleSettings(Struct, frozen=True, kw_only=True):
+    """What becomes of pods that run while more is used than may be. An AcceleratorQuota's
+    `spec.throttle` goes before."""
+
+    after_s: Annotated[float, Meta(ge=0)] = 600.0
+    """Seconds of grace: enough to end a job in good order, or to ask for more."""
+    cores_percent: Annotated[float, Meta(ge=1, le=100)] = 50.0
+    """Of the cores that a container was granted, what it gets then: it is felt, and nothing
+    breaks. 100 = nobody is throttled."""
+    tell_s: Seconds = 60.0
+    """Seconds after which a throttle in force is told again, for agents that have come since."""
+
+
+class CountSettings(Struct, frozen=True, kw_only=True):
+    """How use is counted."""
+
+    every_s: Seconds = 5.0
+    """Seconds between two judgements of all quotas."""
+    stale_s: Seconds = 30.0
+    """Seconds after which what a node measured counts no more: agents tell every two."""
+    idle_s: Seconds = 3600.0
+    """Seconds without any GPU time after which a pod's cards are reported as resting."""
+    idle_shown: Annotated[int, Meta(ge=0)] = 10
+    """Resting pods that a status names; it counts them all."""
+    migration: bool = False
+    """Count what HAMi, Volcano, Koordinator and GPU Manager wrote on running pods, as the scheduler
+    does with the same setting."""
+    look_s: Seconds = 60.0
+    """Seconds between two looks for AcceleratorQuota's definition while it is not installed."""
+
+
+class StatusSettings(Struct, frozen=True, kw_only=True):
+    """How often statuses are written. A new phase never waits."""
+
+    write_s: Seconds = 15.0
+    """Seconds between two writes of one status."""
+    calm_s: Seconds = 300.0
+    """Seconds between two writes when only measurements have changed: 1,000 quotas are three
+    writes a second."""
+
+
+class KeySettings(Struct, frozen=True, kw_only=True):
+    """The public keys that grants are verified with."""
+
+    namespace: str = "tessera-system"
+    """Where the scheduler publishes them."""
+
+
+class QuotaSettings(Struct, frozen=True, kw_only=True):
+    """Everything."""
+
+    instance: str = "quota"
+    """This process's name in messages."""
+    process: ProcessSettings = ProcessSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    kube: KubeSettings = KubeSettings()
+    bus: BusSettings = BusSettings(arrange=False)
+    outbox: OutboxSettings = OutboxSettings()
+    events: EventSettings = EventSettings()
+    keys: KeySettings = KeySettings()
+    throttle: ThrottleSettings = ThrottleSettings()
+    count: CountSettings = CountSettings()
+    status: StatusSettings = StatusSettings()
+    http: HttpSettings = HttpSettings(port=8080)
+    """Health and metrics."""

@@ -1,0 +1,97 @@
+"""One AcceleratorQuota through time: its phase, since when, and the hours it has used.
+
+Grace is measured by the loop's clock; what of it had passed before a restart is read from the
+status, so that being restarted neither spares nor hurries anybody.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from tessera_core.machines.throttle import (
+    Event,
+    Exceeded,
+    GraceExpired,
+    Phase,
+    ReturnedBelow,
+    advance,
+)
+from tessera_quota import stamps
+from tessera_schema.quotas import Hours, QuotaStatus
+
+
+class Change(StrEnum):
+    """What a judgement changed."""
+
+    NOTHING = "nothing"
+    EXCEEDED = "exceeded"
+    THROTTLED = "throttled"
+    RESTORED = "restored"
+
+
+_CHANGES = {
+    Phase.GRACE: Change.EXCEEDED, Phase.THROTTLED: Change.THROTTLED, Phase.WITHIN: Change.RESTORED,
+}  # fmt: skip
+
+
+class Tracked:
+    """Where a quota is."""
+
+    def __init__(self, before: QuotaStatus, *, wall: float, now: float) -> None:
+        """`before` is the status that the object bears; `wall` is Unix time, `now` the loop's."""
+        self.phase = Phase.WITHIN
+        since = stamps.read(before.phase_since)
+        for event in _how_to_reach(before.phase):
+            self.phase = advance(self.phase, event)
+        known = since is not None and self.phase.value == before.phase
+        self.since = min(since, wall) if known and since is not None else wall
+        """Unix time at which the phase began."""
+        self._began = now - (wall - self.since)
+        self._hours_since = stamps.read(before.hours.since) or wall
+        self._granted_h = max(before.hours.granted, 0)
+        self._seen_h = max(before.hours.seen, 0)
+        self._counted_at = now
+        self._gpu_seconds: float | None = None
+
+    def judge(
+        self, over: str, after_s: float, *, throttles: bool, wall: float, now: float
+    ) -> Change:
+        """What is used beyond the quota, if anything; grace lasts `after_s`."""
+        before = self.phase
+        self._advance(Exceeded() if over else ReturnedBelow(), wall, now)
+        if self.phase is Phase.GRACE and throttles and now - self._began >= after_s:
+            self._advance(GraceExpired(), wall, now)
+        if self.phase is before:
+            return Change.NOTHING
+        return _CHANGES[self.phase]
+
+    def count(self, parts: float, gpu_seconds: float, now: float) -> None:
+        """So many cards have been held since the last count; `gpu_seconds` were measured since this
+        process began."""
+        self._granted_h += parts * (now - self._counted_at) / 3600
+        if self._gpu_seconds is not None:
+            self._seen_h += max(gpu_seconds - self._gpu_seconds, 0) / 3600
+        self._counted_at, self._gpu_seconds = now, gpu_seconds
+
+    @property
+    def hours(self) -> Hours:
+        """So far."""
+        return Hours(
+            since=stamps.written(self._hours_since), granted=round(self._granted_h, 4),
+            seen=round(self._seen_h, 4),
+        )  # fmt: skip
+
+    def _advance(self, event: Event, wall: float, now: float) -> None:
+        phase = advance(self.phase, event)
+        if phase is not self.phase:
+            self.phase, self.since, self._began = phase, wall, now
+
+
+def _how_to_reach(phase: str) -> tuple[Event, ...]:
+    match phase:
+        case Phase.GRACE:
+            return (Exceeded(),)
+        case Phase.THROTTLED:
+            return (Exceeded(), GraceExpired())
+        case _:
+            return ()
