@@ -1,0 +1,202 @@
+"""What the code says and the manifests repeat, written anew: `python deploy/kustomize/generate.py`.
+
+The resources that kube-scheduler leaves to the extender, the keys that only Tessera may write, the
+dialects with their switches, and one agent for each vendor. A test holds the files against this.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from tessera_agent.given import hooks
+from tessera_core import kubescheduler, registry
+from tessera_core.dialect import Vendor
+from tessera_core.registry import Registry
+from tessera_scheduler import conditions
+from tessera_scheduler.settings import SchedulerSettings
+from tessera_schema.keys import SCHEDULER
+
+ROOT: Final = Path(__file__).parent
+HEAD: Final = "# Made by deploy/kustomize/generate.py: edit that.\n"
+NAMESPACE: Final = "tessera-system"
+FIRST_PORT: Final = 9471
+"""Agents are on the host's network: each vendor's has a port of its own."""
+
+CONNECTION: Final = {"qps": 1000, "burst": 2000}
+"""Calls per second of kube-scheduler: its default of 50 binds some 30 pods a second."""
+
+Json = dict[str, Any]
+
+LABELS: Final[Mapping[str, Mapping[str, str]]] = {
+    "nvidia": {
+        "nvidia-device-enable": "enable",
+        "node-type": "gpu",
+        "gpu": "on",
+        "nvidia.com/gpu.present": "true",
+    },
+}
+"""Labels of nodes that have a vendor's cards, beside our own: GPU Manager's, Koordinator's, HAMi's
+and the GPU operator's."""
+
+VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "nvidia": {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"},
+}
+"""By which the vendor's container runtime shows the agent its cards."""
+
+
+def files() -> dict[Path, str]:
+    """Every generated file and what it holds."""
+    known = registry.load()
+    made = {
+        "base/scheduler/kube-scheduler.yaml": _text(_scheduling(known, (SCHEDULER,))),
+        "base/scheduler/dialects.yaml": _text({n: {"enabled": True} for n in known.readers}),
+        "components/scheduler-aliases/kube-scheduler.yaml": _text(
+            _scheduling(known, kubescheduler.profiles(known))
+        ),
+        "components/scheduler-aliases/names.yaml": _text(_names(known)),
+        "base/policies/keys.yaml": _text(*_key_policies(known)),
+        "base/agents/kustomization.yaml": _text(_agents(known)),
+    }
+    for number, vendor in enumerate(known.vendors.values()):
+        text = _text(_agent(vendor, FIRST_PORT + number))
+        made[f"base/agents/{vendor.name}/kustomization.yaml"] = text
+    return {ROOT / name: text for name, text in made.items()}
+
+
+def _scheduling(known: Registry, names: tuple[str, ...]) -> Json:
+    port = SchedulerSettings().extender.port
+    made = kubescheduler.configuration(known, f"http://127.0.0.1:{port}", names)
+    return {**made, "clientConnection": CONNECTION}
+
+
+def _names(known: Registry) -> Json:
+    """The patch that tells the webhook which names are served."""
+    names = ",".join(kubescheduler.profiles(known))
+    env = [{"name": "TESSERA_WEBHOOK_SCHEDULERS", "value": names}]
+    pod = {"initContainers": [{"name": "scheduler", "env": env}]}
+    return _patch("Deployment", SCHEDULER, pod)
+
+
+def _patch(kind: str, name: str, pod: Json) -> Json:
+    return {
+        "apiVersion": "apps/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"template": {"spec": pod}},
+    }  # fmt: skip
+
+
+def _key_policies(known: Registry) -> Iterator[Json]:
+    """Our keys on pods are changed, and borne by a Binding, by nobody else."""
+    changes, bears = conditions.changes_keys(known), conditions.bears_keys(known)
+    yield from _policy("tessera-pods", "UPDATE", ("pods", "pods/status"), changes)
+    yield from _policy("tessera-bindings", "CREATE", ("pods/binding", "bindings"), bears)
+
+
+def _policy(name: str, operation: str, resources: tuple[str, ...], matters: str) -> Iterator[Json]:
+    rule = {
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
+        "resources": list(resources),
+    }  # fmt: skip
+    writers = msgspec.json.encode([f"system:serviceaccount:{NAMESPACE}:{SCHEDULER}"]).decode()
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "our-keys", "expression": matters}],
+        "variables": [{"name": "writers", "expression": writers}],
+        "validations": [{
+            "expression": "request.userInfo.username in variables.writers",
+            "message": "tessera.dev/... and the keys by which schedulers and node plugins tell "
+            "each other about cards are written by Tessera alone: leave them as they are",
+            "reason": "Forbidden",
+        }],
+    }  # fmt: skip
+    common: Json = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    yield {"kind": "ValidatingAdmissionPolicy", **common, "spec": spec}
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    yield {"kind": "ValidatingAdmissionPolicyBinding", **common, "spec": binding}
+
+
+def _agents(known: Registry) -> Json:
+    return _kustomization(resources=["access", *known.vendors])
+
+
+def _agent(vendor: Vendor, port: int) -> Json:
+    variables = {"TESSERA_VENDOR": vendor.name, "TESSERA_HTTP_PORT": str(port)}
+    variables |= VARIABLES.get(vendor.name, {})
+    container = {
+        "name": "agent",
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "ports": [{"name": "metrics", "containerPort": port}],
+    }
+    labels = {"tessera.dev/cards": vendor.name, **LABELS.get(vendor.name, {})}
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+        for key, value in labels.items()
+    ]
+    where = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pod = {"affinity": {"nodeAffinity": where}, "containers": [container]}
+    patch = _patch("DaemonSet", "tessera-agent", pod)
+    target = {"kind": "DaemonSet"}
+    pairs = {"app.kubernetes.io/component": vendor.name}
+    return _kustomization(
+        resources=["../daemonset"],
+        **({"components": ["../hook"]} if hooks(vendor) else {}),
+        nameSuffix=f"-{vendor.name}",
+        labels=[{"pairs": pairs, "includeSelectors": True, "includeTemplates": True}],
+        patches=[{"patch": yaml.safe_dump(patch, sort_keys=False), "target": target}],
+    )
+
+
+def _kustomization(**parts: object) -> Json:
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **parts,
+    }  # fmt: skip
+
+
+class _Dumper(yaml.SafeDumper):
+    """Long texts as blocks, lists indented, no aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002  (its base's)
+        super().increase_indent(flow, indentless=False)
+
+
+def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _block)
+
+
+def _text(*documents: object) -> str:
+    return HEAD + yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=100)
+
+
+def _stale() -> Iterator[Path]:
+    """Files that the code does not ask for any more."""
+    wanted = files()
+    for path in (ROOT / "base").rglob("*.yaml"):
+        if path not in wanted and path.read_text(encoding="utf-8").startswith(HEAD):
+            yield path
+
+
+def main() -> int:
+    """Write all files."""
+    for path in _stale():
+        path.unlink()
+    for path, text in files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Prints the Secret with the message bus's passwords, made afresh:
+#
+#     deploy/kustomize/passwords.sh | kubectl create -f -
+#
+# Once per cluster, before the first `kubectl apply -k`. To change them: `kubectl replace -f -`, then
+# restart the StatefulSet tessera-nats; the services read theirs anew when they reconnect.
+set -eu
+
+password() { # begins with a letter: NATS would read digits as a number
+    printf 'p%s' "$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')"
+}
+
+cat <<EOF
+apiVersion: v1
+kind: Secret
+metadata:
+  name: tessera-bus
+  namespace: tessera-system
+type: Opaque
+stringData:
+  scheduler: $(password)
+  agent: $(password)
+  viewer: $(password)
+  operator: $(password)
+  cluster: $(password)
+EOF

@@ -1,0 +1,63 @@
+"""An alarm on a metric that nobody publishes never rings; one that no page explains is no help."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from tessera_agent.metrics import AgentMetrics
+from tessera_runtime.metrics import Registry
+from tests.deploy.manifests import KUSTOMIZE, ROOT
+
+SOURCES = ("services/scheduler/src", "services/agent/src")
+RULES = KUSTOMIZE / "components/prometheus/rules.yaml"
+MADE = re.compile(r"""(?:counter|gauge|histogram|full|_gauge|_counter)\(\s*"([a-z_]+)\"""")
+SUFFIX = re.compile(r"_(total|bucket|count|sum)$")
+
+
+def published(service: str) -> set[str]:
+    """Names that the service's code makes, and those that are made only while it runs."""
+    found: set[str] = set()
+    for path in (ROOT / f"services/{service}/src").rglob("*.py"):
+        names = MADE.findall(path.read_text(encoding="utf-8"))
+        found |= {f"tessera_{service}_{SUFFIX.sub('', name)}" for name in names}
+    registry = Registry("agent")
+    AgentMetrics(registry, "n")
+    for line in registry.text().decode().splitlines():
+        if line.startswith("# TYPE "):
+            found.add(SUFFIX.sub("", line.split()[2]))
+    return found
+
+
+def rules() -> list[dict[str, str]]:
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_metrics_of_rules_are_published() -> None:
+    known = published("scheduler") | published("agent")
+    used = {
+        SUFFIX.sub("", name)
+        for rule in rules()
+        for name in re.findall(r"tessera_[a-z_]+", rule["expr"])
+    }
+    assert len(used) > 10
+    assert used - known == set()
+
+
+def test_every_alarm_is_explained() -> None:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    names = [rule["alert"] for rule in rules()]
+    assert len(set(names)) == len(names)
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_metric_that_the_page_names_is_published() -> None:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    known = published("scheduler") | published("agent")
+    named = {
+        SUFFIX.sub("", name) for name in re.findall(r"tessera_(?:scheduler|agent)_[a-z_]+", text)
+    }
+    assert named
+    assert named - known == set()

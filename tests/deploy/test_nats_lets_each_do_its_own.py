@@ -1,0 +1,235 @@
+"""The message bus as it is deployed: who may connect, what each may say and hear, with the client
+of the services and the server that NATS itself makes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_embedded.natsserver import find_binary
+from tessera_runtime.bus.api import News
+from tessera_runtime.bus.client import NatsBus, open_bus
+from tessera_runtime.bus.micro import Service, ask, open_micro
+from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.clock import SystemClock
+from tessera_runtime.errors import BusAway, TesseraError
+from tessera_schema.envelope import Envelope
+from tessera_schema.subjects import DEVICES_BUCKET, allocation, usage
+from tests.bus.worlds import QUICK, resync, told, until, values, within
+from tests.contract.real import free_port
+from tests.deploy.manifests import KUSTOMIZE, containers, environment, named, overlay
+
+CLUSTER: Final = QUICK.cluster
+PATIENCE_S: Final = 15.0
+PASSWORDS: Final = KUSTOMIZE / "passwords.sh"
+
+
+def passwords() -> dict[str, str]:
+    """What `passwords.sh` makes."""
+    made = subprocess.run(["sh", PASSWORDS], check=True, capture_output=True, text=True).stdout
+    return dict(re.findall(r"^  (\w+): (p[0-9a-f]+)$", made, re.MULTILINE))
+
+
+class Server:
+    """nats-server with a deployed configuration, which is changed in its folders and ports only."""
+
+    def __init__(self, folder: Path, files: Mapping[str, str]) -> None:
+        self.port = free_port()
+        self.passwords = passwords()
+        text = files["nats.conf"]
+        for was, now in {
+            "0.0.0.0:4222": f"127.0.0.1:{self.port}", "0.0.0.0:8222": "127.0.0.1:-1",
+            "store_dir: /data": f'store_dir: "{folder / "data"}"',
+        }.items():  # fmt: skip
+            assert was in text
+            text = text.replace(was, now)
+        for name, content in {**files, "nats.conf": text}.items():
+            (folder / name).write_text(content)
+        self.config = folder / "nats.conf"
+        self.log = folder / "nats.log"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        names = {f"{user.upper()}_PASSWORD": word for user, word in self.passwords.items()}
+        return {**names, "SERVER_NAME": "tessera-nats-0"}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        process = await asyncio.create_subprocess_exec(
+            find_binary(), "-c", str(self.config), "-l", str(self.log), env=self.environment
+        )
+        try:
+            yield
+            assert process.returncode is None, self.log.read_text()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    def settings(self, user: str, password: str = "") -> BusSettings:
+        return replace(
+            QUICK, url=f"nats://127.0.0.1:{self.port}", user=user,
+            password=password or self.passwords[user],
+            inbox="_INBOX" if user == "viewer" else f"_INBOX_{user}", arrange=user == "scheduler",
+        )  # fmt: skip
+
+
+def files_of(name: str) -> dict[str, str]:
+    """The configuration that an overlay mounts."""
+    objects = overlay(name)
+    (item,) = named(objects, "StatefulSet")
+    (wanted,) = [
+        v["configMap"]["name"]
+        for v in item["spec"]["template"]["spec"]["volumes"]
+        if "configMap" in v
+    ]
+    (found,) = named(objects, "ConfigMap", wanted)
+    files: dict[str, str] = found["data"]
+    return files
+
+
+def a_letter(number: int) -> tuple[Envelope, bytes]:
+    return told(number), str(number).encode()
+
+
+async def next_of(news: object) -> News:
+    async with asyncio.timeout(PATIENCE_S):
+        item = await anext(news)  # type: ignore[call-overload]  # an iterator of news
+    assert isinstance(item, News)
+    return item
+
+
+@asynccontextmanager
+async def everybody(folder: Path) -> AsyncGenerator[Mapping[str, NatsBus]]:
+    """The server, with each of its users connected."""
+    server = Server(folder, files_of("dev"))
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(server.running())
+        buses: dict[str, NatsBus] = {}
+        for user in ("scheduler", "agent", "viewer"):
+            bus = await stack.enter_async_context(open_bus(server.settings(user), user, "0"))
+            await within(bus.renewed(0))
+            buses[user] = bus
+        yield buses
+
+
+async def test_each_says_and_hears_what_its_work_needs(tmp_path: Path) -> None:
+    async with (
+        everybody(tmp_path) as buses,
+        buses["scheduler"].watch(DEVICES_BUCKET) as watch,
+        buses["viewer"].news(f"tessera.v1.{CLUSTER}.>") as news,
+    ):
+        await resync(watch)
+        scheduler, agent = buses["scheduler"], buses["agent"]
+        await agent.put(DEVICES_BUCKET, "n.v", *a_letter(1))
+        assert await values(watch, 1) == {"n.v": 1}
+        await agent.publish(usage(CLUSTER, "n"), *a_letter(2))
+        tellers = {
+            "prepared": agent, "running": agent,
+            "granted": scheduler, "released": scheduler, "refused": scheduler,
+        }  # fmt: skip
+        for number, (what, bus) in enumerate(tellers.items(), start=3):
+            await bus.publish(allocation(CLUSTER, "t", "u", what), *a_letter(number))
+        subjects = {(await next_of(news)).subject.split(".", 3)[3] for _ in range(7)}
+        assert subjects == {
+            "device.n.v", "usage.n", *(f"allocation.t.u.{what}" for what in tellers),
+        }  # fmt: skip
+
+
+async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
+    async def answer(_: bytes) -> bytes:
+        return b"well"
+
+    async with everybody(tmp_path) as buses, AsyncExitStack() as stack:
+        for name, endpoint in (("scheduler", "info"), ("agent", "info-n-v")):
+            service = Service(name=f"tessera-{name}", instance="n-v")
+            await stack.enter_async_context(
+                open_micro(buses[name], SystemClock(), service, {endpoint: answer})
+            )
+            async with asyncio.timeout(PATIENCE_S):
+                while await asked(buses["viewer"], name, endpoint) != b"well":
+                    await asyncio.sleep(0.05)
+        with pytest.raises(BusAway):
+            await ask(buses["agent"], "scheduler", "info")
+
+
+async def asked(bus: NatsBus, service: str, endpoint: str) -> bytes:
+    """Its answer; none before it has subscribed."""
+    try:
+        return await ask(bus, service, endpoint)
+    except BusAway:
+        return b""
+
+
+FORBIDDEN = [
+    ("agent", allocation(CLUSTER, "t", "u", "granted")),
+    ("agent", allocation(CLUSTER, "t", "u", "released")),
+    ("scheduler", usage(CLUSTER, "n")),
+    ("scheduler", allocation(CLUSTER, "t", "u", "running")),
+    ("viewer", usage(CLUSTER, "n")),
+    ("viewer", allocation(CLUSTER, "t", "u", "granted")),
+]
+
+
+@pytest.mark.parametrize(("user", "subject"), FORBIDDEN)
+async def test_nobody_says_what_is_anothers_to_say(tmp_path: Path, user: str, subject: str) -> None:
+    async with everybody(tmp_path) as buses:
+        with pytest.raises(BusAway):  # NATS does not answer what is not allowed
+            await buses[user].publish(subject, *a_letter(1))
+
+
+@pytest.mark.parametrize("user", ["scheduler", "viewer"])
+async def test_the_state_of_cards_is_the_agents_to_tell(tmp_path: Path, user: str) -> None:
+    async with everybody(tmp_path) as buses:
+        with pytest.raises(BusAway):
+            await buses[user].put(DEVICES_BUCKET, "n.v", *a_letter(1))
+
+
+@pytest.mark.parametrize(("user", "password"), [("agent", "wrong"), ("nobody", "wrong")])
+async def test_a_stranger_does_not_get_in(tmp_path: Path, user: str, password: str) -> None:
+    server = Server(tmp_path, files_of("dev"))
+    tried: list[str] = []
+    async with (
+        server.running(),
+        open_bus(server.settings(user, password), user, "0", tried.append) as bus,
+    ):
+        await until(lambda: "away" in tried)
+        with pytest.raises(TesseraError):
+            await bus.publish(usage(CLUSTER, "n"), *a_letter(1))
+
+
+@pytest.mark.parametrize("name", ["dev", "single-node", "production"])
+def test_the_configuration_of_every_overlay_is_one(name: str, tmp_path: Path) -> None:
+    server = Server(tmp_path, files_of(name))
+    for file in ("tls.conf",):  # its certificates are not here
+        (tmp_path / file).write_text("")
+    ran = subprocess.run(
+        [find_binary(), "-t", "-c", server.config], env=server.environment, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_password_is_a_word_to_nats_and_never_the_same() -> None:
+    first, second = passwords(), passwords()
+    assert first.keys() == {"scheduler", "agent", "viewer", "operator", "cluster"}
+    assert not set(first.values()) & set(second.values())
+    assert all(re.fullmatch("p[0-9a-f]{48}", word) for word in first.values())
+
+
+@pytest.mark.parametrize("name", ["dev", "single-node", "production"])
+def test_services_say_who_they_are(name: str) -> None:
+    objects = overlay(name)
+    for container in containers(objects):
+        if container.spec["name"] in ("scheduler", "agent"):
+            env = environment(container, objects)
+            assert env["TESSERA_BUS_USER"] == container.spec["name"]
+            assert env["TESSERA_BUS_INBOX"] == f"_INBOX_{container.spec['name']}"

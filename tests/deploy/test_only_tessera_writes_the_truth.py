@@ -1,0 +1,228 @@
+"""ValidatingAdmissionPolicies on a real API server: who may do everything to pods and nodes still
+may not write what Tessera believes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.contract.client import Answer, Client, Json
+from tests.contract.objects import a_binding, a_pod
+from tests.deploy.installed import NAMESPACE, PODS, Installed
+
+GRANT = "tessera.dev/grant"
+RESULTS = [
+    GRANT, "tessera.dev/anything", "hami.io/vgpu-devices-allocated", "volcano.sh/gpu-index",
+    "scheduling.koordinator.sh/device-allocated", "tencent.com/predicate-gpu-idx-0",
+    "iluvatar.ai/predicate-gpu-idx-0", "mthreads.com/gpu-index",
+]  # fmt: skip
+CARDS = "cards.tessera.dev/nvidia"
+POLICY = "ValidatingAdmissionPolicy"
+
+
+def notes(**annotations: str | None) -> Json:
+    return {"metadata": {"annotations": annotations}}
+
+
+def refused(answer: Answer, *words: str) -> None:
+    message = answer.refused(403, "Forbidden")
+    assert POLICY in message
+    assert all(word in message for word in words), message
+
+
+@asynccontextmanager
+async def a_pod_of(admin: Client, **annotations: str) -> AsyncGenerator[str]:
+    """Its path. It is as the scheduler bound it."""
+    name = f"p-{secrets.token_hex(4)}"
+    pod = a_pod(name)
+    pod["metadata"]["annotations"] = annotations
+    (await admin.post(PODS, pod)).done  # noqa: B018  (checks)
+    try:
+        yield f"{PODS}/{name}"
+    finally:
+        await admin.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
+
+
+@pytest.mark.parametrize("key", RESULTS)
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_a_tenant_does_not_set_what_schedulers_write(
+    installed: Installed, key: str, part: str
+) -> None:
+    async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
+        answer = await clients["tenant"].patch(path + part, notes(**{key: "forged"}))
+    refused(answer, "written by Tessera alone")
+
+
+@pytest.mark.parametrize("value", ["forged", None])
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_a_tenant_does_not_edit_or_remove_a_grant(
+    installed: Installed, value: str | None, part: str
+) -> None:
+    async with (
+        installed.clients() as clients,
+        a_pod_of(clients["admin"], **{GRANT: "signed"}) as path,
+    ):
+        answer = await clients["tenant"].patch(path + part, notes(**{GRANT: value}))
+        there = (await clients["admin"].get(path)).done
+    refused(answer, "written by Tessera alone")
+    assert there["metadata"]["annotations"][GRANT] == "signed"
+
+
+async def test_a_tenant_does_not_bind_with_a_grant(installed: Installed) -> None:
+    async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
+        binding = a_binding(path.rpartition("/")[2], "one")
+        binding["metadata"]["annotations"] = {GRANT: "forged"}
+        answers = [
+            await clients["tenant"].post(f"{path}/binding", binding),
+            await clients["tenant"].post(PODS.replace("pods", "bindings"), binding),
+        ]
+        there = (await clients["admin"].get(path)).done
+    for answer in answers:
+        refused(answer)
+    assert "nodeName" not in there["spec"]
+
+
+async def test_a_tenants_own_annotations_are_nobodys_business(installed: Installed) -> None:
+    async with (
+        installed.clients() as clients,
+        a_pod_of(clients["admin"], **{GRANT: "signed"}) as path,
+    ):
+        plain = await clients["tenant"].patch(path, notes(team="a"))
+        status: Json = {"status": {"phase": "Running"}}
+        told = await clients["tenant"].patch(f"{path}/status", status)
+        bound = await clients["tenant"].post(
+            f"{path}/binding", a_binding(path.rpartition("/")[2], "one")
+        )
+    assert plain.done["metadata"]["annotations"] == {GRANT: "signed", "team": "a"}
+    assert told.done["status"]["phase"] == "Running"
+    assert bound.status == 201
+
+
+async def test_the_scheduler_binds_with_a_grant_and_restores_it(installed: Installed) -> None:
+    async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
+        scheduler = clients["scheduler"]
+        binding = a_binding(path.rpartition("/")[2], "one")
+        binding["metadata"]["annotations"] = {GRANT: "signed", "volcano.sh/gpu-index": "0"}
+        assert (await scheduler.post(f"{path}/binding", binding)).status == 201
+        again = await scheduler.patch(path, notes(**{GRANT: "signed anew"}))
+    assert again.done["metadata"]["annotations"][GRANT] == "signed anew"
+
+
+# -- nodes
+
+
+async def test_an_agent_writes_its_own_nodes_cards(installed: Installed) -> None:
+    async with installed.clients() as clients:
+        done = await clients["agent"].patch("/api/v1/nodes/one", notes(**{CARDS: "{}"}))
+    assert done.done["metadata"]["annotations"][CARDS] == "{}"
+
+
+async def test_an_agent_does_not_write_another_node(installed: Installed) -> None:
+    async with installed.clients() as clients:
+        answer = await clients["agent"].patch("/api/v1/nodes/two", notes(**{CARDS: "{}"}))
+    refused(answer, "its own node only", "'one'")
+
+
+async def test_an_agent_advertises_names_on_its_own_node(installed: Installed) -> None:
+    amounts = {"example.org/share": "1125899906842624"}
+    status: Json = {"status": {"capacity": amounts, "allocatable": amounts}}
+    async with installed.clients() as clients:
+        agent = clients["agent"]
+        done = await agent.patch("/api/v1/nodes/one/status", status)
+        away: Json = {
+            "status": {"capacity": dict.fromkeys(amounts), "allocatable": dict.fromkeys(amounts)}
+        }
+        undone = await agent.patch("/api/v1/nodes/one/status", away)
+        elsewhere = await agent.patch("/api/v1/nodes/two/status", status)
+    assert amounts.items() <= done.done["status"]["capacity"].items()
+    assert not amounts.keys() & undone.done["status"]["capacity"].keys()
+    refused(elsewhere, "its own node only")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"capacity": {"cpu": "400"}},
+        {"allocatable": {"memory": None}},
+        {"conditions": [{"type": "Ready", "status": "False", "reason": "Forged"}]},
+        {"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]},
+    ],
+    ids=["more", "less", "condition", "address"],
+)
+async def test_an_agent_changes_nothing_else_of_a_status(
+    installed: Installed, status: Json
+) -> None:
+    async with installed.clients() as clients:
+        answer = await clients["agent"].patch("/api/v1/nodes/one/status", {"status": status})
+    refused(answer, "amounts of extended resources")
+
+
+async def test_an_agents_token_that_names_no_node_writes_none(installed: Installed) -> None:
+    async with installed.clients() as clients:
+        answer = await clients["agent-unbound"].patch("/api/v1/nodes/one", notes(**{CARDS: "{}"}))
+    refused(answer, "its own node only")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
+        {"metadata": {"annotations": {"tessera.dev/wake": "1"}}},
+        {"metadata": {"annotations": {"other": "1"}}},
+        {"metadata": {"finalizers": ["example.org/stay"]}},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}},
+    ],
+    ids=["label", "wake", "annotation", "finalizer", "cordon", "taint"],
+)
+@pytest.mark.parametrize("who", ["agent", "scheduler"])
+async def test_nothing_else_of_a_node_is_theirs(
+    installed: Installed, who: str, change: Json
+) -> None:
+    if who == "scheduler" and "tessera.dev/wake" in str(change):
+        change = {"metadata": {"annotations": {CARDS: "[]"}}}
+    async with installed.clients() as clients:
+        answer = await clients[who].patch("/api/v1/nodes/one", change)
+    refused(answer, "nothing")
+
+
+async def test_the_scheduler_wakes(installed: Installed) -> None:
+    async with installed.clients() as clients:
+        done = await clients["scheduler"].patch(
+            "/api/v1/nodes/two", notes(**{"tessera.dev/wake": "1"})
+        )
+    assert done.done["metadata"]["annotations"]["tessera.dev/wake"] == "1"
+
+
+@pytest.mark.parametrize("key", [CARDS, "tessera.dev/wake"])
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_a_tenant_does_not_write_a_nodes_cards(
+    installed: Installed, key: str, part: str
+) -> None:
+    async with installed.clients() as clients:
+        answer = await clients["tenant"].patch(f"/api/v1/nodes/two{part}", notes(**{key: "forged"}))
+    refused(answer, "leave these annotations as they are")
+
+
+async def test_a_kubelet_goes_on_telling_its_status(installed: Installed) -> None:
+    status: Json = {"status": {"capacity": {"example.org/thing": "3"}}}
+    async with installed.clients() as clients:
+        await clients["agent"].patch("/api/v1/nodes/one", notes(**{CARDS: "{}"}))
+        told = await clients["tenant"].patch("/api/v1/nodes/one/status", status)
+        plain = await clients["tenant"].patch("/api/v1/nodes/one", notes(other="1"))
+    assert told.done["status"]["capacity"]["example.org/thing"] == "3"
+    assert plain.status == 200
+
+
+async def test_other_accounts_of_our_namespace_are_nobody_special(installed: Installed) -> None:
+    """`default` has no role, so this is about the policy alone."""
+    async with installed.clients() as clients:
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        await clients["admin"].post(path, {"metadata": {"name": "stranger"}})
+        made = await clients["admin"].post(f"{path}/stranger/token", {"spec": {}})
+        stranger = clients["admin"].named(made.done["status"]["token"])
+        answer = await stranger.patch("/api/v1/nodes/one", notes(**{CARDS: "{}"}))
+    answer.refused(403, "Forbidden")
