@@ -56,7 +56,10 @@ def test_one_node_is_answered_and_its_cards_are_held() -> None:
     assert scheduler.decisions.record("c", scheduler.ledger.fleet) is None
     third = scheduler.ask("c", 12)
     assert third.node_names == ()
-    assert third.failed_nodes == dict.fromkeys(["n0", "n1"], "CardInsufficientMemory")
+    assert third.failed_nodes == {}  # nobody is to look for victims there
+    assert third.failed_and_unresolvable_nodes == dict.fromkeys(
+        ["n0", "n1"], "CardInsufficientMemory"
+    )
     assert "asks 12288 MiB of a card, the freest of these has 4096" in scheduler.why("c")[0]
     record = scheduler.decisions.record("c", scheduler.ledger.fleet)
     assert record is not None
@@ -89,7 +92,9 @@ def test_a_reservation_that_is_no_use_is_made_anew(what: str) -> None:
 def test_a_waiting_pod_is_asked_anew_when_its_quota_was_raised() -> None:
     scheduler = Scheduler()
     scheduler.ledger.set_limits([Limit(namespace="team", source="q", memory_bytes=1 << 30)])
-    assert scheduler.ask("a").failed_nodes == dict.fromkeys(["n0", "n1"], "ResourceQuotaNotFit")
+    assert scheduler.ask("a").failed_and_unresolvable_nodes == dict.fromkeys(
+        ["n0", "n1"], "ResourceQuotaNotFit"
+    )
     told = ["q allows 1024 MiB of memory, 0 are used and 4096 asked"]
     assert scheduler.why("a") == told
     assert scheduler.ask("a").node_names == ()
@@ -118,15 +123,15 @@ def test_the_reason_is_that_of_the_books_it_was_judged_by() -> None:
 def test_nodes_that_it_does_not_know_are_told() -> None:
     scheduler = Scheduler(0)
     scheduler.names = ["x"]
-    assert scheduler.ask("a").failed_nodes == {"x": "NodeUnregistered"}
+    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
     scheduler.ledger.put_node("x", [])
-    assert scheduler.ask("a").failed_nodes == {"x": "NodeUnregistered"}
+    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
 
 
 def test_a_closed_node_is_told_as_such() -> None:
     scheduler = Scheduler(1)
     scheduler.ledger.block("n0", "newer", 0)
-    assert scheduler.ask("a").failed_nodes == {"n0": "NodeBlocked"}
+    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
 
 
 def test_pods_that_ask_for_nothing_pass() -> None:
@@ -136,7 +141,7 @@ def test_pods_that_ask_for_nothing_pass() -> None:
 def test_a_pod_that_is_refused_says_why_afterwards() -> None:
     scheduler = Scheduler()
     answer = scheduler.ask("a", 4, **{"acme.com/cores": "101"})
-    assert answer.failed_nodes == dict.fromkeys(["n0", "n1"], "InvalidRequest")
+    assert answer.failed_and_unresolvable_nodes == dict.fromkeys(["n0", "n1"], "InvalidRequest")
     assert "write at most 100" in scheduler.why("a")[0]
 
 

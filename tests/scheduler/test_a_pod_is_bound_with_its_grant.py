@@ -34,7 +34,9 @@ async def test_a_pod_that_leaves_frees_its_cards_at_once() -> None:
         world.pod(name, 12000)
     async with leading(world) as scheduler:
         await world.place(scheduler, "a")
-        assert world.filter(scheduler, "b").failed_nodes == {"n0": "CardInsufficientMemory"}
+        assert world.filter(scheduler, "b").failed_and_unresolvable_nodes == {
+            "n0": "CardInsufficientMemory"
+        }
         world.delete("a")
         await asyncio.sleep(0.1)
         assert await world.place(scheduler, "b") == "n0"

@@ -42,7 +42,7 @@ async def test_nodes_come_change_and_go() -> None:
         assert world.filter(scheduler, "b").node_names == ("n9",)
         world.call("DELETE", "/api/v1/nodes/n9")
         await asyncio.sleep(0.1)
-        assert world.filter(scheduler, "b").failed_nodes == {
+        assert world.filter(scheduler, "b").failed_and_unresolvable_nodes == {
             "n0": "CardInsufficientMemory", "n9": "NodeUnregistered",
         }  # fmt: skip
 
@@ -52,9 +52,9 @@ async def test_the_bus_takes_cards_away_at_once_and_adds_none() -> None:
     world.pod("a", 1000)
     async with leading(world) as scheduler:
         await tell(world, "n0", cards_on("n0", healthy=False))
-        assert world.filter(scheduler, "a").failed_nodes == {"n0": "CardNotHealth"}
+        assert world.filter(scheduler, "a").failed_and_unresolvable_nodes == {"n0": "CardNotHealth"}
         await tell(world, "n0", [])
-        assert world.filter(scheduler, "a").failed_nodes == {"n0": "CardNotHealth"}
+        assert world.filter(scheduler, "a").failed_and_unresolvable_nodes == {"n0": "CardNotHealth"}
         await tell(world, "n0", cards_on("n0", 4))
         assert len(scheduler.ledger.fleet.facts[scheduler.ledger.fleet.rows["n0"]]) == 1
         assert world.filter(scheduler, "a").node_names == ("n0",)
@@ -66,7 +66,7 @@ async def test_the_bus_does_not_bring_back_a_card_that_is_published_sick() -> No
     world.pod("a", 1000)
     async with leading(world) as scheduler:
         await tell(world, "n0", cards_on("n0"))
-        assert world.filter(scheduler, "a").failed_nodes == {"n0": "CardNotHealth"}
+        assert world.filter(scheduler, "a").failed_and_unresolvable_nodes == {"n0": "CardNotHealth"}
         world.publish("n0", cards_on("n0"))
         await asyncio.sleep(0.1)
         assert world.filter(scheduler, "a").node_names == ("n0",)

@@ -59,12 +59,26 @@ async def test_a_quota_holds_and_raising_it_wakes_kube_scheduler() -> None:
     async with leading(world) as scheduler:
         assert world.filter(scheduler, "a").node_names == ("n0",)
         refused = world.filter(scheduler, "b")
-        assert refused.failed_nodes == dict.fromkeys(world.nodes, "ResourceQuotaNotFit")
+        assert refused.failed_and_unresolvable_nodes == dict.fromkeys(
+            world.nodes, "ResourceQuotaNotFit"
+        )
         assert await world.bind(scheduler, "a", "n0") == ""
         await asyncio.sleep(10)
         was = woken(world)
         world.call("PATCH", f"{quota}/q", {"spec": {"hard": {"limits.nvidia.com/gpumem": "8000"}}})
         await until(lambda: woken(world) != was, 10)
+        assert await world.place(scheduler, "b") == "n0"
+
+
+async def test_a_pod_that_is_refused_before_another_was_seen_to_leave_is_woken() -> None:
+    world = World(1)
+    world.pod("a", 16000)
+    world.pod("b", 16000)
+    async with leading(world) as scheduler:
+        assert await world.place(scheduler, "a") == "n0"
+        world.delete("a")  # kube-scheduler has seen it, and asks at once
+        assert world.filter(scheduler, "b").node_names == ()
+        await until(lambda: woken(world) != "", 10)
         assert await world.place(scheduler, "b") == "n0"
 
 
@@ -108,10 +122,14 @@ async def test_our_own_quota_counts_once_its_definition_is_there() -> None:
             QUOTAS, {"apiVersion": "tessera.dev/v1alpha1", "kind": "AcceleratorQuota"} | quota
         )
         await asyncio.sleep(10)
-        assert world.filter(scheduler, "a").failed_nodes == {"n0": "ResourceQuotaNotFit"}
+        assert world.filter(scheduler, "a").failed_and_unresolvable_nodes == {
+            "n0": "ResourceQuotaNotFit"
+        }
         world.call("PATCH", f"{QUOTAS}/q", {"spec": {"hard": {"memory": "nonsense"}}})
         await asyncio.sleep(1)
-        assert world.filter(scheduler, "a").failed_nodes == {"n0": "ResourceQuotaNotFit"}
+        assert world.filter(scheduler, "a").failed_and_unresolvable_nodes == {
+            "n0": "ResourceQuotaNotFit"
+        }
         world.call("DELETE", f"{QUOTAS}/q")
         await asyncio.sleep(1)
         assert world.filter(scheduler, "a").node_names == ("n0",)

@@ -124,7 +124,7 @@ async def test_a_valid_grant_of_another_version_closes_its_node_while_the_pod_li
         world.bind_elsewhere("a", "n0")
         await until(lambda: alarms(world, "GrantUnreadable"), 5)
         world.pod("b")
-        assert world.filter(scheduler, "b").failed_nodes == {"n0": "NodeBlocked"}
+        assert world.filter(scheduler, "b").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
         world.delete("a")
         await asyncio.sleep(0.1)
         assert await world.place(scheduler, "b") == "n0"

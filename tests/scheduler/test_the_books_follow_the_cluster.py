@@ -88,7 +88,7 @@ async def test_a_pod_of_another_form_closes_its_node_and_is_not_taken_for_gone()
         scheduler.books.relisted([odd], scheduler.steady.time() + 1, scheduler.steady.time() + 2)
         assert phase(scheduler, uid) is Phase.BOUND
         world.pod("b", 1000)
-        assert world.filter(scheduler, "b").failed_nodes == {"n0": "NodeBlocked"}
+        assert world.filter(scheduler, "b").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
 
 
 async def test_the_audit_finds_and_mends_what_no_event_told() -> None:

@@ -178,5 +178,7 @@ def test_the_extender_speaks_go() -> None:
     assert args.pod is not None
     assert args.pod.spec.containers[0].resources.limits == {"x/y": "1"}
     assert decode_names(args.node_names) == ("a", "b")
-    answer = encode_result(ExtenderFilterResult(node_names=("a",), failed_nodes={"b": "Why"}))
-    assert answer == b'{"NodeNames":["a"],"FailedNodes":{"b":"Why"},"Error":""}'
+    result = ExtenderFilterResult(node_names=("a",), failed_and_unresolvable_nodes={"b": "Why"})
+    assert encode_result(result) == (
+        b'{"NodeNames":["a"],"FailedNodes":{},"Error":"","FailedAndUnresolvableNodes":{"b":"Why"}}'
+    )

@@ -20,7 +20,7 @@ def misfit(fleet: Fleet, grant: Grant) -> tuple[Reason, str] | None:
         return closed
     for card_id, charge in charges(grant.shares).items():
         place = fleet.place(grant.node, card_id)
-        problem = None if place is None else _over(fleet, place, charge)
+        problem = None if place is None else over(fleet, place, charge)
         if problem is not None:
             return problem, f"card {card_id} on {grant.node}: {problem.wire}"
     return None
@@ -41,7 +41,8 @@ def unusable(fleet: Fleet, grant: Grant) -> tuple[Reason, str] | None:
     return None
 
 
-def _over(fleet: Fleet, place: tuple[int, int], charge: Charge) -> Reason | None:
+def over(fleet: Fleet, place: tuple[int, int], charge: Charge) -> Reason | None:
+    """What of the card at a place the charge would exceed, None when nothing."""
     c = fleet.cards
     if c.sharers[place] + charge.slots > c.slots[place]:
         return Reason.CARD_TIME_SLICING_EXHAUSTED

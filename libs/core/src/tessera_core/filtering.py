@@ -4,6 +4,10 @@ One node is answered and the others left out, so that two pods are never sent to
 reservation makes it true. A pod asked about again gets its reservation again while that node is
 offered and can still be used. Failed nodes carry one of a closed set of words; the numbers are in
 the decision. Pods that wish where to be get all nodes with room instead (`tessera_core.several`).
+
+Failed nodes are called unresolvable, whatever their reason. kube-scheduler asks only about nodes
+that have room as it counts; told to look for victims there, it would try every node by its own
+view, find that none has to go, and write a sentence for each node into the pod's condition.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from tessera_core.dialect import Rejected
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.outcome import Verdict
+from tessera_core.quota import least_use
 from tessera_core.registry import Registry
 from tessera_core.several import Room, rooms, wishes
 from tessera_core.words import node_words
@@ -198,6 +203,7 @@ class Filter:
         self, pod: Pod, request: PodRequest, known: _Known, offer: Offer, now: float
     ) -> Answered:
         waiting = known.waiting
+        self._ledger.ask(request.uid, request.namespace, least_use(request))
         self._decisions.keep(
             Decision(
                 uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
@@ -272,4 +278,6 @@ def _several(nodes: tuple[str, ...]) -> bytes:
 
 
 def _none(failed: Mapping[str, str]) -> bytes:
-    return encode_result(ExtenderFilterResult(node_names=(), failed_nodes=dict(failed)))
+    return encode_result(
+        ExtenderFilterResult(node_names=(), failed_and_unresolvable_nodes=dict(failed))
+    )

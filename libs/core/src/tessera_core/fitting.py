@@ -9,17 +9,20 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core import ladder
+from tessera_core.capacity import over
 from tessera_core.cards import Codes, NodeView, at
 from tessera_core.charges import charges
 from tessera_core.choosing import links, ordered, scopes, tree
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
+from tessera_core.packing import order
+from tessera_core.packing.packer import joint
 from tessera_core.quota import Allowance, use_of
 from tessera_core.scoring.cards import in_order
 from tessera_core.units import Part, Unit
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
-from tessera_schema.requests import Choice, Request
+from tessera_schema.requests import CardKey, Choice, Request
 
 Chooser = Callable[[NodeView, Sequence[int], Request], tuple[int, ...] | None]
 
@@ -54,6 +57,7 @@ class Fitting:
         self._row = row
         self._allowance = allowance
         self._views: dict[str, NodeView] = {}
+        self._joint = False
         self.shares: list[Share] = []
         self.chosen: list[frozenset[str]] = []
         """Ids of the cards of each unit taken so far."""
@@ -90,8 +94,10 @@ class Fitting:
             ids=ladder.ids_allowed(request, [c.id for c in view.facts]),
         )  # fmt: skip
         codes = ladder.first_reasons(refused, view.state.vendor.shape)
+        self._drop_full(unit, view, codes)
         passed = [i for i in np.flatnonzero(codes == 0) if view.facts[i].id not in banned]
-        eligible = in_order(view, [int(i) for i in passed], request, need)
+        packed = self._packed(unit, view)
+        eligible = in_order(view, [int(i) for i in passed], request, need, packed)
         if self._allowance.limits:
             eligible = self._affordable(unit, view, eligible, codes)
         if len(eligible) < request.count:
@@ -101,6 +107,26 @@ class Fitting:
             short = Reason.NUMA_NOT_FIT if request.policy.same_numa else Reason.TOPOLOGY_NOT_FIT
             codes[codes == 0] = short
         return chosen, codes
+
+    def _drop_full(self, unit: Unit, view: NodeView, codes: Codes) -> None:
+        """Requests that share a card live at different times, which one sum for a unit cannot tell
+        beside others on that card: there the books' own rule decides."""
+        if not self.shares or not (self._joint or len(unit.parts) > 1):
+            return
+        for i in np.flatnonzero(codes == 0).tolist():
+            card = view.facts[i].id
+            mine = [share for share in self.shares if share.card == card]
+            place = self._fleet.place(view.node, card)
+            if mine and place is not None:
+                charge = charges([*mine, *shares_of(unit, view, [i])])[card]
+                codes[i] = over(self._fleet, place, charge) or 0
+
+    def _packed(self, unit: Unit, view: NodeView) -> list[float]:
+        """What each card loses by the unit; empty where that does not matter or is not known."""
+        packer = self._fleet.packer
+        if packer is None or CardKey.PACK not in unit.lead.policy.cards:
+            return []
+        return order.card_keys(self._fleet, view, joint(unit), packer.state)
 
     def _affordable(
         self, unit: Unit, view: NodeView, eligible: list[int], codes: Codes
@@ -132,6 +158,7 @@ class Fitting:
 
     def _give(self, unit: Unit, view: NodeView, chosen: Sequence[int]) -> None:
         self.shares += shares_of(unit, view, chosen)
+        self._joint = self._joint or len(unit.parts) > 1
         stays = unit.stays(view.state)
         state = view.state
         for i in chosen:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy as copy_of
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from tessera_core.cards import NO_VENDOR, USAGE, Bools, Cards, Floats, Ints, Nod
 from tessera_core.charges import Charge
 from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason
+
+if TYPE_CHECKING:
+    from tessera_core.packing.packer import Packer
 
 _MODES_LEFT_ALONE: Final = ("mig",)
 """Cards in these modes are not cut into tiles."""
@@ -58,6 +61,8 @@ class Fleet:
         self.vendors, self.models, self.modes = Names(), Names(), Names()
         self.layout = 0
         """Changes whenever a row gets or loses its node."""
+        self.packer: Packer | None = None
+        """What policy `pack` goes by; None = nobody keeps count of what is asked."""
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
@@ -197,6 +202,7 @@ class Fleet:
         copy = copy_of(self)
         copy.cards = self.cards.copy(*USAGE)
         copy.blocked = self.blocked.copy()
+        copy.packer = None
         self._shared = True
         return copy
 

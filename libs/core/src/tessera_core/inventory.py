@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tessera_core.advertised import without_generous
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.keys import CARDS_PREFIX
@@ -31,7 +32,7 @@ def cards_of(
 
     `customs` are custom resources by name: those named like the node are asked.
     """
-    found = _ours(registry, node)
+    found, node = _ours(registry, node), without_generous(node)
     for dialect in registry.readers.values():
         found += dialect.inventory(node, customs.get(node.name, ()))
     warnings = [w for inventory in found for w in inventory.warnings]

@@ -49,6 +49,9 @@ class Why(StrEnum):
     CARD_UNHEALTHY = "CardUnhealthy"
     NO_ROOM = "CardOverfull"
     """With what runs it would exceed the card."""
+    SET_TWICE = "VariableSetTwice"
+    """Its image and its pod both set a variable that is ours to set, and the runtime would leave
+    the pod's value."""
     NOT_PREPARED = "ContainerNotPrepared"
     """Its files could not be made."""
 

@@ -23,7 +23,8 @@ def configuration(
     registry: Registry, extender: str, names: Sequence[str], *, timeout_s: int = 30
 ) -> dict[str, Any]:
     """A KubeSchedulerConfiguration. `extender` is a base URL, `names` the profiles to serve."""
-    managed = sorted({n for d in registry.dialects.values() for n in d.resources})
+    used = {name for dialect in registry.dialects.values() for name in dialect.resources}
+    managed = sorted(filter(_is_extended, used))
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -44,3 +45,10 @@ def configuration(
             }
         ],
     }
+
+
+def _is_extended(name: str) -> bool:
+    """Whether kube-scheduler takes a name for an extended resource; it starts with no other one in
+    `managedResources`. What admission rewrites anyway, as Koordinator's old `kubernetes.io/gpu`,
+    does without."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")

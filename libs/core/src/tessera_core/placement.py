@@ -24,6 +24,7 @@ from tessera_core.cards import Bools, Cards, Floats, Ints
 from tessera_core.fitting import Fitting, Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
+from tessera_core.packing.packer import joint
 from tessera_core.quota import Allowance
 from tessera_core.scoring import nodes
 from tessera_core.units import Unit, units
@@ -55,10 +56,11 @@ def place(
     fleet: Fleet, pod: PodRequest, allowance: Allowance, candidates: Bools | None = None
 ) -> Found | NotFound:
     """The best node for the pod. `candidates` are the rows that may be used; None = all."""
-    wanted = units(pod)
+    asked = units(pod)
+    wanted = asked if fleet.packer is None else fleet.packer.units(pod.uid, asked)
     rows = np.flatnonzero(screen(fleet, wanted, allowance, candidates))
     if len(rows):
-        columns = nodes.keys(fleet, wanted[0].lead)
+        columns = nodes.keys(fleet, joint(wanted[0]))
         best = nodes.best(rows, columns)
         fitted = fit(fleet, best, wanted, allowance)
         if not isinstance(fitted, Unfit):
@@ -66,7 +68,7 @@ def place(
         found = _next_best(fleet, nodes.in_order(rows, columns), wanted, allowance)
         if found is not None:
             return Found(fleet.names[found[0]], found[1], len(rows))
-    return NotFound(wanted)
+    return NotFound(asked)
 
 
 def _next_best(

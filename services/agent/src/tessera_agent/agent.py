@@ -18,11 +18,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_agent import advertising, measuring, plugin, pods
 from tessera_agent import keys as published
-from tessera_agent import measuring, plugin, pods
+from tessera_agent.advertising import Advertising
 from tessera_agent.devices import Devices
 from tessera_agent.devices import Outlets as DeviceOutlets
 from tessera_agent.files import HookFiles
+from tessera_agent.hamicore import Regions
 from tessera_agent.holdings import Holdings
 from tessera_agent.inventory import Inventory
 from tessera_agent.judge import Judge, Knowledge
@@ -38,6 +40,7 @@ from tessera_agent.resizing import Resizer
 from tessera_agent.settings import AgentSettings
 from tessera_agent.telling import Outlets, States, Teller
 from tessera_agent.usage import Sampler
+from tessera_core.advertised import names_of
 from tessera_core.care import Care
 from tessera_core.registry import Registry as Dialects
 from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
@@ -76,9 +79,14 @@ class Agent:
         settings, vendor = world.settings, world.dialects.vendors[world.settings.vendor]
         self.metrics = telling.metrics
         self.holdings = Holdings()
+        states = States(
+            telling.outlets.outbox, settings.node, settings.vendor, self.holdings.by_card
+        )
         self.keys = Keys(Path(settings.folder))
         self.pods = NodePods()
-        self.devices = Devices(reader, _care(vendor.name), settings, telling.of_devices(inventory))
+        self.devices = Devices(
+            reader, _care(vendor.name), settings, telling.of_devices(inventory, states)
+        )
         files = HookFiles(Path(settings.folder), world.clock)
         judge = Judge(
             Knowledge(
@@ -86,10 +94,12 @@ class Agent:
                 keys=self.keys, pods=self.pods, holdings=self.holdings, cards=self.cards,
             )
         )  # fmt: skip
+        regions = Regions()
         self.plugin = CardsPlugin(
             plugin.Tools(
                 vendor=vendor, judge=judge, holdings=self.holdings, files=files,
                 teller=telling.teller, now=asyncio.get_running_loop().time,
+                regioned=regions.running,
                 left_alone=lambda: self.devices.left_to_others,
                 exempt_namespaces=frozenset(settings.nri.exempt_namespaces),
             )
@@ -100,7 +110,7 @@ class Agent:
                 settings=settings, clock=world.clock, holdings=self.holdings, pods=self.pods,
                 devices=self.devices, inventory=inventory, files=files, plugin=self.plugin,
                 sampler=Sampler(settings.node, vendor.name, settings.usage, owners),
-                teller=telling.teller, states=telling.states,
+                teller=telling.teller, states=states, regions=regions,
                 metrics=AgentMetrics(telling.metrics, settings.node),
             )
         )  # fmt: skip
@@ -139,13 +149,13 @@ class _Telling:
     def __init__(self, settings: AgentSettings, events: Events, outlets: Outlets) -> None:
         self.metrics = Registry("agent")
         self.teller = Teller(outlets, self.metrics)
-        self.states = States(outlets.outbox, settings.node, settings.vendor)
+        self.outlets = outlets
         self._events = events
         self._node = About("Node", settings.node, uid=settings.node)
 
-    def of_devices(self, inventory: Inventory) -> DeviceOutlets:
+    def of_devices(self, inventory: Inventory, states: States) -> DeviceOutlets:
         return DeviceOutlets(
-            inventory=inventory, tell=self.states.tell,
+            inventory=inventory, tell=states.tell,
             tell_event=lambda sentence: self._events.tell(self._node, "Cards", sentence),
         )  # fmt: skip
 
@@ -195,8 +205,17 @@ def _begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inve
     nri = settings.nri
     name = nri.name or ("tessera" if agent.plugin.hooks else f"tessera-{settings.vendor}")
     plugin_settings = NriSettings(name=name, index=nri.index)
+    advertised = Advertising(
+        world.kube, settings.inventory,
+        advertising.About(
+            node=settings.node, names=names_of(world.dialects, settings.vendor),
+            shown=lambda: inventory.node, has_cards=lambda: bool(agent.devices.seen.cards),
+            left_to_others=lambda: agent.devices.left_to_others,
+        ),
+    )  # fmt: skip
     for what, work in {
         "inventory": inventory.keep(),
+        "advertising": advertised.keep(),
         "devices": agent.devices.watch(),
         "grant keys": key_watcher.run(),
         "grant keys on disk": agent.keys.keep(),

@@ -106,6 +106,18 @@ def disarmed(vendor: Vendor, env: Mapping[str, str]) -> dict[str, str]:
     }  # fmt: skip
 
 
+def withstands(env: Mapping[str, str], vendor: Vendor, container: ContainerInfo) -> str:
+    """The first of these variables that would not become what it should, because the container's
+    image and its pod both set it; empty where all do. Taking cards away, any harmless value does.
+    """
+    for name in sorted(container.set_twice & env.keys()):
+        found = container.env[name]
+        denied = env[name] == vendor.deny.get(name)
+        if found != env[name] and not (denied and found in vendor.guarded_env.get(name, ())):
+            return name
+    return ""
+
+
 def sees_cards(vendor: Vendor, env: Mapping[str, str]) -> bool:
     """Whether the variables of a container that holds nothing would show it cards."""
     return any(

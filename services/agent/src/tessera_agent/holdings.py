@@ -14,9 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.files import ContainerFiles, Key
+from tessera_core.charges import Charge, charge_of
 from tessera_core.hookfiles.limits import Limits
 from tessera_kubelet.nri.nouns import Sandbox
 from tessera_schema.grants import Grant, Share
+from tessera_schema.telling import CardHeld
 
 
 class Stage(StrEnum):
@@ -103,6 +105,20 @@ class Holdings:
             if holding.holds and holding.key != but:
                 found.setdefault(holding.key.uid, []).extend(holding.shares)
         return found
+
+    def by_card(self) -> tuple[CardHeld, ...]:
+        """What is held of each card, by all containers together."""
+        sums: dict[str, Charge] = {}
+        for held in self._known.values():
+            for share in held.shares if held.holds else ():
+                sums[share.card] = sums.get(share.card, Charge()).plus(charge_of(share))
+        return tuple(
+            CardHeld(
+                card=card, containers=charge.slots, memory_bytes=charge.memory_bytes,
+                cores_percent=charge.cores_percent,
+            )
+            for card, charge in sorted(sums.items())
+        )  # fmt: skip
 
     def roots(self) -> Mapping[int, str]:
         """First process -> container's id, of those that run."""

@@ -6,6 +6,7 @@ import asyncio
 import gc
 
 from tessera_agent.agent import World, open_agent
+from tessera_agent.listing import listed
 from tessera_agent.settings import AgentSettings
 from tessera_core import registry
 from tessera_runtime import http
@@ -16,21 +17,22 @@ from tessera_runtime.kube.client import open_kube
 
 async def serve(settings: AgentSettings) -> None:
     """Look after one vendor's cards on this node until cancelled."""
-    ports = http.Ports(settings.process.ports_file)
+    ports, clock = http.Ports(settings.process.ports_file), SystemClock()
+    dialects = await asyncio.to_thread(registry.load)
     async with (
         open_kube(settings.kube, name="tessera-agent") as kube,
         open_bus(settings.bus, "agent", f"{settings.node}.{settings.vendor}") as bus,
         open_agent(
-            World(
-                kube=kube, bus=bus, settings=settings, clock=SystemClock(),
-                dialects=registry.load(),
-            )
+            World(kube=kube, bus=bus, settings=settings, clock=clock, dialects=dialects)
         ) as agent,
-    ):  # fmt: skip
+    ):
         agent.metrics.of_process()
         app = http.application(settings.http)
         app.add_routes(http.status_routes(ready=agent.problem, metrics=agent.metrics))
-        async with http.serving(app, settings.http, name="http", ports=ports):
+        async with (
+            http.serving(app, settings.http, name="http", ports=ports),
+            listed(bus, clock, agent, settings),
+        ):
             gc.collect()
             gc.freeze()  # what was imported stays: collections need not walk over it again
             await asyncio.Event().wait()

@@ -6,12 +6,15 @@ files of containers that are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_agent.devices import Devices
 from tessera_agent.files import HookFiles, Key
+from tessera_agent.hamicore import Regioned, Regions
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.inventory import Inventory
 from tessera_agent.metrics import AgentMetrics, Picture, Requested
@@ -28,6 +31,7 @@ from tessera_schema.telling import ContainerUse, NodeUsage, Occupied
 
 _log: Final = logs.named("tessera.agent.measuring")
 _FULL: Final = 100
+_SECOND: Final = 1_000_000_000
 
 
 class Tools(Struct, frozen=True, kw_only=True):
@@ -40,6 +44,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     devices: Devices
     inventory: Inventory
     sampler: Sampler
+    regions: Regions
     files: HookFiles
     plugin: CardsPlugin
     teller: Teller
@@ -75,10 +80,9 @@ class Measuring:
         # Those that ended since the last look are looked at once more.
         watched = self._watched | running
         self._watched = running
-        usage = await asyncio.to_thread(
-            do.sampler.look, watched, do.devices.seen.cards, do.devices.readings,
-            Moment(at_s=at_s, wall_ns=do.clock.time_ns()),
-        )  # fmt: skip
+        moment = Moment(at_s=at_s, wall_ns=do.clock.time_ns())
+        others = [one for one in do.regions.running.all if one.key not in watched]
+        usage = await asyncio.to_thread(self._measured, watched, others, moment)
         do.teller.usage(usage)
         for use in usage.containers:
             self._heed(use)
@@ -86,6 +90,14 @@ class Measuring:
         self.occupy()
         await self._sweep(at_s)
         self.latest = usage
+
+    def _measured(
+        self, watched: Mapping[Key, Watched], others: Sequence[Regioned], at: Moment
+    ) -> NodeUsage:
+        do, cards = self._do, self._do.devices.seen.cards
+        usage = do.sampler.look(watched, cards, do.devices.readings, at)
+        uses = do.regions.look(others, cards, at_s=at.at_s, now_s=at.wall_ns / _SECOND)
+        return replace(usage, containers=(*usage.containers, *uses))
 
     async def follow_pods(self) -> NoReturn:
         """Tell at once when a pod is gone whose containers run, for ever."""
@@ -143,7 +155,7 @@ class Measuring:
         do.metrics.picture = Picture(
             node=do.settings.node, cards=do.devices.seen.cards, usage=usage,
             requested=[_requested(h) for h in do.holdings if h.holds],
-            problems=len(do.devices.state.problems), spoilt=dict(do.sampler.spoilt),
+            problems=len(do.devices.state.problems), spoilt=do.sampler.spoilt + do.regions.spoilt,
             silent_polls=do.devices.silent_polls, overwritten=do.inventory.overwritten,
         )  # fmt: skip
 

@@ -24,7 +24,9 @@ from tessera_agent.given import (
     is_hooked,
     limits_of,
     sees_cards,
+    withstands,
 )
+from tessera_agent.hamicore import Running
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
 from tessera_agent.telling import Alarm, Teller
@@ -44,6 +46,8 @@ class Tools(Struct, frozen=True, kw_only=True):
     vendor: Vendor
     judge: Judge
     holdings: Holdings
+    regioned: Running
+    """Those that HAMi-core limits, whoever granted them what."""
     files: HookFiles
     teller: Teller
     now: Callable[[], float]
@@ -71,6 +75,7 @@ class CardsPlugin:
         """Know what runs, and look for what was started without being asked about."""
         sandboxes = {pod.id: pod for pod in pods}
         self._sandboxes = {pod.id: pod.uid for pod in pods}
+        self._do.regioned.clear()
         ended_first = sorted(containers, key=lambda c: c.state is not State.STOPPED)
         ids = set()
         for container in ended_first:
@@ -90,6 +95,8 @@ class CardsPlugin:
     def _find(self, pod: Sandbox, container: ContainerInfo) -> None:
         key = Key(uid=pod.uid, container=container.name)
         stage = Stage.ENDED if container.state is State.STOPPED else Stage.RUNNING
+        if stage is Stage.RUNNING:
+            self._do.regioned.started(pod, container)
         adjusted = any(_is_limits(mount, key) for mount in container.mounts)
         holdings = self._do.holdings
         found = holdings.change(key, container.id, stage=stage, pid=container.pid)
@@ -178,6 +185,9 @@ class CardsPlugin:
         self, pod: Sandbox, container: ContainerInfo, given: Give
     ) -> Adjustment | Refusal:
         do, key = self._do, Key(uid=pod.uid, container=container.name)
+        wanted = {**disarmed(do.vendor, container.env), **given.injection.env}
+        if name := withstands(wanted, do.vendor, container):
+            return self._set_twice(pod, container, name)
         env = {**container.env, **given.injection.env}
         limits = limits_of(pod, container.name, given.shares, env)
         hooked = is_hooked(given.injection)
@@ -203,12 +213,23 @@ class CardsPlugin:
         self._do.teller.refused(pod, container.name, why, message)
         return Refusal(why=f"{why}: {message}")
 
+    def _set_twice(self, pod: Sandbox, container: ContainerInfo, name: str) -> Refusal:
+        message = (
+            f"variable {name} is set by its image and by the pod, so that its value "
+            f"{container.env[name]!r} would stand whatever it may have: take it out of the pod's "
+            "env and envFrom"
+        )
+        return self._refused(pod, container, Why.SET_TWICE, message)
+
     def _kept_off(
         self, pod: Sandbox, container: ContainerInfo, deny: Mapping[str, str]
-    ) -> Adjustment:
+    ) -> Adjustment | Refusal:
         if not self._keeps_off(pod):
             return Adjustment()
-        return Adjustment(env={**disarmed(self._do.vendor, container.env), **deny})
+        env = {**disarmed(self._do.vendor, container.env), **deny}
+        if name := withstands(env, self._do.vendor, container):
+            return self._set_twice(pod, container, name)
+        return Adjustment(env=env)
 
     def _keeps_off(self, pod: Sandbox) -> bool:
         """Whether containers of the pod that hold nothing must see nothing."""
@@ -218,6 +239,7 @@ class CardsPlugin:
 
     def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
         """Its process runs."""
+        self._do.regioned.started(pod, container)
         held = self._do.holdings.change(
             Key(uid=pod.uid, container=container.name), container.id, stage=Stage.RUNNING,
             pid=container.pid,
@@ -233,11 +255,13 @@ class CardsPlugin:
 
     def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
         """Its process ended; what it held is free, its files stay for its next start."""
+        self._do.regioned.ended(container)
         key = Key(uid=pod.uid, container=container.name)
         self._do.holdings.change(key, container.id, stage=Stage.ENDED, pid=0)
 
     def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
         """It is gone, unless it was started again under another id."""
+        self._do.regioned.ended(container)
         key = Key(uid=pod.uid, container=container.name)
         held = self._do.holdings.get(key)
         if held is not None and held.id == container.id:
@@ -245,6 +269,7 @@ class CardsPlugin:
 
     def pod_stopped(self, pod: Sandbox) -> None:
         """None of its containers runs."""
+        self._do.regioned.pod_ended(pod)
         for held in self._of(pod):
             self._do.holdings.change(held.key, held.id, stage=Stage.ENDED, pid=0)
 

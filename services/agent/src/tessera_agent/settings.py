@@ -67,6 +67,10 @@ class InventorySettings(Struct, frozen=True, kw_only=True):
     leave_to_others: bool = True
     """Whether cards are kept off new pods while a device plugin or DRA driver that would hand out
     the same cards runs on the node."""
+    advertise: bool = True
+    """Whether resource names of the vendor's dialects that nobody else advertises on the node are
+    put there, so that kube-scheduler lets pods that ask for them wait for it; off takes ours away.
+    """
     kubelet_folder: str = "/var/lib/kubelet"
     """Where such plugins are looked for."""
 

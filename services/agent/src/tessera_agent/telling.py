@@ -22,7 +22,7 @@ from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import Events, of_pod
 from tessera_runtime.metrics import CounterMetricFamily, Metric, Registry
 from tessera_schema import catalogue, events, subjects
-from tessera_schema.telling import DeviceState, NodeUsage, Occupied, encode
+from tessera_schema.telling import CardHeld, DeviceState, NodeUsage, Occupied, encode
 
 _log: Final = logs.named("tessera.agent.containers")
 _REMEMBERED: Final = 4096
@@ -135,11 +135,17 @@ class Teller:
 
 
 class States:
-    """The cards' state with the shares of pods that are gone while their containers run."""
+    """The cards' state with what containers hold of them, and which of those outlived their pods.
 
-    def __init__(self, outbox: Outbox, node: str, vendor: str) -> None:
+    A change of what is held is told with the next state; the audit that it is for takes its time.
+    """
+
+    def __init__(
+        self, outbox: Outbox, node: str, vendor: str, held: Callable[[], tuple[CardHeld, ...]]
+    ) -> None:
         """Nothing is told before there is a state."""
         self._outbox = outbox
+        self._held = held
         self._key = f"{subjects.token(node)}.{vendor}"
         self._state: DeviceState | None = None
         self._occupied: tuple[Occupied, ...] = ()
@@ -159,5 +165,5 @@ class States:
             self._send(self._state)
 
     def _send(self, state: DeviceState) -> None:
-        told = encode(replace(state, occupied=self._occupied))
+        told = encode(replace(state, occupied=self._occupied, held=self._held()))
         self._outbox.tell_state(subjects.DEVICES_BUCKET, self._key, catalogue.DEVICE_STATE, told)

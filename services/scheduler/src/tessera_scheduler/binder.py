@@ -82,7 +82,7 @@ class Binder:
         ) as span:  # fmt: skip
             busy.add(uid)
             try:
-                problem = await self._bind(args, ask)
+                problem = await self._bind(args, ask) or self._elsewhere(args)
             except asyncio.CancelledError:
                 self._outcomes.keep(PodKey(args.pod_namespace, args.pod_name, uid))
                 raise
@@ -118,6 +118,13 @@ class Binder:
                 return await self._send_again(name, entry, ask)
             case Phase.BOUND | Phase.RELEASED:
                 return DONE
+
+    def _elsewhere(self, args: ExtenderBindingArgs) -> str:
+        """That another leader has bound the pod to another node meanwhile; empty when not so."""
+        entry = self._ledger.entry(args.pod_uid)
+        if entry is None or entry.grant.node == args.node:
+            return ""
+        return f"the pod is bound to {entry.grant.node}, not to {args.node}"
 
     def _reserve(self, ask: Ask | None, node: str) -> str:
         """For a pod that was offered several nodes, or whose reservation has run out; why not."""

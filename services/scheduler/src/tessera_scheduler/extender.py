@@ -56,6 +56,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     steady: Steady
     problem: Callable[[], str]
     """Why this replica does not answer; empty when it does."""
+    look: Callable[[Pod], None]
+    """To be shown each pod before it is placed."""
 
 
 class Extender:
@@ -69,7 +71,10 @@ class Extender:
         """`/filter`."""
         parts = self._leading()
         args = decode_args(body)
-        parent = trace_of(args.pod.metadata.annotations) if args.pod is not None else ""
+        parent = ""
+        if args.pod is not None:
+            parent = trace_of(args.pod.metadata.annotations)
+            parts.look(args.pod)
         with telemetry.span("tessera.scheduler.filter", parent, pod=_name(args.pod)) as span:
             answer = parts.filter.answer(args, parts.steady.time())
             span.set(verdict=str(answer.verdict), node=answer.node)

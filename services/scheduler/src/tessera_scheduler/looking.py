@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -44,14 +45,16 @@ class Looking:
     """Reads pods for the books."""
 
     def __init__(
-        self, kube: Kube, ledger: Ledger, books: Books, reader: Reader, steady: Steady
-    ) -> None:
-        """`look` is all that there is."""
+        self, kube: Kube, ledger: Ledger, books: Books, reader: Reader, steady: Steady,
+        holds: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        """`holds` tells whether nobody else may write now."""
         self._kube = kube
         self._ledger = ledger
         self._books = books
         self._reader = reader
         self._steady = steady
+        self._holds = holds
 
     async def look(self, name: PodKey) -> Found:
         """What has become of the pod; the books know it then. Raises ApiRefused and Passing."""
@@ -67,8 +70,9 @@ class Looking:
         waits = entry is not None and entry.phase in (Phase.BINDING, Phase.UNSETTLED)
         sight = self._reader.sight(pod)
         if entry is not None and waits and sight.node == entry.grant.node and sight.grant is None:
-            # bound where we sent it; that our grant is not on it is somebody else's doing
-            self._ledger.settle(name.uid, bound=True)
+            # Bound where we sent it; that our grant is not on it is somebody else's doing. Who
+            # holds the Lease restores it; anybody else's cards may be another pod's by now.
+            self._ledger.settle(name.uid, bound=self._holds())
         self._books.changed(sight, self._steady.time())
 
     def _state(self, name: PodKey, pod: Pod) -> State:

@@ -23,6 +23,7 @@ from tessera_scheduler import webhook
 from tessera_scheduler.explaining import Explainer
 from tessera_scheduler.explanations import Books
 from tessera_scheduler.extender import routes
+from tessera_scheduler.listing import listed
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.webhook import open_webhook
@@ -57,6 +58,7 @@ async def serve(settings: SchedulerSettings) -> None:
             http.serving(extender, settings.extender, name="extender", ports=ports),
             http.serving(status, settings.http, name="http", ports=ports),
             open_webhook(world, settings.webhook, explainer.routes()),
+            listed(bus, clock, scheduler, settings.instance),
         ):
             await _forever(scheduler)
 

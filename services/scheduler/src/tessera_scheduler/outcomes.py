@@ -52,6 +52,8 @@ class Around(Struct, frozen=True, kw_only=True):
     """Seconds for which this replica surely leads; 0 when it does not."""
     freed: Callable[[], None]
     """To be told when cards become free in a way that Kubernetes does not show."""
+    placed: Callable[[str], None]
+    """To be told the uid of each pod that is bound, once."""
 
 
 class Outcomes:
@@ -149,6 +151,7 @@ class Outcomes:
         return True
 
     def _tell(self, uid: str, grant: Grant) -> None:
+        self._around.placed(uid)
         self._around.filter.done_with(uid)
         self._lost.pop(uid, None)
         self._around.news.granted(grant, telemetry.current_traceparent())

@@ -32,6 +32,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import About, Events, open_events
 from tessera_runtime.kube.lease import Lease, open_lease
+from tessera_scheduler.agents import Agents
 from tessera_scheduler.alarms import Alarm, Alarms
 from tessera_scheduler.audit import Audit
 from tessera_scheduler.binder import Binder
@@ -46,6 +47,8 @@ from tessera_scheduler.measures import Measures
 from tessera_scheduler.news import News
 from tessera_scheduler.nodes import Nodes
 from tessera_scheduler.outcomes import Around
+from tessera_scheduler.packing import Around as PackingAround
+from tessera_scheduler.packing import Packing
 from tessera_scheduler.restoring import Restoring, Tools
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.sights import Reader
@@ -99,14 +102,20 @@ class Scheduler:
         self.reader = Reader(
             world.registry, self.ledger, lambda: world.keys.verifier, migration=books.migration
         )
+        self.packing = Packing(self._around_packing(), settings.packing)
         self._alarms = Alarms(
             world.steady.time, lambda wrong: self.measures.alarms.labels(wrong).inc(), self._alarm
         )
         self.books = Books(self.ledger, self.reader, self._alarms, self)
-        self._looking = Looking(world.kube, self.ledger, self.books, self.reader, world.steady)
+        self._looking = Looking(
+            world.kube, self.ledger, self.books, self.reader, world.steady,
+            lambda: self.leading.holds,
+        )  # fmt: skip
         self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
         self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
         self._nodes = Nodes(world.registry, self.ledger, news_s=books.news_s)
+        self.agents = Agents(self.ledger, news_s=books.news_s)
+        self.measures.differing.labels("agents").set_function(lambda: self.agents.differing)
         self.watching = Watching(
             world.kube, world.bus, self._told(), books, settings.kube, world.random
         )
@@ -118,7 +127,7 @@ class Scheduler:
             Parts(
                 registry=world.registry, ledger=self.ledger, filter=self.filter,
                 binder=self.binder, news=self._news, measures=self.measures,
-                steady=world.steady, problem=self.leading.problem,
+                steady=world.steady, problem=self.leading.problem, look=self.packing.look,
             )
         )  # fmt: skip
 
@@ -132,6 +141,7 @@ class Scheduler:
             group.create_task(self._waker.run(), name="waking")
             group.create_task(self._sweep(books.sweep_s), name="sweeping")
             group.create_task(self.audit.run(books.audit_s), name="auditing")
+            group.create_task(self.packing.run(), name="packing")
 
     # -- consequences of what the books see
 
@@ -139,10 +149,12 @@ class Scheduler:
         """See `books.Consequences`."""
         if self.leading.holds:
             self._news.released(grant)
+        self.freed()
 
     def gone(self, uid: str) -> None:
         """See `books.Consequences`."""
         self.filter.done_with(uid)
+        self.packing.gone(uid)
         self.binder.gone(uid)
         self._news.gone(uid)
 
@@ -195,6 +207,7 @@ class Scheduler:
             now = self._world.steady.time()
             expired = self.ledger.expire(now - self._world.settings.books.reservation_s)
             self.measures.expired.inc(len(expired))
+            self.agents.expire(now)
             if self._nodes.expire(now) or expired:
                 self.freed()
 
@@ -211,7 +224,15 @@ class Scheduler:
             kube=world.kube, registry=world.registry, ledger=self.ledger, filter=self.filter,
             reader=self.reader, looking=self._looking, errands=self.errands, keys=world.keys,
             news=self._news, measures=self.measures, clock=world.clock, steady=world.steady,
-            fence=self.leading.fence, freed=self.freed,
+            fence=self.leading.fence, freed=self.freed, placed=self.packing.bound,
+        )  # fmt: skip
+
+    def _around_packing(self) -> PackingAround:
+        world = self._world
+        return PackingAround(
+            kube=world.kube, namespace=world.settings.namespace, ledger=self.ledger,
+            filter=self.filter, measures=self.measures, steady=world.steady,
+            leads=lambda: self.leading.leads,
         )  # fmt: skip
 
     def _tools(self) -> Tools:
@@ -224,9 +245,10 @@ class Scheduler:
 
     def _told(self) -> Told:
         return Told(
-            registry=self.registry, reader=self.reader, books=self.books, nodes=self._nodes,
-            limits=Limits(self.registry, self.ledger), errands=self.errands,
-            measures=self.measures, steady=self._world.steady, freed=self.freed,
+            registry=self.registry, reader=self.reader, books=self.books, agents=self.agents,
+            nodes=self._nodes, limits=Limits(self.registry, self.ledger),
+            errands=self.errands, measures=self.measures, steady=self._world.steady,
+            freed=self.freed,
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tessera_runtime.service import ProcessSettings
 from tessera_runtime.telemetry import TelemetrySettings
 from tessera_scheduler.explaining import ExplainSettings
 from tessera_scheduler.keys import KeySettings
+from tessera_scheduler.packing import PackingSettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 
 Seconds = Annotated[float, Meta(gt=0)]
@@ -88,6 +89,7 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     dialects: DialectsSettings = DialectsSettings()
     books: BooksSettings = BooksSettings()
     bind: BindSettings = BindSettings()
+    packing: PackingSettings = PackingSettings()
     extender: HttpSettings = HttpSettings(port=8888, body_bytes=10 * 2**20)
     """What kube-scheduler calls; on 127.0.0.1, as it is a container of the same pod. 5,000 names
     and a pod have 200 KiB, so 10 MiB are plenty."""

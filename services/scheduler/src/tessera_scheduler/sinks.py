@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from tessera_core.registry import Registry
 from tessera_runtime.kube.reflector import Change
+from tessera_scheduler.agents import Agents
 from tessera_scheduler.books import Books
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.limits import Limits, LimitSight
@@ -27,6 +28,7 @@ class Told(Struct, frozen=True, kw_only=True):
     registry: Registry
     reader: Reader
     books: Books
+    agents: Agents
     nodes: Nodes
     limits: Limits
     errands: Errands

@@ -1,8 +1,9 @@
-"""Makes kube-scheduler look at waiting pods again when only we know that something changed.
+"""Makes kube-scheduler look at waiting pods again when it cannot know that something changed.
 
-kube-scheduler listens to Kubernetes alone: it sees pods leave and nodes change, and not that a
-quota was raised, a reservation ran out or a card that the bus took away came back. One annotation
-of one node is touched then, at most once in a while, and only while somebody waits.
+kube-scheduler listens to Kubernetes alone: it does not see that a quota was raised, a reservation
+ran out or a card that the bus took away came back. It sees pods leave, but may ask about the next
+one before the books have seen it too, and then not again. One annotation of one node is touched in
+all these cases, at most once in a while, and only while somebody waits.
 """
 
 from __future__ import annotations

@@ -66,6 +66,11 @@ class Anew(Generic[T]):
                 for task in tasks:
                     task.cancel()
 
+    @property
+    def there(self) -> bool:
+        """Whether the first list was read."""
+        return self._synced.is_set()
+
     async def synced(self) -> None:
         """Wait for the first list, whichever that is."""
         await self._synced.wait()
@@ -226,5 +231,7 @@ class Watching:
             if all(credible(share) for share in left.shares)
         }  # fmt: skip
         self._told.books.occupied(state.node, state.vendor, occupied, now)
+        if self.pods.there:
+            self._told.agents.told(state, now)
         if self._told.nodes.told(state, now):
             self._told.freed()

@@ -25,7 +25,12 @@ ENOUGH: Final = 50.0
 """Pods from which on a history says more than the default."""
 SHAPES: Final = 1000
 """Shapes remembered; those that came least are dropped first."""
+SAVED: Final = 400
+"""Shapes written down: about 200 kB of text. The others are too rare to be worth their room."""
 _LARGEST: Final = 1e9
+_MOST_BYTES: Final = 2**50
+_MOST_CORES: Final = 100_000
+_WHOLE: Final = 100
 
 
 class UnknownHistoryVersion(Exception):
@@ -93,6 +98,17 @@ class History:
         if len(self._weights) > 2 * SHAPES:
             self._weights = _most(self._weights)
 
+    def absorb(self, other: History, now: float) -> None:
+        """Take in what another one has counted."""
+        if not self._pods:
+            self._from = now
+        factor = self._weight(now) / other._weight(now)
+        for shape, n in other._weights.items():
+            self._weights[shape] = self._weights.get(shape, 0) + factor * n
+        self._pods += factor * other._pods
+        self._cpu += factor * other._cpu
+        self._memory += factor * other._memory
+
     def pods(self, now: float) -> float:
         """How many pods it speaks of, faded ones for less."""
         return self._pods / self._weight(now)
@@ -115,7 +131,8 @@ class History:
     def encode(self, now: float) -> bytes:
         """The text to keep."""
         self._rebase(now)
-        seen = tuple(Seen(shape=s, count=round(n, 6)) for s, n in _most(self._weights).items())
+        kept = _most(self._weights, SAVED)
+        seen = tuple(Seen(shape=s, count=round(n, 6)) for s, n in kept.items())
         cpu, memory = float(round(self._cpu)), float(round(self._memory))
         saved = Saved(
             at=now, pods=round(self._pods, 6), cpu_milli=cpu, memory_bytes=memory, seen=seen
@@ -134,7 +151,7 @@ class History:
         history._from = saved.at
         history._pods = max(saved.pods, 0)
         history._cpu, history._memory = max(saved.cpu_milli, 0), max(saved.memory_bytes, 0)
-        history._weights = {s.shape: s.count for s in saved.seen if s.count > 0}
+        history._weights = {s.shape: s.count for s in saved.seen if _sensible(s)}
         return history
 
     def _weight(self, now: float) -> float:
@@ -167,8 +184,21 @@ def shape_of(unit: Unit) -> Request:
     )
 
 
-def _most(weights: Mapping[Request, float]) -> dict[Request, float]:
-    if len(weights) <= SHAPES:
+def _sensible(seen: Seen) -> bool:
+    """Whether a pod can have asked so: the text may have been edited by hand."""
+    shape = seen.shape
+    return (
+        0 < seen.count <= _LARGEST**2
+        and shape.count >= 1
+        and 0 <= shape.memory_bytes <= _MOST_BYTES
+        and 0 <= shape.memory_percent <= _WHOLE
+        and 0 <= shape.cores_percent <= _MOST_CORES
+        and 1 <= shape.memory_unit <= _MOST_BYTES
+    )
+
+
+def _most(weights: Mapping[Request, float], most: int = SHAPES) -> dict[Request, float]:
+    if len(weights) <= most:
         return dict(weights)
-    kept = sorted(weights.items(), key=lambda item: -item[1])[:SHAPES]
+    kept = sorted(weights.items(), key=lambda item: -item[1])[:most]
     return dict(kept)

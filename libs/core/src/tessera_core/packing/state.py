@@ -105,9 +105,10 @@ class State:
             self._reserve = None
         for row in changes.rows.tolist():
             self._kept.changed(row)
+        outlook = self.outlook  # may forget the room, when another state met new kinds
         if self._room is not None and len(changes.rows):
             rows = self._seen.rows(changes.rows)
-            fresh = room(rows.free, rows.kind, self.outlook)
+            fresh = room(rows.free, rows.kind, outlook)
             self._room.loose[changes.rows], self._room.lost[changes.rows] = fresh
 
     def steps(self, fleet: Fleet, wish: Wish) -> Floats:
@@ -184,5 +185,7 @@ def _key(wish: Wish) -> Wish:
     """What of a wish decides the answer."""
     only = Policy(idle_cards_only=wish.request.policy.idle_cards_only)
     return wish._replace(
-        request=replace(wish.request, dialect="", ids=(), ids_denied=(), policy=only)
+        request=replace(
+            wish.request, dialect="", ids=(), ids_denied=(), together=False, policy=only
+        )
     )

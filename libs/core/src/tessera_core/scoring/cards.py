@@ -6,7 +6,7 @@ use with the request. Koordinator's score is in `tessera_core.scoring.koordinato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tessera_core.cards import NodeView, at
@@ -53,16 +53,25 @@ KEYS: Final[Mapping[CardKey, Key]] = {
     CardKey.FEWEST_SHARERS: lambda v, i, _r, _n: v.state.sharers[i],
     CardKey.LEAST_ALLOCATED: lambda v, i, r, n: -card_score(v, i, r, n, most=False),
     CardKey.MOST_ALLOCATED: lambda v, i, r, n: -card_score(v, i, r, n, most=True),
+    CardKey.PACK: lambda v, i, r, n: -_usage(v, i, r, n),
 }
 """Key -> number of a card; the least is the best."""
 
 
-def in_order(view: NodeView, cards: list[int], request: Request, need: Amounts) -> list[int]:
-    """The cards, best first by the request's keys, then by index."""
+def in_order(
+    view: NodeView, cards: list[int], request: Request, need: Amounts,
+    packed: Sequence[float] = (),
+) -> list[int]:  # fmt: skip
+    """The cards, best first by the request's keys, then by index. `packed` is what each card of
+    the view loses by the request (`tessera_core.packing`), where that is known."""
     policy = request.policy
     sign = -1 if policy.highest_index_first else 1
-    keys = [KEYS[k] for k in policy.cards]
+    keys = [_told(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
     return sorted(
         cards,
         key=lambda i: (*(k(view, i, request, need) for k in keys), sign * view.facts[i].index),
     )
+
+
+def _told(numbers: Sequence[float]) -> Key:
+    return lambda _v, i, _r, _n: numbers[i]

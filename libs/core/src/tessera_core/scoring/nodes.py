@@ -8,18 +8,22 @@ import numpy as np
 
 from tessera_core.cards import Floats, Ints
 from tessera_core.fleet import Fleet
+from tessera_core.packing import order
 from tessera_core.scoring.koordinator import node_score
 from tessera_schema.requests import NodeOrder, Request
 
 
 def keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
     """The columns of the request's order, most important first, the node's name last."""
+    packer = fleet.packer
+    if request.policy.node is NodeOrder.PACK and packer is not None:
+        return [*order.keys(fleet, request, packer.state), fleet.rank]
     return [*_keys(fleet, request), fleet.rank]
 
 
 def _keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
     match request.policy.node:
-        case NodeOrder.BINPACK:
+        case NodeOrder.BINPACK | NodeOrder.PACK:
             return [-fleet.usage()]
         case NodeOrder.SPREAD:
             return [fleet.usage()]

@@ -83,10 +83,12 @@ class Carrier:
         ContainerNotCreated and environment.NoProgram."""
         sandbox = sandbox_of(pod)
         argv = program(self.description, container.image)
+        by_image = self.description.environment.keys()
         info = ContainerInfo(
             id=_id(pod.uid, container.name, restarts), sandbox_id=sandbox.id, name=container.name,
             args=(*container.command, *container.args) or argv,
             env=wanted(self.description, pod, container), labels=_labels(pod, container.name),
+            set_twice=frozenset(v.name for v in container.env) & by_image,
         )  # fmt: skip
         adjustment = await runtime.create_container(sandbox, info)
         return sandbox, replace(amended(info, adjustment), state=State.CREATED)

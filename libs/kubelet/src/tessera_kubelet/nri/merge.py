@@ -45,13 +45,15 @@ class Merge:
 
 
 def amended(container: ContainerInfo, by: Adjustment) -> ContainerInfo:
-    """The container with an adjustment made: entries of the same name are replaced. CDI devices
-    are left out, as it is the runtime that looks them up."""
+    """The container with an adjustment made: entries of the same name are replaced, but variables
+    that were set twice keep the pod's value. CDI devices are left out, as it is the runtime that
+    looks them up."""
+    env = {name: value for name, value in by.env.items() if name not in container.set_twice}
     mounts = {m.destination: m for m in container.mounts + by.mounts}
     devices = {d.path: d for d in container.devices + by.devices}
     return replace(
         container,
-        env={**container.env, **by.env},
+        env={**container.env, **env},
         mounts=tuple(mounts.values()),
         devices=tuple(devices.values()),
         annotations={**container.annotations, **by.annotations},

@@ -73,6 +73,9 @@ class ContainerInfo(Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str] = {}
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
+    set_twice: frozenset[str] = frozenset()
+    """Variables that both the image and the pod set. The pod's value counts, and a runtime leaves
+    it as it is whatever a plugin answers: NRI replaces only the first of two entries."""
     mounts: tuple[Mount, ...] = ()
     devices: tuple[Device, ...] = ()
     cgroup: str = ""
@@ -83,7 +86,7 @@ class ContainerInfo(Struct, frozen=True, kw_only=True):
 
 class Adjustment(Struct, frozen=True, kw_only=True):
     """What a container gets on top of what its pod asks for. Each entry replaces one of the same
-    name, destination or path."""
+    name, destination or path; of variables, those in `set_twice` excepted."""
 
     env: Mapping[str, str] = {}
     mounts: tuple[Mount, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from tessera_kubelet.errors import Unsayable
@@ -59,6 +60,7 @@ def container(told: pb.Container) -> ContainerInfo:
         annotations=dict(told.annotations),
         args=tuple(told.args),
         env=dict(_pair(entry) for entry in told.env),
+        set_twice=_repeated(_pair(entry)[0] for entry in told.env),
         mounts=tuple(_mount(m) for m in told.mounts),
         devices=tuple(_device(d) for d in told.linux.devices),
         cgroup=told.linux.cgroups_path,
@@ -76,7 +78,10 @@ def container_message(of: ContainerInfo) -> pb.Container:
         labels=of.labels,
         annotations=of.annotations,
         args=of.args,
-        env=[f"{name}={value}" for name, value in of.env.items()],
+        env=[
+            *(f"{name}={of.env[name]}" for name in sorted(of.set_twice)),
+            *(f"{name}={value}" for name, value in of.env.items()),
+        ],
         mounts=[_mount_message(m) for m in of.mounts],
         linux=pb.LinuxContainer(
             devices=[_device_message(d) for d in of.devices], cgroups_path=of.cgroup
@@ -130,6 +135,10 @@ def _only_adds(asked: Adjustment) -> None:
 def _pair(entry: str) -> tuple[str, str]:
     name, _, value = entry.partition("=")
     return name, value
+
+
+def _repeated(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name, count in Counter(names).items() if count > 1)
 
 
 def _mount(told: pb.Mount) -> Mount:

@@ -1,0 +1,68 @@
+"""The agent among the services that NATS lists (`nats service ls`), with a word on how it is.
+
+    nats request tessera.ask.<cluster>.agent.info-<node>-<vendor> ''
+
+Agents have a subject each, the node's dots as underscores: any one would answer a common one.
+Nothing depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_agent.agent import Agent
+from tessera_agent.settings import AgentSettings
+from tessera_runtime.bus.client import NatsBus
+from tessera_runtime.bus.micro import Service, open_micro
+from tessera_runtime.clock import Clock
+from tessera_schema.subjects import token
+from tessera_schema.telling import CardHeld
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Info(Struct, frozen=True, kw_only=True):
+    """The answer to `info`."""
+
+    node: str
+    vendor: str
+    problem: str
+    """Why containers cannot get cards now; empty when they can."""
+    problems: tuple[str, ...]
+    """What is wrong with driver, runtime or cards, a sentence each."""
+    cards: int
+    healthy: int
+    held: tuple[CardHeld, ...]
+
+
+def info(agent: Agent, settings: AgentSettings) -> Info:
+    """How the agent is now."""
+    cards = agent.devices.seen.cards
+    return Info(
+        node=settings.node, vendor=settings.vendor, problem=agent.problem(),
+        problems=agent.devices.state.problems, cards=len(cards),
+        healthy=sum(card.healthy for card in cards), held=agent.holdings.by_card(),
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def listed(
+    bus: NatsBus, clock: Clock, agent: Agent, settings: AgentSettings
+) -> AsyncGenerator[None]:
+    """Be listed whenever NATS is there, until left."""
+
+    async def answer(_: bytes) -> bytes:
+        return _encode(info(agent, settings))
+
+    name = f"{token(settings.node)}-{settings.vendor}"
+    service = Service(
+        name="tessera-agent", instance=name,
+        description="Looks after one vendor's cards on one node.",
+    )  # fmt: skip
+    async with open_micro(bus, clock, service, {f"info-{name}": answer}):
+        yield

@@ -1,0 +1,244 @@
+"""Policy `pack` at work: which pods it is for, what came so far, and lessons from it.
+
+The one that leads counts the pods that it binds, keeps the counts in a ConfigMap, and learns from
+them now and then, in a thread. What was learned is taken up whole: it is tried on all nodes beside
+what serves, and then put in its place, so a filter call never meets it cold. Until enough pods
+came, pods are placed as their dialects say. Nothing here keeps a pod from being placed: an API
+server that does not answer, or a text that cannot be read, costs knowledge alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, NoReturn
+
+import msgspec
+from msgspec import Meta, Struct
+
+from tessera_core.filtering import Filter
+from tessera_core.hamiwire.policies import CARD_POLICY, NODE_POLICY
+from tessera_core.ledger import Ledger
+from tessera_core.machines.allocation import Phase
+from tessera_core.packing.held import as_asked
+from tessera_core.packing.history import HALF_LIFE_S, History, UnknownHistoryVersion
+from tessera_core.packing.outlook import learn
+from tessera_core.packing.packer import Packer
+from tessera_core.packing.state import Wish
+from tessera_runtime import logs
+from tessera_runtime.errors import Lasting, Passing, TesseraError
+from tessera_runtime.kube.api import Kube
+from tessera_scheduler.kept import Json, config_map, keep
+from tessera_scheduler.measures import Measures
+from tessera_scheduler.steady import Steady
+from tessera_schema.kube import Pod
+
+HISTORY: Final = "tessera-packing-history"
+ENTRY: Final = "history.json"
+ORDERS: Final = (NODE_POLICY, CARD_POLICY)
+"""Annotations by which a pod names an order of nodes or of cards."""
+WARM: Final = 256
+"""Shapes that a lesson is tried on before it serves, those that come most."""
+AT_ONCE: Final = 500
+"""Grants counted without a pause."""
+
+_log = logs.named("tessera.scheduler.packing")
+
+
+class PackingSettings(Struct, frozen=True, kw_only=True):
+    """Policy `pack`."""
+
+    enabled: bool = True
+    """Place pods that name no order by `pack`, once enough pods came to learn from. Off: by their
+    dialects' own orders, for whoever wants plain binpack."""
+    look_s: Annotated[float, Meta(gt=0)] = 1.0
+    """Seconds between two looks at what changed on the nodes: a filter call then finds little
+    left to take in."""
+    learn_s: Annotated[float, Meta(gt=0)] = 600.0
+    """Seconds between two lessons, each some seconds of a thread: what pods ask for changes in
+    days."""
+    save_s: Annotated[float, Meta(gt=0)] = 300.0
+    """Seconds between two writes of the history: what a crash may lose."""
+    retry_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Seconds after which an API server that did not answer is asked again."""
+    half_life_s: Annotated[float, Meta(gt=0)] = HALF_LIFE_S
+    """Seconds after which a pod counts half: several rounds of a working week, and a new team's
+    pods count within days."""
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """What it works with."""
+
+    kube: Kube
+    namespace: str
+    ledger: Ledger
+    filter: Filter
+    measures: Measures
+    steady: Steady
+    leads: Callable[[], bool]
+    """Whether this replica answers."""
+
+
+class Packing:
+    """Counts, learns and serves. `run` does what takes time."""
+
+    def __init__(self, around: Around, settings: PackingSettings) -> None:
+        """Knows nothing yet."""
+        self._around = around
+        self._settings = settings
+        self._place = config_map(around.namespace, HISTORY)
+        self._packer = Packer()
+        self._began = self._keeps = False
+        self._begin_at = self._learn_at = self._save_at = 0.0
+        self._unsaved = False
+        self._counted: set[str] = set()
+        """Pods in the history before it was begun."""
+        self.history = History(settings.half_life_s)
+        if settings.enabled:
+            around.ledger.fleet.packer = self._packer
+        gauge = around.measures.registry.gauge
+        gauge("packing_serves", "1 while pods that name no order are placed by pack").set_function(
+            lambda: float(self.serves)
+        )
+        gauge("packing_history_pods", "Pods that pack learns from, old ones less").set_function(
+            lambda: self.history.pods(around.steady.time())
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether pods that name no order are placed by it."""
+        return self._packer.by_default
+
+    # -- told by others, in the path of their calls
+
+    def look(self, pod: Pod) -> None:
+        """A pod is about to be placed."""
+        if names_an_order(pod):
+            self._packer.named(pod.metadata.uid)
+
+    def bound(self, uid: str) -> None:
+        """A pod is bound; one that was filtered too long ago is not counted."""
+        ask = self._around.filter.ask(uid)
+        if self._settings.enabled and ask is not None:
+            self.history.add(ask.request, self._around.steady.time())
+            self._unsaved = True
+            if not self._began:
+                self._counted.add(uid)
+
+    def gone(self, uid: str) -> None:
+        """A pod has ended."""
+        self._packer.forget(uid)
+
+    # -- in the background
+
+    async def run(self) -> NoReturn:
+        """Read, learn and write, while this replica leads."""
+        while True:
+            await asyncio.sleep(self._settings.look_s)
+            if not self._settings.enabled:
+                continue
+            if self._around.leads():
+                await self._turn()
+            elif self._began:
+                self._began = False
+                self.history = History(self._settings.half_life_s)
+
+    async def _turn(self) -> None:
+        settings, now = self._settings, self._around.steady.time()
+        if not self._began:
+            if now < self._begin_at:
+                return
+            self._begin_at = now + settings.retry_s
+            await self._begin()
+        if self._unsaved and self._keeps and now >= self._save_at:
+            self._save_at = now + settings.save_s
+            await self._save()
+        if now >= self._learn_at or not self.serves:
+            self._learn_at = now + settings.learn_s
+            await self._learn(now)
+        if self.serves:
+            self._packer.state.follow(self._around.ledger.fleet)
+
+    async def _begin(self) -> None:
+        """Take up what the one that led before has written."""
+        try:
+            there = await keep(self._around.kube, self._place, lambda _: None)
+        except Passing as e:
+            _log.warning("history not read yet", why=str(e))
+            return
+        except Lasting as e:
+            _log.warning("history neither read nor kept", why=str(e))
+            saved, self._keeps = None, False
+        else:
+            saved = self._decoded(there)
+        if saved is None:
+            saved = await self._of_those_that_run()
+        saved.absorb(self.history, self._around.steady.time())
+        self.history = saved
+        self._counted.clear()
+        self._began = True
+
+    def _decoded(self, there: Mapping[str, Any]) -> History | None:
+        """None where nothing can be read. What a newer release wrote is left alone."""
+        text = (there.get("data") or {}).get(ENTRY)
+        self._keeps = True
+        if text is None:
+            return None
+        try:
+            return History.decode(text, self._settings.half_life_s)
+        except UnknownHistoryVersion as e:
+            self._keeps = False
+            _log.warning("history left as it is", why=str(e))
+        except (msgspec.DecodeError, TypeError) as e:
+            _log.warning("history begun anew", why=f"data[{ENTRY}]: {e}")
+        return None
+
+    async def _of_those_that_run(self) -> History:
+        history, now = History(self._settings.half_life_s), self._around.steady.time()
+        entries = self._around.ledger.entries()
+        grants = [entry.grant for entry in entries if entry.phase is Phase.BOUND]
+        for number, grant in enumerate(grants, 1):
+            if grant.uid not in self._counted:
+                history.add(as_asked(grant), now)
+                self._unsaved = True
+            if not number % AT_ONCE:
+                await asyncio.sleep(0)
+        return history
+
+    async def _learn(self, now: float) -> None:
+        """The lesson is tried on all nodes before it serves; some milliseconds for each shape."""
+        if not self.history.enough(now):
+            self._packer.by_default = False
+            return
+        fleet, former = self._around.ledger.fleet, self._packer.state
+        outlook = await asyncio.to_thread(learn, *former.lesson(fleet, self.history, now))
+        fresh = former.apart()
+        fresh.adopt(outlook)
+        shapes = sorted(self.history.shapes.items(), key=lambda item: -item[1])
+        for shape, _ in shapes[:WARM]:
+            fresh.follow(fleet)
+            fresh.warm(fleet, [Wish(shape)])
+            await asyncio.sleep(0)
+        self._packer.state = fresh
+        if not self.serves:
+            _log.info("pods that name no order are packed", shapes=len(shapes))
+        self._packer.by_default = True
+
+    async def _save(self) -> None:
+        text = self.history.encode(self._around.steady.time()).decode()
+
+        def written(there: Json | None) -> Json:
+            return {**(there or self._place.object()), "data": {ENTRY: text}}
+
+        self._unsaved = False
+        try:
+            await keep(self._around.kube, self._place, written)
+        except TesseraError as e:
+            self._unsaved = True
+            _log.warning("history not written", why=str(e))
+
+
+def names_an_order(pod: Pod) -> bool:
+    """Whether the pod says how its nodes or its cards are to be chosen."""
+    notes = pod.metadata.annotations
+    return any(notes.get(key, "").strip() for key in ORDERS)

@@ -1,0 +1,68 @@
+"""What agents advertise generously is not taken for cards, by any dialect."""
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_core.advertised import GENEROUS, is_generous, names_of, without_generous
+from tessera_core.inventory import cards_of
+from tessera_core.quantity import value
+from tessera_core.registry import load
+from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Quantity
+from tessera_schema.published import Published, encode_published
+from tessera_testing.builders import a_card
+
+REGISTRY = load()
+PER_DIALECT = [(name, dialect.resources) for name, dialect in REGISTRY.readers.items()]
+
+
+def a_node(amounts: Mapping[str, Quantity]) -> Node:
+    return Node(
+        metadata=ObjectMeta(name="n"),
+        status=NodeStatus(capacity=dict(amounts), allocatable=dict(amounts)),
+    )
+
+
+@pytest.mark.parametrize(("name", "resources"), PER_DIALECT)
+@pytest.mark.parametrize("published", [None, "", '{"version":1,"cards":[]}', "garbage"])
+def test_no_dialect_sees_cards_in_it(
+    name: str, resources: frozenset[str], published: str | None
+) -> None:
+    vendor = REGISTRY.readers[name].vendor
+    node = a_node({"cpu": "4", **dict.fromkeys(resources, GENEROUS)})
+    if published is not None:
+        meta = replace(node.metadata, annotations={f"{CARDS_PREFIX}{vendor}": published})
+        node = replace(node, metadata=meta)
+    bare = replace(node, status=NodeStatus(capacity={"cpu": "4"}, allocatable={"cpu": "4"}))
+    assert cards_of(REGISTRY, node, {}) == cards_of(REGISTRY, bare, {})
+    assert cards_of(REGISTRY, node, {})[0] == ()
+
+
+def test_cards_that_are_published_stay_as_they_are() -> None:
+    card = a_card("GPU-0", vendor="nvidia")
+    text = encode_published(Published(cards=(card,)))
+    names = dict.fromkeys(names_of(REGISTRY, "nvidia"), GENEROUS)
+    node = replace(
+        a_node(names), metadata=ObjectMeta(name="n", annotations={f"{CARDS_PREFIX}nvidia": text})
+    )
+    assert cards_of(REGISTRY, node, {}) == ((card,), ())
+
+
+def test_a_plugins_amounts_beside_it_still_count() -> None:
+    amounts = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
+    counted = cards_of(REGISTRY, a_node(amounts), {})
+    assert counted[0]
+    assert cards_of(REGISTRY, a_node({**amounts, "mthreads.com/vgpu": GENEROUS}), {}) == counted
+
+
+def test_a_node_without_it_is_not_copied() -> None:
+    node = a_node({"nvidia.com/gpu": "8"})
+    assert without_generous(node) is node
+
+
+def test_kube_scheduler_can_add_it_up_and_score_by_it() -> None:
+    assert value(GENEROUS) * 100 * 80 < 2**63
+    assert is_generous(GENEROUS)
+    assert not any(map(is_generous, (None, 0, "0", 8, "1Pi", "1125899906842625")))

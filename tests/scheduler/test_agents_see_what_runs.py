@@ -1,0 +1,172 @@
+"""What agents say that containers hold, against the books; and containers that outlive their pod,
+with a real agent beside the scheduler."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_agent.agent import Agent, open_agent
+from tessera_agent.agent import World as Around
+from tessera_agent.settings import AgentSettings, NriSettings
+from tessera_core.machines.allocation import Phase
+from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Sandbox
+from tessera_runtime.bus.outbox import Outbox, open_outbox
+from tessera_schema.cards import MIB
+from tessera_schema.subjects import DEVICES_BUCKET
+from tessera_schema.telling import CardHeld, DeviceState, decode_device, encode
+from tessera_testing.readers import FakeReader, a_reading
+from tests.scheduler.world import REGISTRY, World, cards_on, counted, leading, phase, until
+
+pytestmark = pytest.mark.looptime
+DIFFERING = 'audit_cards_differing{against="agents"}'
+ALL = CardHeld(card="GPU-n0-0", containers=1, memory_bytes=4000 * MIB)
+
+
+def tell(outbox: Outbox, *held: CardHeld, node: str = "n0") -> None:
+    """As an agent that looks on would."""
+    state = DeviceState(node=node, vendor="nvidia", cards=tuple(cards_on(node)), held=held)
+    outbox.tell_state(DEVICES_BUCKET, f"{node}.nvidia", "dev.tessera.device", encode(state))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        replace(ALL, memory_bytes=4000 * MIB + 1),
+        replace(ALL, containers=2),
+        replace(ALL, cores_percent=1),
+        replace(ALL, card="GPU-n0-9"),
+    ],
+)
+async def test_what_an_agent_sees_beyond_the_books_is_told_when_it_lasts(more: CardHeld) -> None:
+    world = World(1)
+    world.pod("a", 4000)
+    async with (
+        leading(world) as scheduler,
+        open_outbox(world.bus, world.clock, "agent", "n0") as outbox,
+    ):
+        await world.place(scheduler, "a")
+        tell(outbox, ALL)
+        await asyncio.sleep(30)
+        tell(outbox, more)
+        await asyncio.sleep(5)
+        tell(outbox, more)
+        await asyncio.sleep(1)
+        assert counted(scheduler, DIFFERING) == 0
+        tell(outbox, more)
+        await asyncio.sleep(30)
+        tell(outbox, more)
+        await asyncio.sleep(1)
+        assert counted(scheduler, DIFFERING) == 1
+        tell(outbox, ALL)
+        await asyncio.sleep(1)
+        assert counted(scheduler, DIFFERING) == 0
+
+
+async def test_an_agent_that_falls_silent_is_not_believed_for_ever() -> None:
+    world = World(1)
+    async with leading(world) as scheduler:
+        async with open_outbox(world.bus, world.clock, "agent", "n0") as outbox:
+            for _ in range(3):
+                tell(outbox, ALL)
+                await asyncio.sleep(30)
+        assert counted(scheduler, DIFFERING) == 1
+        await asyncio.sleep(100)
+        assert counted(scheduler, DIFFERING) == 0
+
+
+async def test_an_agent_that_does_not_say_or_is_on_no_node_differs_in_nothing() -> None:
+    world = World(1)
+    async with (
+        leading(world) as scheduler,
+        open_outbox(world.bus, world.clock, "agent", "n0") as outbox,
+    ):
+        state = DeviceState(node="n0", vendor="nvidia", cards=tuple(cards_on("n0")))
+        for _ in range(3):
+            outbox.tell_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", encode(state))
+            tell(outbox, ALL, node="unheard-of")
+            await asyncio.sleep(30)
+        assert counted(scheduler, DIFFERING) == 0
+
+
+# -- with an agent
+
+
+@asynccontextmanager
+async def agent_on(world: World, node: str, folder: Path) -> AsyncGenerator[Agent]:
+    """The agent of a node, whose container runtime is the test."""
+    settings = AgentSettings(
+        node=node, vendor="nvidia", folder=str(folder),
+        nri=NriSettings(socket=folder / "nobody.sock"),
+    )  # fmt: skip
+    card = replace(a_reading(0), id=f"GPU-{node}-0")
+    around = Around(
+        kube=world.kube, bus=world.bus, settings=settings, clock=world.clock, dialects=REGISTRY,
+        reader=FakeReader(card),
+    )  # fmt: skip
+    async with open_agent(around) as agent:
+        await until(lambda: agent.keys.verifier is not None and agent.devices.seen.complete)
+        yield agent
+
+
+def sandbox(world: World, name: str) -> Sandbox:
+    meta = world.read(name).metadata
+    return Sandbox(
+        id=f"sb-{name}", name=name, uid=meta.uid, namespace=meta.namespace,
+        annotations=dict(meta.annotations),
+    )  # fmt: skip
+
+
+def start(agent: Agent, pod: Sandbox) -> ContainerInfo:
+    """The runtime creates and starts the pod's container."""
+    container = ContainerInfo(id=f"{pod.id}-c", sandbox_id=pod.id, name="c")
+    assert isinstance(agent.plugin.create_container(pod, container), Adjustment)
+    agent.plugin.container_started(pod, container)
+    return container
+
+
+def said(world: World) -> DeviceState:
+    return decode_device(world.bus.values(DEVICES_BUCKET)["n0.nvidia"].data)
+
+
+async def test_what_an_agent_holds_is_what_the_books_hold(tmp_path: Path) -> None:
+    world = World(1)
+    uid = world.pod("a", 12000)
+    async with leading(world) as scheduler, agent_on(world, "n0", tmp_path) as agent:
+        await world.place(scheduler, "a")
+        container = start(agent, pod := sandbox(world, "a"))
+        held = CardHeld(card="GPU-n0-0", containers=1, memory_bytes=12000 * MIB)
+        await until(lambda: said(world).held == (held,), 40)
+        await asyncio.sleep(100)
+        assert counted(scheduler, DIFFERING) == 0
+        scheduler.ledger.ended(uid)  # the books lose it, as they never should
+        await asyncio.sleep(100)
+        assert counted(scheduler, DIFFERING) == 1
+        agent.plugin.container_stopped(pod, container)
+        await until(lambda: said(world).held == (), 40)
+        await until(lambda: counted(scheduler, DIFFERING) == 0, 1)
+
+
+async def test_cards_of_a_pod_deleted_by_force_are_free_when_its_container_has_ended(
+    tmp_path: Path,
+) -> None:
+    world = World(1)
+    uid = world.pod("a", 12000)
+    async with leading(world) as scheduler, agent_on(world, "n0", tmp_path) as agent:
+        await world.place(scheduler, "a")
+        container = start(agent, pod := sandbox(world, "a"))
+        await until(lambda: agent.pods.get(uid) is not None)
+        world.delete("a")
+        await until(lambda: phase(scheduler, uid) is None, 5)
+        world.pod("b", 12000)
+        await until(lambda: scheduler.ledger.held("n0"), 5)
+        for _ in range(20):
+            await asyncio.sleep(60)
+            assert not world.filter(scheduler, "b").node_names
+        assert counted(scheduler, DIFFERING) == 0
+        agent.plugin.container_stopped(pod, container)
+        await until(lambda: world.filter(scheduler, "b").node_names, 60)
+        assert phase(scheduler, world.read("b").metadata.uid) is Phase.RESERVED
