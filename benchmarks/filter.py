@@ -2,9 +2,11 @@
 
 Starts as the scheduler does (nodes, then pages of pods), then measures filter calls from bytes to
 bytes, quota and decision record included, for pods of all dialects in turn. Between two calls a
-placed pod is bound and another one ends, so the books keep changing and stay half full.
+placed pod is bound and another one ends, so the books keep changing and stay half full. With
+`--policy pack` the cluster has learned from a history of these pods, and knows their shapes, as a
+scheduler that has run for a while; with `--cold` it has learned and met none of the shapes yet.
 
-    make bench [ARGS="--nodes 5000 --grants 50000 --calls 3000 --json"]
+    make bench [ARGS="--nodes 5000 --grants 50000 --calls 3000 --policy pack --json"]
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import resource
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,11 +27,16 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.fleet import a_node, a_pod, bound_pods, kinds
+from tessera_core.admission import Admission, admit
 from tessera_core.adoption import adopt
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
+from tessera_core.packing.history import History
+from tessera_core.packing.outlook import learn
+from tessera_core.packing.packer import Packer
+from tessera_core.packing.state import Wish
 from tessera_core.pages import Seen
 from tessera_core.registry import Registry, load
 from tessera_schema.extender import ExtenderFilterResult
@@ -77,7 +84,25 @@ def _pages(nodes: int, grants: int, ids: dict[str, list[str]]) -> Iterator[bytes
     yield json.dumps(page).encode()
 
 
-def measure(registry: Registry, ledger: Ledger, calls: int) -> dict[str, list[float]]:
+def learned(registry: Registry, ledger: Ledger, *, warm: bool) -> Packer:
+    """What a scheduler knows that has placed these pods for a while."""
+    history, packer = History(), Packer()
+    for number in range(100 * len(kinds())):
+        pod = msgspec.convert(a_pod(number, kinds()[number % len(kinds())]), Pod)
+        admission = admit(registry, pod)
+        if isinstance(admission, Admission):
+            history.add(admission.request, 0)
+    state, fleet = packer.state, ledger.fleet
+    state.adopt(learn(*state.lesson(fleet, history, 0)))
+    state.follow(fleet)
+    state.warm(fleet, [Wish(shape) for shape in history.shapes] if warm else [])
+    packer.by_default = True
+    return packer
+
+
+def measure(
+    registry: Registry, ledger: Ledger, calls: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Milliseconds of each call, by what became of the pod."""
     filter_call = Filter(registry, ledger, Decisions())
     rng = random.Random(11)
@@ -88,9 +113,9 @@ def measure(registry: Registry, ledger: Ledger, calls: int) -> dict[str, list[fl
     for call in range(calls):
         pod = json.dumps(a_pod(10**6 + call, shapes[call % len(shapes)])).encode()
         body = b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + names + b"}"
-        began = time.perf_counter()
+        began = clock()
         answer = filter_call(body, float(call))
-        milliseconds = (time.perf_counter() - began) * 1000
+        milliseconds = (clock() - began) * 1000
         result = _answer(answer)
         if result.error:
             sys.exit(f"filter answered an error: {result.error}")
@@ -117,6 +142,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--grants", type=int, default=50_000)
     parser.add_argument("--calls", type=int, default=3000)
+    parser.add_argument("--policy", choices=("binpack", "pack"), default="binpack")
+    parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--cpu", action="store_true", help="processor time, on a busy machine")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     registry = load()
@@ -124,12 +152,16 @@ def main() -> None:
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     cards = ledger.fleet.cards
     full = float(cards.memory_used.sum() / cards.memory_total.sum())
+    if args.policy == "pack":
+        ledger.fleet.packer = learned(registry, ledger, warm=not args.cold)
     gc.collect()
     gc.freeze()
-    spent = measure(registry, ledger, args.calls)
+    clock = time.thread_time if args.cpu else time.perf_counter
+    spent = measure(registry, ledger, args.calls, clock)
     both = [ms for values in spent.values() for ms in values]
     figures = {
-        "nodes": args.nodes, "grants": args.grants, "memory_granted": round(full, 3),
+        "policy": args.policy, "nodes": args.nodes, "grants": args.grants,
+        "memory_granted": round(full, 3),
         "start_s": round(seconds, 2), "peak_mb": round(peak_mb),
         "p50_ms": round(quantile(both, 0.5), 3), "p99_ms": round(quantile(both, 0.99), 3),
         **{f"{kind}_{name}_ms": round(quantile(values, part), 3)

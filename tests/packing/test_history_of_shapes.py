@@ -4,8 +4,10 @@ import msgspec
 import pytest
 
 from tessera_core.packing import history as packing_history
-from tessera_core.packing.history import ENOUGH, History, UnknownHistoryVersion
+from tessera_core.packing.held import as_asked
+from tessera_core.packing.history import ENOUGH, History, Saved, Seen, UnknownHistoryVersion
 from tessera_schema.cards import MIB
+from tessera_schema.grants import Grant, Share
 from tessera_schema.requests import (
     ContainerRequest,
     PodRequest,
@@ -18,6 +20,7 @@ from tests.packing.fleets import GIB, a_pod
 DAY = 86400.0
 SHARE = Request(vendor="acme", dialect="hami", memory_bytes=4 * GIB, cores_percent=20)
 OTHER = Request(vendor="acme", dialect="hami", memory_bytes=8 * GIB)
+SHARE_SHAPE, OTHER_SHAPE = (msgspec.structs.replace(r, dialect="") for r in (SHARE, OTHER))
 
 
 def test_a_shape_is_what_is_asked_not_how_or_by_whom() -> None:
@@ -79,6 +82,50 @@ def test_the_rarest_shapes_are_dropped_when_there_are_too_many() -> None:
     assert history.shapes[max(history.shapes, key=history.shapes.__getitem__)] > 1000
 
 
+def test_only_the_commonest_shapes_are_written_down() -> None:
+    history = History()
+    for n in range(packing_history.SAVED + 100):
+        for _ in range(2 if n >= 100 else 1):
+            history.add(a_pod(msgspec.structs.replace(SHARE, memory_bytes=n * MIB)), 0)
+    text = history.encode(0)
+    again = History.decode(text)
+    assert sorted(again.shapes.values()) == [2] * packing_history.SAVED
+    assert again.pods(0) == history.pods(0)
+    assert len(text) < 300_000, "a ConfigMap holds a million bytes"
+
+
+def test_what_two_have_counted_adds_up_each_by_its_age() -> None:
+    old, new = History(half_life_s=DAY), History(half_life_s=DAY)
+    for _ in range(4):
+        old.add(a_pod(SHARE), 0, cpu_milli=4000)
+    new.add(a_pod(SHARE), DAY, cpu_milli=1000)
+    new.add(a_pod(OTHER), DAY, cpu_milli=1000)
+    together = History.decode(old.encode(0), half_life_s=DAY)
+    together.absorb(new, DAY)
+    assert together.pods(DAY) == pytest.approx(4)
+    assert together.shapes[OTHER_SHAPE] / together.shapes[SHARE_SHAPE] == pytest.approx(1 / 3)
+    empty = History(half_life_s=DAY)
+    empty.absorb(together, DAY)
+    assert empty.pods(DAY) == pytest.approx(4)
+    cpu, _ = empty.host
+    assert cpu / empty.shapes[OTHER_SHAPE] == pytest.approx(4 * 4000 / 2 + 2000)
+
+
+def test_what_a_pod_asked_for_is_guessed_from_what_it_holds() -> None:
+    whole = msgspec.structs.replace(OTHER, count=2, exclusive=True)
+    pod = a_pod(SHARE, whole, SHARE)
+    held = tuple(
+        Share(
+            container=c.container, position=c.position, vendor="acme", dialect="hami",
+            card=f"card-{i}", index=i, memory_bytes=r.memory_bytes,
+            cores_percent=r.cores_percent, exclusive=r.exclusive,
+        )
+        for c in pod.containers for r in c.requests for i in range(r.count)
+    )  # fmt: skip
+    grant = Grant(uid="uid", namespace="default", name="pod", node="n", shares=held)
+    assert as_asked(grant) == pod
+
+
 def test_requests_for_one_card_are_one_shape() -> None:
     together = msgspec.structs.replace(OTHER, together=True)
     containers = tuple(
@@ -103,6 +150,28 @@ def test_a_pod_without_cards_is_not_history() -> None:
 def test_what_is_torn_is_told(text: str) -> None:
     with pytest.raises(msgspec.DecodeError):
         History.decode(text)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"count": 0}, {"count": -1}, {"memory_bytes": -1}, {"memory_bytes": 2**62},
+        {"memory_percent": 101}, {"cores_percent": -5.0}, {"cores_percent": 1e300},
+        {"memory_unit": 0},
+    ],
+)  # fmt: skip
+def test_shapes_that_nobody_can_have_asked_for_are_left_out(odd: dict[str, float]) -> None:
+    history = History()
+    for request in (SHARE, SHARE, msgspec.structs.replace(OTHER, **odd)):
+        history.add(a_pod(request), 0)
+    assert History.decode(history.encode(0)).shapes == {SHARE_SHAPE: 2}
+
+
+@pytest.mark.parametrize("count", [0, -1, 1e300])
+def test_counts_that_cannot_be_are_left_out(count: float) -> None:
+    seen = (Seen(shape=SHARE, count=count), Seen(shape=OTHER, count=2))
+    text = msgspec.json.encode(Saved(at=0, pods=3, seen=seen))
+    assert History.decode(text).shapes == {OTHER: 2}
 
 
 def test_a_newer_releases_history_is_left_alone() -> None:

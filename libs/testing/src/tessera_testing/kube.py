@@ -192,6 +192,8 @@ class FakeKube:
         if frames := feed.watch.pull():
             await asyncio.sleep(self.event_delay_s)
             return frames
+        if feed.cut or feed.watch.closed:  # while nothing went on
+            return []
         bookmark_at = asyncio.get_running_loop().time() + self.bookmark_s
         try:
             async with asyncio.timeout_at(min(bookmark_at, feed.ends_at)):

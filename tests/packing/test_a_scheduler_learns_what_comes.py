@@ -1,0 +1,191 @@
+"""The scheduler counts the pods that it binds, remembers them, and packs once it knows enough."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from tessera_core.packing.history import ENOUGH, History
+from tessera_embedded.apiserver.faults import Answer, Cut
+from tessera_scheduler.packing import ENTRY, HISTORY, PackingSettings
+from tessera_scheduler.scheduler import Scheduler
+from tests.packing.test_filter_packs import PAST, asked
+from tests.packing.test_filter_packs import a_pod as a_manifest
+from tests.scheduler.world import HOME, World, counted, leading, settings, until
+
+pytestmark = pytest.mark.looptime
+
+MIB = 16384
+FEW = int(ENOUGH) + 1
+"""Pods that are enough, although each counts a little less with every second."""
+MAPS = f"/api/v1/namespaces/{HOME}/configmaps"
+ONE = f"{MAPS}/{HISTORY}"
+QUICK = msgspec.structs.replace(settings(), packing=PackingSettings(learn_s=5, save_s=5))
+OFF = msgspec.structs.replace(settings(), packing=PackingSettings(enabled=False))
+
+
+def share(percent: int) -> int:
+    return MIB * percent // 100
+
+
+def write(world: World, text: str) -> None:
+    world.make(MAPS, {"metadata": {"name": HISTORY}, "data": {ENTRY: text}})
+
+
+def written(world: World) -> str:
+    text: str = world.call("GET", ONE)["data"][ENTRY]
+    return text
+
+
+def is_written(world: World) -> bool:
+    return world.store.handle("GET", ONE).code == 200
+
+
+def pods_written(world: World) -> int:
+    return round(History.decode(written(world)).pods(world.clock.time()))
+
+
+def a_past(world: World, times: int = 1) -> str:
+    history, now = History(), world.clock.time()
+    for percent, often in PAST.items():
+        limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": share(percent)}
+        for _ in range(often * times):
+            history.add(asked(a_manifest("past", limits)), now)
+    return history.encode(now).decode()
+
+
+async def half_full(world: World, scheduler: Scheduler) -> None:
+    """Binpack puts a pod of 0.3 on n0, of which a half is free; `pack` on n1, of which 0.7 is."""
+    for name, percent, node in (("one", 50, "n0"), ("other", 30, "n1")):
+        world.pod(name, share(percent))
+        assert world.filter(scheduler, name, [node]).node_names == (node,)
+        assert await world.bind(scheduler, name, node) == ""
+
+
+async def place(world: World, scheduler: Scheduler, name: str, **annotations: str) -> str:
+    notes = {f"hami.io/{key}-scheduler-policy": value for key, value in annotations.items()}
+    world.pod(name, share(30), annotations=notes)
+    node = await world.place(scheduler, name)
+    world.delete(name)
+    await asyncio.sleep(0.1)
+    return node
+
+
+async def test_a_history_that_was_kept_is_learned_from_at_once() -> None:
+    world = World()
+    write(world, a_past(world))
+    async with leading(world) as scheduler:
+        assert counted(scheduler, "packing_serves") == 0
+        await until(lambda: scheduler.packing.serves)
+        await half_full(world, scheduler)
+        assert await place(world, scheduler, "a") == "n1"
+        assert counted(scheduler, "packing_serves") == 1
+        assert counted(scheduler, "packing_history_pods") > ENOUGH
+
+
+async def test_a_pod_that_names_an_order_of_nodes_or_cards_has_its_own() -> None:
+    world = World()
+    write(world, a_past(world))
+    async with leading(world) as scheduler:
+        await until(lambda: scheduler.packing.serves)
+        await half_full(world, scheduler)
+        assert await place(world, scheduler, "a", node="binpack") == "n0"
+        assert await place(world, scheduler, "b", gpu="binpack") == "n0"
+        assert await place(world, scheduler, "c", node=" ") == "n1"
+
+
+async def test_without_history_pods_are_placed_as_their_dialects_say() -> None:
+    world = World()
+    async with leading(world, config=QUICK) as scheduler:
+        await half_full(world, scheduler)
+        await asyncio.sleep(60)
+        assert not scheduler.packing.serves
+        assert await place(world, scheduler, "a") == "n0"
+
+
+async def test_it_can_be_switched_off() -> None:
+    world = World()
+    write(world, a_past(world))
+    async with leading(world, config=OFF) as scheduler:
+        await half_full(world, scheduler)
+        await asyncio.sleep(60)
+        assert await place(world, scheduler, "a") == "n0"
+    assert pods_written(world) == sum(PAST.values())
+
+
+async def test_pods_are_counted_when_they_are_bound_and_the_count_outlives_the_process() -> None:
+    world = World()
+    async with leading(world, config=QUICK) as scheduler:
+        for number in range(3):
+            assert await place(world, scheduler, f"p{number}")
+        world.pod("waiting")
+        world.filter(scheduler, "waiting")
+        await until(lambda: is_written(world) and pods_written(world) == 3)
+    async with leading(world, config=QUICK) as scheduler:
+        await place(world, scheduler, "again")
+        await until(lambda: pods_written(world) == 4)
+
+
+async def test_it_begins_to_pack_when_enough_came() -> None:
+    world = World()
+    async with leading(world, config=QUICK) as scheduler:
+        for number in range(FEW):
+            assert not scheduler.packing.serves
+            await place(world, scheduler, f"p{number}")
+        await until(lambda: scheduler.packing.serves)
+
+
+async def test_where_nobody_counted_the_pods_that_run_are_the_history() -> None:
+    world = World(8, cards=4)
+    async with leading(world, config=OFF) as scheduler:
+        for number in range(int(ENOUGH)):
+            world.pod(f"p{number}", share(45))
+            assert await world.place(scheduler, f"p{number}")
+    async with leading(world, config=QUICK) as scheduler:
+        await until(lambda: scheduler.packing.serves)
+        assert round(scheduler.packing.history.pods(world.clock.time())) == ENOUGH
+    assert is_written(world)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version":1}', "[]"])
+async def test_a_text_that_cannot_be_read_is_begun_anew(text: str) -> None:
+    world = World()
+    write(world, text)
+    async with leading(world, config=QUICK) as scheduler:
+        await place(world, scheduler, "a")
+        await until(lambda: written(world).startswith('{"version":1,"at"'))
+        assert pods_written(world) == 1
+
+
+async def test_what_a_newer_release_wrote_is_left_alone() -> None:
+    world = World()
+    newer = '{"version":2,"whatever":1}'
+    write(world, newer)
+    async with leading(world, config=QUICK) as scheduler:
+        await place(world, scheduler, "a")
+        await asyncio.sleep(60)
+    assert written(world) == newer
+
+
+@pytest.mark.parametrize("effect", [Answer(503), Answer(429), Cut(), Cut(after=True)])
+async def test_an_api_server_that_fails_a_while_costs_nothing(effect: Any) -> None:
+    world = World()
+    write(world, a_past(world))
+    world.fault("*", rf"{MAPS}.*{HISTORY}", effect, times=3)
+    async with leading(world, config=QUICK) as scheduler:
+        await place(world, scheduler, "a")
+        await until(lambda: pods_written(world) == sum(PAST.values()) + 1)
+        await until(lambda: scheduler.packing.serves)
+
+
+async def test_where_config_maps_are_forbidden_it_learns_and_forgets() -> None:
+    world = World()
+    world.fault("*", ONE, Answer(403), times=1000)
+    async with leading(world, config=QUICK) as scheduler:
+        for number in range(FEW):
+            await place(world, scheduler, f"p{number}")
+        await until(lambda: scheduler.packing.serves)
+    assert not is_written(world)
