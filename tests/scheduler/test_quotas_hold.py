@@ -76,9 +76,12 @@ async def test_a_pod_that_is_refused_before_another_was_seen_to_leave_is_woken()
     world.pod("b", 16000)
     async with leading(world) as scheduler:
         assert await world.place(scheduler, "a") == "n0"
+        assert world.filter(scheduler, "b").node_names == ()
+        await asyncio.sleep(10)
+        was = woken(world)
         world.delete("a")  # kube-scheduler has seen it, and asks at once
         assert world.filter(scheduler, "b").node_names == ()
-        await until(lambda: woken(world) != "", 10)
+        await until(lambda: woken(world) != was, 10)
         assert await world.place(scheduler, "b") == "n0"
 
 

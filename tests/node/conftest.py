@@ -1,0 +1,158 @@
+"""Nodes of real programs: root, runc, and the programs of `deploy/kube-bin` are needed.
+
+What is missing is told as the reason of a skip; where CI=true it is a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.machine import built
+from tests.cluster.cluster import real_cluster
+from tests.cluster.plane import Plane, all_programs, real_plane
+from tests.contract.real import BUILDER, KubeBinMissing
+from tests.node.agents import Agent, an_agent
+from tests.node.island import open_island
+from tests.node.kubelet import Node, real_node
+from tests.node.runtime import Containerd, make_images, real_containerd
+
+CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
+NEEDED = ("runc", "unshare", "nsenter", "gcc", "ldd")
+PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
+HERE = Path(__file__).parent
+
+OpenRuntime = Callable[..., AbstractAsyncContextManager[Containerd]]
+OpenCluster = Callable[..., AbstractAsyncContextManager[Node]]
+OpenNode = Callable[..., AbstractAsyncContextManager[tuple[Containerd, Agent]]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "node: needs root, a container runtime and a kubelet")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Build what is missing before the first test, whose time is limited."""
+    ours = [item for item in items if HERE in item.path.parents]
+    for item in ours:
+        for mark in (pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(180)):
+            item.add_marker(mark)
+    if ours and not config.option.collectonly:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        with suppress(KubeBinMissing), capture.global_and_fixture_disabled():
+            node_programs(heard=True)
+            built("libtessera.so")
+
+
+def _missing() -> str:
+    if os.geteuid():
+        return "tests/node: only root can run a container runtime"
+    absent = [name for name in NEEDED if shutil.which(name, path=f"{os.defpath}:/usr/sbin") is None]
+    return f"tests/node: install {', '.join(absent)}" if absent else ""
+
+
+def node_programs(*, heard: bool = False) -> Path:
+    """The folder of every program that a node and its cluster need, built now (minutes, once) if
+    need be. Raises KubeBinMissing, also where the machine lacks something else."""
+    if problem := _missing():
+        raise KubeBinMissing(problem)
+    folder = all_programs(heard=heard)
+    said = None if heard else subprocess.PIPE
+    ran = subprocess.run(
+        ["bash", BUILDER, *PROGRAMS], stdout=subprocess.PIPE, stderr=said, text=True, check=False
+    )
+    if ran.returncode:
+        raise KubeBinMissing((ran.stderr or "").strip())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kube_programs() -> Path:
+    """The folder of containerd, kubelet and the control plane."""
+    try:
+        return node_programs()
+    except KubeBinMissing as e:
+        if CI:
+            raise
+        pytest.skip(str(e))
+
+
+@pytest.fixture(scope="session")
+def images(kube_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of the images that pods are made of."""
+    del kube_programs  # nothing is made where there is nothing to run it with
+    return make_images(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture
+def node_folder() -> Iterator[Path]:
+    """A folder whose path is short enough for sockets."""
+    folder = Path(tempfile.mkdtemp(prefix="node-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def open_runtime(kube_programs: Path, images: Path, node_folder: Path) -> OpenRuntime:
+    """`async with open_runtime() as runtime`: containerd, and no agent."""
+
+    @asynccontextmanager
+    async def opened(**more: Any) -> AsyncGenerator[Containerd]:
+        async with (
+            open_island(node_folder) as island,
+            real_containerd(island, kube_programs, images, **more) as runtime,
+        ):
+            yield runtime
+
+    return opened
+
+
+@pytest.fixture
+def open_node(open_runtime: OpenRuntime) -> OpenNode:
+    """`async with open_node() as (runtime, agent)`: containerd, and an agent that it asks."""
+
+    @asynccontextmanager
+    async def opened(**more: Any) -> AsyncGenerator[tuple[Containerd, Agent]]:
+        async with open_runtime(**more) as runtime, an_agent(runtime) as agent:
+            yield runtime, agent
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def plane(kube_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A control plane that all tests of a whole node share."""
+    del kube_programs
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        opened = real_plane(tmp_path_factory.mktemp("plane"))
+        plane = runner.run(opened.__aenter__())
+        try:
+            yield plane
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def open_cluster_node(plane: Plane, open_runtime: OpenRuntime, tmp_path: Path) -> OpenCluster:
+    """`async with open_cluster_node() as node`: a cluster whose one node is real."""
+
+    @asynccontextmanager
+    async def opened(**more: Any) -> AsyncGenerator[Node]:
+        async with (
+            real_cluster(plane, tmp_path) as cluster,
+            open_runtime(**more) as runtime,
+            real_node(cluster, runtime) as node,
+        ):
+            yield node
+
+    return opened

@@ -1,0 +1,171 @@
+"""From the API server to the program in the container: real kube-scheduler, kubelet and containerd,
+our scheduler and agent, simulated cards."""
+
+import json
+import time
+from typing import Any
+
+from tests.node.agents import until
+from tests.node.conftest import OpenCluster
+from tests.node.cri import Container
+from tests.node.kubelet import Node
+from tests.node.runtime import GREEDY
+
+SCHEDULER = "tessera-scheduler"
+"""The profile that stands here for a cluster's default one."""
+MIB_OF_CARD = 16384
+OUT_OF_MEMORY = 2
+ISOLATED = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+DIALECTS: dict[str, tuple[dict[str, str], int]] = {
+    "hami": (
+        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "20"}, 3000,
+    ),
+    "volcano": (
+        {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "2500",
+         "volcano.sh/vgpu-cores": "10"}, 2500,
+    ),
+    "volcano-gpushare": ({"volcano.sh/gpu-memory": "1024"}, 1024),
+    "koordinator": (
+        {"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "20",
+         "koordinator.sh/gpu-memory-ratio": "20"}, MIB_OF_CARD // 5,
+    ),
+    "tencent": ({"tencent.com/vcuda-core": "20", "tencent.com/vcuda-memory": "8"}, 2048),
+    "inspur": ({"inspur.com/vcuda-core": "10", "inspur.com/vcuda-memory": "4"}, 1024),
+}  # fmt: skip
+"""Dialect -> what a container asks for, and how many MiB that is."""
+RESULTS = {
+    "hami": "hami.io/vgpu-devices-allocated",
+    "volcano": "volcano.sh/vgpu-ids-new",
+    "volcano-gpushare": "volcano.sh/gpu-index",
+    "koordinator": "scheduling.koordinator.sh/device-allocated",
+    "tencent": "tencent.com/predicate-gpu-idx-0",
+    "inspur": "inspur.com/predicate-gpu-idx-0",
+}
+"""Dialect -> an annotation by which other tools know what it got."""
+
+
+async def work(container: Container) -> dict[str, Any]:
+    """What the program in it says of its first card, or of having none."""
+    await until(lambda: bool(container.printed()))
+    found: dict[str, Any] = json.loads(container.printed()[0])
+    return found
+
+
+async def a_hami_pod(node: Node, name: str = "job") -> Container:
+    await node.pod(name, DIALECTS["hami"][0])
+    return await node.running(name)
+
+
+async def test_all_share_one_card_and_none_gets_more_than_its_part(
+    open_cluster_node: OpenCluster,
+) -> None:
+    async with open_cluster_node(cards="cards=1 memory=16g") as node:
+        for name, (limits, mib) in DIALECTS.items():
+            before = time.monotonic()
+            await node.pod(name, limits, labels=ISOLATED if name == "koordinator" else {})
+            container = await node.running(name)
+            print(f"{name}: running after {time.monotonic() - before:.1f} s")  # noqa: T201  (a figure)
+            said = await work(container)
+            assert abs(said["total_mib"] - mib) <= 1, name
+            assert (said["over_result"], said["taken_result"]) == (OUT_OF_MEMORY, 0), name
+            assert (await container.env())["NVIDIA_VISIBLE_DEVICES"] == node.runtime.cards[0]
+            assert RESULTS[name] in (await node.get(name))["metadata"]["annotations"]
+
+
+async def test_no_variable_of_image_pod_or_config_map_shows_a_card(
+    open_cluster_node: OpenCluster,
+) -> None:
+    async with open_cluster_node() as node:
+        maps = node.cluster.pods_path().replace("/pods", "/configmaps")
+        data = {"NVIDIA_VISIBLE_DEVICES": "all"}
+        await node.cluster.make(maps, {"metadata": {"name": "all"}, "data": data})
+        from_map = [{"configMapRef": {"name": "all"}}]
+        pods: dict[str, dict[str, Any]] = {
+            "by-image": {"image": GREEDY},
+            "by-author": {"env": [ALL]},
+            "by-config-map": {"envFrom": from_map},
+        }
+        for name, main in pods.items():
+            await node.pod(name, {}, schedulerName=SCHEDULER, main=main)
+        for name in pods:
+            assert await work(await node.running(name)) == {"event": "no driver"}, name
+        for name in ("by-author", "by-config-map"):
+            twice = {**pods[name], "image": GREEDY}
+            await node.pod(f"twice-{name}", {}, schedulerName=SCHEDULER, main=twice)
+            said = await node.waiting(f"twice-{name}", "CreateContainerError")
+            assert "NVIDIA_VISIBLE_DEVICES is set by its image and by the pod" in said
+
+
+async def test_a_debugger_in_a_running_pod_sees_no_card(open_cluster_node: OpenCluster) -> None:
+    async with open_cluster_node() as node:
+        await a_hami_pod(node)
+        added = {"name": "debugger", "image": GREEDY, "imagePullPolicy": "Never"}
+        path = f"{node.cluster.pods_path('job')}/ephemeralcontainers"
+        patch = {"spec": {"ephemeralContainers": [added]}}
+        assert (await node.cluster.admin.patch(path, patch)).status == 200
+        debugger = await node.running("job", kind="ephemeralContainer", name="debugger")
+        assert await work(debugger) == {"event": "no driver"}
+
+
+async def test_a_pod_that_is_bound_while_the_agent_is_away_starts_when_it_is_back(
+    open_cluster_node: OpenCluster,
+) -> None:
+    async with open_cluster_node() as node:
+        await a_hami_pod(node, "first")
+        await node.agent.kill()
+        await node.pod("job", DIALECTS["hami"][0])
+        said = await node.waiting("job", "CreateContainerError")
+        assert 'required plugin "tessera" not present' in said
+        await node.agent.restart()
+        before = time.monotonic()
+        assert (await work(await node.running("job")))["total_mib"] == DIALECTS["hami"][1]
+        print(f"running {time.monotonic() - before:.1f} s after the agent is ready")  # noqa: T201  (a figure)
+
+
+async def test_kubelet_runtime_and_agent_are_killed_and_no_container_notices(
+    open_cluster_node: OpenCluster,
+) -> None:
+    async with open_cluster_node() as node:
+        job = await a_hami_pod(node)
+        for i, restart in enumerate((
+            node.restart_kubelet, node.runtime.restart, node.agent.killed_and_restarted
+        )):  # fmt: skip
+            await restart()
+            after = await a_hami_pod(node, f"after-{i}")
+            assert (await work(after))["total_mib"] == DIALECTS["hami"][1]
+            (status,) = (await node.get("job"))["status"]["containerStatuses"]
+            assert status["containerID"].endswith(job.id)
+            assert status["restartCount"] == 0
+            assert await job.runs()
+        assert len(job.printed()) == 1
+
+
+async def test_init_containers_and_sidecars_have_their_own_parts(
+    open_cluster_node: OpenCluster,
+) -> None:
+    async with open_cluster_node() as node:
+        prepare = {
+            "name": "prepare", "image": "localhost/tessera/work:1", "imagePullPolicy": "Never",
+            "command": ["tessera-work"], "env": [{"name": "WORK_SECONDS", "value": "1"}],
+            "resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8000"}},
+        }  # fmt: skip
+        await node.pod("job", DIALECTS["hami"][0], initContainers=[prepare])
+        assert (await work(await node.running("job")))["total_mib"] == DIALECTS["hami"][1]
+        first = await node.container("job", kind="initContainer", name="prepare")
+        assert (await work(first))["total_mib"] == 8000
+
+
+async def test_what_a_deleted_pod_held_is_given_to_the_next(
+    open_cluster_node: OpenCluster,
+) -> None:
+    async with open_cluster_node(cards="cards=1 memory=16g") as node:
+        limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "16000"}
+        await node.pod("first", limits, terminationGracePeriodSeconds=1)
+        await node.running("first")
+        await node.pod("second", limits)
+        before = time.monotonic()
+        await node.cluster.admin.delete(node.cluster.pods_path("first"))
+        await node.running("second")
+        print(f"running {time.monotonic() - before:.1f} s after the other was deleted")  # noqa: T201  (a figure)
+        assert (await work(await node.running("second")))["total_mib"] == 16000

@@ -1,0 +1,45 @@
+"""Plays a vendor's container runtime: it stands before runc and gives a container the driver, and
+of the cards those that one of its variables names, as that vendor's own does. So a container that
+ought to see no card has none, whatever the reason.
+
+Run as a program: `toolkit.py RUNC LIBRARIES MACHINE runc's arguments`. It imports little, as it
+runs once for each container.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+NOTHING = ("", "void", "none")
+LIBRARIES = "/usr/local/driver"
+MACHINE = "/usr/local/machine"
+DRIVER = (f"LD_LIBRARY_PATH={LIBRARIES}", f"TESSERA_SIM_STATE={MACHINE}/tessera-sim-0")
+"""Variables by which the driver is found: a real one lies where it is looked for."""
+
+
+def main(runc: str, libraries: str, machine: str, *arguments: str) -> None:
+    if "create" in arguments:
+        bundle = arguments[arguments.index("--bundle") + 1]
+        config = Path(bundle, "config.json")
+        spec = json.loads(config.read_text())
+        given = dict(word.split("=", 1) for word in spec["process"].get("env", ()))
+        if given.get(VARIABLE, "") not in NOTHING:
+            give(spec, given, libraries, machine)
+            config.write_text(json.dumps(spec))
+    os.execv(runc, [runc, *arguments])  # noqa: S606  (it takes our place)
+
+
+def give(spec: dict, env: dict[str, str], libraries: str, machine: str) -> None:  # type: ignore[type-arg]  # JSON
+    env["TESSERA_SIM_DEVICES"] = env[VARIABLE]
+    env |= dict(word.split("=", 1) for word in DRIVER)
+    spec["process"]["env"] = [f"{name}={value}" for name, value in env.items()]
+    for source, destination, how in ((libraries, LIBRARIES, "ro"), (machine, MACHINE, "rw")):
+        options = ["rbind", how]
+        mount = {"source": source, "destination": destination, "type": "bind", "options": options}
+        spec["mounts"].append(mount)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
