@@ -21,6 +21,7 @@ type: Opaque
 stringData:
   scheduler: $(password)
   agent: $(password)
+  quota: $(password)
   viewer: $(password)
   operator: $(password)
   cluster: $(password)

@@ -11,7 +11,7 @@ from tests.contract.client import Client
 from tests.deploy.installed import NAMESPACE, Installed
 
 REVIEW: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-SERVICES: Final = ("scheduler", "agent")
+SERVICES: Final = ("scheduler", "agent", "quota")
 
 
 class Ask(Struct, frozen=True):
@@ -69,6 +69,15 @@ MAY: Final = {
         *asks("create patch", "/events", "team-a"),
         *asks("list watch", "/configmaps", NAMESPACE, "tessera-grant-keys"),
     ],
+    "quota": [
+        *asks("list watch", "/pods"),
+        *asks("list watch", "/nodes"),
+        *asks("list watch", "/resourcequotas"),
+        *asks("list watch", "tessera.dev/acceleratorquotas"),
+        *asks("patch", "tessera.dev/acceleratorquotas/status", "team-a", "own"),
+        *asks("create patch", "/events", "team-a"),
+        *asks("list watch", "/configmaps", NAMESPACE, "tessera-grant-keys"),
+    ],
 }
 MAY_NOT: Final = {
     "scheduler": [
@@ -95,6 +104,18 @@ MAY_NOT: Final = {
         *asks("list watch delete", "/nodes"),
         *asks("create", "/pods/exec", "team-a"),
         *asks("create update", "coordination.k8s.io/leases", NAMESPACE, "tessera-scheduler"),
+    ],
+    "quota": [
+        *asks("get list", "/secrets", NAMESPACE),
+        *asks("update patch", "/configmaps", NAMESPACE, "tessera-grant-keys"),
+        *asks("list", "/configmaps", NAMESPACE),
+        *asks("create patch update delete", "/pods", "team-a"),
+        *asks("patch update", "/pods/status", "team-a"),
+        *asks("create", "/pods/binding", "team-a"),
+        *asks("patch update delete", "/nodes"),
+        *asks("patch", "/nodes/status", name="one"),
+        *asks("create patch update delete", "tessera.dev/acceleratorquotas", "team-a"),
+        *asks("patch update", "/resourcequotas", "team-a"),
     ],
 }
 
@@ -130,11 +151,14 @@ async def test_what_would_harm_is_denied(installed: Installed, service: str) -> 
     assert granted == []
 
 
-async def test_an_agent_reads_the_published_keys_and_no_other_map(installed: Installed) -> None:
+@pytest.mark.parametrize("service", ["agent", "quota"])
+async def test_the_published_keys_are_read_and_no_other_map(
+    installed: Installed, service: str
+) -> None:
     maps = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     async with installed.clients() as clients:
-        agent = clients["agent"]
-        one = await agent.get(maps, fieldSelector="metadata.name=tessera-grant-keys")
-        all_of_them = await agent.get(maps)
+        reader = clients[service]
+        one = await reader.get(maps, fieldSelector="metadata.name=tessera-grant-keys")
+        all_of_them = await reader.get(maps)
     assert one.done["kind"] == "ConfigMapList"
     all_of_them.refused(403, "Forbidden")

@@ -10,7 +10,7 @@ from tessera_agent.metrics import AgentMetrics
 from tessera_runtime.metrics import Registry
 from tests.deploy.manifests import KUSTOMIZE, ROOT
 
-SOURCES = ("services/scheduler/src", "services/agent/src")
+SERVICES = ("scheduler", "agent", "quota")
 RULES = KUSTOMIZE / "components/prometheus/rules.yaml"
 MADE = re.compile(r"""(?:counter|gauge|histogram|full|_gauge|_counter)\(\s*"([a-z_]+)\"""")
 SUFFIX = re.compile(r"_(total|bucket|count|sum)$")
@@ -36,7 +36,7 @@ def rules() -> list[dict[str, str]]:
 
 
 def test_metrics_of_rules_are_published() -> None:
-    known = published("scheduler") | published("agent")
+    known = set[str]().union(*map(published, SERVICES))
     used = {
         SUFFIX.sub("", name)
         for rule in rules()
@@ -55,9 +55,10 @@ def test_every_alarm_is_explained() -> None:
 
 def test_every_metric_that_the_page_names_is_published() -> None:
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    known = published("scheduler") | published("agent")
+    known = set[str]().union(*map(published, SERVICES))
     named = {
-        SUFFIX.sub("", name) for name in re.findall(r"tessera_(?:scheduler|agent)_[a-z_]+", text)
+        SUFFIX.sub("", name)
+        for name in re.findall(r"tessera_(?:scheduler|agent|quota)_[a-z_]+", text)
     }
     assert named
     assert named - known == set()

@@ -4,8 +4,12 @@ of the services and the server that NATS itself makes."""
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import re
 import subprocess
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,7 +26,7 @@ from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway, TesseraError
 from tessera_schema.envelope import Envelope
-from tessera_schema.subjects import DEVICES_BUCKET, allocation, usage
+from tessera_schema.subjects import DEVICES_BUCKET, allocation, quota, usage
 from tests.bus.worlds import QUICK, resync, told, until, values, within
 from tests.contract.real import free_port
 from tests.deploy.manifests import KUSTOMIZE, containers, environment, named, overlay
@@ -114,7 +118,7 @@ async def everybody(folder: Path) -> AsyncGenerator[Mapping[str, NatsBus]]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(server.running())
         buses: dict[str, NatsBus] = {}
-        for user in ("scheduler", "agent", "viewer"):
+        for user in ("scheduler", "agent", "quota", "viewer"):
             bus = await stack.enter_async_context(open_bus(server.settings(user), user, "0"))
             await within(bus.renewed(0))
             buses[user] = bus
@@ -144,12 +148,24 @@ async def test_each_says_and_hears_what_its_work_needs(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
+async def test_the_quota_monitor_hears_of_use_and_tells_of_quotas(tmp_path: Path) -> None:
+    async with (
+        everybody(tmp_path) as buses,
+        buses["quota"].news(usage(CLUSTER, "*")) as used,
+        buses["viewer"].news(quota(CLUSTER, "team-a", "*")) as told_of,
+    ):
+        await buses["agent"].publish(usage(CLUSTER, "n"), *a_letter(1))
+        assert (await next_of(used)).subject == usage(CLUSTER, "n")
+        await buses["quota"].publish(quota(CLUSTER, "team-a", "exceeded"), *a_letter(2))
+        assert (await next_of(told_of)).subject == quota(CLUSTER, "team-a", "exceeded")
+
+
 async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
     async def answer(_: bytes) -> bytes:
         return b"well"
 
     async with everybody(tmp_path) as buses, AsyncExitStack() as stack:
-        for name, endpoint in (("scheduler", "info"), ("agent", "info-n-v")):
+        for name, endpoint in (("scheduler", "info"), ("agent", "info-n-v"), ("quota", "info")):
             service = Service(name=f"tessera-{name}", instance="n-v")
             await stack.enter_async_context(
                 open_micro(buses[name], SystemClock(), service, {endpoint: answer})
@@ -157,8 +173,48 @@ async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
             async with asyncio.timeout(PATIENCE_S):
                 while await asked(buses["viewer"], name, endpoint) != b"well":
                     await asyncio.sleep(0.05)
-        with pytest.raises(BusAway):
-            await ask(buses["agent"], "scheduler", "info")
+            for asks in ("", f".tessera-{name}", f".tessera-{name}.n-v"):
+                assert f"tessera-{name}" in await pinged(buses["viewer"], asks, name)
+        for user in ("agent", "quota"):
+            with pytest.raises(BusAway):
+                await ask(buses[user], "scheduler", "info")
+
+
+async def pinged(bus: NatsBus, subject: str, name: str) -> str:
+    """Who answers as `nats service` pings; of several any may be first."""
+    link = await bus.linked()
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            pong = json.loads((await link.request(f"$SRV.PING{subject}", b"")).data)
+            if pong["name"] == f"tessera-{name}":
+                assert (pong["type"], pong["id"]) == ("io.nats.micro.v1.ping_response", "n-v")
+                return str(pong["name"])
+
+
+async def test_tessera_events_follows_as_the_viewer(tmp_path: Path) -> None:
+    server = Server(tmp_path, files_of("dev"))
+    password = tmp_path / "viewer"
+    password.write_text(f"{server.passwords['viewer']}\n")
+    async with (
+        server.running(),
+        open_bus(server.settings("scheduler"), "scheduler", "0") as scheduler,
+        open_bus(server.settings("agent"), "agent", "0") as agent,
+    ):
+        await within(scheduler.renewed(0))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tessera_cli", "events", "--count=1",
+            f"--url=nats://127.0.0.1:{server.port}", f"--cluster={CLUSTER}", "--user=viewer",
+            f"--password-file={password}", stdout=PIPE,
+        )  # fmt: skip
+        async with asyncio.timeout(PATIENCE_S):
+            for number in itertools.count(1):  # it prints what comes after it has connected
+                if process.returncode is not None:
+                    break
+                await agent.publish(usage(CLUSTER, "n"), *a_letter(number))
+                await asyncio.sleep(0.2)
+            printed, _ = await process.communicate()
+    assert process.returncode == 0
+    assert usage(CLUSTER, "n") in printed.decode()
 
 
 async def asked(bus: NatsBus, service: str, endpoint: str) -> bytes:
@@ -174,6 +230,10 @@ FORBIDDEN = [
     ("agent", allocation(CLUSTER, "t", "u", "released")),
     ("scheduler", usage(CLUSTER, "n")),
     ("scheduler", allocation(CLUSTER, "t", "u", "running")),
+    ("scheduler", quota(CLUSTER, "t", "throttled")),
+    ("agent", quota(CLUSTER, "t", "throttled")),
+    ("quota", usage(CLUSTER, "n")),
+    ("quota", allocation(CLUSTER, "t", "u", "released")),
     ("viewer", usage(CLUSTER, "n")),
     ("viewer", allocation(CLUSTER, "t", "u", "granted")),
 ]
@@ -186,7 +246,7 @@ async def test_nobody_says_what_is_anothers_to_say(tmp_path: Path, user: str, su
             await buses[user].publish(subject, *a_letter(1))
 
 
-@pytest.mark.parametrize("user", ["scheduler", "viewer"])
+@pytest.mark.parametrize("user", ["scheduler", "quota", "viewer"])
 async def test_the_state_of_cards_is_the_agents_to_tell(tmp_path: Path, user: str) -> None:
     async with everybody(tmp_path) as buses:
         with pytest.raises(BusAway):
@@ -220,7 +280,7 @@ def test_the_configuration_of_every_overlay_is_one(name: str, tmp_path: Path) ->
 
 def test_a_password_is_a_word_to_nats_and_never_the_same() -> None:
     first, second = passwords(), passwords()
-    assert first.keys() == {"scheduler", "agent", "viewer", "operator", "cluster"}
+    assert first.keys() == {"scheduler", "agent", "quota", "viewer", "operator", "cluster"}
     assert not set(first.values()) & set(second.values())
     assert all(re.fullmatch("p[0-9a-f]{48}", word) for word in first.values())
 
@@ -229,7 +289,7 @@ def test_a_password_is_a_word_to_nats_and_never_the_same() -> None:
 def test_services_say_who_they_are(name: str) -> None:
     objects = overlay(name)
     for container in containers(objects):
-        if container.spec["name"] in ("scheduler", "agent"):
+        if container.spec["name"] in ("scheduler", "agent", "quota"):
             env = environment(container, objects)
             assert env["TESSERA_BUS_USER"] == container.spec["name"]
             assert env["TESSERA_BUS_INBOX"] == f"_INBOX_{container.spec['name']}"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tessera_agent.settings import AgentSettings
+from tessera_quota.settings import QuotaSettings
 from tessera_runtime.settings import load, variables
 from tessera_scheduler.settings import SchedulerSettings
 from tests.deploy.manifests import (
@@ -44,8 +45,9 @@ COMBINATIONS = [
     COMPONENTS,
     tuple(reversed(COMPONENTS)),
 ]
-SERVICES: Mapping[str, type[AgentSettings | SchedulerSettings]] = {
+SERVICES: Mapping[str, type[AgentSettings | QuotaSettings | SchedulerSettings]] = {
     "agent": AgentSettings,
+    "quota": QuotaSettings,
     "scheduler": SchedulerSettings,
 }
 
@@ -188,7 +190,7 @@ def test_the_webhook_knows_the_profiles_that_are_served(tmp_path: Path) -> None:
         objects = combined(tmp_path, chosen)
         (config,) = [c for c in named(objects, "ConfigMap") if "kube-scheduler.yaml" in c["data"]]
         (service,) = [c for c in containers(objects) if c.spec["name"] == "scheduler"]
-        (deployment,) = named(objects, "Deployment")
+        (deployment,) = named(objects, "Deployment", "tessera-scheduler")
         volumes = deployment["spec"]["template"]["spec"]["volumes"]
         served = environment(service, objects)["TESSERA_WEBHOOK_SCHEDULERS"].split(",")
         text = config["data"]["kube-scheduler.yaml"]
@@ -210,6 +212,14 @@ def test_policies_and_webhook_know_the_same_writers(tmp_path: Path) -> None:
             writers = json.loads(variable["expression"])
             assert len(writers) == count
             assert writers == [ours, *settings.webhook.writers]
+
+
+def test_books_and_quotas_count_the_same_pods(tmp_path: Path) -> None:
+    for chosen, others in (((), False), (("migration",), True)):
+        objects = combined(tmp_path, chosen)
+        env = {c.spec["name"]: environment(c, objects) for c in containers(objects)}
+        assert load(SchedulerSettings, env["scheduler"]).books.migration is others
+        assert load(QuotaSettings, env["quota"]).count.migration is others
 
 
 def test_a_component_says_what_it_is_for() -> None:

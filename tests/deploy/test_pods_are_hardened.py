@@ -9,9 +9,11 @@ from tests.deploy.manifests import OVERLAYS, containers, named, overlay, workloa
 ROOT_FOR = "DaemonSet"
 HOST_PATHS = {
     "/var/run/nri", "/var/lib/tessera", "/usr/local/tessera",
-    "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins",
+    "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/usr/local/vgpu/containers",
 }  # fmt: skip
-READ_ONLY = {"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins"}
+READ_ONLY = {
+    "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/usr/local/vgpu/containers",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OVERLAYS)

@@ -24,6 +24,7 @@ from tests.deploy.manifests import KUSTOMIZE, containers, environment, overlay
 
 PATIENCE_S = 60.0
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
+QUOTAS = "/apis/tessera.dev/v1alpha1/namespaces/default/acceleratorquotas"
 VENDOR = "mthreads"
 """Its cards are read from the node alone, so that it needs no hardware here."""
 CAPACITY = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
@@ -133,6 +134,24 @@ async def cards_of(admin: Client, node: str) -> str:
             await asyncio.sleep(0.2)
 
 
+async def phase_of_a_quota(admin: Client) -> str:
+    """What the quota monitor writes on one."""
+    quota: Json = {
+        "apiVersion": "tessera.dev/v1alpha1", "kind": "AcceleratorQuota",
+        "metadata": {"name": "counted"}, "spec": {"hard": {"cards": 1}},
+    }  # fmt: skip
+    (await admin.post(QUOTAS, quota)).done  # noqa: B018  (checks)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                seen = (await admin.get(f"{QUOTAS}/counted")).done
+                if phase := seen.get("status", {}).get("phase", ""):
+                    return str(phase)
+                await asyncio.sleep(0.2)
+    finally:
+        await admin.delete(f"{QUOTAS}/counted")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_they_come_up_and_do_their_work(installed: Installed, tmp_path: Path) -> None:
@@ -154,6 +173,10 @@ async def test_they_come_up_and_do_their_work(installed: Installed, tmp_path: Pa
                 await agent.ready()
                 assert VENDOR in await cards_of(admin, "one")
                 nothing_was_forbidden(agent)
+            async with running(installed, "quota", tmp_path / "quota", {}) as quota:
+                await quota.ready()
+                assert await phase_of_a_quota(admin) == "Within"
+                nothing_was_forbidden(quota)
             nothing_was_forbidden(scheduler)
         keys = f"/api/v1/namespaces/{NAMESPACE}"
         made = (await admin.get(f"{keys}/configmaps/tessera-grant-keys")).done

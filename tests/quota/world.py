@@ -32,8 +32,9 @@ from tessera_testing.kube import FakeKube, a_store
 
 HOME = "tessera-system"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ROOT = Path(__file__).parents[2]
 DEFINITION = msgspec.yaml.decode(
-    (Path(__file__).parents[2] / "services/quota/acceleratorquotas.yaml").read_bytes()
+    (ROOT / "deploy/kustomize/base/crds/acceleratorquotas.yaml").read_bytes()
 )
 REGISTRY = load()
 NODE = "n0"

@@ -36,6 +36,7 @@ def configuration(
                 "filterVerb": "filter",
                 "prioritizeVerb": "prioritize",
                 "bindVerb": "bind",
+                "preemptVerb": "preempt",
                 "weight": 10,
                 "nodeCacheCapable": True,
                 "httpTimeout": f"{timeout_s}s",

@@ -165,6 +165,8 @@ def _events_parser(commands: Commands) -> None:
         "--subject", default="", help="instead of all, such as tessera.v1.*.usage.>"
     )
     command.add_argument("--creds", default="", metavar="FILE", help="NATS credentials")
+    command.add_argument("--user", default="", help="such as viewer; with --password-file")
+    command.add_argument("--password-file", default="", metavar="FILE", help="the user's password")
     command.add_argument("--count", type=int, default=0, help="end after so many")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=_events)
@@ -242,8 +244,10 @@ def _events(options: argparse.Namespace) -> int:
     from tessera_runtime.bus.settings import BusSettings
 
     settings = BusSettings(
-        url=options.url, cluster=options.cluster, creds_file=options.creds, arrange=False
-    )
+        url=options.url, cluster=options.cluster, creds_file=options.creds, user=options.user,
+        password_file=options.password_file, arrange=False,
+    )  # fmt: skip
+    events.check(settings)
     shown = events.as_json if options.output == "json" else events.as_line
 
     def put(news: News) -> None:

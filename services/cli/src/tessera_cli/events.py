@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from tessera_cli.errors import BadSettings, Unreadable
+from tessera_runtime import errors
 from tessera_runtime.bus.api import News
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
 from tessera_schema.subjects import ROOT
+
+_OPTIONS: Final = {
+    "url": "--url", "cluster": "--cluster", "user": "--user", "creds_file": "--creds",
+}  # fmt: skip
+
+
+def check(settings: BusSettings) -> None:
+    """See whether one could connect so. Raises BadSettings, and Unreadable for a file of
+    credentials: a service would wait for it, nobody at a terminal would."""
+    if bool(settings.user) != bool(settings.password_file):
+        raise BadSettings("--user: give it with --password-file, or neither")
+    try:
+        settings.check()
+    except errors.BadSettings as e:
+        text = str(e)
+        for field, option in _OPTIONS.items():
+            text = text.replace(f"bus.{field}", option)
+        raise BadSettings(text) from e
+    for name in filter(None, (settings.password_file, settings.creds_file)):
+        try:
+            Path(name).read_bytes()
+        except OSError as e:
+            raise Unreadable(name, e.strerror or str(e), "give a file that you may read") from e
 
 
 async def follow(

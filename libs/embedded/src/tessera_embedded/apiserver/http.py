@@ -158,7 +158,7 @@ class Frontend:
 
     async def _last_words(self, watch: Watch, response: web.StreamResponse) -> None:
         frames = watch.pull()
-        if watch.wants_bookmarks:
+        if watch.wants_bookmarks and not watch.closed:  # one that fell behind has not seen it all
             frames.append(watch.bookmark())
         if frames:
             await response.write(b"".join(frames))

@@ -1,0 +1,46 @@
+"""`tessera events`: what is given to log in with makes sense, or is refused at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tessera_cli.__main__ import run
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(["events", *arguments]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err
+
+
+@pytest.mark.parametrize("given", ["--user=viewer", "--password-file=words"])
+def test_user_and_password_go_together(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert complaint(capsys, given) == (
+        "tessera: error: --user: give it with --password-file, or neither\n"
+    )
+
+
+def test_two_kinds_of_credentials_are_one_too_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tmp_path / "words"
+    words.write_text("p")
+    said = complaint(capsys, "--user=viewer", f"--password-file={words}", f"--creds={words}")
+    assert said == "tessera: error: --user and --creds: set one of them, not both\n"
+
+
+def test_a_file_that_is_not_there_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = complaint(capsys, "--user=viewer", f"--password-file={tmp_path}/none")
+    assert said == (
+        f"tessera: error: {tmp_path}/none: No such file or directory: "
+        "give a file that you may read\n"
+    )
+
+
+def test_an_address_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--url: 'http://x': write nats://" in complaint(capsys, "--url=http://x")
