@@ -1,0 +1,184 @@
+"""A real control plane with nodes that only seem to run: etcd, API server, controllers, kwok.
+
+It has what an installation of Tessera brings before its first process starts: the namespace, the
+roles of `deploy/kustomize`, the kinds, an empty Lease. The services run as the user that those
+roles are bound to, so what they may do here is what they may do in a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.contract.client import Client, Json, open_client
+from tests.contract.real import (
+    BUILDER,
+    ControlPlane,
+    KubeBinMissing,
+    Program,
+    programs,
+    real_control_plane,
+)
+
+HOME: Final = "tessera-system"
+ACCOUNT: Final = "nobody"
+"""The user that the services are. The control plane knows it and lets it do nothing by itself."""
+CLOCKWORK: Final = {"kwok.x-k8s.io/node": "fake"}
+"""Annotation of the nodes that kwok keeps alive."""
+LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases"
+_BASE: Final = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
+_NEEDED: Final = ("kube-controller-manager", "kwok")
+_PATHS: Final = {
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+}
+_DEVICES: Final[Json] = {
+    "metadata": {"name": "devices.scheduling.koordinator.sh"},
+    "spec": {
+        "group": "scheduling.koordinator.sh",
+        "names": {"kind": "Device", "plural": "devices", "singular": "device"},
+        "scope": "Cluster",
+        "versions": [{
+            "name": "v1alpha1", "served": True, "storage": True,
+            "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": True,
+            }},
+        }],
+    },
+}  # fmt: skip
+"""Koordinator's kind, as far as anybody here looks at it."""
+
+
+class Plane:
+    """The control plane, and where its programs and files are."""
+
+    def __init__(self, control: ControlPlane, folder: Path, binaries: Path) -> None:
+        """Made by `real_plane`."""
+        self.control = control
+        self.folder = folder
+        self.binaries = binaries
+
+    @asynccontextmanager
+    async def client(self) -> AsyncGenerator[Client]:
+        """The administrator's."""
+        control = self.control
+        async with open_client(control.url, control.ca_path, control.token) as client:
+            yield client
+
+    @property
+    def account(self) -> dict[str, str]:
+        """Variables that tell a service where the API server is, as in a pod with an account."""
+        return {
+            "TESSERA_KUBE_URL": self.control.url,
+            "TESSERA_KUBE_TOKEN_FILE": str(self.folder / "service.token"),
+            "TESSERA_KUBE_CA_FILE": str(self.control.ca_path),
+        }
+
+
+@asynccontextmanager
+async def real_plane(folder: Path, *, quiet: bool = False) -> AsyncGenerator[Plane]:
+    """Run it for the length of the block; KubeBinMissing where a program cannot be had. A `quiet`
+    one has no controllers, and nodes without heartbeats: nothing but pods moves."""
+    binaries = await asyncio.to_thread(all_programs)
+    async with real_control_plane(folder) as control:
+        plane = Plane(control, folder, binaries)
+        (folder / "service.token").write_text(control.tokens[ACCOUNT])
+        around = [_kwok(plane, lease_s=3600 if quiet else 40)]
+        if not quiet:
+            around.append(_controllers(plane))
+        async with plane.client() as admin:
+            await _install(admin)
+        try:
+            for program in around:
+                program.start()
+            yield plane
+            for program in around:
+                program.check()
+        finally:
+            for program in around:
+                await asyncio.to_thread(program.stop)
+
+
+def all_programs(*, heard: bool = False) -> Path:
+    """The folder of every program that a cluster needs, built now (minutes, once) if need be.
+
+    Raises KubeBinMissing. What the builder says is in the error or, where `heard`, on the screen.
+    """
+    folder = programs(heard=heard)
+    ran = subprocess.run(
+        ["bash", BUILDER, *_NEEDED],
+        stdout=subprocess.PIPE,
+        stderr=None if heard else subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        raise KubeBinMissing((ran.stderr or "").strip())
+    return folder
+
+
+def a_program(argv: Sequence[str | Path], log: Path, env: dict[str, str] | None = None) -> Program:
+    """A process with exactly this environment, and the path of programs."""
+    variables = [f"{name}={value}" for name, value in (env or {}).items()]
+    cleared = [shutil.which("env") or "env", "-i", f"PATH={os.defpath}", *variables]
+    return Program([*cleared, *argv], log)
+
+
+def _controllers(plane: Plane) -> Program:
+    return _program(
+        plane, "kube-controller-manager", "--leader-elect=false", "--secure-port=0",
+        "--kube-api-qps=500", "--kube-api-burst=1000", "--node-monitor-grace-period=10m",
+        f"--service-account-private-key-file={plane.folder / 'accounts.key'}",
+    )  # fmt: skip
+
+
+def _kwok(plane: Plane, lease_s: int) -> Program:
+    selector = ",".join(f"{key}={value}" for key, value in CLOCKWORK.items())
+    return _program(
+        plane, "kwok", "--manage-all-nodes=false", f"--config={os.devnull}",
+        f"--manage-nodes-with-annotation-selector={selector}",
+        f"--node-lease-duration-seconds={lease_s}",
+    )  # fmt: skip
+
+
+def _program(plane: Plane, name: str, *flags: str) -> Program:
+    argv: Sequence[str | Path] = [
+        plane.binaries / name,
+        f"--kubeconfig={plane.control.kubeconfig}",
+        *flags,
+    ]
+    return a_program(argv, plane.folder / f"{name}.log", {"HOME": str(plane.folder)})
+
+
+async def _install(admin: Client) -> None:
+    for name in (HOME, "kube-system"):
+        answer = await admin.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        assert answer.status in {201, 409}, answer
+    documents = [
+        *_documents(_BASE / "scheduler" / "account.yaml"),
+        *_documents(_BASE / "crds" / "acceleratorquotas.yaml"),
+        {"kind": "CustomResourceDefinition", **_DEVICES},
+    ]
+    for document in documents:
+        if document["kind"] not in _PATHS:
+            continue
+        if "subjects" in document:
+            user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": ACCOUNT}
+            document["subjects"] = [user]
+        path = _PATHS[document["kind"]].format(**document["metadata"])
+        (await admin.post(path, document)).done  # noqa: B018  (checks)
+
+
+def _documents(file: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(file.read_text()))

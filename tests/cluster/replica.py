@@ -1,0 +1,111 @@
+"""One scheduler service as a process, on ports that it keeps over restarts."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from tessera_core.kubescheduler import configuration, profiles
+from tessera_core.registry import Registry, load
+from tests.cluster.plane import Plane, a_program
+from tests.contract.client import Json
+from tests.contract.real import free_port
+
+REGISTRY: Final[Registry] = load()
+CALLS_S: Final = 2
+LEASE_S: Final = 4
+
+
+class Replica:
+    """One scheduler service; the kube-scheduler beside it asks it and nobody else."""
+
+    def __init__(
+        self, name: str, plane: Plane, folder: Path, bus: str, *, alone: bool = True
+    ) -> None:
+        """Not started yet. Replicas that are not alone have no Service before them here, so each
+        of them soon overwrites where the webhook is."""
+        self.name = name
+        self._register_s = 60 if alone else 2
+        self.ports = {what: free_port() for what in ("extender", "http", "webhook")}
+        self._service = a_program(
+            [sys.executable, "-m", "tessera_scheduler"],
+            folder / f"{name}.log",
+            self._environment(plane, bus),
+        )
+
+    def _environment(self, plane: Plane, bus: str) -> dict[str, str]:
+        local = "127.0.0.1"
+        return {
+            **plane.account,
+            "TESSERA_INSTANCE": self.name,
+            "TESSERA_BUS_URL": bus,
+            "TESSERA_KUBE_CALL_S": str(CALLS_S),
+            "TESSERA_LEASE_DURATION_S": str(LEASE_S),
+            "TESSERA_LEASE_RENEW_S": "1",
+            "TESSERA_LEASE_RETRY_S": "0.3",
+            "TESSERA_EXTENDER_PORT": str(self.ports["extender"]),
+            "TESSERA_HTTP_PORT": str(self.ports["http"]),
+            "TESSERA_WEBHOOK_HTTP_HOST": local,
+            "TESSERA_WEBHOOK_HTTP_PORT": str(self.ports["webhook"]),
+            "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
+            "TESSERA_WEBHOOK_REGISTRATION_REFRESH_S": str(self._register_s),
+        }
+
+    @property
+    def configuration(self) -> Json:
+        """What its kube-scheduler is told."""
+        url = f"http://127.0.0.1:{self.ports['extender']}"
+        told = configuration(REGISTRY, url, profiles(REGISTRY), timeout_s=10)
+        return {**told, "leaderElection": {"leaderElect": False}, "podMaxBackoffSeconds": 2}
+
+    def start(self) -> None:
+        """Start the service."""
+        self._service.start()
+
+    def kill(self) -> None:
+        """End it as a machine that fails would."""
+        self._service.stop(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it do nothing; connections stay."""
+        self._service.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on where `pause` came."""
+        self._service.send(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self._service.stop()
+
+    def check(self) -> None:
+        """Say its last words if it is not running."""
+        self._service.check()
+
+    def said(self) -> str:
+        """Its log."""
+        return self._service.log.read_text(errors="replace")
+
+    async def ready(self) -> bool:
+        """Whether it answers kube-scheduler now."""
+        try:
+            return (await self.get("/readyz"))[0] == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def metric(self, name: str) -> float:
+        """A metric, all its labels together."""
+        _, text = await self.get("/metrics")
+        rows = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(row.rpartition(" ")[2]) for row in rows)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """What its status server says."""
+        url = f"http://127.0.0.1:{self.ports['http']}{path}"
+        timeout = aiohttp.ClientTimeout(total=CALLS_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
+            return answer.status, await answer.text()

@@ -1,0 +1,39 @@
+"""A pod that waits is told why: in a word on the pod, in numbers by explain."""
+
+from tessera_cli import explaining
+from tests.cluster.cluster import OpenCluster
+from tests.cluster.objects import a_share
+
+
+async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster) -> None:
+    async with open_cluster() as cluster:
+        [node] = await cluster.nodes(1, cards=2, mib=20000)
+        await cluster.pod("first", a_share(15000, cores=30))
+        await cluster.until_bound("first")
+        await cluster.pod("p", a_share(30000))
+
+        async def condition() -> str:
+            told = (await cluster.admin.get(cluster.pods_path("p"))).done["status"]
+            found = [c["message"] for c in told.get("conditions", ()) if c["status"] == "False"]
+            return "".join(found)
+
+        message = await cluster.until(condition, "a condition that says why")
+        assert "CardInsufficientMemory" in message
+        kubeconfig = str(cluster.plane.control.kubeconfig)
+        said = await explaining.ask(kubeconfig, cluster.own, "p")
+        assert said.decision.verdict == "waiting"
+        numbers = " ".join(reason.message for reason in said.decision.reasons)
+        assert node in {reason.node for reason in said.decision.reasons}
+        assert "30000" in numbers
+        assert "20000" in numbers
+
+
+async def test_a_pod_larger_than_what_is_free_is_placed_when_a_card_comes(
+    open_cluster: OpenCluster,
+) -> None:
+    async with open_cluster() as cluster:
+        await cluster.nodes(1, mib=20000)
+        await cluster.pod("p", a_share(30000))
+        await cluster.nodes(1, mib=40000, vendor="nvidia", first=1)
+        [pod] = await cluster.until_bound("p")
+        assert pod["spec"]["nodeName"].endswith("-1")

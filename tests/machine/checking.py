@@ -1,0 +1,222 @@
+"""What must be true: after every step, and when everything has come to rest."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tessera_core.charges import Charge
+from tessera_core.machines.allocation import Phase
+from tessera_scheduler.books import OCCUPIED
+from tessera_scheduler.explanations import Books, explain
+from tessera_scheduler.scheduler import Scheduler
+from tessera_schema.grants import Grant
+from tessera_schema.reasons import Reason
+from tests.machine.cluster import HEARD_S, SETTINGS
+from tests.machine.replicas import Replica
+from tests.machine.world import World
+
+LEAD_S = 120.0
+REST_S = max(HEARD_S, SETTINGS.bind.late_s + SETTINGS.books.errand_most_s) + 5
+"""Until all that is under way has come, and what was lost is given up."""
+RELEASE_S = 5.0
+"""Within which the cards of a pod that is gone are free."""
+
+
+def always(world: World) -> None:
+    """After every step."""
+    truth, leader = world.cluster.truth, world.leader
+    assert not truth.wrong, truth.wrong
+    assert not world.placing.wrong, world.placing.wrong
+    assert not truth.overfull(overtaken=False), "granted twice, by writers in their turn"
+    for node in world.nodes.values():
+        node.check()
+    if leader is not None and leader.scheduler is not None:
+        for pod, bound in truth.living():
+            if not bound.overtaken:
+                entry = leader.scheduler.ledger.entry(pod.metadata.uid)
+                assert entry is not None, f"{leader.name} has lost the grant of {pod.name}"
+                assert entry.phase is not Phase.RESERVED, pod.name
+                assert _what(entry.grant) == _what(bound.grant), pod.name
+
+
+async def at_rest(world: World, *, bus: bool) -> Scheduler:
+    """All faults end; in the end the books are the truth. With `bus` false NATS stays away.
+
+    Answers the scheduler that leads.
+    """
+    _mend(world, bus=bus)
+    await world.until("somebody leads", lambda: world.leader is not None, LEAD_S)
+    await world.until("all calls are answered", lambda: world.placing.under_way == 0, LEAD_S)
+    await world.advance(REST_S)
+    await _rest(world)
+    leader = await _leader(world)
+    assert leader.scheduler is not None
+    always(world)
+    await _place_all(world, leader)
+    await _books_are_true(world, leader.scheduler)
+    _overfull_is_known(world, leader.scheduler)
+    await _all_waiting_are_explained(world, leader.scheduler)
+    await _a_fresh_one_agrees(world, leader.scheduler)
+    return leader.scheduler
+
+
+async def released(world: World, uids: list[str]) -> None:
+    """Pods are deleted, and everybody's books let go of them in time."""
+    for uid in uids:
+        if node := world.cluster.truth.pods[uid].spec.node_name:
+            world.nodes[node].ends(uid, well=True)
+        world.cluster.delete(uid, 0)
+    await world.advance(RELEASE_S)
+    for replica in world.alive:
+        assert replica.scheduler is not None
+        for uid in uids:
+            assert replica.scheduler.ledger.entry(uid) is None, (replica.name, uid)
+
+
+def _mend(world: World, *, bus: bool) -> None:
+    for replica in world.alive:
+        replica.process.go_on()
+        line = replica.line
+        line.faults.clear()
+        replica.mend()
+        line.stops_it = False
+        line.event_delay_s, line.event_times = 0.0, 1
+    if bus:
+        world.cluster.bus.back()
+    if not world.alive:
+        world.start()
+    for node in world.cluster.cards:
+        world.cluster.join(node)
+
+
+async def _leader(world: World) -> Replica:
+    await world.until("somebody leads", lambda: world.leader is not None, LEAD_S)
+    leader = world.leader
+    assert leader is not None
+    return leader
+
+
+async def _rest(world: World) -> None:
+    """Nodes have looked until nothing changes, and told it."""
+    for _ in range(3):
+        for node in world.nodes.values():
+            node.look()
+        await world.advance(0.5)
+
+
+async def _place_all(world: World, leader: Replica) -> None:
+    """kube-scheduler does its work, as long as anything fits."""
+    placing = world.placing
+    for _ in range(3):
+        before = len(placing.waiting())
+        for uid in placing.waiting():
+            placing.show(uid)
+            if placing.filter(leader, uid, world.cluster.node_names()):
+                placing.bind(leader, placing.offers[-1])
+                await world.until("bind answers", lambda: placing.under_way == 0, 30)
+                assert not placing.wrong, placing.wrong
+                assert uid not in placing.waiting(), f"{uid} was offered a node, and not bound"
+        await _rest(world)
+        if len(placing.waiting()) == before:
+            return
+
+
+async def _books_are_true(world: World, scheduler: Scheduler) -> None:
+    truth = world.cluster.truth
+    for uid, where in world.placing.promised.items():
+        if uid in truth.pods and not truth.pods[uid].terminal:
+            assert truth.bound[uid].grant.node == where, f"{uid} was said to be bound to {where}"
+    living = {pod.metadata.uid: bound.grant for pod, bound in truth.living()}
+    entries = {e.grant.uid: e for e in scheduler.ledger.entries()}
+    own = {uid: e for uid, e in entries.items() if not uid.startswith(OCCUPIED)}
+    books = {uid: _what(e.grant) for uid, e in own.items()}
+    api = {uid: _what(grant) for uid, grant in living.items()}
+    assert books == api, f"books: {books}, API server: {api}"
+    assert {e.phase for e in own.values()} <= {Phase.BOUND}
+    held = truth.held()
+    if world.cluster.bus.connected:
+        for name, node in world.nodes.items():
+            for card, charge in node.taken_by_orphans().items():
+                key = name, card
+                held[key] = held.get(key, Charge()).plus(charge)
+        assert held == {
+            (name, card): charge
+            for name in world.nodes
+            for card, charge in scheduler.ledger.held(name).items()
+        }
+    found = await scheduler.audit.with_api()
+    assert not found.books_only, found
+    assert not found.api_only, found
+    assert await scheduler.audit.with_columns() == 0
+
+
+def _overfull_is_known(world: World, scheduler: Scheduler) -> None:
+    """What a writer that came back did is measured, and does not start."""
+    truth, overfull = world.cluster.truth, world.cluster.truth.overfull()
+    if not overfull:
+        return
+    assert scheduler.ledger.fleet.overgranted() >= 1, overfull
+    for node, card in overfull:
+        sharing = [
+            pod.metadata.uid for pod, bound in truth.living()
+            if bound.grant.node == node and card in {s.card for s in bound.grant.shares}
+        ]  # fmt: skip
+        idle = [uid for uid in sharing if not world.nodes[node].runs(uid)]
+        if not world.cluster.sick & {card}:
+            assert idle, f"all of {sharing} run on {card}"
+
+
+async def _all_waiting_are_explained(world: World, scheduler: Scheduler) -> None:
+    books = Books(
+        registry=scheduler.registry, ledger=scheduler.ledger, decisions=scheduler.decisions,
+        clock=world.cluster.clock,
+    )  # fmt: skip
+    for uid in world.placing.waiting():
+        told = await explain(books, world.cluster.truth.pods[uid])
+        decision = told.decision
+        assert decision.verdict == "waiting", (uid, decision)
+        assert re.search(r"\d", decision.message), decision.message
+        assert decision.reasons, decision
+        for why in decision.reasons:
+            plain = why.reason in (Reason.NODE_UNREGISTERED, Reason.NODE_BLOCKED)
+            assert plain or re.search(r"\d", why.message), why
+
+
+async def _a_fresh_one_agrees(world: World, leader: Scheduler) -> None:
+    fresh = world.start()
+    try:
+        await world.until("a fresh one has started", lambda: fresh.scheduler is not None, 30)
+        assert fresh.scheduler is not None
+        watching = fresh.scheduler.watching
+        await watching.synced()
+        await world.advance(1)
+        new, old = _books(fresh.scheduler), _books(leader)
+        for what, was in old.items():
+            assert new[what] == was, f"{what}: a fresh one has {new[what]}, the leader {was}"
+    finally:
+        fresh.end()
+    await world.advance(1)
+
+
+def _books(scheduler: Scheduler) -> dict[str, Any]:
+    ledger = scheduler.ledger
+    pages = sorted(
+        (
+            (
+                e.grant.uid.rpartition("/")[2], e.grant.node, e.grant.shares, e.phase,
+                dict(e.charges), dict(e.uses), e.init_over,
+            )
+            for e in ledger.entries()
+        ),
+        key=lambda page: page[0],
+    )  # fmt: skip
+    return {
+        "pages": pages,
+        "nodes": {n: ledger.fleet.facts[row] for n, row in sorted(ledger.fleet.rows.items())},
+        "held": {n: dict(ledger.held(n)) for n in sorted(ledger.fleet.rows)},
+    }
+
+
+def _what(grant: Grant) -> tuple[object, ...]:
+    return grant.uid, grant.namespace, grant.name, grant.node, grant.shares

@@ -1,0 +1,194 @@
+"""A cluster in memory that several schedulers, nodes and operators work on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_scheduler.settings import BindSettings, SchedulerSettings
+from tessera_schema.cards import Card
+from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.published import Published, encode_published
+from tessera_testing.bus import FakeBus
+from tessera_testing.clock import LoopClock
+from tessera_testing.kube import a_store
+from tessera_testing.stopping import StoppableLoop
+from tests.machine.truth import Bound, Truth
+from tests.scheduler.world import HOME, LEASE, cards_on
+
+MIB: Final = 2**20
+TEAM: Final = "team"
+"""The namespace that has a quota."""
+NAMESPACES: Final = ("default", TEAM)
+QUOTAS: Final = f"/api/v1/namespaces/{TEAM}/resourcequotas"
+LATE_S: Final = 25.0
+"""The most seconds that a request spends on its way to the API server."""
+HEARD_S: Final = 40.0
+"""The most seconds that an event of a watch spends on its way."""
+SETTINGS: Final = SchedulerSettings(
+    kube=KubeSettings(watch_s=100_000, silence_s=200_000, page=2),
+    bind=BindSettings(late_s=LATE_S + 5),
+)
+LAG_S: Final = 180.0
+"""Seconds for which the books may not know of a lower quota, whatever fails."""
+
+
+def a_pod(name: str, shape: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod as a user writes it."""
+    return {"metadata": {"name": name}, "spec": dict(shape)}
+
+
+def asks(name: str, **limits: object) -> dict[str, Any]:
+    """A container that asks for cards; `_` stands for what comes before the resource's name."""
+    named = {f"nvidia.com/{key}": str(value) for key, value in limits.items()}
+    return {"name": name, "image": "i", "resources": {"limits": named}}
+
+
+def _ask(resources: Mapping[str, str]) -> dict[str, Any]:
+    return {"name": "c", "image": "i", "resources": {"limits": resources}}
+
+
+_WISH: Final = {
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}
+    ]
+}
+
+SHAPES: Final[tuple[dict[str, Any], ...]] = (
+    {"containers": [asks("c", gpu=1, gpumem=4000)]},
+    {"containers": [asks("c", gpu=1, gpumem=7000, gpucores=40)]},
+    {"containers": [asks("c", gpu=1, gpumem=12000)]},
+    {"containers": [asks("c", gpu=1, gpucores=100)]},
+    {"containers": [asks("c", gpu=2, gpumem=6000)]},
+    {"containers": [asks("a", gpu=1, gpumem=5000), asks("b", gpu=1, gpumem=3000)]},
+    {
+        "initContainers": [asks("i", gpu=1, gpumem=12000)],
+        "containers": [asks("c", gpu=1, gpumem=3000)],
+        "restartPolicy": "Never",
+    },
+    {
+        "initContainers": [asks("s", gpu=1, gpumem=2000) | {"restartPolicy": "Always"}],
+        "containers": [asks("c", gpu=1, gpumem=6000)],
+    },
+    {
+        "containers": [asks("c", gpu=1, gpumem=9000)],
+        "affinity": {"nodeAffinity": _WISH},
+    },
+    {"containers": [_ask({"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "5000"})]},
+    {"containers": [_ask({"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "20"})]},
+    {"containers": [asks("c", gpu=1, gpumem=100_000)]},
+)
+
+
+class Cluster:
+    """Objects, the bus, the time."""
+
+    def __init__(self, loop: StoppableLoop, nodes: int, cards: int) -> None:
+        self.loop = loop
+        self.clock = LoopClock(loop)
+        self.store = a_store(self.clock)
+        self.bus = FakeBus()
+        self.cards: dict[str, dict[str, Card]] = {
+            f"n{i}": {card.id: card for card in cards_on(f"n{i}", cards)} for i in range(nodes)
+        }
+        self.sick: set[str] = set()
+        """Cards' ids."""
+        self.quota: list[tuple[float, float]] = [(0.0, float("inf"))]
+        """From when on how many MiB the team may have."""
+        self.made: dict[str, float] = {}
+        """When each pod was made."""
+        for namespace in (HOME, TEAM):
+            self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
+        self.truth = Truth(self.store, self.time, self.cards)
+        self.truth.on_bound = self._check_quota
+        for node in self.cards:
+            self.join(node)
+
+    def time(self) -> float:
+        """The loop's."""
+        return self.loop.time()
+
+    def call(self, method: str, path: str, body: object = None) -> dict[str, Any] | None:
+        """What the API server answers to an administrator; None when it refuses."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        raw = b"" if body is None else msgspec.json.encode(body)
+        response = self.store.handle(method, path, {}, raw, kind)
+        if response.code >= 300:
+            return None
+        answer: dict[str, Any] = msgspec.json.decode(response.body)
+        return answer
+
+    # -- pods
+
+    def create(self, name: str, namespace: str, shape: Mapping[str, Any]) -> None:
+        """A user makes a pod; nothing where there is one of the name."""
+        made = self.call("POST", f"/api/v1/namespaces/{namespace}/pods", a_pod(name, shape))
+        if made is not None:
+            self.made[made["metadata"]["uid"]] = self.time()
+
+    def path(self, uid: str) -> str:
+        """A living pod's."""
+        meta = self.truth.pods[uid].metadata
+        return f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}"
+
+    def delete(self, uid: str, grace_s: int) -> None:
+        """With `grace_s` 0 the API server forgets it at once, whatever runs."""
+        self.call("DELETE", self.path(uid), {"gracePeriodSeconds": grace_s})
+
+    # -- nodes
+
+    def join(self, node: str) -> None:
+        """A node registers; nothing where it is known."""
+        self.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+        self.publish(node)
+
+    def leave(self, node: str) -> None:
+        """Its object is deleted; what runs on it goes on."""
+        self.call("DELETE", f"/api/v1/nodes/{node}")
+
+    def publish(self, node: str) -> None:
+        """Its agent writes its cards as they are."""
+        text = encode_published(Published(cards=self.cards_of(node)))
+        note = {"metadata": {"annotations": {f"{CARDS_PREFIX}nvidia": text}}}
+        self.call("PATCH", f"/api/v1/nodes/{node}", note)
+
+    def cards_of(self, node: str) -> tuple[Card, ...]:
+        """As they are."""
+        return tuple(
+            msgspec.structs.replace(card, healthy=card.id not in self.sick)
+            for card in self.cards[node].values()
+        )
+
+    def node_names(self) -> list[str]:
+        """Nodes that the API server has."""
+        answer = self.call("GET", "/api/v1/nodes")
+        return [item["metadata"]["name"] for item in answer["items"]] if answer else []
+
+    # -- quota
+
+    def limit(self, mib: int | None) -> None:
+        """What the team may have; None lifts it."""
+        if mib is None:
+            self.call("DELETE", f"{QUOTAS}/q")
+        else:
+            spec = {"spec": {"hard": {"limits.nvidia.com/gpumem": str(mib)}}}
+            if self.call("PATCH", f"{QUOTAS}/q", spec) is None:
+                self.call("POST", QUOTAS, {"metadata": {"name": "q"}, **spec})
+        self.quota.append((self.time(), float("inf") if mib is None else mib))
+
+    def _check_quota(self, bound: Bound) -> None:
+        """No pod may be bound beyond any quota that held since it was made."""
+        if bound.grant.namespace != TEAM or bound.overtaken:
+            return
+        since = self.made[bound.grant.uid] - LAG_S
+        until = [at for at, _ in self.quota[1:]] + [float("inf")]
+        most = max(mib for (_, mib), end in zip(self.quota, until, strict=True) if end >= since)
+        has = self.truth.memory_of(TEAM) / MIB
+        if has > most:
+            self.truth.wrong.append(
+                f"{bound.grant.name} was bound, so {TEAM} has {has:g} of at most {most:g} MiB"
+            )

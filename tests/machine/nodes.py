@@ -1,0 +1,195 @@
+"""A node: its kubelet, and its agent as far as it judges who starts and tells what runs.
+
+A container starts only if `tessera_core.judging` gives it its shares, as in the agent. What then
+runs is reckoned here by plain addition, which knows nothing of books.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tessera_core.charges import Charge, charge_of
+from tessera_core.judging import Asked, Give, Refuse, Scene, Why, judge
+from tessera_runtime.bus.outbox import Outbox
+from tessera_schema.grants import GRANT_KEY, Grant, Share
+from tessera_schema.kube import Container, Pod
+from tessera_schema.subjects import DEVICES_BUCKET
+from tessera_schema.telling import DeviceState, Occupied, encode
+from tests.machine.cluster import Cluster
+from tests.machine.truth import fits
+from tests.scheduler.world import REGISTRY
+
+VENDOR = "nvidia"
+
+
+class _Runs:
+    """What runs of a pod."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.grant: Grant | None = None
+        self.shares: dict[str, tuple[Share, ...]] = {}
+        """Container -> what it holds."""
+        self.done: set[str] = set()
+
+
+class Node:
+    """A machine with cards."""
+
+    def __init__(self, name: str, cluster: Cluster, outbox: Outbox) -> None:
+        self.name = name
+        self.refused: dict[str, set[str]] = {}
+        """Card -> uids of the pods that it had no room for."""
+        self._cluster = cluster
+        self._outbox = outbox
+        self._runs: dict[str, _Runs] = {}
+
+    # -- kubelet
+
+    def look(self) -> None:
+        """Start what is bound here, stop what is to end, tell how things are."""
+        pods = self._cluster.truth.pods
+        for uid in list(pods):
+            pod = pods.get(uid)
+            if pod is not None and pod.spec.node_name == self.name and not pod.terminal:
+                if pod.metadata.deletion_timestamp:
+                    self._runs.pop(uid, None)
+                    self._cluster.delete(uid, 0)
+                else:
+                    self._go_on(pod)
+        self.tell()
+
+    def ends(self, uid: str, *, well: bool) -> None:
+        """All containers of a pod end."""
+        self._runs.pop(uid, None)
+        if uid in self._cluster.truth.pods:
+            status = {"status": {"phase": "Succeeded" if well else "Failed"}}
+            self._cluster.call("PATCH", f"{self._cluster.path(uid)}/status", status)
+
+    def reap(self) -> None:
+        """Containers whose pods are gone end at last."""
+        for uid in self.orphans():
+            del self._runs[uid]
+        self.tell()
+
+    def orphans(self) -> list[str]:
+        """Pods that are gone, and run."""
+        pods = self._cluster.truth.pods
+        return [uid for uid in self._runs if uid not in pods or pods[uid].terminal]
+
+    def runs(self, uid: str) -> bool:
+        """Whether any container of the pod runs with cards."""
+        return uid in self._runs and any(self._runs[uid].shares.values())
+
+    def tell(self) -> None:
+        """The agent's news of its cards."""
+        state = DeviceState(
+            node=self.name, vendor=VENDOR, cards=self._cluster.cards_of(self.name),
+            occupied=tuple(self._left(uid) for uid in self.orphans() if self.runs(uid)),
+        )  # fmt: skip
+        self._outbox.tell_state(
+            DEVICES_BUCKET, f"{self.name}.{VENDOR}", "dev.tessera.device", encode(state)
+        )
+
+    def _left(self, uid: str) -> Occupied:
+        runs = self._runs[uid]
+        return Occupied(
+            uid=uid, namespace=runs.pod.metadata.namespace, name=runs.pod.name,
+            shares=tuple(s for shares in runs.shares.values() for s in shares),
+        )  # fmt: skip
+
+    def _go_on(self, pod: Pod) -> None:
+        runs = self._runs.setdefault(pod.metadata.uid, _Runs(pod))
+        if all(self._is_past(pod, runs, init) for init in pod.spec.init_containers):
+            for container in pod.spec.containers:
+                if container.name not in runs.shares:
+                    self._start(pod, runs, container)
+            self._report(pod, runs)
+
+    def _is_past(self, pod: Pod, runs: _Runs, init: Container) -> bool:
+        """Whether the next container may start: a sidecar runs, any other one has run since the
+        last look."""
+        sidecar = init.restart_policy == "Always"
+        if init.name in runs.done:
+            return True
+        if init.name not in runs.shares:
+            return self._start(pod, runs, init) and sidecar
+        if not sidecar:
+            runs.done.add(init.name)
+            del runs.shares[init.name]
+        return True
+
+    def _report(self, pod: Pod, runs: _Runs) -> None:
+        inits: list[dict[str, Any]] = [
+            {
+                "name": name, "image": "i", "imageID": "i", "ready": False, "restartCount": 0,
+                "state": {"terminated": {"exitCode": 0}},
+            }
+            for name in sorted(runs.done)
+        ]  # fmt: skip
+        said = {s.name for s in pod.status.init_container_statuses}
+        if pod.status.phase != "Running" or said != runs.done:
+            status = {"status": {"phase": "Running", "initContainerStatuses": inits}}
+            self._cluster.call("PATCH", f"{self._cluster.path(pod.metadata.uid)}/status", status)
+
+    def _start(self, pod: Pod, runs: _Runs, container: Container) -> bool:
+        text = pod.metadata.annotations.get(GRANT_KEY, "")
+        uid, name = pod.metadata.uid, container.name
+        self._cluster.truth.problem(text)  # brings the keys up to date
+        scene = Scene(
+            node=self.name, vendor=REGISTRY.vendors[VENDOR], vendors=REGISTRY.vendors,
+            verifier=self._cluster.truth.verifier,
+            cards={card.id: card for card in self._cluster.cards_of(self.name)},
+            held=self._held(), earlier=runs.grant,
+        )  # fmt: skip
+        verdict = judge(Asked(uid=uid, container=name, texts=(text,) if text else ()), scene)
+        if isinstance(verdict, Refuse):
+            if verdict.why is Why.NO_ROOM:
+                assert verdict.why.alarming
+                for share in self._wanted(uid):
+                    self.refused.setdefault(share.card, set()).add(uid)
+            return False
+        runs.shares[name] = ()
+        if isinstance(verdict, Give):
+            runs.shares[name], runs.grant = verdict.shares, verdict.grant
+        return True
+
+    def _wanted(self, uid: str) -> tuple[Share, ...]:
+        bound = self._cluster.truth.bound.get(uid)
+        return bound.grant.shares if bound is not None else ()
+
+    def _held(self) -> dict[str, list[Share]]:
+        return {
+            uid: [s for shares in runs.shares.values() for s in shares]
+            for uid, runs in self._runs.items()
+        }  # fmt: skip
+
+    # -- what is so
+
+    def taken(self) -> dict[str, Charge]:
+        """Card -> the sum of what its running containers may use."""
+        total: dict[str, Charge] = {}
+        for shares in self._held().values():
+            for share in shares:
+                total[share.card] = total.get(share.card, Charge()).plus(charge_of(share))
+        return total
+
+    def taken_by_orphans(self) -> dict[str, Charge]:
+        """The same of pods that are gone."""
+        total: dict[str, Charge] = {}
+        for uid in self.orphans():
+            for share in self._left(uid).shares:
+                total[share.card] = total.get(share.card, Charge()).plus(charge_of(share))
+        return total
+
+    def check(self) -> None:
+        """Whatever was written anywhere, no card runs more than it has."""
+        users: dict[str, set[str]] = {}
+        for uid, shares in self._held().items():
+            for share in shares:
+                users.setdefault(share.card, set()).add(uid)
+        for card, charge in self.taken().items():
+            assert fits(charge, self._cluster.cards[self.name][card]), (
+                f"containers on {self.name} use {charge} of {card}"
+            )
+            assert not charge.exclusive or len(users[card]) == 1, f"{card} was given alone, twice"

@@ -1,0 +1,121 @@
+"""A scheduler as a process that can be stopped, cut off, killed and started again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+
+from tessera_runtime.errors import ApiLost
+from tessera_runtime.kube.api import NONE, Body, Verb
+from tessera_scheduler.scheduler import Scheduler, open_scheduler
+from tessera_testing.kube import FakeKube
+from tessera_testing.stopping import Process
+from tests.machine.cluster import SETTINGS, Cluster
+from tests.machine.truth import CALL_S
+from tests.scheduler.world import REGISTRY
+
+
+class Line(FakeKube):
+    """A process's way to the API server."""
+
+    def __init__(self, cluster: Cluster, process: Process) -> None:
+        super().__init__(cluster.store, call_s=CALL_S)
+        self.dead = False
+        """The process was killed: what it still sends is never sent."""
+        self.stops_it = False
+        """The next Binding finds the process stopped between deciding to send it and sending it."""
+        self._truth = cluster.truth
+        self._process = process
+
+    async def call(
+        self, verb: Verb, path: str, *, query: Mapping[str, str] = NONE, body: bytes = b"",
+        kind: Body = Body.JSON,
+    ) -> bytes:  # fmt: skip
+        """See `Kube.call`."""
+        if "/pods/" in path and body:
+            self._truth.sending(body)
+            if self.stops_it and path.endswith("/binding"):
+                self.stops_it = False
+                self._process.stop()
+                await asyncio.sleep(0)
+        if self.dead:
+            raise ApiLost("the process is dead")
+        return await super().call(verb, path, query=query, body=body, kind=kind)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NONE
+    ) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """See `Kube.stream`."""
+        if self.dead:
+            raise ApiLost("the process is dead")
+        async with super().stream(path, query=query) as lines:
+            yield lines
+
+
+class Replica:
+    """One scheduler."""
+
+    def __init__(self, cluster: Cluster, group: asyncio.TaskGroup, name: str, seed: int) -> None:
+        self.name = name
+        self.process = Process(cluster.loop)
+        self.line = Line(cluster, self.process)
+        self.scheduler: Scheduler | None = None
+        self.cut_off = False
+        self._cluster = cluster
+        self._chance = Random(seed)  # noqa: S311  (makes a run repeatable)
+        self._end = asyncio.Event()
+        self._task = group.create_task(self._live(), name=name, context=self.process.context.copy())
+
+    async def _live(self) -> None:
+        cluster = self._cluster
+        async with open_scheduler(
+            self.line, cluster.bus, SETTINGS, cluster.clock, REGISTRY, random=self._chance
+        ) as scheduler:
+            self.scheduler = scheduler
+            await self._end.wait()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is neither stopped nor dead nor about to end."""
+        return not (self.process.stopped or self.line.dead or self._end.is_set())
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, or may be made to go on."""
+        return not (self.line.dead or self._end.is_set())
+
+    @property
+    def leads(self) -> bool:
+        """Whether it runs and would answer."""
+        return self.runs and self.scheduler is not None and self.scheduler.leading.leads
+
+    def cut(self) -> None:
+        """Its way to the API server ends: calls run into their deadline, watches are silent."""
+        self.cut_off = True
+        self.line.pause()
+
+    def mend(self) -> None:
+        """All is well with its way to the API server again."""
+        self.cut_off = False
+        self.line.resume()
+
+    def kill(self) -> None:
+        """As by SIGKILL: nothing is cleaned up, and its connections break."""
+        self.process.stop()
+        self.line.dead = True
+        self.line.end_watches()
+
+    def end(self) -> None:
+        """As by SIGTERM."""
+        self._end.set()
+
+    async def bury(self) -> None:
+        """Take it out of the loop, whatever its state."""
+        self.line.dead = True
+        self.process.go_on()
+        self._task.cancel()
+        while not self._task.done():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,131 @@
+"""The one way to a card that is granted twice: a scheduler is stopped between deciding to send a
+Binding and sending it, another one leads meanwhile, and then it goes on.
+
+No API server can tell that Binding from one in time. It is counted as soon as it is seen, and the
+node starts nothing that does not fit.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tests.machine import checking
+from tests.machine.cluster import asks
+from tests.machine.replicas import Replica
+from tests.machine.world import World
+
+MOST_OF_A_CARD = 12000
+LESS_THAN_HALF = 6000
+
+
+@contextmanager
+def two_schedulers() -> Generator[tuple[World, Replica]]:
+    """One node with one card; and who leads."""
+    world = World(nodes=1, cards=1, replicas=2)
+    try:
+        world.do(world.until("somebody leads", lambda: world.leader, 60))
+        yield world, world.do(the_leader(world))
+    finally:
+        world.close()
+
+
+async def the_leader(world: World) -> Replica:
+    assert world.leader is not None
+    return world.leader
+
+
+async def place(world: World, name: str, mib: int = MOST_OF_A_CARD) -> str:
+    """A pod is made and given to whoever leads; its uid."""
+    world.cluster.create(name, "default", {"containers": [asks("c", gpu=1, gpumem=mib)]})
+    uid = next(u for u, pod in world.cluster.truth.pods.items() if pod.metadata.name == name)
+    leader = await the_leader(world)
+    world.placing.show(uid)
+    if world.placing.filter(leader, uid, world.cluster.node_names()):
+        world.placing.bind(leader, world.placing.offers[-1])
+    await world.advance(0.1)
+    return uid
+
+
+async def overtaken(world: World, first: Replica, mib: int = MOST_OF_A_CARD) -> tuple[str, str]:
+    """The pod whose Binding comes late, and the one that was placed meanwhile."""
+    first.line.stops_it = True
+    late = await place(world, "late", mib)
+    assert first.process.stopped
+    assert not world.cluster.truth.pods[late].spec.node_name
+    await world.until("another one leads", lambda: world.leader, 60)
+    in_time = await place(world, "in-time", mib)
+    world.nodes["n0"].look()
+    first.process.go_on()
+    await world.advance(1)
+    checking.always(world)
+    return late, in_time
+
+
+def test_it_does_not_start_before_there_is_room() -> None:
+    with two_schedulers() as (world, first):
+
+        async def what_happens() -> None:
+            late, in_time = await overtaken(world, first)
+            node, truth = world.nodes["n0"], world.cluster.truth
+            assert truth.bound[late].overtaken
+            assert truth.overfull() == {("n0", "GPU-n0-0")}
+            node.look()
+            assert (node.runs(late), node.runs(in_time)) == (False, True)
+            assert node.refused == {"GPU-n0-0": {late}}
+            node.ends(in_time, well=True)
+            node.look()
+            assert node.runs(late)
+            assert not truth.overfull()
+
+        world.do(what_happens())
+
+
+def test_it_is_measured_and_nothing_more_is_placed_there() -> None:
+    with two_schedulers() as (world, first):
+
+        async def what_happens() -> None:
+            await overtaken(world, first)
+            leader = await the_leader(world)
+            assert leader is not first
+            assert leader.scheduler is not None
+            text = leader.scheduler.measures.registry.text().decode()
+            assert "tessera_scheduler_overgranted_cards 1.0" in text
+            third = await place(world, "third")
+            assert third in world.placing.waiting()
+            await checking.at_rest(world, bus=True)
+
+        world.do(what_happens())
+
+
+def test_it_is_harmless_where_there_is_room() -> None:
+    with two_schedulers() as (world, first):
+
+        async def what_happens() -> None:
+            late, in_time = await overtaken(world, first, LESS_THAN_HALF)
+            node = world.nodes["n0"]
+            node.look()
+            assert world.cluster.truth.bound[late].overtaken
+            assert not world.cluster.truth.overfull()
+            assert node.runs(late)
+            assert node.runs(in_time)
+            await checking.at_rest(world, bus=True)
+
+        world.do(what_happens())
+
+
+def test_a_binding_that_the_other_one_wrote_first_is_not_undone() -> None:
+    with two_schedulers() as (world, first):
+
+        async def what_happens() -> None:
+            first.line.stops_it = True
+            uid = await place(world, "both")
+            await world.until("another one leads", lambda: world.leader, 60)
+            leader = await the_leader(world)
+            world.placing.filter(leader, uid, ["n0"])
+            world.placing.bind(leader, world.placing.offers[-1])
+            await world.advance(0.1)
+            first.process.go_on()
+            await world.advance(1)
+            assert not world.cluster.truth.bound[uid].overtaken
+            await checking.at_rest(world, bus=True)
+
+        world.do(what_happens())

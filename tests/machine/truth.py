@@ -1,0 +1,194 @@
+"""What is true of a cluster, by its API server alone: followed change by change, judged by nobody
+whom the test is about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.charges import Charge, charges, init_is_over
+from tessera_core.signing import Verifier
+from tessera_embedded.apiserver.store import Store
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.lease_record import LeaseObject
+from tessera_schema.cards import Card
+from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
+from tessera_schema.keys import SIGNING_KEYS
+from tessera_schema.kube import Pod
+from tests.scheduler.world import HOME, LEASE
+
+KEYS = f"/api/v1/namespaces/{HOME}/configmaps/{SIGNING_KEYS}"
+CALL_S = 5.0
+SLACK_S = 0.1
+"""What a fake call takes beyond its deadline."""
+
+Place = tuple[str, str]
+"""Node and card."""
+
+
+class _Event(Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Sent(Struct, frozen=True):
+    text: str
+    at: float
+    reign: int
+
+
+class Bound(Struct, frozen=True, kw_only=True):
+    """A pod that was bound with a valid grant."""
+
+    grant: Grant
+    at: float
+    overtaken: bool
+    """By a writer that had stopped and came back: another one had the Lease meanwhile. This is the
+    one way to a card that is granted twice."""
+
+
+_event = msgspec.json.Decoder(_Event).decode
+_pod = msgspec.json.Decoder(Pod).decode
+_lease = msgspec.json.Decoder(LeaseObject).decode
+
+
+class Truth:
+    """Pods, and by whom they were bound."""
+
+    def __init__(
+        self, store: Store, now: Callable[[], float], cards: Mapping[str, Mapping[str, Card]]
+    ) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.bound: dict[str, Bound] = {}
+        """By uid, those that are gone among them."""
+        self.wrong: list[str] = []
+        """What should never have been written."""
+        self.holder = ""
+        self.reign = 0
+        """Counts the holders of the Lease."""
+        self._store = store
+        self._now = now
+        self._cards = cards
+        self._sent: dict[str, list[_Sent]] = {}
+        self._verifier = Verifier({})
+        self._on_pods = store.watch(paths.PODS)
+        self._on_pods.on_news = self._look_at_pods
+        self._on_leases = store.watch(LEASE)
+        self._on_leases.on_news = self._look_at_leases
+        self.on_bound: Callable[[Bound], None] = lambda _bound: None
+
+    # -- what happens
+
+    def sending(self, body: bytes) -> None:
+        """A scheduler has decided to send this Binding, or to restore this grant, now."""
+        meta = msgspec.json.decode(body)["metadata"]
+        text = meta.get("annotations", {}).get(GRANT_KEY)
+        if text:
+            self._sent.setdefault(meta["uid"], []).append(_Sent(text, self._now(), self.reign))
+
+    def _look_at_pods(self) -> None:
+        for frame in self._on_pods.pull():
+            event = _event(frame)
+            pod = _pod(event.object)
+            uid = pod.metadata.uid
+            if event.type == "DELETED":
+                self.pods.pop(uid, None)
+                continue
+            self.pods[uid] = pod
+            if pod.spec.node_name and uid not in self.bound:
+                self._arrived(uid, pod)
+
+    def _look_at_leases(self) -> None:
+        for frame in self._on_leases.pull():
+            event = _event(frame)
+            holder = _lease(event.object).spec.holder_identity or ""
+            if event.type != "DELETED" and holder and holder != self.holder:
+                self.holder = holder
+                self.reign += 1
+
+    def _arrived(self, uid: str, pod: Pod) -> None:
+        text = pod.metadata.annotations.get(GRANT_KEY, "")
+        if not text or self.problem(text):
+            return
+        grant = decode_grant(text)
+        if (grant.uid, grant.node) != (uid, pod.spec.node_name):
+            return
+        sent = [s for s in self._sent.get(uid, ()) if s.text == text]
+        if not sent:
+            self.wrong.append(f"{pod.name} bears a valid grant that no scheduler sent")
+            return
+        overtaken = all(s.reign != self.reign for s in sent)
+        took_s = self._now() - sent[-1].at
+        if overtaken and took_s <= CALL_S + SLACK_S:
+            self.wrong.append(
+                f"{pod.name} was bound {took_s:g} s after it was sent, and others lead already"
+            )
+        self.bound[uid] = Bound(grant=grant, at=self._now(), overtaken=overtaken)
+        self.on_bound(self.bound[uid])
+
+    # -- what is so
+
+    def problem(self, text: str) -> str:
+        """Why a grant is not signed by the scheduler."""
+        if self._verifier.problem(text):
+            answer = self._store.handle("GET", KEYS)
+            if answer.code == 200:
+                self._verifier = Verifier(msgspec.json.decode(answer.body).get("data", {}))
+        return self._verifier.problem(text)
+
+    @property
+    def verifier(self) -> Verifier:
+        """With the keys of the grants that were seen."""
+        return self._verifier
+
+    def living(self) -> Iterator[tuple[Pod, Bound]]:
+        """Pods that hold cards."""
+        for uid, pod in self.pods.items():
+            if uid in self.bound and not pod.terminal:
+                yield pod, self.bound[uid]
+
+    def held(self, *, overtaken: bool = True) -> dict[Place, Charge]:
+        """What is granted on each card."""
+        total: dict[Place, Charge] = {}
+        for pod, bound in self.living():
+            if overtaken or not bound.overtaken:
+                shares = bound.grant.shares
+                for card, charge in charges(shares, init_over=init_is_over(pod)).items():
+                    key = bound.grant.node, card
+                    total[key] = total.get(key, Charge()).plus(charge)
+        return total
+
+    def overfull(self, *, overtaken: bool = True) -> set[Place]:
+        """Cards that are granted beyond their memory, cores or slots, or to others beside one that
+        has a card to itself."""
+        held = self.held(overtaken=overtaken)
+        sharers: Counter[Place] = Counter()
+        for _, bound in self.living():
+            if overtaken or not bound.overtaken:
+                sharers.update({(bound.grant.node, s.card) for s in bound.grant.shares})
+        return {
+            place for place, charge in held.items()
+            if not fits(charge, self._cards[place[0]][place[1]])
+            or (charge.exclusive and sharers[place] > 1)
+        }  # fmt: skip
+
+    def memory_of(self, namespace: str) -> int:
+        """Bytes that a namespace holds."""
+        return sum(
+            charge.memory_bytes
+            for pod, bound in self.living()
+            if pod.metadata.namespace == namespace and not bound.overtaken
+            for charge in charges(bound.grant.shares, init_over=init_is_over(pod)).values()
+        )
+
+
+def fits(charge: Charge, card: Card) -> bool:
+    """Whether a card has that much."""
+    return (
+        charge.memory_bytes <= card.memory_bytes
+        and charge.cores_percent <= card.cores_percent
+        and charge.slots <= card.slots
+    )
