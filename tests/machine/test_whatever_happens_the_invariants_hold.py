@@ -40,7 +40,7 @@ def test_over_ten_thousand_steps(caplog: pytest.LogCaptureFixture) -> None:
         assert seen[what], what
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_over_two_hundred_thousand_other_steps(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
