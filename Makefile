@@ -4,6 +4,7 @@ VERIFY := lint types contracts spelling names test
 
 MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml))
 CODE := $(wildcard libs services tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py deploy/kustomize/*.py))))
+# What makes it says so on standard error: standard output is for the answers of commands.
 # A virtual environment does not survive a move: its stamps name the folder it was made in.
 HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)
 MADE := .venv/.made-$(HERE)
@@ -23,14 +24,16 @@ sync: $(SYNCED) ## install everything into .venv, if anything changed
 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Tessera needs Python 3.11 or newer; set PYTHON=")'
-	$(PYTHON) -m venv --clear .venv
+	@echo 'making .venv' >&2
+	@$(PYTHON) -m venv --clear .venv
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > .venv/uv.txt
-	.venv/bin/python -m pip install --quiet --require-hashes -r .venv/uv.txt
+	@.venv/bin/python -m pip install --quiet --require-hashes -r .venv/uv.txt >&2
 	@touch $@
 
 $(SYNCED): $(MADE) requirements.lock $(MEMBERS:%=%/pyproject.toml)
-	$(UV) pip sync --quiet --compile-bytecode $(ON_VENV) --require-hashes requirements.lock
-	$(UV) pip install --quiet $(ON_VENV) --no-deps $(MEMBERS:%=-e %)
+	@echo 'installing into .venv' >&2
+	@$(UV) pip sync --quiet --compile-bytecode $(ON_VENV) --require-hashes requirements.lock >&2
+	@$(UV) pip install --quiet $(ON_VENV) --no-deps $(MEMBERS:%=-e %) >&2
 	@touch $@
 
 lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer versions)
@@ -77,7 +80,7 @@ test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
 	.venv/bin/pytest -n $(JOBS) $(ARGS)
 
 demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --kill, --keep)
-	.venv/bin/tessera demo $(ARGS)
+	@.venv/bin/tessera demo $(ARGS)
 
 place: ARGS = -f examples
 place: $(SYNCED) ## place the pods of examples/ (ARGS="-f mine.yaml -o json" for others)
