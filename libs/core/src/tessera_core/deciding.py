@@ -29,6 +29,8 @@ class Waiting(Struct, frozen=True):
     units: Sequence[Unit]
     over: str = ""
     """What no node can change, in numbers: a limit of the namespace."""
+    itself: bool = False
+    """Why is in the pod itself: it says nothing about another one that asks for the same."""
 
 
 def decide(
@@ -48,5 +50,5 @@ def decide(
     )  # fmt: skip
     refusal = ledger.assume([grant], now)
     if refusal is not None:
-        return Waiting(units(request), refusal.message)
+        return Waiting(units(request), refusal.message, itself=True)
     return Reserved(grant, found.feasible)

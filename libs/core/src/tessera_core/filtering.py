@@ -170,7 +170,8 @@ class Filter:
             if isinstance(decided, Reserved):
                 return self._place(pod, admission, decided.feasible, now, decided.grant)
             known = self._refuse(decided, offer)
-            self._waiting[shape] = known
+            if not decided.itself:
+                self._waiting[shape] = known
             if len(self._waiting) > MAX_ANSWERS:
                 del self._waiting[next(iter(self._waiting))]
         return self._keep_waiting(pod, request, known, offer, now)
