@@ -15,9 +15,11 @@ from tests.bus.worlds import (
     Open,
     numbers,
     put,
+    put_once,
     read,
     resync,
     tell,
+    tell_once,
     told,
     until,
     values,
@@ -170,9 +172,9 @@ async def test_telling_fails_at_once_while_the_bus_is_away(
         await world.away()
         assert not world.bus.connected
         with pytest.raises(BusAway):
-            await tell(world.bus, 1)
+            await tell_once(world.bus, 1)
         with pytest.raises(BusAway):
-            await put(world.bus, "a.v", 1)
+            await put_once(world.bus, "a.v", 1)
 
 
 async def test_readers_go_on_when_the_bus_is_back(open_world: Open, tmp_path: Path) -> None:

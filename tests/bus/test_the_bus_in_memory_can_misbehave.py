@@ -8,7 +8,7 @@ from tessera_runtime.bus.api import Resync
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import DEVICES_BUCKET, every, usage
 from tessera_testing.bus import FakeBus
-from tests.bus.worlds import CLUSTER, numbers, put, read, tell, values
+from tests.bus.worlds import CLUSTER, numbers, put, read, tell, tell_once, values
 
 pytestmark = pytest.mark.looptime
 
@@ -28,7 +28,7 @@ async def test_an_answer_can_be_lost_after_the_message_was_taken() -> None:
     bus = FakeBus(CLUSTER)
     bus.lose_answers(1)
     with pytest.raises(BusAway):
-        await tell(bus, 1)
+        await tell_once(bus, 1)
     await tell(bus, 1)
     assert [news.data for news in bus.said(usage(CLUSTER, "*"))] == [b"1"]
 

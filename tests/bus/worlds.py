@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -17,13 +18,15 @@ from tessera_embedded.natsserver import NatsServer, open_nats
 from tessera_runtime.bus.api import Bus, News, Resync
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import Envelope
-from tessera_schema.subjects import usage
+from tessera_schema.subjects import DEVICES_BUCKET, usage
 from tessera_testing.bus import FakeBus
 
 T = TypeVar("T")
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 CLUSTER = "c"
+_VALUES = f"tessera.v1.{CLUSTER}.device."
 QUICK = BusSettings(
     cluster=CLUSTER, connect_s=2, retry_first_s=0.05, retry_most_s=0.3, call_s=1, ping_s=0.5,
     check_s=0.4, heartbeat_s=0.5, pull_s=5, close_s=1,
@@ -132,17 +135,35 @@ def told(sequence: int, *, source: str = "/tessera/test/0", id_: str = "") -> En
     )  # fmt: skip
 
 
-async def tell(bus: Bus, *numbers: int, node: str = "n") -> None:
-    """Usage of a node, once for each number."""
-    for number in numbers:
-        async with asyncio.timeout(PATIENCE_S):
-            await bus.publish(usage(CLUSTER, node), told(number), str(number).encode())
+async def tell_once(bus: Bus, number: int, node: str = "n") -> None:
+    """Usage of a node. Raises BusAway, as on a slow machine it may at any time."""
+    await bus.publish(usage(CLUSTER, node), told(number), str(number).encode())
 
 
-async def put(bus: Bus, key: str, number: int, bucket: str = "tessera-devices") -> None:
+async def put_once(bus: Bus, key: str, number: int, bucket: str = DEVICES_BUCKET) -> None:
+    """A value of a key. Raises BusAway, as on a slow machine it may at any time."""
     envelope = told(number, source=f"/tessera/agent/{key}")
+    await bus.put(bucket, key, envelope, str(number).encode())
+
+
+async def tell(bus: Bus, *numbers: int, node: str = "n") -> None:
+    """Usage of a node, once for each number, as often as it takes."""
+    for number in numbers:
+        await _insist(partial(tell_once, bus, number, node))
+
+
+async def put(bus: Bus, key: str, number: int, bucket: str = DEVICES_BUCKET) -> None:
+    """A value of a key, as often as it takes."""
+    await _insist(partial(put_once, bus, key, number, bucket))
+
+
+async def _insist(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        await bus.put(bucket, key, envelope, str(number).encode())
+        while True:
+            try:
+                return await act()
+            except BusAway:
+                await asyncio.sleep(0.05)
 
 
 async def within(waited: Any) -> Any:
@@ -170,12 +191,22 @@ async def values(watch: AsyncIterator[News | Resync], count: int) -> dict[str, i
     """The next values, which no Resync interrupts, by the end of their subject."""
     found = await read(watch, count)
     assert all(isinstance(each, News) for each in found), found
-    prefix = f"tessera.v1.{CLUSTER}.device."
     return {
-        each.subject.removeprefix(prefix): int(each.data)
+        each.subject.removeprefix(_VALUES): int(each.data)
         for each in found
         if isinstance(each, News)
     }
+
+
+async def comes(watch: AsyncIterator[News | Resync], wanted: Mapping[str, int]) -> None:
+    """The watch tells these values and no others; it may begin anew before it has."""
+    seen: dict[str, int] = {}
+    while seen != wanted:
+        each = await within(anext(watch))
+        if isinstance(each, Resync):
+            seen.clear()
+        else:
+            seen |= {each.subject.removeprefix(_VALUES): int(each.data)}
 
 
 async def resync(watch: AsyncIterator[News | Resync]) -> Resync:

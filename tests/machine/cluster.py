@@ -22,6 +22,8 @@ from tests.scheduler.world import HOME, LEASE, cards_on
 MIB: Final = 2**20
 TEAM: Final = "team"
 """The namespace that has a quota."""
+QUOTA_MIB: Final = 16000
+"""What it is in the beginning."""
 NAMESPACES: Final = ("default", TEAM)
 QUOTAS: Final = f"/api/v1/namespaces/{TEAM}/resourcequotas"
 LATE_S: Final = 25.0
@@ -29,11 +31,12 @@ LATE_S: Final = 25.0
 HEARD_S: Final = 40.0
 """The most seconds that an event of a watch spends on its way."""
 SETTINGS: Final = SchedulerSettings(
-    kube=KubeSettings(watch_s=100_000, silence_s=200_000, page=2),
+    kube=KubeSettings(watch_s=100_000, silence_s=200_000, page=2, retry_most_s=4),
     bind=BindSettings(late_s=LATE_S + 5),
 )
-LAG_S: Final = 180.0
-"""Seconds for which the books may not know of a lower quota, whatever fails."""
+LAG_S: Final = 100.0
+"""Seconds for which books that are in touch with the API server may not know of a lower quota:
+events come late, lists fail."""
 
 
 def a_pod(name: str, shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +73,10 @@ SHAPES: Final[tuple[dict[str, Any], ...]] = (
         "restartPolicy": "Never",
     },
     {
+        "initContainers": [asks("i", gpu=1, gpumem=9000)],
+        "containers": [asks("c", gpu=1, gpumem=2000)],
+    },
+    {
         "initContainers": [asks("s", gpu=1, gpumem=2000) | {"restartPolicy": "Always"}],
         "containers": [asks("c", gpu=1, gpumem=6000)],
     },
@@ -96,13 +103,17 @@ class Cluster:
         }
         self.sick: set[str] = set()
         """Cards' ids."""
-        self.quota: list[tuple[float, float]] = [(0.0, float("inf"))]
+        self.ever_sick: set[str] = set()
+        self.quota: list[tuple[float, float]] = []
         """From when on how many MiB the team may have."""
+        self._outages: dict[str, list[tuple[float, float]]] = {}
+        """When each scheduler could hear nothing."""
         self.made: dict[str, float] = {}
         """When each pod was made."""
         for namespace in (HOME, TEAM):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
+        self.limit(QUOTA_MIB)
         self.truth = Truth(self.store, self.time, self.cards)
         self.truth.on_bound = self._check_quota
         for node in self.cards:
@@ -124,11 +135,12 @@ class Cluster:
 
     # -- pods
 
-    def create(self, name: str, namespace: str, shape: Mapping[str, Any]) -> None:
-        """A user makes a pod; nothing where there is one of the name."""
+    def create(self, name: str, namespace: str, shape: Mapping[str, Any]) -> str:
+        """A user makes a pod; its uid, or nothing where there is one of the name."""
         made = self.call("POST", f"/api/v1/namespaces/{namespace}/pods", a_pod(name, shape))
-        if made is not None:
-            self.made[made["metadata"]["uid"]] = self.time()
+        uid: str = made["metadata"]["uid"] if made is not None else ""
+        self.made.setdefault(uid, self.time())
+        return uid
 
     def path(self, uid: str) -> str:
         """A living pod's."""
@@ -156,6 +168,11 @@ class Cluster:
         note = {"metadata": {"annotations": {f"{CARDS_PREFIX}nvidia": text}}}
         self.call("PATCH", f"/api/v1/nodes/{node}", note)
 
+    def ail(self, card: str) -> None:
+        """A card goes bad."""
+        self.sick.add(card)
+        self.ever_sick.add(card)
+
     def cards_of(self, node: str) -> tuple[Card, ...]:
         """As they are."""
         return tuple(
@@ -180,11 +197,28 @@ class Cluster:
                 self.call("POST", QUOTAS, {"metadata": {"name": "q"}, **spec})
         self.quota.append((self.time(), float("inf") if mib is None else mib))
 
+    def out_of_touch(self, scheduler: str) -> None:
+        """It hears nothing from now on."""
+        outages = self._outages.setdefault(scheduler, [])
+        if not outages or outages[-1][1] <= self.time():
+            outages.append((self.time(), float("inf")))
+
+    def in_touch(self, scheduler: str) -> None:
+        """It may hear again what happened."""
+        outages = self._outages.get(scheduler)
+        if outages and outages[-1][1] == float("inf"):
+            outages[-1] = outages[-1][0], self.time()
+
     def _check_quota(self, bound: Bound) -> None:
-        """No pod may be bound beyond any quota that held since it was made."""
+        """No pod may be bound beyond any quota that its scheduler may have known of."""
         if bound.grant.namespace != TEAM or bound.overtaken:
             return
-        since = self.made[bound.grant.uid] - LAG_S
+        made = self.made[bound.grant.uid] - LAG_S
+        overlapping = [
+            start - LAG_S for all_of in self._outages.values() for start, end in all_of
+            if end >= made
+        ]  # fmt: skip
+        since = min([made, *overlapping])
         until = [at for at, _ in self.quota[1:]] + [float("inf")]
         most = max(mib for (_, mib), end in zip(self.quota, until, strict=True) if end >= since)
         has = self.truth.memory_of(TEAM) / MIB

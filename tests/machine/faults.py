@@ -102,8 +102,7 @@ class Faults(Walk):
     def all_schedulers_go_on(self) -> None:
         async def step() -> None:
             for replica in self.world.alive:
-                replica.process.go_on()
-                replica.mend()
+                replica.go_on()
 
         self.do(step())
 

@@ -89,7 +89,7 @@ class Life(Walk):
             if well:
                 cluster.sick.discard(card)
             else:
-                cluster.sick.add(card)
+                cluster.ail(card)
             if told:
                 node.tell()
             if written:

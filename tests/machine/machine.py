@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tessera_embedded.apiserver.faults import Effect, Fault
+from tessera_embedded.apiserver.faults import Answer, Delay, Effect, Fault
 from tests.machine import checking
 from tests.machine.cluster import HEARD_S, SHAPES
 from tests.machine.faults import Faults, effects
@@ -38,6 +38,38 @@ class Machine(Life, Faults):
     def a_binding_is_lost(self, which: int, effect: Effect, wait_s: float, others: int) -> None:
         self.do(self._race(which, effect, "there", wait_s, others, blind=False, back=False))
 
+    @rule(which=which_of, first=effects, then=effects, others=_others)
+    def a_binding_is_lost_and_sent_again(
+        self, which: int, first: Effect, then: Effect, others: int
+    ) -> None:
+        async def step() -> None:
+            leader, placing = await self.some_leader(), self.world.placing
+            if leader is None:
+                return
+            await self._bind_badly(leader, which, first)
+            await self.world.advance(5.2)
+            leader.line.faults.add(Fault("POST", ".*/binding", then))
+            if placing.offers:
+                placing.bind(leader, placing.offers[-1])
+            await self.world.advance(5.2)
+            await self._others_come(others)
+
+        self.do(step())
+
+    @rule(which=which_of, count=st.integers(1, 4))
+    def pods_end_while_nobody_hears(self, which: int, count: int) -> None:
+        """Watches have broken, and what happened meanwhile is not remembered."""
+
+        async def step() -> None:
+            for replica in self.world.alive:
+                replica.line.faults.add(Fault("GET", "/api/v1/pods", Answer(500), 2))
+                replica.line.cut_watches()
+            for uid in list(self.world.cluster.truth.pods)[which:][:count]:
+                self.world.cluster.delete(uid, 0)
+            self.world.cluster.store.compact()
+
+        self.do(step(), 1.0)
+
     @rule(
         which=which_of, effect=effects, away_s=_away, blind=sure, others=_others, back=sure,
         leader_is=st.sampled_from(("stopped", "cut off", "killed", "ended", "forgotten")),
@@ -47,6 +79,22 @@ class Machine(Life, Faults):
         back: bool, leader_is: str,  # noqa: FBT001  (drawn)
     ) -> None:  # fmt: skip
         self.do(self._race(which, effect, leader_is, away_s, others, blind=blind, back=back))
+
+    @rule(others=_others)
+    def pods_are_bound_while_all_are_listed(self, others: int) -> None:
+        """Page after page, each a second later, all as of the first."""
+
+        async def step() -> None:
+            leader = await self.some_leader()
+            if leader is None:
+                return
+            leader.line.faults.add(Fault("GET", "/api/v1/pods", Delay(1), 8))
+            self.world.cluster.store.compact()
+            leader.line.cut_watches()
+            await self.world.advance(1.7)
+            await self._others_come(others)
+
+        self.do(step())
 
     async def _race(
         self, which: int, effect: Effect | None, leader_is: str, away_s: float, others: int, *,
@@ -63,12 +111,14 @@ class Machine(Life, Faults):
         if len(self.world.alive) < 2:
             self.world.start()
         await self.world.advance(away_s)
+        await self._others_come(others)
+        if back and leader.alive:
+            leader.go_on()
+
+    async def _others_come(self, others: int) -> None:
         for i in range(others):
             self.create(f"other{i}", "default", SHAPES[i])
         await self.schedule_all()
-        if back and leader.alive:
-            leader.process.go_on()
-            leader.mend()
 
     async def _bind_badly(self, leader: Replica, which: int, effect: Effect | None) -> None:
         if not self.world.placing.waiting():

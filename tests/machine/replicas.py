@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -20,14 +20,14 @@ from tests.scheduler.world import REGISTRY
 class Line(FakeKube):
     """A process's way to the API server."""
 
-    def __init__(self, cluster: Cluster, process: Process) -> None:
+    def __init__(self, cluster: Cluster, stop: Callable[[], None]) -> None:
         super().__init__(cluster.store, call_s=CALL_S)
         self.dead = False
         """The process was killed: what it still sends is never sent."""
         self.stops_it = False
         """The next Binding finds the process stopped between deciding to send it and sending it."""
         self._truth = cluster.truth
-        self._process = process
+        self._stop = stop
 
     async def call(
         self, verb: Verb, path: str, *, query: Mapping[str, str] = NONE, body: bytes = b"",
@@ -38,7 +38,7 @@ class Line(FakeKube):
             self._truth.sending(body)
             if self.stops_it and path.endswith("/binding"):
                 self.stops_it = False
-                self._process.stop()
+                self._stop()
                 await asyncio.sleep(0)
         if self.dead:
             raise ApiLost("the process is dead")
@@ -61,7 +61,7 @@ class Replica:
     def __init__(self, cluster: Cluster, group: asyncio.TaskGroup, name: str, seed: int) -> None:
         self.name = name
         self.process = Process(cluster.loop)
-        self.line = Line(cluster, self.process)
+        self.line = Line(cluster, self.stop)
         self.scheduler: Scheduler | None = None
         self.cut_off = False
         self._cluster = cluster
@@ -92,15 +92,23 @@ class Replica:
         """Whether it runs and would answer."""
         return self.runs and self.scheduler is not None and self.scheduler.leading.leads
 
+    def stop(self) -> None:
+        """As by SIGSTOP."""
+        self.process.stop()
+        self._cluster.out_of_touch(self.name)
+
+    def go_on(self) -> None:
+        """As by SIGCONT; and the way to the API server is mended."""
+        self.line.resume()
+        self.cut_off = False
+        self.process.go_on()
+        self._cluster.in_touch(self.name)
+
     def cut(self) -> None:
         """Its way to the API server ends: calls run into their deadline, watches are silent."""
         self.cut_off = True
         self.line.pause()
-
-    def mend(self) -> None:
-        """All is well with its way to the API server again."""
-        self.cut_off = False
-        self.line.resume()
+        self._cluster.out_of_touch(self.name)
 
     def kill(self) -> None:
         """As by SIGKILL: nothing is cleaned up, and its connections break."""

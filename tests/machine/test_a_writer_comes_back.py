@@ -35,8 +35,8 @@ async def the_leader(world: World) -> Replica:
 
 async def place(world: World, name: str, mib: int = MOST_OF_A_CARD) -> str:
     """A pod is made and given to whoever leads; its uid."""
-    world.cluster.create(name, "default", {"containers": [asks("c", gpu=1, gpumem=mib)]})
-    uid = next(u for u, pod in world.cluster.truth.pods.items() if pod.metadata.name == name)
+    shape = {"containers": [asks("c", gpu=1, gpumem=mib)]}
+    uid = world.cluster.create(name, "default", shape)
     leader = await the_leader(world)
     world.placing.show(uid)
     if world.placing.filter(leader, uid, world.cluster.node_names()):
@@ -54,7 +54,7 @@ async def overtaken(world: World, first: Replica, mib: int = MOST_OF_A_CARD) -> 
     await world.until("another one leads", lambda: world.leader, 60)
     in_time = await place(world, "in-time", mib)
     world.nodes["n0"].look()
-    first.process.go_on()
+    first.go_on()
     await world.advance(1)
     checking.always(world)
     return late, in_time
@@ -123,7 +123,7 @@ def test_a_binding_that_the_other_one_wrote_first_is_not_undone() -> None:
             world.placing.filter(leader, uid, ["n0"])
             world.placing.bind(leader, world.placing.offers[-1])
             await world.advance(0.1)
-            first.process.go_on()
+            first.go_on()
             await world.advance(1)
             assert not world.cluster.truth.bound[uid].overtaken
             await checking.at_rest(world, bus=True)

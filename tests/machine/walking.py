@@ -81,7 +81,7 @@ class Walk(RuleBasedStateMachine):
     def befall(self, replica: Replica, how: str) -> None:
         match how:
             case "stopped":
-                replica.process.stop()
+                replica.stop()
             case "cut off":
                 replica.cut()
             case "forgotten":
