@@ -46,7 +46,8 @@ BEFORE_GIVEN = (
     '{"version":1,"uid":"u-1","namespace":"team","name":"job","node":"n1","shares":[' + SHARE + "]}"
 )
 GRANT = (
-    BEFORE_GIVEN[:-1] + ',"given":{"train":{"env":{"LIMIT":"1"},"mounts":[{"destination":"/d",'
+    BEFORE_GIVEN[:-1]
+    + ',"revision":0,"given":{"train":{"env":{"LIMIT":"1"},"mounts":[{"destination":"/d",'
     '"source":"/s","read_only":true}],"devices":["/dev/acme0"],"annotations":{}}}}'
 )
 A_GRANT = Grant(

@@ -47,6 +47,8 @@ class Grant(Struct, frozen=True, kw_only=True):
     name: str
     node: str
     shares: tuple[Share, ...]
+    revision: int = 0
+    """Grows with each live resize: of two valid grants of a pod the one with the larger holds."""
     given: Mapping[str, Injection] = {}
     """Container -> what its dialect's node side adds (variables, mounts): the scheduler knows the
     pod and the dialect's options, the agent knows neither and must not have to."""
