@@ -25,10 +25,10 @@ CAPACITY = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
 
 async def asked(client: Client, subject: str) -> Any:
     """The answer, once there is anybody."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while True:
             try:
-                return json.loads((await client.request(subject, b"", timeout=5)).data)
+                return json.loads((await client.request(subject, b"", timeout=20)).data)
             except NoRespondersError:
                 await asyncio.sleep(0.05)
 

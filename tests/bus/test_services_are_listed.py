@@ -49,7 +49,7 @@ async def asked(client: Client, subject: str, data: bytes = b"") -> Any:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
-                return json.loads((await client.request(subject, data, timeout=5)).data)
+                return json.loads((await client.request(subject, data, timeout=20)).data)
             except NoRespondersError:
                 await asyncio.sleep(0.02)
 

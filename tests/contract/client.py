@@ -20,7 +20,7 @@ from msgspec import Struct
 
 Json = dict[str, Any]
 
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 """How long a call or the next watch event may take on a machine that is busy with other things."""
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -69,7 +69,7 @@ async def test_a_webhook_of_another_authority_is_as_good_as_down(admission: Open
 
 async def refused_soon(cluster: Cluster) -> Answer:
     """The refusal of a pod, once a configuration that was just made is acted by."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             answer = await cluster.admin.post(cluster.pods, a_pod("p"), dryRun="All")
             if answer.status != 201:

@@ -21,7 +21,7 @@ NAMESPACE: Final = "tessera-system"
 TENANT: Final = "nobody"
 """A user who may do everything to pods and nodes, and nothing else."""
 PODS: Final = "/api/v1/namespaces/default/pods"
-SETTLED_S: Final = 30.0
+SETTLED_S: Final = 60.0
 
 
 class Installed:

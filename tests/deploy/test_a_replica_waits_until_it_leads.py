@@ -13,7 +13,7 @@ from tests.contract.real import free_port
 from tests.deploy.manifests import ROOT
 
 PROGRAM = ROOT / "deploy/images/until-ready"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 async def waiting(port: int) -> Process:

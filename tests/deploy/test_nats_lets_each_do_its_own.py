@@ -32,7 +32,7 @@ from tests.contract.real import free_port
 from tests.deploy.manifests import KUSTOMIZE, containers, environment, named, overlay
 
 CLUSTER: Final = QUICK.cluster
-PATIENCE_S: Final = 15.0
+PATIENCE_S: Final = 60.0
 PASSWORDS: Final = KUSTOMIZE / "passwords.sh"
 
 

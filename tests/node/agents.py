@@ -24,7 +24,7 @@ from tests.node.runtime import Containerd
 NODE = "worker-1"
 SIGNER = Signer(bytes(range(32)))
 NOWHERE = "127.0.0.1:9"
-READY_S = 30.0
+READY_S = 60.0
 POLL_S = 0.02
 
 

@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from grpc_tools import protoc  # type: ignore[import-untyped]  # it has none
 
 Json = dict[str, Any]
-CALL_S = 30.0
+CALL_S = 60.0
 SERVICE = "runtime.v1.RuntimeService"
 
 

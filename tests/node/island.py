@@ -15,8 +15,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-START_S = 20.0
-END_S = 15.0
+START_S = 60.0
+END_S = 60.0
 POLL_S = 0.02
 COVERED = ("/usr/local", "/var/lib")
 """What is written there stays here."""

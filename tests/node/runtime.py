@@ -26,7 +26,7 @@ GREEDY = "localhost/tessera/greedy:1"
 """An image that asks for every card."""
 WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
-READY_S = 30.0
+READY_S = 60.0
 POLL_S = 0.02
 HERE = Path(__file__).parent
 

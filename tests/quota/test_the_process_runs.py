@@ -52,7 +52,7 @@ async def a_process(
 
 async def status_of(kube: Kube) -> dict[str, Any]:
     """The quota's status, once it is written."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             found = json.loads(await kube.call(Verb.GET, f"{QUOTAS}/q"))
             if found.get("status"):
@@ -63,7 +63,7 @@ async def status_of(kube: Kube) -> dict[str, Any]:
 
 async def metrics(ports: Path) -> str:
     """What it shows, once it is ready."""
-    async with ClientSession() as session, asyncio.timeout(20):
+    async with ClientSession() as session, asyncio.timeout(60):
         while True:
             await asyncio.sleep(0.05)
             if not ports.exists():  # noqa: ASYNC240  (the test's own file)
@@ -102,14 +102,14 @@ async def test_it_writes_statuses_is_ready_and_ends_cleanly(tmp_path: Path) -> N
                 await metrics(ports)
             )
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await process.wait() == 0
 
 
 @pytest.mark.slow
 async def test_settings_that_make_no_sense_stop_it_with_a_sentence(tmp_path: Path) -> None:
     environ = {"TESSERA_THROTTLE_AFTER": "1", "TESSERA_THROTTLE_CORES_PERCENT": "500"}
-    async with a_process(environ, tmp_path / "log") as process, asyncio.timeout(20):
+    async with a_process(environ, tmp_path / "log") as process, asyncio.timeout(60):
         assert await process.wait() == 2
     told = (tmp_path / "log").read_text()
     assert "TESSERA_THROTTLE_AFTER: nothing reads it" in told

@@ -96,7 +96,7 @@ async def a_service(
         sys.executable, "-c", program, stderr=PIPE, env=environ
     )
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             yield Service(process)
     finally:
         if process.returncode is None:

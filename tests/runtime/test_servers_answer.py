@@ -146,7 +146,7 @@ async def name_shown(served: Served) -> str:
 
 
 async def until_shown(served: Served, name: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await name_shown(served) != f"CN={name}":
             await asyncio.sleep(0.02)
 

@@ -18,10 +18,10 @@ from tests.scheduler.test_the_process_runs import a_process, environment, place,
 
 async def asked(client: Client, subject: str) -> Any:
     """The answer, once there is anybody."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
-                return json.loads((await client.request(subject, b"", timeout=5)).data)
+                return json.loads((await client.request(subject, b"", timeout=20)).data)
             except NoRespondersError:
                 await asyncio.sleep(0.05)
 

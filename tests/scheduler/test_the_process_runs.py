@@ -62,7 +62,7 @@ async def a_process(
 
 async def ready(ports: Path) -> dict[str, str]:
     """The servers' URLs, once it leads."""
-    async with ClientSession() as session, asyncio.timeout(20):
+    async with ClientSession() as session, asyncio.timeout(60):
         while True:
             await asyncio.sleep(0.05)
             if not ports.exists():  # noqa: ASYNC240  (the test's own file)
@@ -134,7 +134,7 @@ async def test_it_admits_places_survives_kill_and_ends_cleanly(tmp_path: Path) -
             after = await place(kube, urls, "b")
             assert after["spec"]["nodeName"] == "n0"
             process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await process.wait() == 0
 
 
@@ -149,7 +149,7 @@ async def test_settings_that_make_no_sense_stop_it_with_a_sentence(tmp_path: Pat
         ):
             log = tmp_path / name
             async with a_process(environ | {name: value}, log) as process:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     assert await process.wait() == 2
             assert told in log.read_text()
 

@@ -111,7 +111,7 @@ async def _called(cluster: Cluster) -> None:
     """API servers take a moment to learn of a registration."""
     container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     probe = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             answer = await cluster.admin.post("/api/v1/namespaces/team/pods", probe, dryRun="All")
             if answer.body.get("spec", {}).get("schedulerName") == SCHEDULER:

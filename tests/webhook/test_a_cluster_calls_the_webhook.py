@@ -71,7 +71,7 @@ async def test_keys_of_pods_that_exist_are_guarded(kind: str, tmp_path: Path) ->
             refused = await admin.post(f"{PODS}/a/binding", binding)
             assert f"metadata.annotations[{GRANT_KEY}]: " in refused.refused(403, "Forbidden")
         async with the_webhook(cluster, kube=cluster.kube):
-            async with asyncio.timeout(30):  # API servers take a moment to learn of it
+            async with asyncio.timeout(60):  # API servers take a moment to learn of it
                 while (await admin.patch(f"{PODS}/a", grant)).status != 200:
                     await asyncio.sleep(0.2)
 
@@ -108,7 +108,7 @@ async def test_the_registration_is_kept(kind: str, tmp_path: Path) -> None:
         weaker = {"webhooks": [{**before[0][0], "failurePolicy": "Ignore"}]}
         path = CONFIGURATION.format("mutating")
         assert (await cluster.admin.patch(path, weaker)).status == 200
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (
                 await webhooks(cluster, "mutating"), await webhooks(cluster, "validating"),
             ) != before:  # fmt: skip

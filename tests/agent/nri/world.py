@@ -237,7 +237,7 @@ async def a_node(folder: Path, *, keys: bool = True) -> AsyncGenerator[Node]:
     if keys:
         await node.publish_keys()
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         open_runtime(node.socket, RuntimeSettings(), state=node.state) as node.runtime,
     ):
         yield node

@@ -18,7 +18,7 @@ from tessera_embedded.apiserver.journal import Journal, JournalBroken
 from tessera_embedded.apiserver.objects import WINDOW
 from tests.embedded.apiserver.world import PODS, a_pod, events
 
-START_S = 30
+START_S = 60
 NAMESPACES = "/api/v1/namespaces"
 
 

@@ -167,5 +167,5 @@ class World:
 async def a_world(folder: Path) -> AsyncGenerator[World]:
     async with open_apiserver(folder / "api", keep=False) as server:
         settings = KubeSettings(kubeconfig=str(server.kubeconfig))
-        async with open_kube(settings) as kube, asyncio.timeout(30):
+        async with open_kube(settings) as kube, asyncio.timeout(60):
             yield World(folder / "node", kube, server.kubeconfig)

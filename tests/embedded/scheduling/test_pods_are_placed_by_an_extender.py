@@ -128,7 +128,7 @@ async def a_cluster(folder: Path) -> AsyncGenerator[ACluster]:
                 ),
             )
             try:
-                async with open_scheduler(server.kubeconfig, config), asyncio.timeout(20):
+                async with open_scheduler(server.kubeconfig, config), asyncio.timeout(60):
                     yield ACluster(kube, extender)
             finally:
                 await runner.cleanup()
