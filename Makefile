@@ -15,7 +15,7 @@ ON_VENV := --python .venv/bin/python
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test demo place bench hook hook-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test e2e demo place bench hook hook-test verify clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,9 @@ names: ## no utils.py, no address in the lock, every member known to the tools
 
 test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
 	.venv/bin/pytest -n $(JOBS) $(ARGS)
+
+e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
+	unshare --net .venv/bin/pytest -m e2e -s $(ARGS) tests/e2e
 
 demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --kill, --keep)
 	@.venv/bin/tessera demo $(ARGS)

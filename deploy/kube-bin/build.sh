@@ -12,7 +12,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-programs=(etcd kube-apiserver kube-scheduler kube-controller-manager kubelet kwok
+programs=(etcd kube-apiserver kube-scheduler kube-controller-manager kube-proxy kubectl kubelet kwok
     containerd containerd-shim-runc-v2 ctr)
 
 complain() {
@@ -25,7 +25,7 @@ complain() {
 source_of() {
     case $1 in
         etcd) echo etcd go.etcd.io/etcd/server/v3 0 ;;
-        kube-apiserver | kube-scheduler | kube-controller-manager)
+        kube-apiserver | kube-scheduler | kube-controller-manager | kube-proxy | kubectl)
             echo kubernetes "k8s.io/kubernetes/cmd/$1" 0 ;;
         kubelet) echo kubernetes k8s.io/kubernetes/cmd/kubelet 1 ;;
         kwok) echo kwok sigs.k8s.io/kwok/cmd/kwok 0 ;;

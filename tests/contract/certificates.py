@@ -41,10 +41,9 @@ class Authority:
         )
 
     def server(self, *hosts: str) -> Pair:
-        """A certificate for 127.0.0.1 and these names."""
+        """A certificate for 127.0.0.1 and these names and addresses; the first is a name."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names: list[x509.GeneralName] = [x509.DNSName(host) for host in hosts]
-        names.append(x509.IPAddress(ipaddress.IPv4Address("127.0.0.1")))
+        names = [_general_name(host) for host in (*hosts, "127.0.0.1")]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
         certificate = (
             _certificate(subject, self._name, key.public_key())
@@ -52,6 +51,13 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         return Pair(_pem(key), certificate.public_bytes(Encoding.PEM))
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.IPv4Address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def key_pair() -> Pair:

@@ -38,6 +38,7 @@ class Process:
         self._argv = [str(word) for word in argv]
         self._env = dict(env)
         self._outer: asyncio.subprocess.Process | None = None
+        self.name = log.stem
         self.log = log
 
     async def start(self) -> None:

@@ -96,14 +96,14 @@ async def real_containerd(
     """containerd until the block ends, with the images of that archive and a simulated machine."""
     folder = island.folder
     config = folder / "containerd.toml"
-    await asyncio.to_thread(_write_files, folder, config, nri=nri, required=required)
+    await asyncio.to_thread(write_files, folder, config, nri=nri, required=required)
     process = await island.start("containerd", programs / "containerd", f"--config={config}",
                                  env=_environment(programs))  # fmt: skip
     async with open_cri(address(island)) as cri:
         containerd = Containerd(island, programs, process, cri)
         await containerd.ready()
         await containerd.load(archive)
-        containerd.cards = await asyncio.to_thread(_make_machine, containerd.machine, cards)
+        containerd.cards = await asyncio.to_thread(make_machine, containerd.machine, cards)
         yield containerd
 
 
@@ -123,14 +123,16 @@ def make_images(folder: Path) -> Path:
     )
 
 
-def _make_machine(folder: Path, cards: str) -> tuple[str, ...]:
+def make_machine(folder: Path, cards: str) -> tuple[str, ...]:
+    """Simulated cards in a folder, which an agent has as its TMPDIR; their ids."""
     folder.mkdir(exist_ok=True)
     state = str(folder / f"tessera-sim-{os.getuid()}")
     with polling(NVML, {"TESSERA_SIM_STATE": state, "TESSERA_SIM_CONFIG": cards}) as poller:
         return tuple(card["id"] for card in poller.poll()["cards"])
 
 
-def _write_files(folder: Path, config: Path, *, nri: bool, required: Sequence[str]) -> None:
+def write_files(folder: Path, config: Path, *, nri: bool, required: Sequence[str]) -> None:
+    """What containerd is told, the toolkit that stands before runc, and a network of nobody."""
     built("libtessera.so")
     runc = shutil.which("runc") or "/usr/sbin/runc"
     toolkit = [sys.executable, "-IS", HERE / "toolkit.py", runc, SIM, folder / "machine"]

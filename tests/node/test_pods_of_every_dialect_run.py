@@ -8,41 +8,14 @@ from typing import Any
 from tests.node.agents import until
 from tests.node.conftest import OpenCluster
 from tests.node.cri import Container
+from tests.node.dialects import DIALECTS, ISOLATED, RESULTS
 from tests.node.kubelet import Node
 from tests.node.runtime import GREEDY
 
 SCHEDULER = "tessera-scheduler"
 """The profile that stands here for a cluster's default one."""
-MIB_OF_CARD = 16384
 OUT_OF_MEMORY = 2
-ISOLATED = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
 ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
-DIALECTS: dict[str, tuple[dict[str, str], int]] = {
-    "hami": (
-        {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "20"}, 3000,
-    ),
-    "volcano": (
-        {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "2500",
-         "volcano.sh/vgpu-cores": "10"}, 2500,
-    ),
-    "volcano-gpushare": ({"volcano.sh/gpu-memory": "1024"}, 1024),
-    "koordinator": (
-        {"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "20",
-         "koordinator.sh/gpu-memory-ratio": "20"}, MIB_OF_CARD // 5,
-    ),
-    "tencent": ({"tencent.com/vcuda-core": "20", "tencent.com/vcuda-memory": "8"}, 2048),
-    "inspur": ({"inspur.com/vcuda-core": "10", "inspur.com/vcuda-memory": "4"}, 1024),
-}  # fmt: skip
-"""Dialect -> what a container asks for, and how many MiB that is."""
-RESULTS = {
-    "hami": "hami.io/vgpu-devices-allocated",
-    "volcano": "volcano.sh/vgpu-ids-new",
-    "volcano-gpushare": "volcano.sh/gpu-index",
-    "koordinator": "scheduling.koordinator.sh/device-allocated",
-    "tencent": "tencent.com/predicate-gpu-idx-0",
-    "inspur": "inspur.com/predicate-gpu-idx-0",
-}
-"""Dialect -> an annotation by which other tools know what it got."""
 
 
 async def work(container: Container) -> dict[str, Any]:

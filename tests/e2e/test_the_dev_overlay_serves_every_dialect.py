@@ -1,0 +1,154 @@
+"""`kubectl apply -k` on a real cluster of one node, pods as users write them, and what may happen
+to an installation. One cluster for all of it, as it takes a minute to make."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contract.client import Json
+from tests.e2e import pods
+from tests.e2e.cluster import HOME, OVERLAY, Cluster
+from tests.e2e.conftest import OpenCluster
+from tests.e2e.node import NODE
+from tests.e2e.plane import KubectlFailed
+from tests.node.dialects import DIALECTS, ISOLATED, RESULTS
+
+OUT_OF_MEMORY = 2
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SERVED = ("volcano.yaml", "koordinator.yaml")
+"""Examples whose cards a node of simulated NVIDIA cards can stand for."""
+
+
+async def test_an_installation_serves_every_dialect_and_outlives_what_happens(
+    open_installed: OpenCluster,
+) -> None:
+    async with open_installed() as cluster:
+        for step in (
+            every_dialect_gets_its_part, two_dialects_share_a_card, examples_run_unchanged,
+            nonsense_is_refused, what_does_not_fit_is_explained, limits_are_seen_from_outside,
+            any_process_may_be_killed, a_new_release_disturbs_nobody,
+            without_the_webhook_only_pods_that_ask_wait, pods_run_on_without_tessera,
+        ):  # fmt: skip
+            began = time.monotonic()
+            await step(cluster)
+            print(f"{step.__name__}: {time.monotonic() - began:.1f} s")  # noqa: T201  (a figure)
+
+
+async def every_dialect_gets_its_part(cluster: Cluster) -> None:
+    for name, (limits, mib) in DIALECTS.items():
+        labels = ISOLATED if name == "koordinator" else {}
+        found, took = await pods.start(cluster, name, limits, labels=labels)
+        print(f"{name}: running {took:.1f} s after it was created")  # noqa: T201  (a figure)
+        assert RESULTS[name] in found["metadata"]["annotations"]
+        said = await pods.work(cluster, name)
+        assert abs(said["total_mib"] - mib) <= 1, name
+        assert (said["over_result"], said["taken_result"]) == (OUT_OF_MEMORY, 0), name
+
+
+async def two_dialects_share_a_card(cluster: Cluster) -> None:
+    seen = [(await pods.environment(cluster, name))[pods.CARDS] for name in DIALECTS]
+    assert set(seen) <= set(cluster.node.cards)
+    assert len(set(seen)) < len(seen)
+
+
+async def examples_run_unchanged(cluster: Cluster) -> None:
+    for file in SERVED:
+        listed = [d for d in yaml.safe_load_all((EXAMPLES / file).read_text()) if d]
+        asked = [d for d in listed if d["kind"] in {"Pod", "Job"}]
+        namespace = asked[0]["metadata"]["namespace"]
+        host = next(d["metadata"]["name"] for d in listed if d["kind"] == "Node")
+        await cluster.kubectl("create", "namespace", namespace)
+        await cluster.kubectl(
+            "label", "node", NODE, "--overwrite", f"kubernetes.io/hostname={host}"
+        )
+        await cluster.apply(*asked)
+        for pod in [d for d in asked if d["kind"] == "Pod"]:
+            name = pod["metadata"]["name"]
+            await cluster.running(name, namespace)
+            cards = (await pods.environment(cluster, name, namespace))[pods.CARDS].split(",")
+            assert set(cards) <= set(cluster.node.cards), (name, cards)
+        await cluster.kubectl("delete", "jobs", "--all", "-n", namespace, "--wait=false")
+        await cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=1")
+        await cluster.kubectl("delete", "namespace", namespace, "--wait=true")
+
+
+async def nonsense_is_refused(cluster: Cluster) -> None:
+    limits = {"tencent.com/vcuda-core": "150", "tencent.com/vcuda-memory": "8"}
+    with pytest.raises(KubectlFailed, match=r"tencent\.com/vcuda-core.*150"):
+        await cluster.apply(pods.asking("odd", limits))
+
+
+async def what_does_not_fit_is_explained(cluster: Cluster) -> None:
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "90000"}
+    await cluster.apply(pods.asking("large", limits))
+
+    async def told() -> Json | None:
+        found = await cluster.get("pod", "large")
+        conditions = found["status"].get("conditions", ())
+        return next(
+            (c for c in conditions if c["type"] == "PodScheduled" and c.get("message")), None
+        )
+
+    said = await cluster.until(told, "it is said why a pod waits")
+    assert (said["status"], said["reason"]) == ("False", "Unschedulable")
+    await cluster.kubectl("delete", "pod", "large")
+
+
+async def limits_are_seen_from_outside(cluster: Cluster) -> None:
+    async def measured() -> float:
+        return cluster.gauge(await cluster.metrics_of_agent(), "container_gpu_utilization", "hami")
+
+    used = await cluster.until(measured, "the use of a container is measured")
+    assert 0 < used < 25  # it may have 20 percent
+
+
+async def any_process_may_be_killed(cluster: Cluster) -> None:
+    before = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
+    for program in ("tessera_agent", "tessera_scheduler", "kube-scheduler --config=/etc/tessera",
+                    "tessera_quota", "nats-server", "kubelet", "containerd"):  # fmt: skip
+        await cluster.kill(program)
+        name = f"after-{program.split()[0].replace('_', '-')}"
+        _, took = await pods.start(cluster, name, pods.HAMI)
+        assert (await pods.work(cluster, name))["total_mib"] == 1000
+        print(f"{program}: killed; a pod ran {took:.1f} s later")  # noqa: T201  (a figure)
+        await cluster.all_ready()
+    after = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
+    assert after == before
+    assert await cluster.overgranted() == 0
+
+
+async def a_new_release_disturbs_nobody(cluster: Cluster) -> None:
+    before = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
+    for what in ("deployment/tessera-scheduler", "daemonset/tessera-agent-nvidia"):
+        await cluster.kubectl("rollout", "restart", what, "-n", HOME)
+        await cluster.kubectl("rollout", "status", what, "-n", HOME, "--timeout=200s")
+    await pods.start(cluster, "after-rollout", pods.HAMI)
+    assert (await pods.work(cluster, "after-rollout"))["total_mib"] == 1000
+    after = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
+    assert after == before
+
+
+async def without_the_webhook_only_pods_that_ask_wait(cluster: Cluster) -> None:
+    await cluster.kubectl("scale", "deployment/tessera-scheduler", "-n", HOME, "--replicas=0")
+    await cluster.kubectl(
+        "wait", "pod", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-scheduler",
+        "--for=delete", "--timeout=200s",
+    )  # fmt: skip
+    with pytest.raises(KubectlFailed, match="failed calling webhook"):
+        await cluster.apply(pods.asking("asks", pods.HAMI))  # whoever made it tries again
+    await pods.start(cluster, "plain", {})
+    assert (await pods.environment(cluster, "plain"))[pods.CARDS] == "void"
+    await cluster.kubectl("scale", "deployment/tessera-scheduler", "-n", HOME, "--replicas=1")
+    await cluster.all_ready()
+    await pods.start(cluster, "asks", pods.HAMI)
+
+
+async def pods_run_on_without_tessera(cluster: Cluster) -> None:
+    before = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
+    await cluster.kubectl("delete", "-k", str(OVERLAY), "--wait=true", "--timeout=200s")
+    await asyncio.sleep(3)
+    after = {name: pods.lives(await cluster.running(name)) for name in DIALECTS}
+    assert after == before
