@@ -13,6 +13,18 @@
 #define CUDA_ABI_API __attribute__((visibility("default")))
 #endif
 
+/* The descriptors of before CUDA 3.2: drivers still export the functions that take them. */
+typedef struct {
+    unsigned int Width, Height;
+    CUarray_format Format;
+    unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+typedef struct {
+    unsigned int Width, Height, Depth;
+    CUarray_format Format;
+    unsigned int NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
 #define CUDA_FN(base, symbol, since, params) \
     CUDA_ABI_API CUresult symbol params;     \
     typedef CUresult(*PFN_##symbol) params;

@@ -1,119 +1,69 @@
 /* GPU time achieved against the limit, on the simulated machine's virtual clock: limits x kernels x
- * sync and async of one process with its per-second swing; 2 and 4 processes of one container; 2 and
- * 4 containers, one idle among them, that an agent measures. `make bench` adds up the errors. */
-#include <sys/wait.h>
-#include <unistd.h>
+ * synchronous and asynchronous x processes x containers, with the second that is furthest out to either
+ * side. The agent measures every half second, but for the cases that say "nobody measures". */
+#include <string.h>
 
 #include "tenants.h"
 
+#define US 1000ull
 #define MS 1000000ull
 
-static void measure(unsigned limit, uint64_t ns, int sync, unsigned seconds) {
-    begin();
-    CUfunction f = kernel(ns);
-    PFN_cuLaunchKernel call = CU(cuLaunchKernel);
-    PFN_cuCtxSynchronize synchronize = CU(cuCtxSynchronize);
-    uint64_t second = sim_now() + 1000 * MS, busy = 0, from = 0, first_busy = 0;
-    double low = 1e9, high = 0;
-    unsigned seen = 0;
-    while (seen <= seconds) {
-        call(f, 64, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL);
-        if (sync)
-            synchronize();
-        uint64_t now = sim_now();
-        if (now < second)
-            continue;
-        uint64_t all = sim_busy(getpid());
-        if (seen) {
-            double share = 100.0 * (double)(all - busy) / (double)(now - second + 1000 * MS);
-            low = share < low ? share : low;
-            high = share > high ? share : high;
-        } else {
-            from = now;
-            first_busy = all;
-        }
-        busy = all;
-        second = now + 1000 * MS;
-        seen++;
-    }
-    double mean = 100.0 * (double)(busy - first_busy) / (double)(sim_now() - from);
-    printf("%u %% %6llu us %-5s mean %6.2f error %+.2f seconds %.1f..%.1f\n", limit, (unsigned long long)ns / 1000,
-           sync ? "sync" : "async", mean, mean - limit, low, high);
+/* Long enough for many launches of the longest, short enough for the shortest to end today. */
+static uint64_t seconds_for(uint64_t kernel_ns) {
+    return kernel_ns < 50 * US    ? 6
+           : kernel_ns < MS       ? 12
+           : kernel_ns < 20 * MS  ? 16
+           : kernel_ns < 100 * MS ? 30
+           : kernel_ns < 500 * MS ? 80
+                                  : 240;
 }
 
-#define ONE(limit, name, ns, seconds)                                                                       \
-    TEST(cores_##limit##_##name##_sync, "cores=" #limit, "clock=virtual") { measure(limit, ns, 1, seconds); } \
-    TEST(cores_##limit##_##name##_async, "cores=" #limit, "clock=virtual") { measure(limit, ns, 0, seconds); }
-#define KERNELS(limit)                                                                                           \
-    ONE(limit, 5us, 5000, 5) ONE(limit, 50us, 50000, 5) ONE(limit, 1ms, MS, 10) ONE(limit, 20ms, 20 * MS, 20) \
-    ONE(limit, 100ms, 100 * MS, 60) ONE(limit, 500ms, 500 * MS, 200)
-KERNELS(10)
-KERNELS(25)
-KERNELS(30)
-KERNELS(50)
-KERNELS(75)
-KERNELS(90)
-
-
-/* Processes of one container: together they may have what one may have. */
-static void processes(int count, unsigned limit, uint64_t ns, int sync) {
-    int ends[2];
-    double sum = 0, got;
-    EQUAL(pipe(ends), 0);
+static void measure(struct tenant *tenants, int count, unsigned processes, uint64_t kernel_ns, int async, int blind) {
+    for (int i = 0; i < count; i++) {
+        tenants[i].processes = processes;
+        tenants[i].kernel_ns = kernel_ns;
+        tenants[i].async = async;
+    }
+    tenants_run(tenants, count, seconds_for(kernel_ns), blind);
     for (int i = 0; i < count; i++)
-        if (fork() == 0) {
-            begin();
-            CUfunction f = kernel(ns);
-            ((void (*)(void))(uintptr_t)driver_get("cuSimJoin"))();
-            uint64_t from = sim_now() + 1000 * MS, busy = 0, begun = 0;
-            for (;;) {
-                EQUAL(CU(cuLaunchKernel)(f, 64, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL), 0);
-                if (sync)
-                    EQUAL(CU(cuCtxSynchronize)(), 0);
-                uint64_t now = sim_now();
-                if (!begun && now >= from) {
-                    begun = now;
-                    busy = sim_busy(getpid());
-                } else if (now >= from + 20000 * MS) {
-                    got = 100.0 * (double)(sim_busy(getpid()) - busy) / (double)(now - begun);
-                    _exit(write(ends[1], &got, sizeof got) != sizeof got);
-                }
-            }
-        }
-    for (int i = 0; i < count; i++) {
-        EQUAL(read(ends[0], &got, sizeof got), sizeof got);
-        sum += got;
-    }
-    printf("%u %% %6llu us %-5s mean %6.2f error %+.2f of %d processes\n", limit, (unsigned long long)ns / 1000,
-           sync ? "sync" : "async", sum, sum - limit, count);
+        printf("%2u %% %6llu us %-5s %d container%s of %u process%s%s mean %6.2f error %+.2f seconds %.1f..%.1f\n", tenants[i].cores,
+               (unsigned long long)(kernel_ns / US), tenants[i].idle ? "idle" : async ? "async" : "sync", count,
+               count > 1 ? "s" : "", processes, processes > 1 ? "es" : "", blind ? ", nobody measures," : "",
+               tenants[i].share, tenants[i].share - (tenants[i].idle ? 0 : tenants[i].cores), tenants[i].low, tenants[i].high);
 }
-#define PROCESSES(count, limit, name, ns)                                                                       \
-    TEST(processes_##count##_##limit##_##name##_sync, "cores=" #limit, "clock=virtual participants=" #count) {  \
-        processes(count, limit, ns, 1);                                                                         \
-    }                                                                                                           \
-    TEST(processes_##count##_##limit##_##name##_async, "cores=" #limit, "clock=virtual participants=" #count) { \
-        processes(count, limit, ns, 0);                                                                         \
-    }
-PROCESSES(2, 30, 1ms, MS) PROCESSES(4, 30, 1ms, MS) PROCESSES(2, 50, 5ms, 5 * MS) PROCESSES(4, 75, 5ms, 5 * MS)
-PROCESSES(4, 50, 50us, 50000)
 
-static void containers(struct tenant *tenants, int count) {
-    tenants_run(tenants, count, 30);
-    for (int i = 0; i < count; i++) {
-        double wanted = tenants[i].idle ? 0 : tenants[i].cores;
-        printf("%u %% %6llu us %-5s mean %6.2f error %+.2f of %d containers\n", tenants[i].cores,
-               (unsigned long long)tenants[i].kernel_ns / 1000, tenants[i].idle ? "idle" : "sync", tenants[i].share,
-               tenants[i].share - wanted, count);
+/* Names say what they are, so that a part of one chooses: c<containers>_p<processes>_<limits>_<kernel>_<how>. */
+#define CASE(containers, count, processes, participants, name, ns, how, async, blind, ...)                        \
+    TEST(containers##_p##processes##_##name##_##how, NULL, "clock=virtual participants=" #participants) {         \
+        struct tenant t[] = {__VA_ARGS__};                                                                        \
+        measure(t, count, processes, ns, async, blind);                                                           \
     }
-}
-#define OF(percent, ns) {.cores = percent, .kernel_ns = ns}
-#define CONTAINERS(name, count, ...)                                          \
-    TEST(name, NULL, "clock=virtual participants=" #count) {                  \
-        struct tenant t[] = {__VA_ARGS__};                                    \
-        containers(t, (int)(sizeof t / sizeof *t));                           \
-    }
-CONTAINERS(containers_50_50, 3, OF(50, MS), OF(50, MS))
-CONTAINERS(containers_30_70, 3, OF(30, 5 * MS), OF(70, 5 * MS))
-CONTAINERS(containers_30_60_long, 3, OF(30, 20 * MS), OF(60, 20 * MS))
-CONTAINERS(containers_25_each, 5, OF(25, MS), OF(25, MS), OF(25, MS), OF(25, MS))
-CONTAINERS(containers_one_idle, 5, OF(25, MS), OF(25, 5 * MS), OF(25, MS), {.cores = 25, .kernel_ns = MS, .idle = 1})
+#define BOTH(containers, count, processes, participants, name, ns, ...)                                \
+    CASE(containers, count, processes, participants, name, ns, sync, 0, 0, __VA_ARGS__)                \
+    CASE(containers, count, processes, participants, name, ns, async, 1, 0, __VA_ARGS__)
+#define KERNELS(containers, count, processes, participants, limits, ...)                               \
+    BOTH(containers, count, processes, participants, limits##_5us, 5 * US, __VA_ARGS__)                \
+    BOTH(containers, count, processes, participants, limits##_50us, 50 * US, __VA_ARGS__)              \
+    BOTH(containers, count, processes, participants, limits##_1ms, MS, __VA_ARGS__)                    \
+    BOTH(containers, count, processes, participants, limits##_20ms, 20 * MS, __VA_ARGS__)              \
+    BOTH(containers, count, processes, participants, limits##_100ms, 100 * MS, __VA_ARGS__)            \
+    BOTH(containers, count, processes, participants, limits##_500ms, 500 * MS, __VA_ARGS__)
+#define ALONE(limit)                              \
+    KERNELS(c1, 1, 1, 2, limit, {.cores = limit}) \
+    KERNELS(c1, 1, 2, 3, limit, {.cores = limit}) \
+    KERNELS(c1, 1, 4, 5, limit, {.cores = limit})
+ALONE(10) ALONE(25) ALONE(30) ALONE(50) ALONE(75) ALONE(90)
+
+#define TWO(name, a, b)                                         \
+    KERNELS(c2, 2, 1, 3, name, {.cores = a}, {.cores = b})      \
+    KERNELS(c2, 2, 2, 5, name, {.cores = a}, {.cores = b})
+TWO(50_50, 50, 50) TWO(30_70, 30, 70)
+
+#define QUARTER {.cores = 25}
+KERNELS(c4, 4, 1, 5, 25_each, QUARTER, QUARTER, QUARTER, QUARTER)
+KERNELS(c4, 4, 2, 9, 25_each, QUARTER, QUARTER, QUARTER, QUARTER)
+KERNELS(c4, 4, 1, 5, one_idle, QUARTER, QUARTER, QUARTER, {.cores = 25, .idle = 1})
+
+/* An event pair that a time slice ends includes the others' slices: what the agent's measurement is for. */
+CASE(c1, 1, 4, 5, 50_50us_blind, 50 * US, async, 1, 1, {.cores = 50})
+CASE(c1, 1, 4, 5, 50_5ms_blind, 5 * MS, async, 1, 1, {.cores = 50})

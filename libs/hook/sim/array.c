@@ -101,6 +101,22 @@ CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc)
     return cuArray3DCreate_v2(array, &full);
 }
 
+CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
+{
+    if (!desc)
+        return cuArrayCreate_v2(array, NULL);
+    CUDA_ARRAY_DESCRIPTOR wide = {desc->Width, desc->Height, desc->Format, desc->NumChannels};
+    return cuArrayCreate_v2(array, &wide);
+}
+
+CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *desc)
+{
+    if (!desc)
+        return cuArray3DCreate_v2(array, NULL);
+    CUDA_ARRAY3D_DESCRIPTOR wide = {desc->Width, desc->Height, desc->Depth, desc->Format, desc->NumChannels, desc->Flags};
+    return cuArray3DCreate_v2(array, &wide);
+}
+
 #define ALIVE(object, what) \
     ENTER();                \
     if (!(object) || (object)->magic != (what)) \

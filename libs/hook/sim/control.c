@@ -49,6 +49,9 @@ uint64_t cuSimCardUsed(int card)
     return used;
 }
 
+/* By number, within the caller's pid namespace; 0: all. */
+static bool meant(const SimProc *p, int pid) { return !pid || (p->pid == (uint32_t)pid && p->space == sim_pid_space()); }
+
 static uint64_t sum(int card, int pid, uint64_t (*of)(const SimProc *, int))
 {
     uint64_t total = 0;
@@ -58,7 +61,7 @@ static uint64_t sum(int card, int pid, uint64_t (*of)(const SimProc *, int))
     sim_sweep();
     sim_catch_up((uint32_t)card);
     for (uint32_t i = 0; i < sim->procs_high; i++)
-        if (sim->proc[i].live && (!pid || sim->proc[i].pid == (uint32_t)pid))
+        if (sim->proc[i].live && meant(&sim->proc[i], pid))
             total += of(&sim->proc[i], card);
     sim_unlock();
     return total;
@@ -81,7 +84,7 @@ uint64_t cuSimProcessUsed(int card, int pid)
     sim_lock();
     for (uint32_t i = 0; i < SIM_BLOCKS; i++) {
         uint32_t holder = sim->block[i].live && sim->block[i].card == (uint32_t)card ? sim_block_holder(&sim->block[i]) : SIM_NONE;
-        if (holder != SIM_NONE && (!pid || sim->proc[holder].pid == (uint32_t)pid))
+        if (holder != SIM_NONE && meant(&sim->proc[holder], pid))
             total += sim->block[i].bytes;
     }
     sim_unlock();

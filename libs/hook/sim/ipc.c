@@ -7,11 +7,12 @@
 typedef struct {
     uint64_t magic, generation, size;
     uint32_t block, pid;
+    uint64_t space;
 } IpcHandle;
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
-    IpcHandle h = {.magic = SIM_MAGIC, .pid = (uint32_t)getpid()};
+    IpcHandle h = {.magic = SIM_MAGIC, .pid = (uint32_t)getpid(), .space = sim_pid_space()};
     CUresult r = CUDA_SUCCESS;
     ENTER();
     NEED(handle);
@@ -57,7 +58,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigne
     memcpy(&h, &handle, sizeof h);
     if (!dptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || h.magic != SIM_MAGIC)
         return CUDA_ERROR_INVALID_VALUE;
-    if (h.pid == (uint32_t)getpid())
+    if (h.pid == (uint32_t)getpid() && h.space == sim_pid_space())
         return CUDA_ERROR_INVALID_CONTEXT;
     sim_local_lock();
     wanted = NULL;

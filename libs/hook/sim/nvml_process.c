@@ -20,7 +20,9 @@ static uint32_t on_card(uint32_t card, Found found[SIM_PROCS])
     for (uint32_t i = 0; i < sim->procs_high; i++) {
         if (!sim->proc[i].live || !has[i])
             continue;
-        found[n].pid = sim->proc[i].pid;
+        found[n].pid = sim_pid_seen(i);
+        if (!found[n].pid)
+            continue; /* of a container that is not ours to see */
         found[n].bytes = sim->proc[i].used[card];
         for (uint32_t b = 0; b < SIM_BLOCKS; b++)
             if (sim->block[b].live && sim->block[b].card == card && sim_block_holder(&sim->block[b]) == i)
@@ -60,6 +62,8 @@ LISTS(Compute, true)
 LISTS(Graphics, false)
 LISTS(MPSCompute, false)
 
+static bool there(const SimSample *s) { return sim->proc[s->proc].live && sim->proc[s->proc].pid == s->pid; }
+
 /* The latest sample of every process after last_seen; none at all is NOT_FOUND, as from the real library. */
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, unsigned long long last_seen)
 {
@@ -79,7 +83,9 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
         const SimSample *s = &c->sample[(c->sample_at - back) % SIM_SAMPLES];
         bool known = s->time_us <= last_seen;
         for (uint32_t i = 0; i < n && !known; i++)
-            known = latest[i]->pid == s->pid;
+            known = latest[i]->proc == s->proc && latest[i]->pid == s->pid;
+        if (!known && there(s) && !sim_pid_seen(s->proc))
+            continue;
         if (!known && n < SIM_PROCS)
             latest[n++] = s;
     }
@@ -87,7 +93,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
         r = NVML_ERROR_INSUFFICIENT_SIZE;
     for (uint32_t i = 0; i < n && !r; i++) {
         memset(&samples[i], 0, sizeof samples[i]);
-        samples[i].pid = latest[i]->pid;
+        samples[i].pid = there(latest[i]) ? sim_pid_seen(latest[i]->proc) : latest[i]->pid;
         samples[i].timeStamp = latest[i]->time_us;
         samples[i].smUtil = latest[i]->percent;
         samples[i].memUtil = latest[i]->percent / 2;

@@ -28,6 +28,28 @@ static bool record(int command, uint32_t slot, struct flock *lock)
     return life_file() >= 0 && fcntl(life, command, lock) == 0;
 }
 
+/* Two containers may both have a process 7. */
+uint64_t sim_pid_space(void)
+{
+    static uint64_t space;
+    struct stat ns;
+    if (!space)
+        space = stat("/proc/self/ns/pid", &ns) == 0 ? (uint64_t)ns.st_ino : 1;
+    return space;
+}
+
+static bool is_self(const SimProc *p) { return p->pid == (uint32_t)getpid() && p->space == sim_pid_space(); }
+
+/* The kernel tells the holder of a lock by the asker's numbers. */
+uint32_t sim_pid_seen(uint32_t proc)
+{
+    struct flock lock;
+    const SimProc *p = &sim->proc[proc];
+    if (is_self(p) || !record(F_GETLK, proc, &lock) || lock.l_type == F_UNLCK)
+        return p->pid;
+    return lock.l_pid > 0 ? (uint32_t)lock.l_pid : 0;
+}
+
 bool sim_process_attach(void)
 {
     struct flock lock;
@@ -41,6 +63,7 @@ bool sim_process_attach(void)
             continue;
         memset(p, 0, sizeof *p);
         p->pid = (uint32_t)getpid();
+        p->space = sim_pid_space();
         if (i >= sim->procs_high)
             sim->procs_high = i + 1;
         sim_kill_point();
@@ -68,10 +91,9 @@ void sim_reclaim(uint32_t proc)
 void sim_sweep(void)
 {
     bool died = false;
-    struct flock lock;
-    uint32_t self = (uint32_t)getpid(); /* the simulated NVML has no slot, and its process's own locks never look taken to it */
+    struct flock lock; /* the simulated NVML has no slot, and its process's own locks never look taken to it */
     for (uint32_t i = 0; i < sim->procs_high; i++)
-        if (sim->proc[i].live && i != me && sim->proc[i].pid != self && record(F_GETLK, i, &lock) && lock.l_type == F_UNLCK) {
+        if (sim->proc[i].live && i != me && !is_self(&sim->proc[i]) && record(F_GETLK, i, &lock) && lock.l_type == F_UNLCK) {
             sim_reclaim(i);
             died = true;
         }

@@ -11,6 +11,7 @@ static void close_period(uint32_t index)
             continue;
         SimSample *s = &card->sample[card->sample_at++ % SIM_SAMPLES];
         s->time_us = sim->origin_us + card->sample_end / 1000;
+        s->proc = i;
         s->pid = p->pid;
         s->percent = (uint32_t)((p->sample_busy[index] * 100 + period / 2) / period);
         p->sample_busy[index] = 0;

@@ -25,7 +25,7 @@ enum {
 };
 #define SIM_NONE UINT32_MAX
 #define SIM_MAGIC UINT64_C(0x6d69735f61726574)
-#define SIM_LAYOUT 1u
+#define SIM_LAYOUT 2u
 #define SIM_GRANULE (UINT64_C(2) << 20) /* physical granularity of VMM allocations */
 
 typedef enum { SIM_CLOCK_REAL, SIM_CLOCK_SCALED, SIM_CLOCK_VIRTUAL } SimClockMode;
@@ -59,7 +59,7 @@ typedef struct {
 
 typedef struct {
     uint64_t time_us;
-    uint32_t pid, percent;
+    uint32_t proc, pid, percent;
 } SimSample;
 
 typedef struct {
@@ -75,7 +75,8 @@ typedef struct {
 } SimCard;
 
 typedef struct {
-    uint32_t live, pid;
+    uint32_t live, pid; /* as its own namespace numbers it */
+    uint64_t space;     /* that namespace */
     uint64_t used[SIM_CARDS];
     uint64_t busy_ns[SIM_CARDS], sample_busy[SIM_CARDS];
     uint64_t launches;
@@ -169,6 +170,8 @@ uint32_t sim_visible(uint32_t cards[SIM_CARDS]);                                
 /* process.c */
 bool sim_process_attach(void); /* takes a slot for this process: libcuda only */
 uint32_t sim_process(void);
+uint64_t sim_pid_space(void);           /* the pid namespace of this process */
+uint32_t sim_pid_seen(uint32_t proc);   /* the number of that process as this one sees it; 0: not at all */
 void sim_sweep(void);          /* reclaims what dead processes held; lock held */
 void sim_reclaim(uint32_t proc);
 /* recover.c */

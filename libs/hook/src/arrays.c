@@ -68,33 +68,28 @@ static CUresult settle_array(struct ts_card *card, CUresult r, uint64_t cost, CU
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc) {
-    TS_ENTER(cuArrayCreate_v2, (array, desc));
-    struct ts_card *card = ts_card_current();
-    if (!card || !desc || !array)
-        return real.cuArrayCreate_v2(array, desc);
-    CUDA_ARRAY3D_DESCRIPTOR full = {.Width = desc->Width, .Height = desc->Height, .Format = desc->Format,
-                                    .NumChannels = desc->NumChannels};
-    uint64_t cost = all_levels(&full, 1);
-    if (!ts_memory_ask(card, TESSERA_ARRAY, cost))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    ts_point("array: charged");
-    CUresult r = real.cuArrayCreate_v2(array, desc);
-    ts_point("array: driver");
-    return settle_array(card, r, cost, array);
-}
+/* The four entry points differ in the descriptor that they take. */
+#define ARRAY_WRAPPER(symbol, descriptor, ...)                                               \
+    CUresult symbol(CUarray *array, const descriptor *desc) {                                \
+        TS_ENTER(symbol, (array, desc));                                                     \
+        struct ts_card *card = ts_card_current();                                            \
+        if (!card || !desc || !array)                                                        \
+            return real.symbol(array, desc);                                                 \
+        CUDA_ARRAY3D_DESCRIPTOR full = {.Width = desc->Width, .Height = desc->Height, .Format = desc->Format, \
+                                        .NumChannels = desc->NumChannels, __VA_ARGS__};      \
+        uint64_t cost = all_levels(&full, 1);                                                \
+        if (!ts_memory_ask(card, TESSERA_ARRAY, cost))                                       \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                 \
+        ts_point("array: charged");                                                          \
+        CUresult r = real.symbol(array, desc);                                               \
+        ts_point("array: driver");                                                           \
+        return settle_array(card, r, cost, array);                                           \
+    }
 
-CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc) {
-    TS_ENTER(cuArray3DCreate_v2, (array, desc));
-    struct ts_card *card = ts_card_current();
-    if (!card || !desc || !array)
-        return real.cuArray3DCreate_v2(array, desc);
-    uint64_t cost = all_levels(desc, 1);
-    if (!ts_memory_ask(card, TESSERA_ARRAY, cost))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult r = real.cuArray3DCreate_v2(array, desc);
-    return settle_array(card, r, cost, array);
-}
+ARRAY_WRAPPER(cuArrayCreate, CUDA_ARRAY_DESCRIPTOR_v1, .Depth = 0)
+ARRAY_WRAPPER(cuArrayCreate_v2, CUDA_ARRAY_DESCRIPTOR, .Depth = 0)
+ARRAY_WRAPPER(cuArray3DCreate, CUDA_ARRAY3D_DESCRIPTOR_v1, .Depth = desc->Depth, .Flags = desc->Flags)
+ARRAY_WRAPPER(cuArray3DCreate_v2, CUDA_ARRAY3D_DESCRIPTOR, .Depth = desc->Depth, .Flags = desc->Flags)
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *mipmap, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels) {
     TS_ENTER(cuMipmappedArrayCreate, (mipmap, desc, levels));

@@ -9,6 +9,11 @@ static int64_t cap_of(uint32_t rate) {
     return TS_BURST_NS * (int64_t)rate / 1000;
 }
 
+int64_t ts_bucket_room(const struct tessera_card_usage *card, uint32_t rate) {
+    int64_t tokens = __atomic_load_n(&card->tokens_ns, __ATOMIC_RELAXED), cap = cap_of(rate);
+    return tokens < cap ? cap - tokens : 0;
+}
+
 void ts_bucket_fill(struct tessera_card_usage *card, uint32_t rate, uint64_t now) {
     uint64_t last = __atomic_load_n(&card->refilled_ns, __ATOMIC_RELAXED);
     if (now <= last && last - now < SECOND)

@@ -10,6 +10,7 @@
 
 void ts_bucket_fill(struct tessera_card_usage *card, uint32_t rate_permille, uint64_t now);
 int64_t ts_bucket_debit(struct tessera_card_usage *card, int64_t ns); /* negative gives back; what is left */
+int64_t ts_bucket_room(const struct tessera_card_usage *card, uint32_t rate_permille); /* before it overflows */
 
 /* Kernels that run side by side, in any process of the container, use the card once: of `want`
  * nanoseconds spread over [start, end) this takes what fits beside what was taken before. */

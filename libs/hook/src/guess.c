@@ -7,6 +7,8 @@
 #define SAMPLE_EVERY 256u
 #define SAMPLE_NS 2000000u /* a function that took this much since is measured again */
 #define FIRST 3u
+#define STEADY 8u /* samples after which a mean means something */
+#define STEP 8u
 
 static struct ts_guess table[ENTRIES];
 
@@ -56,8 +58,10 @@ int ts_guess_wants(struct ts_guess *guess) {
     return guess->samples < FIRST || mean >= TS_LONG_NS || since >= SAMPLE_EVERY || since * mean >= SAMPLE_NS;
 }
 
-void ts_guess_learn(struct ts_guess *guess, uint64_t ns) {
+void ts_guess_learn(struct ts_guess *guess, uint64_t ns, int others) {
     uint32_t samples = guess->samples;
+    if (others && samples >= STEADY && ns > guess->mean_ns * STEP)
+        ns = guess->mean_ns * STEP;
     int64_t weight = samples < 8 ? (int64_t)samples + 1 : 8;
     int64_t mean = (int64_t)guess->mean_ns;
     mean += ((int64_t)ns - mean) / weight;

@@ -19,7 +19,9 @@ uint64_t ts_guess_kernel(const void *function, unsigned x, unsigned y, unsigned 
 uint64_t ts_guess_graph(const void *exec);
 struct ts_guess *ts_guess_of(uint64_t key);
 int ts_guess_wants(struct ts_guess *guess); /* should this launch be measured? counts it */
-void ts_guess_learn(struct ts_guess *guess, uint64_t ns);
+/* others: they take slices of the card while this runs, and somebody else measures, too. Then one launch
+ * that took far longer moves the mean by little, lest every slice that fell into one be taken for it. */
+void ts_guess_learn(struct ts_guess *guess, uint64_t ns, int others);
 void ts_guess_forget(uint64_t key);
 void ts_guess_reset(void);
 

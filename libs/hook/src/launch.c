@@ -62,11 +62,13 @@ static void throttle(struct ts_card *card, int64_t own) {
 }
 
 /* A function whose first launch has not come back yet: launching it again and again would fill the
- * queue with work that nobody debited. Wait a little; never for ever, for the one that runs may be
- * waiting for this one. */
+ * queue with work that nobody debited. Wait a little, and longer for each that went; never for ever,
+ * for the one that runs may be waiting for this one. */
 static void await_first(struct ts_guess *guess) {
     uint64_t since = ts_now(), step = FIRST_LOOK;
-    while (!guess->samples && guess->inflight && ts_now() - since < LAST_LOOK) {
+    uint32_t gone = __atomic_load_n(&guess->inflight, __ATOMIC_RELAXED);
+    uint64_t most = LAST_LOOK << (gone < 1 ? 0 : gone > 7 ? 6 : gone - 1);
+    while (!guess->samples && guess->inflight && ts_now() - since < most) {
         ts_sleep(step);
         ts_spans_poll();
         step = smaller(step * 2, 2 * TS_MS);
@@ -105,9 +107,8 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
         return;
     struct ts_line *line = ts_line_of(stream);
     struct ts_guess *guess = ts_guess_of(key);
-    uint64_t ticked = ts_ticked;
-    ts_tick();
-    if (ts_unlikely(ts_ticked != ticked))
+    int due = ts_tick(); /* whatever runs then is measured: what it takes may have changed */
+    if (ts_unlikely(due))
         ts_line_flush(card, line);
     if (ts_unlikely(ts_limits_flags() & (TESSERA_SUSPEND | TESSERA_HOLD_LAUNCHES)))
         wait_while_held();
@@ -131,7 +132,7 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
     launch->stream = stream;
     __atomic_add_fetch(&line->launches, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&line->unflushed_ns, launch->predicted, __ATOMIC_RELAXED);
-    if (ts_unlikely(ts_guess_wants(guess))) {
+    if (ts_unlikely(ts_guess_wants(guess) || due)) {
         ts_line_flush(card, line);
         ts_probe_begin(&launch->probe, card, stream, line);
     }
@@ -196,12 +197,37 @@ void ts_launch_end_slowly(struct ts_launch *launch, CUresult result) {
 LAUNCH_WRAPPERS(, NULL)
 LAUNCH_WRAPPERS(_ptsz, CU_STREAM_PER_THREAD)
 
+/* One launch per device, each counted in the context of its stream. */
+static int enter(CUstream stream) {
+    CUcontext context = NULL;
+    return (uintptr_t)stream > 2 && real.cuStreamGetCtx && real.cuCtxPushCurrent_v2 && real.cuCtxPopCurrent_v2 &&
+           real.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && real.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+}
+
+static void leave(int entered) {
+    CUcontext popped;
+    if (entered)
+        real.cuCtxPopCurrent_v2(&popped);
+}
+
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned int count, unsigned int flags) {
     TS_ENTER(cuLaunchCooperativeKernelMultiDevice, (list, count, flags));
-    if (!list || !count)
+    struct ts_launch launch[TESSERA_CARDS];
+    if (!list || !count || count > TESSERA_CARDS) /* nobody was granted more */
         return real.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
-    LAUNCH(ts_guess_kernel(list->function, list->gridDimX, list->gridDimY, list->gridDimZ), list->hStream,
-           real.cuLaunchCooperativeKernelMultiDevice(list, count, flags));
+    for (unsigned i = 0; i < count; i++) {
+        int entered = enter(list[i].hStream);
+        ts_launch_begin(&launch[i], ts_guess_kernel(list[i].function, list[i].gridDimX, list[i].gridDimY, list[i].gridDimZ),
+                        list[i].hStream);
+        leave(entered);
+    }
+    CUresult r = real.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
+    for (unsigned i = 0; i < count; i++) {
+        int entered = enter(list[i].hStream);
+        ts_launch_end(&launch[i], r);
+        leave(entered);
+    }
+    return r;
 }
 
 CUresult cuLaunch(CUfunction f) {

@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "log.h"
 #include "charge.h"
+#include "measured.h"
 #include "slots.h"
 
 static struct tessera_limits current;
@@ -122,28 +123,6 @@ static uint32_t rate_of(const struct tessera_card_limit *entry) {
     return rate < 1000 ? rate : 1000;
 }
 
-/* The agent's own measurement against ours since the last one: the share of our event times that
- * was really this container's. Half the way at a time, within a factor of eight. */
-static void trim(struct ts_card *card, const struct tessera_card_limit *entry) {
-    struct tessera_card_usage *shared = card->shared;
-    uint64_t seen = __atomic_load_n(&shared->gain_at_ns, __ATOMIC_RELAXED);
-    if (!entry->measured_at_ns || entry->measured_at_ns <= seen ||
-        !__atomic_compare_exchange_n(&shared->gain_at_ns, &seen, entry->measured_at_ns, 0, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED))
-        return;
-    uint64_t measured = entry->measured_ns - shared->gain_measured_ns;
-    uint64_t ours = entry->measured_usage_ns - shared->gain_usage_ns;
-    int first = seen == 0;
-    shared->gain_measured_ns = entry->measured_ns;
-    shared->gain_usage_ns = entry->measured_usage_ns;
-    if (first || ours < 10 * TS_MS || ours > 1000 * TS_S || measured > 1000 * TS_S)
-        return;
-    uint64_t gain = measured * 1000 / ours;
-    gain = gain < 125 ? 125 : gain > 8000 ? 8000 : gain;
-    uint64_t old = shared->gain_permille ? shared->gain_permille : 1000;
-    __atomic_store_n(&shared->gain_permille, (uint32_t)((old + gain) / 2), __ATOMIC_RELAXED);
-}
-
 void ts_limits_apply(struct ts_card *card) {
     ts_lock_take(&guard);
     const struct tessera_card_limit *entry = entry_of(card);
@@ -158,7 +137,7 @@ void ts_limits_apply(struct ts_card *card) {
     __atomic_store_n(&card->shared->cores_permille, rate, __ATOMIC_RELAXED);
     __atomic_store_n(&card->shared->generation, current.generation, __ATOMIC_RELAXED);
     if (entry)
-        trim(card, entry);
+        ts_measured(card, entry);
     else
         ts_log_once(TS_LOG_WARNING, "%s is not in the limits file: nothing may be taken of it", card->uuid);
     ts_lock_give(&guard);

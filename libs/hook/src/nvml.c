@@ -9,6 +9,7 @@
 #include "slots.h"
 #include "start.h"
 #include "usage_map.h"
+#include "view.h"
 
 #define ENTER(symbol, args)                           \
     do {                                              \
@@ -43,37 +44,47 @@ static struct ts_card *card_of(nvmlDevice_t device) {
     return card;
 }
 
-/* used <= total always, and free never below zero nor above what the card has. */
-static unsigned long long used_of(const struct ts_card *card, unsigned long long total) {
+struct shown {
+    uint64_t total, used, unused;
+};
+
+/* What neighbours hold of the card is missing from what is free. 0: shown as it is. */
+static int show(nvmlDevice_t device, uint64_t total, uint64_t unused, struct shown *shown) {
+    struct ts_card *card = card_of(device);
+    if (!card || (card->granted && !card->limit_bytes))
+        return 0;
     uint64_t charged = ts_charged(card);
-    return charged < total ? charged : total;
+    shown->total = ts_view_total(card, total);
+    shown->used = charged < shown->total ? charged : shown->total;
+    shown->unused = ts_view_free(card, unused, total);
+    if (shown->unused > shown->total - shown->used)
+        shown->unused = shown->total - shown->used;
+    return 1;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
     ENTER(nvmlDeviceGetMemoryInfo, (device, memory));
     nvmlReturn_t r = real.nvmlDeviceGetMemoryInfo(device, memory);
-    struct ts_card *card = r == NVML_SUCCESS ? card_of(device) : NULL;
-    if (!card || !card->limit_bytes)
-        return r;
-    if (card->limit_bytes < memory->total)
-        memory->total = card->limit_bytes;
-    memory->used = used_of(card, memory->total);
-    memory->free = memory->total - memory->used;
+    struct shown shown;
+    if (r == NVML_SUCCESS && show(device, memory->total, memory->free, &shown)) {
+        memory->total = shown.total;
+        memory->used = shown.used;
+        memory->free = shown.unused;
+    }
     return r;
 }
 
+/* The second version has a place for what is neither used here nor free: the three add up. */
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
     ENTER(nvmlDeviceGetMemoryInfo_v2, (device, memory));
     nvmlReturn_t r = real.nvmlDeviceGetMemoryInfo_v2(device, memory);
-    struct ts_card *card = r == NVML_SUCCESS ? card_of(device) : NULL;
-    if (!card || !card->limit_bytes)
-        return r;
-    if (card->limit_bytes < memory->total) {
-        memory->total = card->limit_bytes;
-        memory->reserved = 0; /* the card's own share is not the tile's */
+    struct shown shown;
+    if (r == NVML_SUCCESS && show(device, memory->total, memory->free, &shown)) {
+        memory->total = shown.total;
+        memory->used = shown.used;
+        memory->free = shown.unused;
+        memory->reserved = shown.total - shown.used - shown.unused;
     }
-    memory->used = used_of(card, memory->total - memory->reserved);
-    memory->free = memory->total - memory->reserved - memory->used;
     return r;
 }
 

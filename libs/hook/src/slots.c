@@ -42,24 +42,32 @@ static int read_stat(int pid, uint64_t *started, char *state) {
     return 1;
 }
 
+/* Of this program; what ran in this process before an exec is another. */
+static int is_ours(uint32_t index) {
+    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+        if (__atomic_load_n(&ts_cards[i].slot, __ATOMIC_ACQUIRE) == (int32_t)index)
+            return 1;
+    return 0;
+}
+
 int ts_slot_alive(const struct tessera_slot *slot, uint32_t index) {
     uint64_t started;
     char state;
-    if (ts_alive_held(index))
+    int held = ts_alive_held(index);
+    if (held == 1 || is_ours(index))
         return 1;
     int pid = __atomic_load_n(&slot->pid, __ATOMIC_RELAXED);
     if (pid <= 0)
         return 0;
     if (!read_stat(pid, &started, &state))
         return access("/proc/self/stat", F_OK) != 0 && kill(pid, 0) == 0;
-    return state != 'Z' && state != 'X' && (!slot->started || started == slot->started);
-}
-
-static int is_ours(uint32_t index) {
-    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
-        if (__atomic_load_n(&ts_cards[i].slot, __ATOMIC_ACQUIRE) == (int32_t)index)
-            return 1;
-    return 0;
+    if (state == 'Z' || state == 'X' || (slot->started && started != slot->started))
+        return 0;
+    if (held < 0)
+        return 1;
+    /* The process lives and nobody holds its mark: it has closed our descriptor and will notice, or
+     * it runs another program now, which holds nothing. */
+    return pid != getpid() && ts_usage_mapped_by(pid);
 }
 
 /* Sum of what the slots of a card say; the caller holds the card's lock. */

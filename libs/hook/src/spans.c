@@ -60,10 +60,13 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
         took -= context->empty_ns < took / 2 ? context->empty_ns : took / 2;
     took = took > 0 ? took : 0;
     uint64_t want = (uint64_t)took;
-    if (span->guess)
-        ts_guess_learn(span->guess, (uint64_t)took);
-    else if (want > span->predicted)
+    if (span->guess) {
+        ts_guess_learn(span->guess, want, card->shared->gain_at_ns != 0);
+        if (want > __atomic_load_n(&card->shared->longest_ns, __ATOMIC_RELAXED))
+            __atomic_store_n(&card->shared->longest_ns, want, __ATOMIC_RELAXED);
+    } else if (want > span->predicted) {
         want = span->predicted;
+    }
     int64_t host = end + context->ahead;
     uint64_t taken = host > took ? ts_bins_take(card->shared->bin, (uint64_t)(host - took), (uint64_t)host, want) : want;
     int64_t more = (int64_t)taken - (int64_t)span->predicted;

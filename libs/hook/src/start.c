@@ -28,7 +28,7 @@ static __thread int starting __attribute__((tls_model("initial-exec")));
 
 /* CUDA does not survive fork: the child holds nothing and starts anew if it ever calls us. */
 static void in_child(void) {
-    ts_usage_forget();
+    ts_usage_not_inherited();
     ts_cards_reset();
     ts_ledger_reset();
     ts_spans_reset();
@@ -109,12 +109,13 @@ void ts_tick_now(void) {
         ts_pools_settle();
 }
 
-void ts_tick(void) {
+int ts_tick(void) {
     uint64_t now = ts_passing(), last = __atomic_load_n(&passed, __ATOMIC_RELAXED);
-    if (now - last < TS_TICK_NS)
-        return;
-    if (__atomic_compare_exchange_n(&passed, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ts_tick_now();
+    if (now - last < TS_TICK_NS ||
+        !__atomic_compare_exchange_n(&passed, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return 0;
+    ts_tick_now();
+    return 1;
 }
 
 /* Linked without the start files, so that there is nothing to run when the library is loaded. What

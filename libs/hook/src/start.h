@@ -14,7 +14,7 @@ extern int ts_active;                    /* 0: no limits were given, everything 
 void ts_start_cuda(void);
 void ts_start_nvml(void);
 /* Housekeeping, at most every 20 ms: limits, usage file, dead processes. Cheap when not due. */
-void ts_tick(void);
+int ts_tick(void); /* 1: it was due, and this call did it */
 void ts_tick_now(void);
 extern uint64_t ts_ticked; /* coarse time of the last one */
 #define TS_TICK_NS 20000000ull

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -75,7 +76,11 @@ static int make_whole(void) {
 
 static struct tessera_usage *map_file(void) {
     void *at = mmap(NULL, TESSERA_USAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return at == MAP_FAILED ? NULL : at;
+    if (at == MAP_FAILED)
+        return NULL;
+    /* A mapping keeps the descriptor's locks: a forked child must not keep its parent's mark of life. */
+    (void)madvise(at, TESSERA_USAGE_SIZE, MADV_DONTFORK);
+    return at;
 }
 
 static int open_shared(const char *path) {
@@ -138,8 +143,13 @@ int ts_usage_intact(void) {
     return valid(map);
 }
 
+void ts_usage_not_inherited(void) {
+    ts_usage_forget();
+    map = NULL;
+}
+
 /* The old mapping stays: another thread may be inside it. This happens only when the file was
- * replaced, or in a forked child. */
+ * replaced. */
 void ts_usage_forget(void) {
     if (descriptor_is_ours())
         close(fd);
@@ -169,5 +179,31 @@ void ts_alive_drop(uint32_t slot) {
 }
 
 int ts_alive_held(uint32_t slot) {
-    return fd >= 0 && range_lock(F_OFD_GETLK, F_WRLCK, TESSERA_ALIVE_AT + slot) == 1;
+    return fd >= 0 ? range_lock(F_OFD_GETLK, F_WRLCK, TESSERA_ALIVE_AT + slot) : -1;
+}
+
+/* Lines of /proc/<pid>/maps: "from-to rwxs offset device inode path". */
+int ts_usage_mapped_by(int pid) {
+    char path[32], wanted[32], text[4096 + 1];
+    size_t kept = 0;
+    ssize_t got;
+    int found = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", pid);
+    snprintf(wanted, sizeof wanted, " %llu ", (unsigned long long)inode);
+    int maps = open(path, O_RDONLY | O_CLOEXEC);
+    if (maps < 0)
+        return 1;
+    while (!found && (got = read(maps, text + kept, sizeof text - 1 - kept)) > 0) {
+        text[kept + (size_t)got] = 0;
+        found = strstr(text, wanted) != NULL;
+        kept += (size_t)got;
+        size_t tail = kept < sizeof wanted ? kept : sizeof wanted; /* it may lie across two readings */
+        memmove(text, text + kept - tail, tail);
+        kept = tail;
+    }
+    close(maps);
+    if (found || got < 0)
+        return 1;
+    /* Where our own is not to be found either, the kernel shows another number than stat does. */
+    return pid != getpid() && !ts_usage_mapped_by(getpid());
 }

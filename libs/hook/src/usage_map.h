@@ -11,7 +11,8 @@ struct tessera_usage *ts_usage(void);
 int ts_usage_shared(void);
 /* Is our descriptor still ours, the path still this file, the file still whole? 0: reopen. */
 int ts_usage_intact(void);
-void ts_usage_forget(void); /* in a forked child */
+void ts_usage_forget(void);
+void ts_usage_not_inherited(void); /* in a forked child */
 
 /* Slots and records are claimed and reclaimed under this one; the kernel frees it on death. */
 void ts_structure_lock(void);
@@ -20,6 +21,7 @@ void ts_structure_unlock(void);
 /* The mark of life of one slot. hold: 0 if another process has it. held: by anybody but us. */
 int ts_alive_hold(uint32_t slot);
 void ts_alive_drop(uint32_t slot);
-int ts_alive_held(uint32_t slot);
+int ts_alive_held(uint32_t slot); /* -1: locks cannot be asked about here */
+int ts_usage_mapped_by(int pid);  /* has that process the file mapped? 1 also where nobody can tell */
 
 #endif

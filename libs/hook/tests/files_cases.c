@@ -95,10 +95,28 @@ TEST(hc_no_usage_file_kills_the_application, "memory=64", NULL) {
     EQUAL(allocate(64, NULL), 0);
 }
 
+/* Where the agent prefers nothing to a count that others do not share. */
+TEST(closed_means_no_memory_without_a_usage_file, "memory=64", NULL) {
+    char command[1024], uuid[64];
+    uuid_of(0, uuid);
+    snprintf(command, sizeof command, "env -u LD_PRELOAD %s/tessera-limits %s flags=4 card=%s memory=64",
+             getenv("TEST_BUILD"), at("limits"), uuid);
+    EQUAL(system(command), 0);
+    setenv("TESSERA_USAGE", "/proc/no/such/place", 1);
+    begin();
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 TEST(a_symbolic_link_is_not_followed, "memory=64", NULL) {
-    EQUAL(symlink("/dev/null", at("usage")), 0);
+    char elsewhere[512];
+    struct stat there;
+    snprintf(elsewhere, sizeof elsewhere, "%s", at("elsewhere"));
+    close(open(elsewhere, O_WRONLY | O_CREAT, 0666));
+    EQUAL(symlink(elsewhere, at("usage")), 0);
     begin();
     EQUAL(allocate(65, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(stat(elsewhere, &there), 0);
+    EQUAL(there.st_size, 0);
 }
 
 TEST(closed_descriptors_do_not_matter, "memory=1024", NULL) {

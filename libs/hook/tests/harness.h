@@ -68,5 +68,6 @@ uint64_t sim_busy(pid_t pid);
 
 pid_t child(void (*run)(void *), void *with); /* forks and re-executes under the hook */
 int wait_for(pid_t pid);                     /* exit status, or 128 + signal */
+int until(int (*true_now)(void *), void *with); /* 0: not within a minute */
 
 #endif

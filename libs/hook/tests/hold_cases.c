@@ -36,26 +36,49 @@ static void launch_for_ever(void *unused) {
     }
 }
 
-/* Launches of a child in 150 ms, after the flags were set 150 ms ago. */
-static uint64_t launches_under(pid_t pid, const char *flags) {
-    whole_limits(flags, "memory=1024 cores=50");
-    usleep(150000);
-    uint64_t before = launches_of(pid);
-    usleep(150000);
-    return launches_of(pid) - before;
+/* Something that a child does again and again. */
+struct doing {
+    uint64_t (*done)(const struct doing *);
+    pid_t pid;
+    long *count;
+    uint64_t last;
+};
+
+static uint64_t launches_done(const struct doing *doing) { return launches_of(doing->pid); }
+static uint64_t allocations_done(const struct doing *doing) {
+    return (uint64_t)__atomic_load_n(doing->count, __ATOMIC_RELAXED);
+}
+
+static int goes_on(void *with) {
+    struct doing *doing = with;
+    return doing->done(doing) > doing->last + 20;
+}
+
+/* Nothing in 100 ms, while the child could have done much. */
+static int stands_still(void *with) {
+    struct doing *doing = with;
+    uint64_t before = doing->done(doing);
+    usleep(100000);
+    return doing->done(doing) == before;
+}
+
+static void expect(struct doing *doing, const char *flags, const char *card, int going) {
+    whole_limits(flags, card);
+    doing->last = doing->done(doing);
+    CHECK(until(going ? goes_on : stands_still, doing));
 }
 
 TEST(held_launches_stop_and_go_on, "memory=1024 cores=50", NULL) {
-    pid_t pid = child(launch_for_ever, NULL);
+    struct doing doing = {.done = launches_done, .pid = child(launch_for_ever, NULL)};
     CU(cuInit)(0);
-    CHECK(launches_under(pid, "flags=0") > 50);
-    EQUAL(launches_under(pid, "flags=2"), 0); /* a more important neighbour is busy */
-    CHECK(launches_under(pid, "flags=0") > 50);
-    EQUAL(launches_under(pid, "flags=1"), 0); /* suspended */
-    CHECK(launches_under(pid, "") > 50);
+    expect(&doing, "flags=0", "memory=1024 cores=50", 1);
+    expect(&doing, "flags=2", "memory=1024 cores=50", 0); /* a more important neighbour is busy */
+    expect(&doing, "flags=0", "memory=1024 cores=50", 1);
+    expect(&doing, "flags=1", "memory=1024 cores=50", 0); /* suspended */
+    expect(&doing, "", "memory=1024 cores=50", 1);
     CHECK(usage()->slot[0].last_launch_ns > 0);
-    kill(pid, SIGKILL);
-    wait_for(pid);
+    kill(doing.pid, SIGKILL);
+    wait_for(doing.pid);
 }
 
 static void allocate_for_ever(void *count) {
@@ -68,23 +91,15 @@ static void allocate_for_ever(void *count) {
     }
 }
 
-static long allocations_under(long *count, const char *flags) {
-    whole_limits(flags, "memory=1024");
-    usleep(150000);
-    long before = __atomic_load_n(count, __ATOMIC_RELAXED);
-    usleep(100000);
-    return __atomic_load_n(count, __ATOMIC_RELAXED) - before;
-}
-
 TEST(suspended_allocations_wait_and_held_ones_do_not, "memory=1024", NULL) {
     long *count = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(count != MAP_FAILED);
-    pid_t pid = child(allocate_for_ever, count);
-    CHECK(allocations_under(count, "flags=0") > 0);
-    EQUAL(allocations_under(count, "flags=1"), 0);
-    CHECK(allocations_under(count, "flags=2") > 0);
-    kill(pid, SIGKILL);
-    wait_for(pid);
+    struct doing doing = {.done = allocations_done, .pid = child(allocate_for_ever, count), .count = count};
+    expect(&doing, "flags=0", "memory=1024", 1);
+    expect(&doing, "flags=1", "memory=1024", 0);
+    expect(&doing, "flags=2", "memory=1024", 1);
+    kill(doing.pid, SIGKILL);
+    wait_for(doing.pid);
 }
 
 /* A neighbour's idle time is lent by the agent for a while and taken back. */

@@ -1,6 +1,7 @@
 /* Interception: every road to the driver leads through the hook, and nobody notices. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -160,6 +161,79 @@ TEST(nvml_shows_the_tile, "memory=1024", NULL) {
     CHECK(n == 1 && old[0].pid == (unsigned)getpid());
 }
 
+/* A neighbour without limits uses half of the card: it is not listed, in any version of any list, and what
+ * it holds is not free here. */
+TEST(nvml_shows_no_neighbours, "memory=8192", "memory=10g clock=virtual") {
+    nvmlDevice_t device;
+    nvmlMemory_t v1;
+    nvmlMemory_v2_t v2 = {.version = NVML_MEMORY_V2_VERSION};
+    nvmlProcessInfo_t three[8];
+    nvmlProcessInfo_v2_t two[8];
+    nvmlProcessInfo_v1_t one[8];
+    nvmlProcessUtilizationSample_t samples[8];
+    size_t unused, total;
+    unsigned n = 8;
+    int ready[2];
+    char c;
+    EQUAL(pipe(ready), 0);
+    pid_t neighbour = fork();
+    if (neighbour == 0) {
+        setenv("TESSERA_LIMITS", "/nonexistent", 1);
+        begin();
+        EQUAL(allocate(6000, NULL), 0);
+        EQUAL(CU(cuLaunchKernel)(kernel(400000000), 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+        EQUAL(CU(cuCtxSynchronize)(), 0);
+        EQUAL(write(ready[1], "x", 1), 1);
+        pause();
+    }
+    EQUAL(read(ready[0], &c, 1), 1);
+    begin();
+    EQUAL(allocate(100, NULL), 0);
+    EQUAL(NVML(nvmlInit_v2)(), 0);
+    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
+    EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &n, three), 0);
+    CHECK(n == 1 && three[0].pid == (unsigned)getpid());
+    n = 8;
+    EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses_v2)(device, &n, two), 0);
+    CHECK(n == 1 && two[0].pid == (unsigned)getpid());
+    n = 8;
+    EQUAL(NVML(nvmlDeviceGetComputeRunningProcesses)(device, &n, one), 0);
+    CHECK(n == 1 && one[0].pid == (unsigned)getpid());
+    n = 8;
+    EQUAL(NVML(nvmlDeviceGetProcessUtilization)(device, samples, &n, 0), NVML_ERROR_NOT_FOUND);
+    EQUAL(CU(cuMemGetInfo_v2)(&unused, &total), 0);
+    CHECK(unused < 3840 * MIB && unused > 3000 * MIB);
+    EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &v1), 0);
+    CHECK(v1.free == unused && v1.total == 8192 * MIB && v1.used == 100 * MIB);
+    EQUAL(NVML(nvmlDeviceGetMemoryInfo_v2)(device, &v2), 0);
+    CHECK(v2.free == unused && v2.used == 100 * MIB && v2.total == v2.used + v2.free + v2.reserved);
+    kill(neighbour, SIGKILL);
+    wait_for(neighbour);
+}
+
+TEST(utilisation_is_of_the_tile_where_the_agent_says_so, "cores=50", "clock=virtual") {
+    nvmlDevice_t device;
+    nvmlUtilization_t whole, scaled;
+    char command[1024], uuid[64];
+    begin();
+    CUfunction f = kernel(1000000);
+    EQUAL(NVML(nvmlInit_v2)(), 0);
+    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
+    for (uint64_t end = sim_now() + 2000000000ull; sim_now() < end;) {
+        EQUAL(CU(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+        EQUAL(CU(cuStreamSynchronize)(NULL), 0);
+    }
+    EQUAL(NVML(nvmlDeviceGetUtilizationRates)(device, &whole), 0);
+    uuid_of(0, uuid);
+    snprintf(command, sizeof command, "env -u LD_PRELOAD %s/tessera-limits %s/limits flags=8 card=%s cores=50",
+             getenv("TEST_BUILD"), dir(), uuid);
+    EQUAL(system(command), 0);
+    sim_sleep(30000000);
+    EQUAL(CU(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+    EQUAL(NVML(nvmlDeviceGetUtilizationRates)(device, &scaled), 0);
+    CHECK(whole.gpu > 40 && whole.gpu < 60 && scaled.gpu > 80);
+}
+
 TEST(hc_lowered_limit_underflows_the_view, "memory=1024", NULL) {
     size_t free_bytes, total;
     nvmlDevice_t device;
@@ -214,4 +288,15 @@ TEST(a_card_that_was_not_granted_gives_nothing, "memory=1024", "cards=2") {
     EQUAL(CU(cuDevicePrimaryCtxRetain)(&context, 1), 0);
     EQUAL(CU(cuCtxSetCurrent)(context), 0);
     EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    size_t unused, total;
+    nvmlDevice_t device;
+    nvmlMemory_t memory;
+    EQUAL(CU(cuMemGetInfo_v2)(&unused, &total), 0);
+    CHECK(unused == 0 && total == 0);
+    EQUAL(CU(cuDeviceTotalMem_v2)(&total, 1), 0);
+    EQUAL(total, 0);
+    EQUAL(NVML(nvmlInit_v2)(), 0);
+    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(1, &device), 0);
+    EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), 0);
+    CHECK(memory.total == 0 && memory.free == 0);
 }

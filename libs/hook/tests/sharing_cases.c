@@ -47,6 +47,15 @@ static void import_ipc(const struct given *given, uint64_t here, uint64_t shown)
     EQUAL(imported(), 0);
 }
 
+static void import_ipc_of_the_first_version(const struct given *given, uint64_t here, uint64_t shown) {
+    CUdeviceptr p;
+    EQUAL(CU(cuIpcOpenMemHandle)(&p, given->ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), 0);
+    EQUAL(charged(), here);
+    EQUAL(imported(), shown);
+    EQUAL(CU(cuIpcCloseMemHandle)(p), 0);
+    EQUAL(charged(), 0);
+}
+
 static void import_vmm(const struct given *given, uint64_t here, uint64_t shown) {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr at;
@@ -100,7 +109,7 @@ static void share(const char *elsewhere, void (*import)(const struct given *, ui
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     given.fd = -1;
-    if (import == import_ipc || import == import_too_much) {
+    if (import == import_ipc || import == import_ipc_of_the_first_version || import == import_too_much) {
         EQUAL(allocate(300, &p), 0);
         EQUAL(CU(cuIpcGetMemHandle)(&given.ipc, p), 0);
     } else {
@@ -118,6 +127,9 @@ TEST(ipc_within_a_container_is_charged_to_the_exporter, "memory=1024", NULL) {
 }
 TEST(ipc_from_another_container_is_charged_to_the_importer, "memory=1024", NULL) {
     share("memory=1024", import_ipc, 300 * MIB, 0, 0);
+}
+TEST(ipc_by_the_first_version_is_charged_too, "memory=1024", NULL) {
+    share("memory=1024", import_ipc_of_the_first_version, 300 * MIB, 0, 0);
 }
 TEST(shared_handles_within_a_container_are_charged_to_the_exporter, "memory=1024", NULL) {
     share(NULL, import_vmm, 300 * MIB, 300 * MIB, 300 * MIB);

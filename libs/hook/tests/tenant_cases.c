@@ -5,7 +5,7 @@
 
 static void run(struct tenant *tenants, int count, uint64_t seconds, double tolerance) {
     int good = 1;
-    tenants_run(tenants, count, seconds);
+    tenants_run(tenants, count, seconds, 0);
     for (int i = 0; i < count; i++) {
         double wanted = tenants[i].idle ? 0 : tenants[i].cores;
         fprintf(stderr, "    tenant %d: %.2f of %u %%, kernels of %llu us\n", i, tenants[i].share, tenants[i].cores,
@@ -42,4 +42,15 @@ TEST(two_containers_30_70, NULL, "clock=virtual participants=3") {
 TEST(four_containers_of_25, NULL, "clock=virtual participants=5") {
     struct tenant t[] = {{.cores = 25, .kernel_ns = MS}, {.cores = 25, .kernel_ns = MS}, {.cores = 25, .kernel_ns = MS}, {.cores = 25, .kernel_ns = MS}};
     run(t, 4, 20, 3);
+}
+
+/* The agent looks twice in the time of one launch: what it measured and what we counted are of different
+ * launches then, and must not be taken for shares of each other. */
+TEST(launches_longer_than_the_agents_look_keep_to_the_limit, NULL, "clock=virtual participants=2") {
+    struct tenant t[] = {{.cores = 30, .kernel_ns = 500 * MS}};
+    run(t, 1, 120, 2);
+}
+TEST(long_launches_of_two_processes_keep_to_the_limit, NULL, "clock=virtual participants=3") {
+    struct tenant t[] = {{.cores = 75, .kernel_ns = 500 * MS, .processes = 2}};
+    run(t, 1, 120, 2);
 }

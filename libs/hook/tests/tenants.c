@@ -1,32 +1,50 @@
-#include <stdarg.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "tenants.h"
 
 #define MS 1000000ull
-static void folder_of(int i, char path[512]) {
-    snprintf(path, 512, "%s/tenant%d", dir(), i);
+#define LOOKS 2 /* of the agent, a second */
+
+static unsigned processes_of(const struct tenant *tenant) {
+    return tenant->processes ? tenant->processes : 1;
 }
 
-static void write_limits(int i, const struct tenant *tenant, const char *more) {
-    char folder[512], uuid[64], command[1536];
-    folder_of(i, folder);
+static void path_of(int i, const char *file, char path[512]) {
+    snprintf(path, 512, "%s/tenant%d/%s", dir(), i, file);
+}
+
+/* What the agent writes: a new file over the old one. */
+static void write_limits(int i, const struct tenant *tenant, uint64_t measured, uint64_t usage) {
+    static uint64_t written;
+    struct tessera_limits limits = {.head = {.layout = TESSERA_LAYOUT, .size = TESSERA_LIMITS_SIZE, .cards = 1}};
+    struct tessera_card_limit *card = &limits.card[0];
+    char path[512], fresh[512], uuid[64] = "";
     uuid_of(0, uuid);
-    snprintf(command, sizeof command, "env -u LD_PRELOAD %s/tessera-limits %s/limits card=%s memory=2000 cores=%u %s",
-             getenv("TEST_BUILD"), folder, uuid, tenant->cores, more);
-    EQUAL(system(command), 0);
+    memcpy(card->uuid, uuid, sizeof card->uuid);
+    card->memory_bytes = 2000 * MIB;
+    card->cores_permille = tenant->cores * 10;
+    card->mode = TESSERA_CORES_HARD;
+    card->measured_ns = measured;
+    card->measured_usage_ns = usage;
+    card->measured_at_ns = usage ? sim_now() + ++written : 0;
+    limits.head.magic = TESSERA_LIMITS_MAGIC;
+    path_of(i, "limits", path);
+    path_of(i, "fresh", fresh);
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    EQUAL(write(fd, &limits, sizeof limits), sizeof limits);
+    close(fd);
+    EQUAL(rename(fresh, path), 0);
 }
 
 static uint64_t raw_of(int i) {
-    char path[600], folder[512];
+    char path[512];
     uint64_t raw = 0;
-    folder_of(i, folder);
-    snprintf(path, sizeof path, "%s/usage", folder);
+    path_of(i, "usage", path);
     int fd = open(path, O_RDONLY);
     if (fd >= 0) {
         if (pread(fd, &raw, 8, offsetof(struct tessera_usage, card) + offsetof(struct tessera_card_usage, raw_ns)) != 8)
@@ -36,59 +54,83 @@ static uint64_t raw_of(int i) {
     return raw;
 }
 
-static void work(int i, struct tenant *tenant, uint64_t seconds) {
-    char folder[512], path[600];
-    folder_of(i, folder);
-    snprintf(path, sizeof path, "%s/limits", folder);
+static uint64_t busy_of(const struct tenant *tenant) {
+    uint64_t sum = 0;
+    for (unsigned p = 0; p < processes_of(tenant); p++)
+        sum += sim_busy(tenant->pid[p]);
+    return sum;
+}
+
+static void work(int i, const struct tenant *tenant, uint64_t seconds) {
+    char path[512];
+    path_of(i, "limits", path);
     setenv("TESSERA_LIMITS", path, 1);
-    snprintf(path, sizeof path, "%s/usage", folder);
+    path_of(i, "usage", path);
     setenv("TESSERA_USAGE", path, 1);
     begin();
     CUfunction f = kernel(tenant->kernel_ns);
+    PFN_cuLaunchKernel launch = CU(cuLaunchKernel);
+    PFN_cuStreamSynchronize synchronize = CU(cuStreamSynchronize);
     ((void (*)(void))(uintptr_t)driver_get("cuSimJoin"))();
     uint64_t end = sim_now() + seconds * 1000 * MS;
     while (sim_now() < end)
         if (tenant->idle) {
             sim_sleep(100 * MS);
         } else {
-            EQUAL(CU(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
-            EQUAL(CU(cuStreamSynchronize)(NULL), 0);
+            EQUAL(launch(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+            if (!tenant->async)
+                EQUAL(synchronize(NULL), 0);
         }
 }
 
-/* The agent measures every half second; shares are taken over the second half of the time. */
-void tenants_run(struct tenant *tenants, int count, uint64_t seconds) {
-    char folder[512], more[128];
-    uint64_t half[TENANTS] = {0}, at_half = 0;
-    for (int i = 0; i < count; i++) {
-        folder_of(i, folder);
-        EQUAL(mkdir(folder, 0777), 0);
-        write_limits(i, &tenants[i], "");
-        tenants[i].pid = fork();
-        if (tenants[i].pid == 0) {
-            work(i, &tenants[i], seconds + 1);
-            _exit(0);
-        }
-    }
-    void (*nap)(uint64_t) = (void (*)(uint64_t))(uintptr_t)driver_get("cuSimSleep");
-    ((void (*)(void))(uintptr_t)driver_get("cuSimJoin"))();
-    for (uint64_t step = 0; step < seconds * 2; step++) {
-        nap(500 * MS);
-        if (step == seconds) {
-            at_half = sim_now();
-            for (int i = 0; i < count; i++)
-                half[i] = sim_busy(tenants[i].pid);
-        }
+static void watch(struct tenant *tenants, int count, uint64_t seconds, int blind) {
+    uint64_t half[TENANTS] = {0}, last[TENANTS] = {0}, at_half = 0, at_last = 0;
+    for (uint64_t step = 0; step < seconds * LOOKS; step++) {
+        sim_sleep(1000 * MS / LOOKS);
+        uint64_t now = sim_now();
+        int second = at_half && (step - seconds * LOOKS / 2) % LOOKS == 0;
         for (int i = 0; i < count; i++) {
-            snprintf(more, sizeof more, "measured=%llu measured_usage=%llu", (unsigned long long)sim_busy(tenants[i].pid),
-                     (unsigned long long)raw_of(i));
-            write_limits(i, &tenants[i], more);
+            uint64_t busy = busy_of(&tenants[i]);
+            if (step == seconds * LOOKS / 2) {
+                half[i] = last[i] = busy;
+                tenants[i].low = 1e9;
+                tenants[i].high = 0;
+            } else if (second) {
+                double share = 100.0 * (double)(busy - last[i]) / (double)(now - at_last);
+                tenants[i].low = share < tenants[i].low ? share : tenants[i].low;
+                tenants[i].high = share > tenants[i].high ? share : tenants[i].high;
+                last[i] = busy;
+            }
+            if (at_half)
+                tenants[i].share = 100.0 * (double)(busy - half[i]) / (double)(now - at_half);
+            if (!blind)
+                write_limits(i, &tenants[i], busy, raw_of(i));
+        }
+        if (step == seconds * LOOKS / 2)
+            at_half = at_last = now;
+        else if (second)
+            at_last = now;
+    }
+}
+
+void tenants_run(struct tenant *tenants, int count, uint64_t seconds, int blind) {
+    char folder[512];
+    for (int i = 0; i < count; i++) {
+        path_of(i, "", folder);
+        EQUAL(mkdir(folder, 0777), 0);
+        write_limits(i, &tenants[i], 0, 0);
+        for (unsigned p = 0; p < processes_of(&tenants[i]); p++) {
+            tenants[i].pid[p] = fork();
+            if (tenants[i].pid[p] == 0) {
+                work(i, &tenants[i], seconds + 1);
+                _exit(0);
+            }
         }
     }
-    uint64_t now = sim_now();
-    for (int i = 0; i < count; i++)
-        tenants[i].share = 100.0 * (double)(sim_busy(tenants[i].pid) - half[i]) / (double)(now - at_half);
+    ((void (*)(void))(uintptr_t)driver_get("cuSimJoin"))();
+    watch(tenants, count, seconds, blind);
     ((void (*)(void))(uintptr_t)driver_get("cuSimLeave"))();
     for (int i = 0; i < count; i++)
-        EQUAL(wait_for(tenants[i].pid), 0);
+        for (unsigned p = 0; p < processes_of(&tenants[i]); p++)
+            EQUAL(wait_for(tenants[i].pid[p]), 0);
 }

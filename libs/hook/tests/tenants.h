@@ -1,19 +1,23 @@
-/* Several containers on one card, time-sliced, with an agent that measures each. */
+/* Containers that share a card, and the agent that measures them, as the real one does with NVML. */
 #ifndef TESSERA_TESTS_TENANTS_H
 #define TESSERA_TESTS_TENANTS_H
 
 #include "harness.h"
 
 #define TENANTS 4
+#define PROCESSES 4 /* of one of them */
 
 struct tenant {
-    uint32_t cores, idle; /* percent; idle: launches nothing */
+    unsigned cores, processes; /* percent; 0 processes: one */
     uint64_t kernel_ns;
-    pid_t pid;
-    double share; /* what it got, in percent of the card */
+    int idle, async;
+    /* results: percent of the card over the second half of the time, and the seconds of it furthest out */
+    double share, low, high;
+    pid_t pid[PROCESSES];
 };
 
-/* The machine must be virtual, with as many participants as tenants and one more: the agent. */
-void tenants_run(struct tenant *tenants, int count, uint64_t seconds);
+/* The machine's clock must be virtual, with as many participants as processes and one for the agent.
+ * `blind`: nobody measures. */
+void tenants_run(struct tenant *tenants, int count, uint64_t seconds, int blind);
 
 #endif

@@ -73,6 +73,7 @@ static void the_bucket_fills_and_owes(void) {
     CHECK(card.tokens_ns == -250000000);
     ts_bucket_fill(&card, 500, 1400000000); /* a clock that steps back fills nothing */
     CHECK(card.tokens_ns == -250000000);
+    CHECK(ts_bucket_room(&card, 500) == 250000000 + TS_BURST_NS / 2);
     card.tokens_ns = INT64_MIN / 2; /* garbage in the file: no more than the worst debt */
     ts_bucket_fill(&card, 1000, 2000000000);
     CHECK(card.tokens_ns >= -TS_MOST_DEBT_NS);
@@ -100,7 +101,7 @@ static void guesses_learn(void) {
     CHECK(guess != ts_guess_of(ts_guess_kernel((void *)0x7f0012345680, 1, 1, 1)));
     CHECK(ts_guess_ns(guess) == TS_UNKNOWN_NS && ts_guess_wants(guess));
     for (int i = 0; i < 100; i++)
-        ts_guess_learn(guess, 50000);
+        ts_guess_learn(guess, 50000, 0);
     CHECK(ts_guess_ns(guess) == 50000);
     int wanted = 0;
     guess->since = 0;
@@ -110,6 +111,11 @@ static void guesses_learn(void) {
             guess->since = 0;
         }
     CHECK(wanted == 1);
+    ts_guess_learn(guess, 6000000, 1); /* one slice of others in it */
+    CHECK(ts_guess_ns(guess) > 50000 && ts_guess_ns(guess) < 100000);
+    for (int i = 0; i < 40; i++) /* it has really become slower */
+        ts_guess_learn(guess, 6000000, 1);
+    CHECK(ts_guess_ns(guess) > 5000000);
     for (int i = 0; i < 10000; i++) /* more functions than the table holds */
         CHECK(ts_guess_of(ts_guess_kernel((void *)(uintptr_t)(0x1000 + i * 64), 1, 1, 1)));
     ts_guess_reset();

@@ -4,6 +4,9 @@
  *
  *   WORK_MEMORY_PERCENT  of the memory that it is shown on each card (50)
  *   WORK_BUSY            0: launches nothing (1)
+ *   WORK_IDLE_SECONDS    with WORK_BUSY_SECONDS: idle and busy by turns, idle first (0)
+ *   WORK_BUSY_SECONDS    (0)
+ *   WORK_ASK_MIB         asks the first card for so much, again and again, and gives it back at once (0)
  *   WORK_SECONDS         ends by itself after so long; 0: at SIGTERM (0)
  *
  * Ends with 0, with 3 where there is no driver or no card, with 1 where the driver refuses what it
@@ -109,6 +112,32 @@ static void spin(struct card *cards, int count) {
         }
 }
 
+/* Whether it is its turn to be busy. */
+static int is_busy(double since, int otherwise) {
+    int idle = number("WORK_IDLE_SECONDS", 0), busy = number("WORK_BUSY_SECONDS", 0);
+    if (idle <= 0 || busy <= 0)
+        return otherwise;
+    double turn = now() - since;
+    return turn - (double)(idle + busy) * (double)(long)(turn / (idle + busy)) >= idle;
+}
+
+/* What the driver says to a request that may fit one day; told when it says something else. */
+static void ask(struct card *card, size_t mib) {
+    static int told = -1;
+    CUdeviceptr got = 0;
+    size_t left, total;
+    MUST(CU(cuCtxSetCurrent)(card->context));
+    CUresult result = CU(cuMemAlloc_v2)(&got, mib * MIB);
+    if (result == CUDA_SUCCESS)
+        MUST(CU(cuMemFree_v2)(got));
+    MUST(CU(cuMemGetInfo_v2)(&left, &total));
+    if ((int)result == told)
+        return;
+    told = (int)result;
+    printf("{\"event\":\"asked\",\"mib\":%zu,\"result\":%d,\"total_mib\":%zu}\n", mib, told, total / MIB);
+    fflush(stdout);
+}
+
 int main(void) {
     struct card cards[MOST_CARDS] = {0};
     int count = 0, seconds = number("WORK_SECONDS", 0), busy = number("WORK_BUSY", 1);
@@ -126,9 +155,12 @@ int main(void) {
     count = count > MOST_CARDS ? MOST_CARDS : count;
     for (int i = 0; i < count; i++)
         take(i, &cards[i]);
-    double until = now() + seconds;
+    double began = now(), until = began + seconds;
+    int asked = number("WORK_ASK_MIB", 0);
     while (!ended && (!seconds || now() < until)) {
-        if (busy)
+        if (asked > 0)
+            ask(&cards[0], (size_t)asked);
+        if (is_busy(began, busy))
             spin(cards, count);
         else
             usleep(100000);

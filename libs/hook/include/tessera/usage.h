@@ -67,11 +67,14 @@ struct tessera_card_usage {
     uint64_t generation;     /* of the limits in force */
     uint32_t cores_permille; /* in force, loans included; 1000: no limit */
     uint32_t gain_permille;  /* agent's measurement over the hook's own */
-    uint8_t reserved_time[8];
-    uint64_t gain_at_ns; /* the agent's measurement that the gain stands on */
+    uint64_t longest_ns; /* the longest launch of late: how coarse both measurements are */
+    uint64_t gain_at_ns; /* the agent's measurement from which on the next gain is taken */
     uint64_t gain_measured_ns;
     uint64_t gain_usage_ns;
-    uint8_t reserved[168];
+    uint64_t balance_at_ns; /* the agent's measurement up to which the debits were balanced */
+    uint64_t balance_measured_ns; /* measured, and debited, when balancing began; */
+    uint64_t balance_gpu_ns;      /* less what balancing has debited since */
+    uint8_t reserved[144];
     /* bin[ms % TESSERA_BINS]: 12 bits of ms / TESSERA_BINS, 20 bits of nanoseconds charged */
     uint32_t bin[TESSERA_BINS];
 };
@@ -129,11 +132,14 @@ TESSERA_PIN(tessera_card_usage, last_launch_ns, 224);
 TESSERA_PIN(tessera_card_usage, generation, 232);
 TESSERA_PIN(tessera_card_usage, cores_permille, 240);
 TESSERA_PIN(tessera_card_usage, gain_permille, 244);
-TESSERA_PIN(tessera_card_usage, reserved_time, 248);
+TESSERA_PIN(tessera_card_usage, longest_ns, 248);
 TESSERA_PIN(tessera_card_usage, gain_at_ns, 256);
 TESSERA_PIN(tessera_card_usage, gain_measured_ns, 264);
 TESSERA_PIN(tessera_card_usage, gain_usage_ns, 272);
-TESSERA_PIN(tessera_card_usage, reserved, 280);
+TESSERA_PIN(tessera_card_usage, balance_at_ns, 280);
+TESSERA_PIN(tessera_card_usage, balance_measured_ns, 288);
+TESSERA_PIN(tessera_card_usage, balance_gpu_ns, 296);
+TESSERA_PIN(tessera_card_usage, reserved, 304);
 TESSERA_PIN(tessera_card_usage, bin, 448);
 _Static_assert(sizeof(struct tessera_card_usage) == 8640, "tessera_card_usage");
 TESSERA_PIN(tessera_slot, state, 0);

@@ -1,5 +1,5 @@
 /* sim: clock=real
- * The same timeline on the real clock. The lower bounds are exact; the upper ones allow for a busy machine. */
+ * The same timeline on the real clock. Lower bounds are exact; what a busy machine may spoil is asked only where it was quick. */
 #include <time.h>
 
 #include "check.h"
@@ -16,7 +16,7 @@ int main(void)
     CUevent a, b;
     float ms;
     start();
-    CUfunction f = kernel("tessera-sim-module\nkernel k ns=5000000\n", "k");
+    CUfunction f = kernel("tessera-sim-module\nkernel k ns=100000000\n", "k");
     OK(cuEventCreate(&a, 0));
     OK(cuEventCreate(&b, 0));
     double from = now();
@@ -24,11 +24,13 @@ int main(void)
     for (int i = 0; i < 10; i++)
         OK(launch(f, 1000, NULL));
     OK(cuEventRecord(b, NULL));
-    BETWEEN(now() - from, 0, 40); /* launches do not wait */
-    EQUAL(cuEventQuery(b), CUDA_ERROR_NOT_READY);
+    CUresult asked = cuEventQuery(b);
+    double launching = now() - from;
+    if (launching < 900) /* launches do not wait */
+        EQUAL(asked, CUDA_ERROR_NOT_READY);
     OK(cuEventSynchronize(b));
-    BETWEEN(now() - from, 50, 500);
+    CHECK(now() - from >= 1000);
     OK(cuEventElapsedTime(&ms, a, b));
-    BETWEEN(ms, 50, 51);
+    BETWEEN(ms, 1000, launching < 50 ? 1060 : 1e9);
     return 0;
 }

@@ -12,7 +12,7 @@ for source in "$here"/*.c; do
     name=$(basename "$source" .c)
     export TESSERA_SIM_STATE="$scratch/$name" TESSERA_SIM_CONFIG="$(sed -n '1s,^/\* sim: \([^*]*\).*,\1,p' "$source")"
     printf '%-45s ' "$name"
-    if timeout 30 "$out/tests/$name" 2>"$scratch/error"; then echo ok; else echo FAILED; cat "$scratch/error"; failed=1; fi
+    if timeout 300 "$out/tests/$name" 2>"$scratch/error"; then echo ok; else echo FAILED; cat "$scratch/error"; failed=1; fi
     rm -f "$scratch/$name"*
 done
 for script in "$here"/*_check.sh; do

@@ -43,8 +43,9 @@ CARD: Final = Record(
         "limit_bytes": "Q", "denials": "Q", "physical_bytes": "Q", "reserved_memory": "16s",
         "tokens_ns": "q", "refilled_ns": "Q", "reserved_bucket": "48s", "raw_ns": "Q",
         "gpu_ns": "Q", "throttled_ns": "Q", "launches": "Q", "last_launch_ns": "Q",
-        "generation": "Q", "cores_permille": "I", "gain_permille": "I", "reserved_time": "8s",
-        "gain_at_ns": "Q", "gain_measured_ns": "Q", "gain_usage_ns": "Q", "reserved": "168s",
+        "generation": "Q", "cores_permille": "I", "gain_permille": "I", "longest_ns": "Q",
+        "gain_at_ns": "Q", "gain_measured_ns": "Q", "gain_usage_ns": "Q", "balance_at_ns": "Q",
+        "balance_measured_ns": "Q", "balance_gpu_ns": "Q", "reserved": "144s",
         "bin": f"{_BINS * 4}s",
     },
 )  # fmt: skip

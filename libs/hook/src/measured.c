@@ -1,0 +1,89 @@
+/* Event times include other tenants' time slices; the agent's measurement does not. Two things follow
+ * from it. The gain: debits are multiplied by the share of our event times that was really this
+ * container's. And the balance: what was debited in all is brought towards what was measured in all,
+ * so that no error of predictions or of the gain lasts, however small. */
+#include "measured.h"
+
+#include "bucket.h"
+#include "clock.h"
+#include "spans.h"
+
+#define WINDOW_NS (10 * TS_MS) /* of our time: less is noise */
+#define WINDOW_LAUNCHES 8      /* of the longest: one that is under way is counted by one side only */
+#define WINDOW_AGE (60 * TS_S) /* however little there was, by then it is old */
+#define LONGEST (10 * TS_S)
+#define ABSURD (1000 * TS_S) /* between two measurements: something ran backwards */
+#define APART ((int64_t)(20 * TS_S)) /* balances further apart than this were never of one time */
+/* Of what is out of balance, at each measurement: launches under way go in and out of it. */
+#define COARSE (20 * TS_MS)
+#define PART_OF_COARSE 8
+#define PART_OF_FINE 2
+
+static uint64_t get(const uint64_t *at) {
+    return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+static void set(uint64_t *at, uint64_t value) {
+    __atomic_store_n(at, value, __ATOMIC_RELAXED);
+}
+
+/* One process only, and one thread of it, deals with a measurement. */
+static int take(uint64_t *at, uint64_t from, uint64_t measured_at) {
+    return __atomic_compare_exchange_n(at, &from, measured_at, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Is there enough between two measurements to tell a share from? */
+static int enough(const struct tessera_card_usage *shared, uint64_t ours, uint64_t age) {
+    uint64_t longest = get(&shared->longest_ns), least = WINDOW_LAUNCHES * (longest < LONGEST ? longest : LONGEST);
+    return age > WINDOW_AGE || ours >= (least > WINDOW_NS ? least : WINDOW_NS);
+}
+
+/* Half the way at a time, within a factor of eight. */
+static void trim(struct tessera_card_usage *shared, const struct tessera_card_limit *entry) {
+    uint64_t from = get(&shared->gain_at_ns);
+    uint64_t measured = entry->measured_ns - shared->gain_measured_ns;
+    uint64_t ours = entry->measured_usage_ns - shared->gain_usage_ns;
+    int usable = from && ours <= ABSURD && measured <= ABSURD;
+    if (entry->measured_at_ns <= from || (usable && !enough(shared, ours, entry->measured_at_ns - from)) ||
+        !take(&shared->gain_at_ns, from, entry->measured_at_ns))
+        return;
+    shared->gain_measured_ns = entry->measured_ns;
+    shared->gain_usage_ns = entry->measured_usage_ns;
+    if (!usable || ours < WINDOW_NS)
+        return;
+    uint64_t longest = get(&shared->longest_ns);
+    set(&shared->longest_ns, longest - longest / 4); /* it may have been the last of its kind */
+    uint64_t gain = measured * 1000 / ours, old = shared->gain_permille ? shared->gain_permille : 1000;
+    gain = gain < 125 ? 125 : gain > 8000 ? 8000 : gain;
+    __atomic_store_n(&shared->gain_permille, (uint32_t)((old + gain) / 2), __ATOMIC_RELAXED);
+}
+
+/* Debited by the time of the measurement: what has been counted since then is taken off again. */
+static void balance(struct ts_card *card, const struct tessera_card_limit *entry) {
+    struct tessera_card_usage *shared = card->shared;
+    uint64_t from = get(&shared->balance_at_ns), since = get(&shared->raw_ns) - entry->measured_usage_ns;
+    if (entry->measured_at_ns <= from || !take(&shared->balance_at_ns, from, entry->measured_at_ns))
+        return;
+    uint64_t debited = get(&shared->gpu_ns) - ts_gained(card, since < ABSURD ? since : 0);
+    int64_t owed = (int64_t)(entry->measured_ns - shared->balance_measured_ns) - (int64_t)(debited - shared->balance_gpu_ns);
+    if (!from || since >= ABSURD || owed > APART || owed < -APART) {
+        shared->balance_measured_ns = entry->measured_ns;
+        shared->balance_gpu_ns = debited;
+        return;
+    }
+    int64_t part = owed / (get(&shared->longest_ns) > COARSE ? PART_OF_COARSE : PART_OF_FINE);
+    uint32_t rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
+    int64_t room = ts_bucket_room(shared, rate); /* what would overflow is given back another time */
+    if (rate < 1000 && part < -room)
+        part = -room;
+    shared->balance_gpu_ns -= (uint64_t)part; /* debited from here on, as if it had run; what is shown never shrinks */
+    if (rate < 1000)
+        ts_bucket_debit(shared, part);
+}
+
+void ts_measured(struct ts_card *card, const struct tessera_card_limit *entry) {
+    if (!entry->measured_at_ns)
+        return;
+    trim(card->shared, entry);
+    balance(card, entry);
+}
