@@ -12,7 +12,7 @@ from tessera_core.cards import Floats, Ints
 from tessera_core.packing.kept import Judge, Kept
 from tessera_core.packing.kinds import Ask, Kinds, Past
 from tessera_core.packing.outlook import learn
-from tessera_core.packing.potential import losses
+from tessera_core.packing.potential import losses, room, scarcity
 from tessera_core.packing.reserve import Reserve, whole_nodes
 
 
@@ -27,6 +27,7 @@ class Pack:
         self.kinds = kinds(cluster)
         self._asks: dict[Shape, Ask] = {}
         self.outlook = learn(self.kinds, self._past(counts))
+        self._scarce = scarcity(cluster.rows(None), self.outlook)
         self._kept = Kept(len(cluster.cards))
 
     def choose(self, shape: Shape) -> Place | None:
@@ -53,7 +54,8 @@ class Pack:
     def _judge(self, shape: Shape) -> Judge:
         def judge(at: Ints | None) -> tuple[Floats, Ints]:
             rows = self._cluster.rows(at)
-            found = losses(rows, self._ask(shape), self.outlook, balanced=self._balanced)
+            now = room(rows, self.outlook, self._scarce if at is None else self._scarce[at])
+            found = losses(rows, self._ask(shape), self.outlook, balanced=self._balanced, now=now)
             first = found.cards[:, 0] if shape.cards else np.zeros(len(found.node), np.int64)
             return found.steps, first
 
@@ -109,13 +111,14 @@ class PackReserve:
 
 
 def kinds(cluster: Cluster) -> Kinds:
-    """One per model; a card has one resource, its thousandths."""
+    """One per model; a card has one resource, its thousandths. The cluster is idle."""
     cards = [int(cluster.cards[cluster.model == i].sum()) for i in range(len(cluster.models))]
     return Kinds(
         totals=np.array([[1], *([CARD] for _ in cards)]),
         cards=np.array([0, *cards]),
         vendor=np.zeros(1 + len(cards), np.int64),
         amounts=1,
+        nodes=cluster.rows(None).nodes,
     )
 
 

@@ -79,12 +79,15 @@ def put(fleet: Fleet, name: str, node: Sequence[tuple[Card, Charge]]) -> None:
             fleet.charge(name, f"card-{i}", held_there)
 
 
-def a_pod(*wanted: Request) -> PodRequest:
+def a_pod(*wanted: Request, cpu_milli: int = 0, memory_bytes: int = 0) -> PodRequest:
     containers = tuple(
         ContainerRequest(container=f"c{i}", position=i, role=Role.APP, requests=(request,))
         for i, request in enumerate(wanted)
     )
-    return PodRequest(namespace="default", name="pod", uid="uid", containers=containers)
+    return PodRequest(
+        namespace="default", name="pod", uid="uid", containers=containers, cpu_milli=cpu_milli,
+        memory_bytes=memory_bytes,
+    )  # fmt: skip
 
 
 def place(fleet: Fleet, pod: PodRequest, state: State) -> tuple[str, tuple[Share, ...]] | None:

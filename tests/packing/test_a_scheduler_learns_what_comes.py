@@ -8,10 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tessera_core.admission import admit
+from tessera_core.dialect import Rejected
 from tessera_core.packing.history import ENOUGH, History
+from tessera_core.registry import load
 from tessera_embedded.apiserver.faults import Answer, Cut
 from tessera_scheduler.packing import ENTRY, HISTORY, PackingSettings
-from tessera_scheduler.scheduler import Scheduler
+from tessera_scheduler.scheduler import Scheduler, open_scheduler
+from tessera_schema.keys import ORDER_KEY
 from tests.packing.test_filter_packs import PAST, asked
 from tests.packing.test_filter_packs import a_pod as a_manifest
 from tests.scheduler.world import HOME, World, counted, leading, settings, until
@@ -24,6 +28,7 @@ FEW = int(ENOUGH) + 1
 MAPS = f"/api/v1/namespaces/{HOME}/configmaps"
 ONE = f"{MAPS}/{HISTORY}"
 QUICK = msgspec.structs.replace(settings(), packing=PackingSettings(learn_s=5, save_s=5))
+ASKED = msgspec.structs.replace(settings(), packing=PackingSettings(by_default=False))
 OFF = msgspec.structs.replace(settings(), packing=PackingSettings(enabled=False))
 
 
@@ -67,6 +72,8 @@ async def half_full(world: World, scheduler: Scheduler) -> None:
 
 async def place(world: World, scheduler: Scheduler, name: str, **annotations: str) -> str:
     notes = {f"hami.io/{key}-scheduler-policy": value for key, value in annotations.items()}
+    if "order" in annotations:
+        notes = {ORDER_KEY: annotations["order"]}
     world.pod(name, share(30), annotations=notes)
     node = await world.place(scheduler, name)
     world.delete(name)
@@ -95,6 +102,115 @@ async def test_a_pod_that_names_an_order_of_nodes_or_cards_has_its_own() -> None
         assert await place(world, scheduler, "a", node="binpack") == "n0"
         assert await place(world, scheduler, "b", gpu="binpack") == "n0"
         assert await place(world, scheduler, "c", node=" ") == "n1"
+
+
+async def test_a_pod_can_ask_for_either_order_by_name() -> None:
+    world = World()
+    write(world, a_past(world))
+    async with leading(world) as scheduler:
+        await until(lambda: scheduler.packing.serves)
+        await half_full(world, scheduler)
+        assert await place(world, scheduler, "a", order="dialect") == "n0"
+        assert await place(world, scheduler, "b", order="pack") == "n1"
+
+
+@pytest.mark.parametrize("reserve", [False, True])
+async def test_whole_nodes_are_kept_back_where_that_is_set(reserve: bool) -> None:  # noqa: FBT001  (a parameter)
+    world = World()
+    write(world, a_past(world))
+    config = msgspec.structs.replace(settings(), packing=PackingSettings(reserve=reserve))
+    async with leading(world, config=config) as scheduler:
+        await until(lambda: scheduler.packing.serves)
+        assert await place(world, scheduler, "a")
+        packer = scheduler.ledger.fleet.packer
+        assert packer is not None
+        assert len(packer.state.reserved(1)) == reserve
+
+
+async def test_where_it_is_not_the_default_only_pods_that_ask_are_packed() -> None:
+    world = World()
+    write(world, a_past(world))
+    async with leading(world, config=ASKED) as scheduler:
+        await until(lambda: scheduler.packing.learned)
+        await half_full(world, scheduler)
+        assert not scheduler.packing.serves
+        assert await place(world, scheduler, "a") == "n0"
+        assert await place(world, scheduler, "b", order="pack") == "n1"
+
+
+async def test_an_order_that_nobody_knows_is_refused_by_name() -> None:
+    world = World()
+    async with leading(world) as scheduler:
+        world.pod("a", annotations={ORDER_KEY: "tidy"})
+        failed = world.filter(scheduler, "a").failed_and_unresolvable_nodes
+        assert set(failed) == {"n0", "n1"}
+    refused = admit(load(), world.read("a"))
+    assert isinstance(refused, Rejected)
+    assert refused.message == (
+        "metadata.annotations[tessera.dev/order]: tidy: write pack or dialect, or leave it out"
+    )
+
+
+async def test_an_order_that_the_configuration_names_is_kept_although_it_is_the_default_one() -> (
+    None
+):
+    world = World()
+    write(world, a_past(world))
+    named = load({"hami": {"node_scheduler_policy": "binpack"}})
+    async with open_scheduler(world.kube, world.bus, settings(), world.clock, named) as scheduler:
+        await until(lambda: scheduler.packing.serves)
+        await half_full(world, scheduler)
+        assert await place(world, scheduler, "a") == "n0"
+        assert await place(world, scheduler, "b", order="pack") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("config", "ordered"),
+    [
+        ({}, set()),
+        ({"hami": {"memory_factor": 2}, "volcano": {"schedule_policy": ""}}, set()),
+        ({"mthreads": {"gpu_scheduler_policy": "spread"}}, {"mthreads"}),
+        ({"volcano": {"arguments": {"deviceshare.SchedulePolicy": "binpack"}}}, {"volcano"}),
+        ({"volcano": {"node_order": "binpack"}, "hami": {"enabled": True}}, {"volcano"}),
+    ],
+)
+def test_a_dialects_order_is_named_by_writing_it(config: Any, ordered: set[str]) -> None:
+    assert load(config).ordered == ordered
+
+
+async def test_what_hosts_have_left_follows_nodes_and_all_pods() -> None:
+    world = World()
+    has = {"status": {"allocatable": {"cpu": "32", "memory": "128Gi"}}}
+    world.call("PATCH", "/api/v1/nodes/n0/status", has)
+    world.pod("plain", 0, containers=[asking("4", "1Gi")])
+    world.bind_elsewhere("plain", "n0")
+    async with leading(world) as scheduler:
+
+        def cores(node: str) -> float:
+            fleet = scheduler.ledger.fleet
+            hosts = scheduler.packing.hosts.columns(fleet)
+            assert hosts is not None
+            return float(hosts.cpu_free[fleet.rows[node]]) / 1000
+
+        assert cores("n0") == 28
+        assert cores("n1") == float("inf")
+        world.pod("p", containers=[asking("6", "1Gi", share(30))])
+        assert world.filter(scheduler, "p", ["n0"]).node_names == ("n0",)
+        assert await world.bind(scheduler, "p", "n0") == ""
+        assert cores("n0") == 22
+        assert scheduler.packing.history.host == (6000, 2**30)
+        world.delete("plain")
+        await until(lambda: cores("n0") == 26)
+        world.finish("p")
+        await until(lambda: cores("n0") == 32)
+        world.call("PATCH", "/api/v1/nodes/n1/status", has)
+        await until(lambda: cores("n1") == 32)
+
+
+def asking(cpu: str, memory: str, mib: int = 0) -> dict[str, Any]:
+    cards = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": str(mib)} if mib else {}
+    asked = {"cpu": cpu, "memory": memory}
+    return {"name": "c", "image": "i", "resources": {"limits": cards, "requests": asked}}
 
 
 async def test_without_history_pods_are_placed_as_their_dialects_say() -> None:

@@ -14,10 +14,11 @@ from tessera_core.charges import Charge
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
 from tessera_core.packing.counted import Hosts
-from tessera_core.packing.history import History
+from tessera_core.packing.history import History, Wish
+from tessera_core.packing.hosts import Host
 from tessera_core.packing.kinds import Ask, Kinds, Past
 from tessera_core.packing.outlook import learn
-from tessera_core.packing.state import State, Wish
+from tessera_core.packing.state import State
 from tessera_core.packing.worth import OPEN
 from tessera_schema.cards import MIB
 from tessera_schema.requests import Request
@@ -132,13 +133,13 @@ def test_every_step_is_the_plain_policys(seed: int) -> None:
     fleet, state, plain = fleet_of(nodes), State(), PlainA(nodes, one_number_per_card())
     history = History()
     for pod in PAST * 2:
-        history.add(a_pod(a_request(pod)), 0, cpu_milli=pod.cpu, memory_bytes=16 * GIB)
+        history.add(a_pod(a_request(pod), cpu_milli=pod.cpu, memory_bytes=16 * GIB), 0)
     state.adopt(learn(*state.lesson(fleet, history, 0, hosts_of(fleet, nodes))))
     placed = 0
     for _ in range(60):
         pod = PAST[int(rng.integers(len(PAST)))]
         wanted, hosts = a_request(pod), hosts_of(fleet, nodes)
-        columns = order.keys(fleet, wanted, state, hosts=hosts, cpu=pod.cpu, memory=16 * GIB)
+        columns = order.keys(fleet, wanted, state, hosts=hosts, host=Host(pod.cpu, 16 * GIB))
         for n, node in enumerate(nodes):
             assert columns[0][fleet.rows[f"node-{n}"]] == plain.steps(node, pod), (n, node, pod)
         best = min(range(9), key=lambda n: columns[0][fleet.rows[f"node-{n}"]])

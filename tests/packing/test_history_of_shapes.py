@@ -35,7 +35,7 @@ def test_a_shape_is_what_is_asked_not_how_or_by_whom() -> None:
 
 def test_a_pod_counts_half_after_a_half_life() -> None:
     history = History(half_life_s=DAY)
-    history.add(a_pod(SHARE), 5 * DAY, cpu_milli=4000, memory_bytes=GIB)
+    history.add(a_pod(SHARE, cpu_milli=4000, memory_bytes=GIB), 5 * DAY)
     history.add(a_pod(OTHER), 6 * DAY)
     shares, others = history.shapes.values()
     assert others == 2 * shares
@@ -55,7 +55,7 @@ def test_it_is_enough_only_while_it_is_fresh() -> None:
 def test_a_restart_changes_nothing() -> None:
     history = History(half_life_s=DAY)
     for n in range(20):
-        history.add(a_pod(SHARE), n * DAY / 7, cpu_milli=4000, memory_bytes=GIB)
+        history.add(a_pod(SHARE, cpu_milli=4000, memory_bytes=GIB), n * DAY / 7)
         history.add(a_pod(OTHER), n * DAY / 5)
     now = 5 * DAY
     again = History.decode(history.encode(now), half_life_s=DAY)
@@ -97,9 +97,9 @@ def test_only_the_commonest_shapes_are_written_down() -> None:
 def test_what_two_have_counted_adds_up_each_by_its_age() -> None:
     old, new = History(half_life_s=DAY), History(half_life_s=DAY)
     for _ in range(4):
-        old.add(a_pod(SHARE), 0, cpu_milli=4000)
-    new.add(a_pod(SHARE), DAY, cpu_milli=1000)
-    new.add(a_pod(OTHER), DAY, cpu_milli=1000)
+        old.add(a_pod(SHARE, cpu_milli=4000), 0)
+    new.add(a_pod(SHARE, cpu_milli=1000), DAY)
+    new.add(a_pod(OTHER, cpu_milli=1000), DAY)
     together = History.decode(old.encode(0), half_life_s=DAY)
     together.absorb(new, DAY)
     assert together.pods(DAY) == pytest.approx(4)
@@ -139,7 +139,7 @@ def test_requests_for_one_card_are_one_shape() -> None:
 
 def test_a_pod_without_cards_is_not_history() -> None:
     history = History()
-    history.add(PodRequest(namespace="n", name="p", uid="u", containers=()), 0, cpu_milli=9)
+    history.add(PodRequest(namespace="n", name="p", uid="u", containers=(), cpu_milli=9), 0)
     assert history.pods(0) == 0
     assert history.host == (0, 0)
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tessera_core.cards import Floats, Ints
 from tessera_core.charges import Charge
-from tessera_core.packing.history import History
+from tessera_core.packing.history import History, Wish
 from tessera_core.packing.kept import Kept
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.potential import losses, potential
-from tessera_core.packing.state import State, Wish
+from tessera_core.packing.state import State
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.requests import Request

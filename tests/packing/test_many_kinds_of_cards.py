@@ -8,10 +8,11 @@ from tessera_core.charges import Charge
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
 from tessera_core.packing.counted import Hosts
-from tessera_core.packing.history import History
+from tessera_core.packing.history import History, Wish
+from tessera_core.packing.hosts import Host
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.reserve import Reserve, whole_nodes
-from tessera_core.packing.state import State, Wish
+from tessera_core.packing.state import State
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
@@ -39,7 +40,7 @@ def learned(fleet: Fleet, past: dict[Request, int], hosts: Hosts | None = None) 
     history, state = History(), State()
     for request, count in past.items():
         for _ in range(count):
-            history.add(a_pod(request), 0, cpu_milli=8000, memory_bytes=GIB)
+            history.add(a_pod(request, cpu_milli=8000, memory_bytes=GIB), 0)
     state.adopt(learn(*state.lesson(fleet, history, 0, hosts)))
     return state
 
@@ -136,9 +137,9 @@ def test_where_hosts_are_known_cards_are_not_stranded_without_processor() -> Non
     columns[:, fleet.rows["b"]] = 64000, 64 * GIB, 64000, 64 * GIB
     hosts = Hosts(*columns)
     state = learned(fleet, {WHOLE: 60}, hosts)
-    greedy = order.keys(fleet, WHOLE, state, hosts=hosts, cpu=12000, memory=GIB)[0]
+    greedy = order.keys(fleet, WHOLE, state, hosts=hosts, host=Host(12000, GIB))[0]
     assert greedy[fleet.rows["b"]] < greedy[fleet.rows["a"]]
-    modest = order.keys(fleet, WHOLE, state, hosts=hosts, cpu=0, memory=GIB)[0]
+    modest = order.keys(fleet, WHOLE, state, hosts=hosts, host=Host(0, GIB))[0]
     assert modest[fleet.rows["a"]] < modest[fleet.rows["b"]]
 
 

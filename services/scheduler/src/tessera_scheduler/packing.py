@@ -15,28 +15,35 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from tessera_core.admission import claims_on
 from tessera_core.filtering import Filter
 from tessera_core.hamiwire.policies import CARD_POLICY, NODE_POLICY
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.packing.held import as_asked
 from tessera_core.packing.history import HALF_LIFE_S, History, UnknownHistoryVersion
+from tessera_core.packing.hosts import Host, HostBook
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
-from tessera_core.packing.state import Wish
+from tessera_core.packing.state import State
+from tessera_core.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.errors import Lasting, Passing, TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_scheduler.kept import Json, config_map, keep
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.steady import Steady
+from tessera_schema.keys import ORDER_KEY, ORDERS
 from tessera_schema.kube import Pod
 
 HISTORY: Final = "tessera-packing-history"
 ENTRY: Final = "history.json"
-ORDERS: Final = (NODE_POLICY, CARD_POLICY)
-"""Annotations by which a pod names an order of nodes or of cards."""
+POLICIES: Final = (NODE_POLICY, CARD_POLICY)
+"""A dialect's annotations by which a pod names an order of nodes or of cards."""
+PACK: Final = ORDERS[0]
+DIALECT: Final = ORDERS[1]
 WARM: Final = 256
 """Shapes that a lesson is tried on before it serves, those that come most."""
 AT_ONCE: Final = 500
@@ -49,8 +56,14 @@ class PackingSettings(Struct, frozen=True, kw_only=True):
     """Policy `pack`."""
 
     enabled: bool = True
-    """Place pods that name no order by `pack`, once enough pods came to learn from. Off: by their
-    dialects' own orders, for whoever wants plain binpack."""
+    """Follow what is asked, so that pods can be packed. Off: all pods are placed by their
+    dialects' own orders, whatever they ask for."""
+    by_default: bool = True
+    """Pack pods that name no order, once enough pods came to learn from. Off: only pods that ask
+    for it (annotation `tessera.dev/order: pack`), for whoever wants plain binpack."""
+    reserve: bool = False
+    """Also balance cards against processor, and keep whole nodes back for pods of many cards: for
+    clusters that are short of processor, elsewhere it loses a little."""
     look_s: Annotated[float, Meta(gt=0)] = 1.0
     """Seconds between two looks at what changed on the nodes: a filter call then finds little
     left to take in."""
@@ -71,6 +84,7 @@ class Around(Struct, frozen=True, kw_only=True):
 
     kube: Kube
     namespace: str
+    registry: Registry
     ledger: Ledger
     filter: Filter
     measures: Measures
@@ -87,8 +101,8 @@ class Packing:
         self._around = around
         self._settings = settings
         self._place = config_map(around.namespace, HISTORY)
-        self._packer = Packer()
-        self._began = self._keeps = False
+        self._packer = Packer(State(reserve=settings.reserve))
+        self._learned = self._began = self._keeps = False
         self._begin_at = self._learn_at = self._save_at = 0.0
         self._unsaved = False
         self._counted: set[str] = set()
@@ -109,18 +123,35 @@ class Packing:
         """Whether pods that name no order are placed by it."""
         return self._packer.by_default
 
+    @property
+    def learned(self) -> bool:
+        """Whether enough pods came to learn from."""
+        return self._learned
+
+    @property
+    def hosts(self) -> HostBook:
+        """To be told what hosts have, and what pods hold of them."""
+        return self._packer.hosts
+
     # -- told by others, in the path of their calls
 
     def look(self, pod: Pod) -> None:
         """A pod is about to be placed."""
-        if names_an_order(pod):
-            self._packer.named(pod.metadata.uid)
+        order = self._order(pod)
+        if order:
+            self._packer.named(pod.metadata.uid, pack=order == PACK)
+        else:
+            self._packer.forget(pod.metadata.uid)
 
     def bound(self, uid: str) -> None:
         """A pod is bound; one that was filtered too long ago is not counted."""
         ask = self._around.filter.ask(uid)
         if self._settings.enabled and ask is not None:
+            host = Host(ask.request.cpu_milli, ask.request.memory_bytes)
             self.history.add(ask.request, self._around.steady.time())
+            entry = self._around.ledger.entry(uid)
+            if entry is not None:  # its own event comes later
+                self.hosts.hold(uid, entry.grant.node, host)
             self._unsaved = True
             if not self._began:
                 self._counted.add(uid)
@@ -128,6 +159,19 @@ class Packing:
     def gone(self, uid: str) -> None:
         """A pod has ended."""
         self._packer.forget(uid)
+
+    def _order(self, pod: Pod) -> str:
+        """The order that the pod, or the options of a dialect that it speaks, names; empty where
+        nobody does. What the pod itself says counts first."""
+        notes, registry = pod.metadata.annotations, self._around.registry
+        own = notes.get(ORDER_KEY, "")
+        if own:
+            return own
+        if any(notes.get(key, "").strip() for key in POLICIES):
+            return DIALECT
+        if registry.ordered and not registry.ordered.isdisjoint(claims_on(registry, pod)):
+            return DIALECT
+        return ""
 
     # -- in the background
 
@@ -153,11 +197,12 @@ class Packing:
         if self._unsaved and self._keeps and now >= self._save_at:
             self._save_at = now + settings.save_s
             await self._save()
-        if now >= self._learn_at or not self.serves:
+        if now >= self._learn_at or not self._learned:
             self._learn_at = now + settings.learn_s
             await self._learn(now)
-        if self.serves:
-            self._packer.state.follow(self._around.ledger.fleet)
+        if self._learned:
+            fleet = self._around.ledger.fleet
+            self._packer.state.follow(fleet, self.hosts.columns(fleet))
 
     async def _begin(self) -> None:
         """Take up what the one that led before has written."""
@@ -199,7 +244,8 @@ class Packing:
         grants = [entry.grant for entry in entries if entry.phase is Phase.BOUND]
         for number, grant in enumerate(grants, 1):
             if grant.uid not in self._counted:
-                history.add(as_asked(grant), now)
+                cpu, memory = self.hosts.held(grant.uid)
+                history.add(replace(as_asked(grant), cpu_milli=cpu, memory_bytes=memory), now)
                 self._unsaved = True
             if not number % AT_ONCE:
                 await asyncio.sleep(0)
@@ -208,21 +254,23 @@ class Packing:
     async def _learn(self, now: float) -> None:
         """The lesson is tried on all nodes before it serves; some milliseconds for each shape."""
         if not self.history.enough(now):
-            self._packer.by_default = False
+            self._learned = self._packer.by_default = False
             return
         fleet, former = self._around.ledger.fleet, self._packer.state
-        outlook = await asyncio.to_thread(learn, *former.lesson(fleet, self.history, now))
+        lesson = former.lesson(fleet, self.history, now, self.hosts.columns(fleet))
+        outlook = await asyncio.to_thread(learn, *lesson)
         fresh = former.apart()
         fresh.adopt(outlook)
-        shapes = sorted(self.history.shapes.items(), key=lambda item: -item[1])
-        for shape, _ in shapes[:WARM]:
-            fresh.follow(fleet)
-            fresh.warm(fleet, [Wish(shape)])
+        shapes = sorted(self.history.wishes.items(), key=lambda item: -item[1])
+        for wish, _ in shapes[:WARM]:
+            fresh.follow(fleet, self.hosts.columns(fleet))
+            fresh.warm(fleet, [wish])
             await asyncio.sleep(0)
         self._packer.state = fresh
-        if not self.serves:
-            _log.info("pods that name no order are packed", shapes=len(shapes))
-        self._packer.by_default = True
+        if not self._learned:
+            _log.info("pods can be packed", shapes=len(shapes))
+        self._learned = True
+        self._packer.by_default = self._settings.by_default
 
     async def _save(self) -> None:
         text = self.history.encode(self._around.steady.time()).decode()
@@ -236,9 +284,3 @@ class Packing:
         except TesseraError as e:
             self._unsaved = True
             _log.warning("history not written", why=str(e))
-
-
-def names_an_order(pod: Pod) -> bool:
-    """Whether the pod says how its nodes or its cards are to be chosen."""
-    notes = pod.metadata.annotations
-    return any(notes.get(key, "").strip() for key in ORDERS)

@@ -98,7 +98,10 @@ class Catalogue:
     def past(self, history: History, fleet: Fleet) -> Past:
         """What the history says of these kinds; empty where it says too little."""
         cpu, memory = history.host
-        asks = tuple((self.ask(shape, fleet), n) for shape, n in history.shapes.items())
+        asks = tuple(
+            (self.ask(wish.request, fleet, cpu=wish.cpu, memory=wish.memory), n)
+            for wish, n in history.wishes.items()
+        )
         return Past(asks, cpu, memory)
 
     def _number(self, kind: CardKind) -> int:

@@ -8,13 +8,14 @@ placement goes on with the default of `tessera_core.packing.worth`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.units import Unit, units
+from tessera_schema.cards import MIB
 from tessera_schema.requests import PodRequest, Policy, Request, Role
 from tessera_schema.wire import decoder
 
@@ -37,11 +38,33 @@ class UnknownHistoryVersion(Exception):
     """Written by a newer release: start empty, and leave the text as it is."""
 
 
+_CORE_TENTH: Final = 100
+_MEMORY_STEP: Final = 256 * MIB
+
+
+class Wish(NamedTuple):
+    """A pod's request, and what the pod asks of its host: thousandths of a core, and bytes."""
+
+    request: Request
+    cpu: float = 0
+    memory: float = 0
+
+    def coarse(self) -> Wish:
+        """The host's part rounded up, to tenths of a core and quarters of a GiB: so that pods
+        which hardly differ are one shape."""
+        cpu = -(-self.cpu // _CORE_TENTH) * _CORE_TENTH
+        memory = -(-self.memory // _MEMORY_STEP) * _MEMORY_STEP
+        return self._replace(cpu=cpu, memory=memory)
+
+
 class Seen(Struct, frozen=True, kw_only=True):
     """One shape on the wire."""
 
     shape: Request
     count: float
+    cpu_milli: float = 0
+    """Of the host, by each such pod; 0 = nothing, or not known."""
+    memory_bytes: float = 0
 
 
 class Saved(Struct, frozen=True, kw_only=True):
@@ -74,13 +97,12 @@ class History:
         self._half_life_s = half_life_s
         self._from = 0.0
         """When a new pod weighs 1; later ones weigh more, which is the same as fading."""
-        self._weights: dict[Request, float] = {}
+        self._weights: dict[Wish, float] = {}
         self._pods = self._cpu = self._memory = 0.0
 
-    def add(
-        self, pod: PodRequest, now: float, *, cpu_milli: int = 0, memory_bytes: int = 0
-    ) -> None:
-        """A pod was placed; it asks so much of its host. Pods that ask for no card count not."""
+    def add(self, pod: PodRequest, now: float) -> None:
+        """A pod was placed. What it asks of its host counts for its first shape, by which its
+        node is chosen. Pods that ask for no card count not."""
         shapes = [shape_of(unit) for unit in units(pod)]
         if not shapes:
             return
@@ -90,11 +112,14 @@ class History:
         if weight > _LARGEST:
             self._rebase(now)
             weight = 1.0
+        host = (float(pod.cpu_milli), float(pod.memory_bytes))
         for shape in shapes:
-            self._weights[shape] = self._weights.get(shape, 0) + weight
+            wish = Wish(shape, *host).coarse()
+            self._weights[wish] = self._weights.get(wish, 0) + weight
+            host = (0, 0)
         self._pods += weight
-        self._cpu += weight * cpu_milli
-        self._memory += weight * memory_bytes
+        self._cpu += weight * pod.cpu_milli
+        self._memory += weight * pod.memory_bytes
         if len(self._weights) > 2 * SHAPES:
             self._weights = _most(self._weights)
 
@@ -118,9 +143,17 @@ class History:
         return self.pods(now) >= ENOUGH
 
     @property
-    def shapes(self) -> Mapping[Request, float]:
-        """Shape -> weight; only the proportions mean something."""
+    def wishes(self) -> Mapping[Wish, float]:
+        """Shape, and what it asks of its host -> weight; only the proportions mean something."""
         return _most(self._weights)
+
+    @property
+    def shapes(self) -> Mapping[Request, float]:
+        """The same, whatever is asked of hosts."""
+        found: dict[Request, float] = {}
+        for wish, n in self.wishes.items():
+            found[wish.request] = found.get(wish.request, 0) + n
+        return found
 
     @property
     def host(self) -> tuple[float, float]:
@@ -132,7 +165,10 @@ class History:
         """The text to keep."""
         self._rebase(now)
         kept = _most(self._weights, SAVED)
-        seen = tuple(Seen(shape=s, count=round(n, 6)) for s, n in kept.items())
+        seen = tuple(
+            Seen(shape=w.request, count=round(n, 6), cpu_milli=w.cpu, memory_bytes=w.memory)
+            for w, n in kept.items()
+        )
         cpu, memory = float(round(self._cpu)), float(round(self._memory))
         saved = Saved(
             at=now, pods=round(self._pods, 6), cpu_milli=cpu, memory_bytes=memory, seen=seen
@@ -151,7 +187,9 @@ class History:
         history._from = saved.at
         history._pods = max(saved.pods, 0)
         history._cpu, history._memory = max(saved.cpu_milli, 0), max(saved.memory_bytes, 0)
-        history._weights = {s.shape: s.count for s in saved.seen if _sensible(s)}
+        for seen in filter(_sensible, saved.seen):
+            wish = Wish(seen.shape, seen.cpu_milli, seen.memory_bytes).coarse()
+            history._weights[wish] = history._weights.get(wish, 0) + seen.count
         return history
 
     def _weight(self, now: float) -> float:
@@ -194,10 +232,12 @@ def _sensible(seen: Seen) -> bool:
         and 0 <= shape.memory_percent <= _WHOLE
         and 0 <= shape.cores_percent <= _MOST_CORES
         and 1 <= shape.memory_unit <= _MOST_BYTES
+        and 0 <= seen.cpu_milli <= _LARGEST
+        and 0 <= seen.memory_bytes <= _MOST_BYTES
     )
 
 
-def _most(weights: Mapping[Request, float], most: int = SHAPES) -> dict[Request, float]:
+def _most(weights: Mapping[Wish, float], most: int = SHAPES) -> dict[Wish, float]:
     if len(weights) <= most:
         return dict(weights)
     kept = sorted(weights.items(), key=lambda item: -item[1])[:most]

@@ -13,6 +13,18 @@ from msgspec import Struct
 from tessera_core.cards import Bools, Floats, Ints
 
 
+class Nodes(Struct, frozen=True, eq=False):
+    """What idle nodes offer to pods."""
+
+    kind: Ints
+    """(nodes, cards): each card's kind."""
+    cpu: Floats
+    """(nodes,): processor and memory in all, in the units of `Ask`."""
+    memory: Floats
+    known: Bools
+    """(nodes,): whether they are known."""
+
+
 class Kinds(Struct, frozen=True, eq=False):
     """The kinds of cards of a cluster, by number."""
 
@@ -23,6 +35,8 @@ class Kinds(Struct, frozen=True, eq=False):
     vendor: Ints
     """(kinds,): number of the vendor; shapes of one vendor never use another's cards."""
     amounts: int
+    nodes: Nodes | None = None
+    """The nodes that have them; None = nothing is known of their hosts."""
 
     def __len__(self) -> int:
         """Kind 0 included."""

@@ -13,7 +13,9 @@ import numpy as np
 from tessera_core.cards import Cards, Floats, Ints, NodeView
 from tessera_core.fleet import Fleet
 from tessera_core.packing.counted import Hosts
-from tessera_core.packing.state import State, Wish
+from tessera_core.packing.history import Wish
+from tessera_core.packing.hosts import NOTHING, Host
+from tessera_core.packing.state import State
 from tessera_schema.requests import Request
 
 
@@ -23,13 +25,12 @@ def keys(
     state: State,
     *,
     hosts: Hosts | None = None,
-    cpu: float = 0,
-    memory: float = 0,
+    host: Host = NOTHING,
 ) -> list[Floats | Ints]:
     """Columns over the fleet's rows, the most important first. What hosts have free, and what the
-    pod asks of its host (thousandths of a core, bytes), count where they are known."""
+    pod asks of its host, count where they are known."""
     state.follow(fleet, hosts)
-    steps = state.steps(fleet, Wish(request, cpu, memory))
+    steps = state.steps(fleet, Wish(request, *host))
     return [*state.reserved(request.count), steps, state.order()]
 
 

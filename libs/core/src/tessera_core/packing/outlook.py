@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.cards import Floats, Ints
+from tessera_core.packing.confined import Confined, confined
 from tessera_core.packing.kinds import Ask, Kinds, Past, cards_asked
 from tessera_core.packing.worth import Table, table
 
@@ -38,6 +39,8 @@ class Outlook(Struct, frozen=True, eq=False):
     """(kinds, amounts): the part of a card that one unit is, by `parts`."""
     scarcity: Floats
     """(kinds,): cards asked by shapes that are confined to few kinds, per card of those kinds."""
+    confined: Confined
+    """The same for shapes that only some hosts can hold."""
     cpu_per_card: float
     """Asked of the host by pods with cards, per card; infinite when not known, and then each
     node's own ratio counts."""
@@ -60,6 +63,7 @@ def learn(kinds: Kinds, past: Past, seed: int = 0) -> Outlook:
     expected = _Expected(
         parts=parts,
         scarcity=_scarcity(kinds, past, asked),
+        confined=confined(kinds, _scaled(kinds, past, asked)),
         cpu_per_card=past.cpu / total if past.cpu and total else np.inf,
         memory_per_card=past.memory / total if past.memory and total else np.inf,
         many=many / total if total else 0,
@@ -74,6 +78,7 @@ def extended(outlook: Outlook, kinds: Kinds) -> Outlook:
     expected = _Expected(
         parts=np.concatenate([outlook.parts, fresh.parts[known:]]),
         scarcity=np.concatenate([outlook.scarcity, fresh.scarcity[known:]]),
+        confined=outlook.confined.among(len(kinds)),
         cpu_per_card=outlook.cpu_per_card,
         memory_per_card=outlook.memory_per_card,
         many=outlook.many,
@@ -86,6 +91,7 @@ class _Expected(NamedTuple):
 
     parts: Floats
     scarcity: Floats
+    confined: Confined
     cpu_per_card: float
     memory_per_card: float
     many: float
@@ -160,18 +166,26 @@ def _parts(kinds: Kinds, past: Past) -> Floats:
 
 
 def _scarcity(kinds: Kinds, past: Past, asked: Floats) -> Floats:
-    """By each vendor's demand, scaled to all its cards being asked for."""
     scarcity = np.zeros(len(kinds))
+    for ask, cards in _scaled(kinds, past, asked):
+        own = kinds.vendor == ask.vendor
+        own[0] = False
+        if not ask.allowed[own].all():
+            scarcity[ask.allowed] += cards / kinds.cards[ask.allowed].sum()
+    return scarcity
+
+
+def _scaled(kinds: Kinds, past: Past, asked: Floats) -> list[tuple[Ask, float]]:
+    """Each shape with the cards that it asks for, when its vendor's cards are all asked for."""
+    found = []
     for vendor in np.unique(kinds.vendor[1:]):
         own = kinds.vendor == vendor
         own[0] = False
         mine = [(a, n) for (a, _), n in zip(past.asks, asked.tolist(), strict=True) if _of(a, own)]
         total = sum(n for _, n in mine)
         scale = float(kinds.cards[own].sum()) / total if total else 0
-        for ask, cards in mine:
-            if not ask.allowed[own].all():
-                scarcity[ask.allowed] += cards * scale / kinds.cards[ask.allowed].sum()
-    return scarcity
+        found += [(ask, cards * scale) for ask, cards in mine]
+    return found
 
 
 def _of(ask: Ask, own: Floats) -> bool:

@@ -2,7 +2,7 @@
 
     PHI = sum over partly used cards (what is free - what that is worth + 0.05)
         + max(0, L - cpu free / cpu per card) + max(0, L - memory free / memory per card)
-        - 2 sum over cards (scarcity of its kind * what is free)
+        - 2 sum over cards (scarcity of its kind and of its host * what is free)
 
 where L is what is free of the node's cards, all in cards. An idle card loses nothing. Processor and
 memory per card are what pods ask, but never more than the node itself has per card: so an
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tessera_core.cards import Bools, Floats, Ints
-from tessera_core.packing.kinds import Ask
+from tessera_core.packing.kinds import Ask, Nodes
 from tessera_core.packing.outlook import Outlook
 
 STEP: Final = 0.04
@@ -46,6 +46,13 @@ class Rows(NamedTuple):
     """(nodes,): what there is in all, per card that may be used; anything finite when not known."""
     memory_per_card: Floats
 
+    @property
+    def nodes(self) -> Nodes:
+        """What they offer when they are idle."""
+        cards = np.maximum((self.kind > 0).sum(1), 1)
+        cpu, memory = self.cpu_per_card * cards, self.memory_per_card * cards
+        return Nodes(self.kind, cpu, memory, np.isfinite(self.cpu))
+
 
 class Losses(NamedTuple):
     """By how much PHI grows."""
@@ -62,10 +69,14 @@ class Losses(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What is free of each card, in cards, and how much of that is lost; both (nodes, cards)."""
+    """Of each card, (nodes, cards)."""
 
     loose: Floats
+    """What is free, in cards."""
     lost: Floats
+    """How much of that is lost."""
+    scarce: Floats
+    """How scarce the card is, by its kind and by its host."""
 
 
 def losses(
@@ -73,8 +84,8 @@ def losses(
 ) -> Losses:
     """For each node what one pod of the shape costs there, on the cards that are best for it.
     `balanced` also counts how evenly cards and processor run out (policy B). `now` is
-    `room(rows.free, rows.kind, outlook)`, where it is known already."""
-    now = now or room(rows.free, rows.kind, outlook)
+    `room(rows, outlook)`, where it is known already."""
+    now = now or room(rows, outlook)
     loose = now.loose
     space = loose.sum(1)
     cpu, memory = rows.cpu - ask.cpu, rows.memory - ask.memory
@@ -101,22 +112,35 @@ def losses(
 def card_losses(rows: Rows, ask: Ask, outlook: Outlook) -> Floats:
     """(nodes, cards): each card's part in the loss, the tighter of two equal cards a hair
     cheaper; infinite where the shape does not fit."""
-    card, left = _placed(rows, ask, outlook, room(rows.free, rows.kind, outlook))
+    card, left = _placed(rows, ask, outlook, room(rows, outlook))
     return card + _TIGHTER * left
 
 
 def potential(rows: Rows, outlook: Outlook, *, balanced: bool = False) -> Floats:
     """(nodes,): PHI itself, for tests and for whoever wants to see it."""
-    loose, lost = room(rows.free, rows.kind, outlook)
-    scarce: Floats = (outlook.scarcity[rows.kind] * loose).sum(1)
+    loose, lost, scarce = room(rows, outlook)
     host = _Host(rows, outlook, balanced=balanced)
     of_host = host.lost(loose.sum(1), rows.cpu, rows.memory)
-    phi: Floats = lost.sum(1) - SCARCITY * scarce + of_host
+    phi: Floats = lost.sum(1) - SCARCITY * (scarce * loose).sum(1) + of_host
     return phi
 
 
-def room(free: tuple[Ints, ...], kind: Ints, outlook: Outlook) -> Room:
-    """Of cards of these kinds with so much free along each axis."""
+def room(rows: Rows, outlook: Outlook, scarce: Floats | None = None) -> Room:
+    """As the nodes are; `scarce` is `scarcity(rows, outlook)`, where it is known already."""
+    loose, lost = _left(rows.free, rows.kind, outlook)
+    return Room(loose, lost, scarcity(rows, outlook) if scarce is None else scarce)
+
+
+def scarcity(rows: Rows, outlook: Outlook) -> Floats:
+    """(nodes, cards): see `Room.scarce`. What is free of the nodes does not matter."""
+    found: Floats = outlook.scarcity.take(rows.kind)
+    if len(outlook.confined.excess):
+        found += outlook.confined.per_card(rows.nodes)
+    return found
+
+
+def _left(free: tuple[Ints, ...], kind: Ints, outlook: Outlook) -> tuple[Floats, Floats]:
+    """Free and lost of cards of these kinds, with so much free along each axis."""
     loose = np.zeros(kind.shape)
     at = outlook.base.take(kind)
     for axis, column in enumerate(free):
@@ -126,12 +150,12 @@ def room(free: tuple[Ints, ...], kind: Ints, outlook: Outlook) -> Room:
         cell = np.maximum(cells, 0).astype(np.int64)
         cell = np.minimum(cell, outlook.top[:, axis].take(kind))
         at += cell * outlook.stride[:, axis].take(kind)
-    return Room(loose, loose - outlook.value.take(at))
+    return loose, loose - outlook.value.take(at)
 
 
 def _placed(rows: Rows, ask: Ask, outlook: Outlook, now: Room) -> tuple[Floats, Floats]:
     """(nodes, cards): growth of what is lost if the pod takes the card, and what is left free."""
-    kind, (loose, lost) = rows.kind, now
+    kind, loose, lost = rows.kind, now.loose, now.lost
     fits = ask.allowed.take(kind)
     after = []
     for axis, column in enumerate(rows.free):
@@ -141,14 +165,14 @@ def _placed(rows: Rows, ask: Ask, outlook: Outlook, now: Room) -> tuple[Floats, 
         fits &= rows.idle
         left, lost_then = np.zeros_like(loose), np.zeros_like(lost)
     else:
-        left, lost_then = room(tuple(after), kind, outlook)
+        left, lost_then = _left(tuple(after), kind, outlook)
         if ask.alone.any():
             alone = ask.alone.take(kind)
             fits &= rows.idle | ~alone
             left, lost_then = np.where(alone, 0, left), np.where(alone, 0, lost_then)
     grows = lost_then - lost
-    if outlook.scarcity.any():
-        grows += SCARCITY * outlook.scarcity.take(kind) * (loose - left)
+    if outlook.scarcity.any() or len(outlook.confined.excess):
+        grows += SCARCITY * now.scarce * (loose - left)
     return np.where(fits, grows, np.inf), left
 
 

@@ -12,7 +12,7 @@ from tessera_core.cards import Cards, Floats, Ints
 from tessera_core.fleet import Fleet
 from tessera_core.packing.counted import Hosts, rows_of
 from tessera_core.packing.followed import Followed
-from tessera_core.packing.history import History
+from tessera_core.packing.history import History, Wish
 from tessera_core.packing.kept import Kept
 from tessera_core.packing.kinds import Ask, Kinds, Past
 from tessera_core.packing.outlook import Outlook, extended, learn
@@ -29,14 +29,6 @@ class Lesson(NamedTuple):
 
     kinds: Kinds
     past: Past
-
-
-class Wish(NamedTuple):
-    """A pod's request, and what the pod asks of its host: thousandths of a core, and bytes."""
-
-    request: Request
-    cpu: float = 0
-    memory: float = 0
 
 
 class State:
@@ -62,7 +54,9 @@ class State:
         self.follow(fleet, hosts)
         seen = self._seen
         past = seen.catalogue.past(history, fleet) if history.enough(now) else Past()
-        return Lesson(seen.catalogue.describe(seen.kind), past)
+        kinds = seen.catalogue.describe(seen.kind)
+        nodes = replace(seen.rows(None).nodes, kind=seen.kind.copy())
+        return Lesson(replace(kinds, nodes=nodes), past)
 
     def adopt(self, outlook: Outlook) -> None:
         """From now on this is expected."""
@@ -108,20 +102,17 @@ class State:
         outlook = self.outlook  # may forget the room, when another state met new kinds
         if self._room is not None and len(changes.rows):
             rows = self._seen.rows(changes.rows)
-            fresh = room(rows.free, rows.kind, outlook)
-            self._room.loose[changes.rows], self._room.lost[changes.rows] = fresh
+            for column, fresh in zip(self._room, room(rows, outlook), strict=True):
+                column[changes.rows] = fresh
 
     def steps(self, fleet: Fleet, wish: Wish) -> Floats:
         """By how many steps each row's potential grows; infinite where the shape does not fit."""
         outlook = self.outlook
         ask = self.ask(fleet, wish)
-        if self._room is None:
-            rows = self._seen.rows(None)
-            self._room = room(rows.free, rows.kind, outlook)
-        whole = self._room
+        whole = self._whole()
 
         def judge(at: Ints | None) -> tuple[Floats, Ints]:
-            now = whole if at is None else Room(whole.loose[at], whole.lost[at])
+            now = whole if at is None else Room(*(column[at] for column in whole))
             rows = self._seen.rows(at)
             found = losses(rows, ask, outlook, balanced=self._balanced, now=now)
             first = found.cards[:, 0] if found.cards.size else np.zeros(len(found.node), np.int64)
@@ -152,7 +143,7 @@ class State:
         idle = (usable & rows.idle).sum(1)
         if self._reserve is None:
             self._reserve = self._new_reserve(usable.sum(1))
-        left = float(room(rows.free, rows.kind, self.outlook).loose.sum())
+        left = float(self._whole().loose.sum())
         self._reserve.settle(idle, left)
         return self._reserve.columns(count, idle)
 
@@ -163,11 +154,16 @@ class State:
             if len(self._asks) >= _ASKS:
                 self._asks.clear()
             self._asks[key] = self._seen.catalogue.ask(
-                key.request, fleet, cpu=wish.cpu, memory=wish.memory
+                key.request, fleet, cpu=key.cpu, memory=key.memory
             )
         return self._asks[key]
 
     # -- inside
+
+    def _whole(self) -> Room:
+        if self._room is None:
+            self._room = room(self._seen.rows(None), self.outlook)
+        return self._room
 
     def _forget(self) -> None:
         self._kept = Kept(len(self._seen.order))
@@ -184,7 +180,7 @@ class State:
 def _key(wish: Wish) -> Wish:
     """What of a wish decides the answer."""
     only = Policy(idle_cards_only=wish.request.policy.idle_cards_only)
-    return wish._replace(
+    return wish.coarse()._replace(
         request=replace(
             wish.request, dialect="", ids=(), ids_denied=(), together=False, policy=only
         )

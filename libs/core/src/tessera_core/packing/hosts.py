@@ -1,0 +1,166 @@
+"""What hosts have left of processor and memory, by what the pods on them request.
+
+It only helps `pack` to choose: whether a pod fits on its host is kube-scheduler's to say. Nodes of
+which nothing is known are taken to have enough of both, and what is not readable counts as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tessera_core.fleet import Fleet
+from tessera_core.kubefit import requested
+from tessera_core.packing.counted import Hosts
+from tessera_core.quantity import BadQuantity, milli, value
+from tessera_schema.kube import Node, Pod, Quantity
+
+_CPU: Final = "cpu"
+_MEMORY: Final = "memory"
+
+
+class Host(NamedTuple):
+    """What a pod requests of its host, or what a host has for pods."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
+NOTHING: Final = Host()
+
+
+def of_pod(pod: Pod) -> Host:
+    """What the pod requests, by Kubernetes' rule."""
+    spec = pod.spec
+    try:
+        if spec.init_containers or spec.overhead or spec.resources.requests:
+            amounts = requested(pod)
+            return _shared(amounts.get(_CPU, 0), amounts.get(_MEMORY, 0))
+        cpu = memory = 0
+        for container in spec.containers:
+            limits, requests = container.resources.limits, container.resources.requests
+            cpu += _milli(str(requests.get(_CPU, limits.get(_CPU, 0))))
+            memory += _bytes(str(requests.get(_MEMORY, limits.get(_MEMORY, 0))))
+    except BadQuantity:
+        return NOTHING
+    return _shared(cpu, memory)
+
+
+def of_node(node: Node) -> Host | None:
+    """What the node has for pods; None where it does not say."""
+    amounts: Mapping[str, Quantity] = node.status.allocatable or node.status.capacity
+    try:
+        cpu, memory = milli(amounts.get(_CPU, 0)), value(amounts.get(_MEMORY, 0))
+    except BadQuantity:
+        return None
+    return Host(cpu, memory) if cpu > 0 and memory > 0 else None
+
+
+class HostBook:
+    """Follows nodes and all pods that are bound to them, with cards or without."""
+
+    def __init__(self) -> None:
+        """Knows of no node."""
+        self._totals: dict[str, Host] = {}
+        self._used: dict[str, Host] = {}
+        self._pods: dict[str, tuple[str, Host]] = {}
+        """Uid -> node, and what is held there."""
+        self._changed: set[str] = set()
+        self._layout: tuple[int, int] | None = None
+        self._columns = np.zeros((4, 0))
+
+    # -- told by whoever follows the cluster
+
+    def node(self, name: str, total: Host | None) -> None:
+        """The node has so much for pods; None = it is not known, or gone."""
+        if self._totals.get(name) != total:
+            self._changed.add(name)
+            if total is None:
+                del self._totals[name]
+            else:
+                self._totals[name] = total
+
+    def nodes(self, totals: Mapping[str, Host | None]) -> None:
+        """These are all nodes."""
+        for name in self._totals.keys() - totals.keys():
+            self.node(name, None)
+        for name, total in totals.items():
+            self.node(name, total)
+
+    def hold(self, uid: str, node: str, host: Host) -> None:
+        """The pod runs on the node, or is about to; told again, it replaces what was told."""
+        if self._pods.get(uid) == (node, host):
+            return
+        self.release(uid)
+        self._pods[uid] = (node, host)
+        self._add(node, host, 1)
+
+    def release(self, uid: str) -> None:
+        """The pod has ended; nothing happens where it is not known."""
+        held = self._pods.pop(uid, None)
+        if held is not None:
+            self._add(*held, -1)
+
+    def held(self, uid: str) -> Host:
+        """What the pod holds; nothing where it is not known."""
+        return self._pods.get(uid, ("", NOTHING))[1]
+
+    def only(self, uids: Iterable[str]) -> None:
+        """No other pods are left."""
+        for uid in self._pods.keys() - set(uids):
+            self.release(uid)
+
+    # -- asked by placement
+
+    def columns(self, fleet: Fleet) -> Hosts | None:
+        """Over the fleet's rows; they change with the next call. None while no node is known."""
+        if not self._totals:
+            return None
+        layout = (id(fleet), fleet.layout)
+        if self._layout != layout:
+            self._layout, self._columns = layout, np.zeros((4, len(fleet.names)))
+            self._columns[:2], self._columns[2:] = np.inf, 1
+            self._changed = set(self._totals)
+        for name in self._changed:
+            row = fleet.rows.get(name)
+            if row is not None:
+                self._columns[:, row] = self._of(name)
+        self._changed.clear()
+        return Hosts(*self._columns)
+
+    def _of(self, name: str) -> tuple[float, float, float, float]:
+        total, used = self._totals.get(name), self._used.get(name, NOTHING)
+        if total is None:
+            return np.inf, np.inf, 1, 1
+        cpu, memory = total.cpu_milli - used.cpu_milli, total.memory_bytes - used.memory_bytes
+        return max(cpu, 0), max(memory, 0), total.cpu_milli, total.memory_bytes
+
+    def _add(self, node: str, host: Host, sign: int) -> None:
+        had = self._used.get(node, NOTHING)
+        now = Host(
+            had.cpu_milli + sign * host.cpu_milli, had.memory_bytes + sign * host.memory_bytes
+        )
+        if now == NOTHING:
+            self._used.pop(node, None)
+        else:
+            self._used[node] = now
+        self._changed.add(node)
+
+
+@lru_cache(4096)
+def _milli(quantity: str) -> int:
+    return max(milli(quantity), 0)
+
+
+@lru_cache(4096)
+def _bytes(quantity: str) -> int:
+    return max(value(quantity), 0)
+
+
+@lru_cache(4096)
+def _shared(cpu_milli: int, memory_bytes: int) -> Host:
+    """One object for equal amounts: tens of thousands of pods ask the same."""
+    return Host(cpu_milli, memory_bytes)
