@@ -1,4 +1,4 @@
-"""Quotas in cards of a model, as gpu-admission had them; its pools of nodes are not offered."""
+"""Quotas in cards of a model, as gpu-admission had them."""
 
 from __future__ import annotations
 

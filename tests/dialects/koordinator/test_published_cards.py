@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from tessera_core.ledger import Ledger
 from tessera_schema.cards import Card, Inventory, Precision
@@ -90,11 +92,31 @@ def test_another_nodes_device_is_not_ours() -> None:
     assert not KOORDINATOR.inventory(a_node(), [other, kind])
 
 
-def test_partitions_that_are_not_honoured_are_told() -> None:
-    label = "node.koordinator.sh/gpu-partition-policy"
-    inventory = found(devices(a_device(0)), node=a_node(labels={label: "Honor"}))
+TABLE = "scheduling.koordinator.sh/gpu-partitions"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("{", "no partition is known", id="no-json"),
+        pytest.param('{"2": 1}', "no partition is known", id="no-list"),
+        pytest.param('{"2": [{"minors": [0]}]}', "[2][0]", id="another-number-of-cards"),
+        pytest.param('{"2": [{"minors": [0, 0]}]}', "[2][0]", id="one-card-twice"),
+        pytest.param('{"2": [{"minors": [0, -1]}]}', "[2][0]", id="below-0"),
+        pytest.param('{"1": [{"minors": [0], "ringBusBandwidth": "much"}]}', "[1][0]", id="speed"),
+        pytest.param('{"1": [{"minors": [0], "allocationScore": -1}]}', "[1][0]", id="score"),
+        pytest.param('{"0": [{}]}', "[0][0]", id="no-cards"),
+    ],
+)
+def test_a_table_of_partitions_that_cannot_be_read_is_told(text: str, says: str) -> None:
+    device = devices(a_device(0))
+    meta = replace(device.metadata, annotations={TABLE: text})
+    inventory = found(replace(device, metadata=meta))
     assert len(inventory.cards) == 1
-    assert label in inventory.warnings[0]
+    assert inventory.cards[0].siting is UNSET
+    (warning,) = inventory.warnings
+    assert says in warning
+    assert TABLE in warning
 
 
 @pytest.mark.parametrize("vendor", ["huawei", "cambricon"])

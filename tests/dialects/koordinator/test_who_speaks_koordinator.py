@@ -67,20 +67,6 @@ def test_whole_cards_are_lent_and_the_rest_is_owned() -> None:
     assert KOORDINATOR.resources >= {*NAMES.values(), "kubernetes.io/gpu-core"}
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "scheduling.koordinator.sh/device-allocate-hint",
-        "scheduling.koordinator.sh/device-joint-allocate",
-        "scheduling.koordinator.sh/gpu-partition-spec",
-    ],
-)
-def test_hints_that_are_not_honoured_are_told(key: str) -> None:
-    answer = KOORDINATOR.admit(a_koord_pod("gpu=200", annotations={key: "{"}))
-    assert isinstance(answer, Admitted)
-    assert any(key in warning for warning in answer.warnings)
-
-
 def test_network_cards_that_are_not_placed_are_told() -> None:
     answer = KOORDINATOR.admit(a_koord_pod("gpu=200 koordinator.sh/rdma=100"))
     assert isinstance(answer, Admitted)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tessera_core.cluster import Cluster
 from tessera_core.dialect import Dimension, QuotaUnit
+from tessera_core.planner import Planner
 from tessera_core.registry import BadConfiguration, load
 from tessera_schema.cards import MIB
 from tessera_schema.requests import NodeOrder
@@ -50,6 +52,74 @@ def test_the_arguments_of_old_and_new_plugins_mean_the_same(prefix: str) -> None
     assert answer.containers[0].requests[0].policy.node is NodeOrder.SPREAD
 
 
+def a_conf(*plugins: dict[str, object]) -> dict[str, object]:
+    """volcano-scheduler.conf as installations have it."""
+    return {
+        "actions": "enqueue, allocate, backfill",
+        "tiers": [{"plugins": [{"name": "priority"}, {"name": "gang"}]}, {"plugins": [*plugins]}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("plugin", "prefix"), [("predicates", "predicate"), ("deviceshare", "deviceshare")]
+)
+def test_a_schedulers_own_file_is_read_in_both_spellings(plugin: str, prefix: str) -> None:
+    conf = a_conf(
+        {
+            "name": plugin,
+            "arguments": {
+                f"{prefix}.GPUSharingEnable": True,
+                f"{prefix}.GPUNumberEnable": "false",
+                f"{prefix}.SchedulePolicy": "spread",
+                f"{prefix}.ScheduleWeight": 10,
+            },
+        }
+    )
+    dialect = made(scheduler_conf=conf)
+    assert MEMORY in dialect.resources
+    assert NUMBER not in dialect.resources
+    policy = accepted(a_pod(vgpu(1)), scheduler_conf=conf).containers[0].requests[0].policy
+    assert policy.node is NodeOrder.SPREAD
+
+
+def test_what_is_not_ours_in_a_schedulers_file_is_told() -> None:
+    conf = a_conf(
+        {"name": "drf"},
+        {
+            "name": "deviceshare",
+            "arguments": {
+                "deviceshare.VGPUEnable": True,
+                "deviceshare.GPUExclusiveRules": [],
+                "deviceshare.ScheduleWeight": "10",
+                "deviceshare.NodeLockEnable": True,
+            },
+        },
+        {"name": "binpack", "arguments": {"binpack.weight": 10}},
+    )
+    told = made(scheduler_conf=conf).warnings
+    assert [w for w in told if "priority, gang, drf, binpack" in w]
+    assert [w for w in told if "enqueue, allocate, backfill" in w]
+    assert [w for w in told if "GPUExclusiveRules" in w]
+    assert [w for w in told if "deviceshare.ScheduleWeight" in w]
+    assert len(told) == 4
+
+
+def test_the_new_plugin_goes_before_the_old_one_and_the_option_before_both() -> None:
+    conf = a_conf(
+        {"name": "deviceshare", "arguments": {"deviceshare.GPUNumberEnable": False}},
+        {"name": "predicates", "arguments": {"predicate.GPUNumberEnable": True}},
+    )
+    assert NUMBER not in made(scheduler_conf=conf).resources
+    dialect = made(scheduler_conf=conf, arguments={"deviceshare.GPUNumberEnable": True})
+    assert NUMBER in dialect.resources
+
+
+def test_what_is_told_of_a_configuration_is_told_where_pods_are_planned() -> None:
+    registry = load({"volcano": {"scheduler_conf": a_conf({"name": "drf"})}})
+    planner = Planner(registry, Cluster())
+    assert any("drf" in warning for warning in planner.warnings)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -62,8 +132,9 @@ def test_the_arguments_of_old_and_new_plugins_mean_the_same(prefix: str) -> None
             {"arguments": {"deviceshare.VGPUEnable": "maybe"}}, "true or false", id="no-truth"
         ),
         pytest.param(
-            {"arguments": {"deviceshare.ScheduleWeight": "10"}}, "schedule_weight", id="text"
+            {"arguments": {"deviceshare.ScheduleWeight": "10"}}, "ScheduleWeight", id="text"
         ),
+        pytest.param({"scheduler_conf": {"tiers": 1}}, "scheduler_conf", id="no-file"),
         pytest.param({"schedule_policy": "best"}, "schedule_policy", id="policy"),
         pytest.param({"gpu_memory_factor": 0}, "gpu_memory_factor", id="factor"),
         pytest.param({"no_such_option": 1}, "no_such_option", id="unknown-option"),

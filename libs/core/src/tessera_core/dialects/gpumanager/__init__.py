@@ -12,11 +12,13 @@ from functools import partial
 
 from tessera_core.dialect import Dialect, Dimension, Held, Placed, QuotaUnit, claim_by_name
 from tessera_core.dialects.gpumanager.admission import admit
+from tessera_core.dialects.gpumanager.ceiling import lent_up_to
 from tessera_core.dialects.gpumanager.devices import inject
 from tessera_core.dialects.gpumanager.held import held
 from tessera_core.dialects.gpumanager.inventory import inventories
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, Names
 from tessera_core.dialects.gpumanager.options import Options
+from tessera_core.dialects.gpumanager.quota import POOL_LABELS
 from tessera_core.dialects.gpumanager.results import annotate
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.injections import Injection
@@ -49,8 +51,10 @@ def dialect(options: Options) -> Dialect:
         admit=partial(admit, all_names=all_names),
         annotate=partial(annotate, all_names=all_names),
         inject=give,
+        ceiling=partial(lent_up_to, all_names=all_names),
         inventory=cards_of,
         held=holds,
+        pool_labels=POOL_LABELS,
     )
 
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.amounts import invalid
-from tessera_core.dialects.gpumanager.asks import Ask
+from tessera_core.amounts import InvalidField, invalid
+from tessera_core.dialects.gpumanager.asks import Ask, given
 from tessera_core.dialects.gpumanager.names import WHOLE, Names
 from tessera_schema.kube import Pod
 
@@ -30,6 +30,16 @@ def ceiling(pod: Pod, names: Names) -> int | None:
             'write a quoted whole number of percent from 1 to 100, such as "50", or leave it out.',
         )  # fmt: skip
     return min(number, WHOLE)
+
+
+def lent_up_to(pod: Pod, all_names: Sequence[Names]) -> float:
+    """Percent of a card; 0 without a ceiling, or with one that cannot be read: the pod then gets no
+    more than it asked for."""
+    asked = given(pod, all_names)
+    try:
+        return (ceiling(pod, asked[0].names) if asked else None) or 0.0
+    except InvalidField:
+        return 0.0
 
 
 def ceiling_warnings(pod: Pod, found: Sequence[Ask], all_names: Sequence[Names]) -> tuple[str, ...]:

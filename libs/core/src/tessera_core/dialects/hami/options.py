@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -18,6 +18,9 @@ CORE_POLICIES: Final = ("", "default", "force", "disable")
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     """Resource names, defaults and policies, as HAMi's `nvidia` section sets them."""
+
+    ORDERS: ClassVar = ("node_scheduler_policy", "gpu_scheduler_policy")
+    """Which of them name an order of nodes or cards."""
 
     count: str = "nvidia.com/gpu"
     """Resource: cards, as a number (resourceCountName)."""

@@ -6,7 +6,7 @@ for each model. A form is a value: names, units and annotation keys.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -37,6 +37,9 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     """Resource names of the older form, the models of today's, and policies."""
+
+    ORDERS: ClassVar = ("node_scheduler_policy", "gpu_scheduler_policy")
+    """Which of them name an order of nodes or cards."""
 
     count: str = "iluvatar.ai/vgpu"
     """Resource of the older form: cards, as a number."""

@@ -1,8 +1,8 @@
 """Koordinator: `koordinator.sh/gpu`, `gpu-core`, `gpu-memory`, `gpu-memory-ratio`, `gpu.shared`.
 
 Its pods say what they want of NVIDIA cards in percent or in bytes; bytes are kept exact, so a
-percent is rounded down to a byte and nothing is promised twice. Topology hints, joint allocation
-with network cards, partitions, other vendors' cards and elastic quotas are not part of this.
+percent is rounded down to a byte and nothing is promised twice. Scopes, selectors and partitions
+hold for cards; network cards, FPGAs, other vendors' cards and elastic quotas are not part of this.
 """
 
 from __future__ import annotations

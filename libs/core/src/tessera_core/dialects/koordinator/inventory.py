@@ -7,7 +7,7 @@ names the node and the place, and the rest is used.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -18,13 +18,13 @@ from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
     DIALECT,
     MODEL_LABELS,
-    PARTITION_LABEL,
     VENDOR,
     VENDOR_LABEL,
     WIRE_CORE,
     WIRE_MEMORY,
     Kind,
 )
+from tessera_core.dialects.koordinator.partitions import Groups, groups
 from tessera_core.quantity import BadQuantity, value
 from tessera_core.vendors.nvidia import made_up_id
 from tessera_schema.cards import Card, Inventory, Precision
@@ -51,12 +51,10 @@ def inventory(node: Node, customs: Sequence[Custom]) -> tuple[Inventory, ...]:
     if device is None:
         return counted_cards(_counting(model), node)
     warnings: list[str] = []
-    cards = _cards(node, device, model, warnings)
-    if labels.get(PARTITION_LABEL) == "Honor":
-        warnings.append(
-            f"node {node.name}: label {PARTITION_LABEL}=Honor is not honoured: whole cards are "
-            "chosen by their switches, not by partitions"
-        )
+    told: list[str] = []
+    joined = groups(device.metadata, node.metadata.labels, model, told)
+    warnings += [f"node {node.name}: Device {what}" for what in told]
+    cards = _cards(node, device, _Known(model, joined), warnings)
     if not cards and not warnings:
         return ()
     return (
@@ -89,8 +87,16 @@ class _Topology(Struct, frozen=True, rename="camel"):
     pcie_id: str | int = msgspec.field(name="pcieID", default="")
 
 
+class _Known(NamedTuple):
+    """What is the same for all cards of a node."""
+
+    model: str
+    joined: Groups
+
+
 class _Device(Struct, frozen=True):
     type: str = ""
+    labels: dict[str, str] | None = None
     id: str = ""
     minor: int = 0
     health: bool = False
@@ -98,7 +104,7 @@ class _Device(Struct, frozen=True):
     topology: _Topology | None = None
 
 
-def _cards(node: Node, device: Custom, model: str, warnings: list[str]) -> list[Card]:
+def _cards(node: Node, device: Custom, known: _Known, warnings: list[str]) -> list[Card]:
     entries = device.spec.get("devices") or ()
     if not isinstance(entries, list | tuple):
         warnings.append(_say(node, "spec.devices", "is no list; no card is used"))
@@ -109,7 +115,7 @@ def _cards(node: Node, device: Custom, model: str, warnings: list[str]) -> list[
             continue
         place = f"spec.devices[{n}]"
         try:
-            card = _card(node, msgspec.convert(entry, _Device, strict=False), model)
+            card = _card(node, msgspec.convert(entry, _Device, strict=False), known)
         except (msgspec.ValidationError, BadQuantity, ValueError) as e:
             warnings.append(_say(node, place, f"{e}; the card is left out, correct the Device"))
             continue
@@ -127,7 +133,7 @@ def _cards(node: Node, device: Custom, model: str, warnings: list[str]) -> list[
     return cards
 
 
-def _card(node: Node, device: _Device, model: str) -> Card:
+def _card(node: Node, device: _Device, known: _Known) -> Card:
     """Raises ValueError for amounts that no card has."""
     memory = _amount(device, Kind.MEMORY, WIRE_MEMORY, 0, MEMORY_MAX)
     if device.health and not memory:
@@ -140,13 +146,14 @@ def _card(node: Node, device: _Device, model: str) -> Card:
         index=device.minor,
         minor=device.minor,
         vendor=VENDOR,
-        model=model,
+        model=known.model,
         memory_bytes=memory,
         cores_percent=_amount(device, Kind.CORE, WIRE_CORE, 100, 100),
         slots=SLOTS,
         numa=max(topology.node_id, 0),
         switch=str(topology.pcie_id),
         healthy=device.health,
+        siting=known.joined.siting(device.labels or {}),
     )
 
 

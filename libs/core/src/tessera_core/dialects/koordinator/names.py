@@ -103,12 +103,12 @@ ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 BIND_TIME: Final = "scheduling.koordinator.sh/bind-timestamp"
 GPU_MINORS: Final = "scheduling.koordinator.sh/gpu-minors"
 RESULT_KEYS: Final = (ALLOCATED, BIND_TIME, GPU_MINORS)
-HINTS: Final = (
-    "scheduling.koordinator.sh/device-allocate-hint",
-    "scheduling.koordinator.sh/device-joint-allocate",
-    "scheduling.koordinator.sh/gpu-partition-spec",
-)
-"""Requests for a topology that are not honoured here."""
+HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
+JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
+PARTITION_SPEC: Final = "scheduling.koordinator.sh/gpu-partition-spec"
+"""What a pod says about where its cards lie."""
+PARTITION_TABLE: Final = "scheduling.koordinator.sh/gpu-partitions"
+"""On a Device: which cards are joined."""
 
 ISOLATION_LABEL: Final = "koordinator.sh/gpu-isolation-provider"
 ISOLATION_HAMI: Final = "hami-core"

@@ -15,10 +15,10 @@ from tessera_core.amounts import InvalidField, invalid
 from tessera_core.dialect import Admitted, Change, Claim, Rejected, claim_by_name, roles
 from tessera_core.dialects.koordinator.asks import Ask, read
 from tessera_core.dialects.koordinator.combos import VALID, PerCard, check, completed, per_card
+from tessera_core.dialects.koordinator.hints import Wishes, wishes
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
     DIALECT,
-    HINTS,
     ISOLATION_HAMI,
     ISOLATION_LABEL,
     UNPLACED,
@@ -66,16 +66,18 @@ def admit(options: Options, pod: Pod) -> Admitted | Rejected:
                 asks[position] = completed(ask, names)
                 check(asks[position])
         _check_together(asks)
+        others = claim_by_name(pod, UNPLACED).fields
+        wished = wishes(pod.metadata.annotations, others=bool(others)) if asks else Wishes()
     except InvalidField as e:
         return e.rejected
     return Admitted(
-        containers=_requests(options, pod, {i: per_card(ask) for i, ask in asks.items()}),
+        containers=_requests(options, pod, {i: per_card(ask) for i, ask in asks.items()}, wished),
         changes={
             container.name: change
             for position, container, _ in roles(pod)
             if position in asks and (change := _change(container, asks[position], names))
         },
-        warnings=_warnings(pod) if asks else (),
+        warnings=(*wished.warnings, *_warnings(pod)) if asks else (),
     )
 
 
@@ -95,7 +97,7 @@ def _check_together(asks: Mapping[int, Ask]) -> None:
 
 
 def _requests(
-    options: Options, pod: Pod, wanted: Mapping[int, PerCard]
+    options: Options, pod: Pod, wanted: Mapping[int, PerCard], wished: Wishes
 ) -> tuple[ContainerRequest, ...]:
     asking = [(i, c, role) for i, c, role in roles(pod) if i in wanted]
     together = len(asking) > 1 and _peak([(role, wanted[i].count) for i, _, role in asking]) == 1
@@ -104,6 +106,9 @@ def _requests(
         node=NodeOrder.MOST_ALLOCATED if most else NodeOrder.LEAST_ALLOCATED,
         cards=(CardKey.MOST_ALLOCATED if most else CardKey.LEAST_ALLOCATED,),
         choice=Choice.SCOPES,
+        scope=wished.scope,
+        grouping=wished.grouping,
+        labels=wished.labels,
     )
     return tuple(
         ContainerRequest(
@@ -164,13 +169,8 @@ def _differs(written: Quantity | None, text: str) -> bool:
 
 
 def _warnings(pod: Pod) -> tuple[str, ...]:
-    annotations, labels = pod.metadata.annotations, pod.metadata.labels
+    labels = pod.metadata.labels
     warnings = [
-        f"metadata.annotations[{key}] is not honoured: cards are chosen without it"
-        for key in HINTS
-        if key in annotations
-    ]
-    warnings += [
         f"{field} is not placed here: another scheduler or device plugin must give it"
         for field in claim_by_name(pod, UNPLACED).fields.values()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -26,6 +26,9 @@ MOST_MEMORY: Final = 4194303
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
     """Resource names, as HAMi's `mthreads` section sets them, and policies."""
+
+    ORDERS: ClassVar = ("node_scheduler_policy", "gpu_scheduler_policy")
+    """Which of them name an order of nodes or cards."""
 
     count: str = "mthreads.com/vgpu"
     """Resource: cards, as a number (resourceCountName)."""

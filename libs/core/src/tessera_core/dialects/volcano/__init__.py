@@ -34,7 +34,7 @@ __all__ = ["Options", "dialect"]
 
 def dialect(options: Options) -> Dialect:
     """Volcano as configured. Raises ValueError for arguments or names that make no sense."""
-    made = settled(options)
+    made, warnings = settled(options)
     names = frozenset((*made.gpushare_names, *made.vgpu_names))
 
     def cards_of(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
@@ -56,6 +56,7 @@ def dialect(options: Options) -> Dialect:
         inject=partial(_inject, options=made),
         inventory=cards_of,
         held=holds,
+        warnings=warnings,
     )
 
 

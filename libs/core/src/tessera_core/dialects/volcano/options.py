@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from tessera_core.dialects.volcano.conf import read
 from tessera_schema.requests import NodeOrder
 
 Factor = Annotated[int, Meta(ge=1, le=65536)]
@@ -15,6 +16,9 @@ Factor = Annotated[int, Meta(ge=1, le=65536)]
 
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Volcano's GPU sharing. The defaults are Volcano's, with everything switched on."""
+
+    ORDERS: ClassVar = ("node_order", "schedule_policy", "SchedulePolicy")
+    """Which of them name an order of nodes or cards."""
 
     gpu_sharing: bool = True
     """Serve gpu-memory. Source: `GPUSharingEnable`."""
@@ -64,6 +68,9 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arguments: dict[str, bool | int | float | str | list[Any] | dict[str, Any]] = {}
     """Arguments of the `predicates` or `deviceshare` plugin, as in volcano-scheduler.conf:
     `predicate.GPUSharingEnable` and `deviceshare.GPUSharingEnable` mean the same."""
+    scheduler_conf: dict[str, Any] = {}
+    """A whole volcano-scheduler.conf, of which these two plugins' arguments count where
+    `arguments` does not say otherwise. What is not ours in it is told, not refused."""
 
     @property
     def gpushare_names(self) -> tuple[str, ...]:
@@ -112,26 +119,45 @@ _WITHOUT_EFFECT: Final = (
 _TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
-def settled(options: Options) -> Options:
-    """The options with `arguments` applied and names checked. Raises ValueError, naming the key."""
+def settled(options: Options) -> tuple[Options, tuple[str, ...]]:
+    """The options with `arguments` and `scheduler_conf` applied and names checked, and what of the
+    latter is not ours. Raises ValueError, naming the key."""
+    conf = read(options.scheduler_conf)
     found: dict[str, Any] = {}
+    warnings = list(conf.warnings)
+    for key, written in conf.arguments.items():
+        try:
+            found |= _setting(key, written)
+        except ValueError as e:
+            warnings.append(f"volcano-scheduler.conf: {e}: it has no effect")
     for key, written in options.arguments.items():
-        suffix = next((key[len(p) :] for p in _PREFIXES if key.startswith(p)), "")
-        setting = _SETTINGS.get(suffix)
-        if setting:
-            found[setting] = _truth(key, written) if setting in _SWITCHES else written
-        elif not suffix.startswith(_WITHOUT_EFFECT):
-            known = ", ".join(_SETTINGS)
-            raise ValueError(
-                f"arguments.{key}: not supported; take it out, or write one of {known} after "
-                f"{' or '.join(_PREFIXES)}"
-            )
+        found |= _setting(key, written)
     try:
         made = msgspec.convert({**msgspec.structs.asdict(options), **found}, Options)
     except msgspec.ValidationError as e:
         raise ValueError(f"arguments: {e}") from e
     _check_names((*made.gpushare_names, *made.vgpu_names))
-    return made
+    return made, tuple(warnings)
+
+
+def _setting(key: str, written: object) -> dict[str, Any]:
+    """The option that an argument sets; none where it has no effect here."""
+    suffix = next((key[len(p) :] for p in _PREFIXES if key.startswith(p)), "")
+    setting = _SETTINGS.get(suffix)
+    if setting is None:
+        if suffix.startswith(_WITHOUT_EFFECT):
+            return {}
+        known = ", ".join(_SETTINGS)
+        raise ValueError(
+            f"arguments.{key}: not supported; take it out, or write one of {known} after "
+            f"{' or '.join(_PREFIXES)}"
+        )
+    value = _truth(key, written) if setting in _SWITCHES else written
+    try:
+        msgspec.convert({setting: value}, Options)
+    except msgspec.ValidationError as e:
+        raise ValueError(f"arguments.{key}: {e}") from e
+    return {setting: value}
 
 
 def _truth(key: str, written: object) -> bool:
