@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import shutil
 import signal
 import socket
@@ -78,9 +79,11 @@ class Program:
             )
 
     def send(self, what: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send it a signal; with SIGSTOP, all of it has stopped when this returns."""
         assert self._process is not None, self._argv[0]
         self._process.send_signal(what)
+        if what is signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def check(self) -> None:
         """Say its last words if it is not running."""

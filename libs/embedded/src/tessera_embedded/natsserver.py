@@ -98,9 +98,11 @@ class NatsServer:
         await self.start()
 
     async def pause(self) -> None:
-        """SIGSTOP: connections stay, and nothing answers."""
+        """SIGSTOP: connections stay, and nothing answers once this returns."""
         if self._process is not None:
+            pid = self._process.pid
             self._process.send_signal(signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
 
     async def resume(self) -> None:
         """SIGCONT."""
