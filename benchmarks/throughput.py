@@ -1,9 +1,10 @@
 """Pods bound per second through a real kube-scheduler: alone, with an extender that does nothing,
-with Tessera, in turn and in the same run.
+with Tessera, with Tessera and its traces exported, in turn and in the same run.
 
-For each number of nodes and each policy every one of the three binds the pods `--rounds` times;
-rounds alternate, because runs on a shared machine differ by a fifth. The do-nothing extender has
-Tessera's webhook and the same configuration of kube-scheduler; plain pods ask for a processor.
+For each number of nodes and each policy every one of them binds the pods `--rounds` times; rounds
+alternate, because runs on a shared machine differ by a fifth. The do-nothing extender has Tessera's
+webhook and the same configuration of kube-scheduler; plain pods ask for a processor. Each row ends
+with the processor time that each process used for a pod, which depends less on what else runs.
 The last line has the medians of the rounds, of the setting in which they are lowest:
 
     ratio R of_plain Q pods_per_s P          R: to the do-nothing extender, Q: to plain pods
@@ -50,6 +51,7 @@ class Options(Struct, frozen=True, kw_only=True):
     rounds: int
     policies: tuple[str, ...]
     clients: int
+    kinds: tuple[str, ...]
     variables: Mapping[str, str]
 
 
@@ -64,7 +66,7 @@ class Bench:
         """All rounds of one setting, by kind."""
         runs: dict[str, list[Measured]] = defaultdict(list)
         for number in range(self._options.rounds):
-            for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
+            for kind in _turned(self._options.kinds, number):
                 run = await self._run(kind, policy, f"{nodes}-{policy}-{number}-{kind}")
                 runs[kind].append(run)
                 print(f"{nodes:5} nodes {policy:8} {kind:10} {_row(run)}", flush=True)
@@ -92,6 +94,11 @@ class Bench:
         return replace(run, extra={**used, **_retries(counted, counts)})
 
 
+def _turned(kinds: Sequence[str], by: int) -> Sequence[str]:
+    first = by % len(kinds)
+    return (*kinds[first:], *kinds[:first])
+
+
 def _retries(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Bindings that did not become one at once."""
     grown = {
@@ -115,7 +122,7 @@ def _rate(runs: Sequence[Measured]) -> float:
 
 
 def _as_admin(plane: Plane) -> KubeSettings:
-    return KubeSettings(kubeconfig=str(plane.control.kubeconfig), call_s=30)
+    return KubeSettings(kubeconfig=str(plane.control.kubeconfig), call_s=30, gather_s=0)
 
 
 async def run(options: Options) -> None:
@@ -132,14 +139,29 @@ async def run(options: Options) -> None:
                 bench = Bench(options, plane, kube, nats)
                 for policy in options.policies:
                     runs = await bench.setting(nodes, policy)
-                    rates = {kind: _rate(runs[kind]) for kind in KINDS}
-                    ratio = rates["tessera"] / rates["do-nothing"]
-                    of_plain = rates["tessera"] / rates["plain"]
+                    rates = {kind: _rate(runs[kind]) for kind in options.kinds}
                     medians = "  ".join(f"{kind} {rate:.1f}" for kind, rate in rates.items())
-                    print(f"{nodes:5} nodes {policy:8} medians  {medians}  ratio {ratio:.2f}")
-                    lines.append((ratio, of_plain, rates["tessera"]))
-    ratio, of_plain, rate = (min(values) for values in zip(*lines, strict=True))
-    print(f"ratio {ratio:.3f} of_plain {of_plain:.3f} pods_per_s {rate:.1f}")
+                    print(f"{nodes:5} nodes {policy:8} medians     {medians}", flush=True)
+                    _say_cpu(f"{nodes:5} nodes {policy:8} cpu", runs)
+                    if rates.keys() >= set(KINDS[:3]):
+                        lines.append(_ratios(rates))
+    if lines:
+        ratio, of_plain, rate = (min(values) for values in zip(*lines, strict=True))
+        print(f"ratio {ratio:.3f} of_plain {of_plain:.3f} pods_per_s {rate:.1f}")
+
+
+def _ratios(rates: Mapping[str, float]) -> tuple[float, float, float]:
+    rate = rates["tessera"]
+    return rate / rates["do-nothing"], rate / rates["plain"], rate
+
+
+def _say_cpu(begin: str, runs: Mapping[str, Sequence[Measured]]) -> None:
+    """Medians of the processor time for one pod."""
+    for kind, measured in runs.items():
+        names = [name for name in measured[0].extra if name.endswith(" ms")]
+        used = {n: statistics.median(run.extra.get(n, 0) for run in measured) for n in names}
+        parts = "  ".join(f"{name} {value:.2f}" for name, value in used.items())
+        print(f"{begin}  {kind:10} {parts}  all {sum(used.values()):.2f}", flush=True)
 
 
 def _options(argv: Sequence[str] | None = None) -> Options:
@@ -150,13 +172,14 @@ def _options(argv: Sequence[str] | None = None) -> Options:
     parser.add_argument("--pods", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--policies", nargs="+", default=["binpack", "spread"])
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE",
                         help="more variables of the scheduler")  # fmt: skip
     given = parser.parse_args(argv)
     return Options(
         nodes=tuple(given.nodes), pods=given.pods, rounds=given.rounds,
-        policies=tuple(given.policies), clients=given.clients,
+        policies=tuple(given.policies), clients=given.clients, kinds=tuple(given.kinds),
         variables=dict(pair.split("=", 1) for pair in given.set),
     )  # fmt: skip
 

@@ -13,7 +13,6 @@ import os
 import sys
 
 import msgspec
-from aiohttp import web
 
 from tessera_core import registry as registries
 from tessera_core.quota import NO_LIMITS
@@ -24,6 +23,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.quick import Answer, Reply
 from tessera_scheduler import webhook
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.webhook import open_webhook
@@ -39,19 +39,19 @@ from tessera_schema.extender import (
 NOTE = {"example.com/grant": "x" * 300}
 
 
-def routes(kube: Kube, metrics: Metrics) -> list[web.RouteDef]:
+def answers(kube: Kube, metrics: Metrics) -> dict[str, Answer]:
     """Filter and bind."""
     turn = itertools.count()
     binds = metrics.counter("binds", "Bindings by what became of them", ("outcome",))
 
-    async def filter_(request: web.Request) -> web.Response:
-        args = decode_args(await request.read())
+    def filter_(body: bytes) -> Reply:
+        args = decode_args(body)
         names = decode_names(args.node_names)
         chosen = names[next(turn) % len(names)] if names else ""
-        return _json(encode_result(ExtenderFilterResult(node_names=(chosen,) if chosen else ())))
+        return Reply(encode_result(ExtenderFilterResult(node_names=(chosen,) if chosen else ())))
 
-    async def bind(request: web.Request) -> web.Response:
-        args = decode_binding_args(await request.read())
+    async def bind(asked: bytes) -> Reply:
+        args = decode_binding_args(asked)
         name, namespace = args.pod_name, args.pod_namespace
         metadata = {"name": name, "namespace": namespace, "uid": args.pod_uid, "annotations": NOTE}
         target = {"apiVersion": "v1", "kind": "Node", "name": args.node}
@@ -63,32 +63,34 @@ def routes(kube: Kube, metrics: Metrics) -> list[web.RouteDef]:
         except TesseraError as e:
             error = str(e)
         binds.labels("refused" if error else "bound").inc()
-        return _json(encode_result(ExtenderBindingResult(error=error)))
+        return Reply(encode_result(ExtenderBindingResult(error=error)))
 
-    return [web.post("/filter", filter_), web.post("/bind", bind)]
-
-
-def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
+    return {"/filter": filter_, "/bind": bind}
 
 
 async def serve(settings: SchedulerSettings) -> None:
     """Answer until cancelled."""
-    metrics = Metrics("scheduler")
+    metrics, ports = Metrics("scheduler"), http.Ports(settings.process.ports_file)
     registry = await asyncio.to_thread(registries.load)
     async with open_kube(settings.kube, name="idle-extender") as kube:
         extender = http.application(settings.extender)
-        extender.add_routes(routes(kube, metrics))
         status = http.application(settings.http)
         status.add_routes(http.status_routes(ready=str, metrics=metrics))
         world = webhook.World(
             kube=kube, namespace=settings.namespace, registry=registry,
             allowance=lambda _: NO_LIMITS, clock=SystemClock(), metrics=metrics,
+            ports=ports,
         )  # fmt: skip
         async with (
-            http.serving(extender, settings.extender, name="extender"),
+            http.serving(
+                extender,
+                settings.extender,
+                name="extender",
+                ports=ports,
+                answers=answers(kube, metrics),
+            ),
             open_webhook(world, settings.webhook),
-            http.serving(status, settings.http, name="http"),
+            http.serving(status, settings.http, name="http", ports=ports),
         ):
             await asyncio.Event().wait()
 

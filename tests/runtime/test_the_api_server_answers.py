@@ -2,7 +2,7 @@
 break off."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -63,6 +63,27 @@ async def test_a_watch_has_lines_of_any_length(tmp_path: Path) -> None:
         ("b", 900_000),
         ("c", 900_000),
     ]
+
+
+async def test_what_comes_while_a_watch_gathers_is_told_in_order(tmp_path: Path) -> None:
+    told = []
+
+    async def listen(lines: AsyncIterator[bytes]) -> None:
+        async for line in lines:
+            told.append(msgspec.json.decode(line)["object"]["metadata"]["name"])
+            if told[-1] == "last":
+                return
+
+    names = [*(f"n{number}" for number in range(50)), "last"]
+    async with (
+        a_server(tmp_path, gather_s=0.1) as (_, kube),
+        kube.stream(MAPS, query={"watch": "1"}) as lines,
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(listen(lines), name="listener")
+        for name in names:
+            await kube.call(Verb.POST, MAPS, body=a_map(name, big="x" * 10_000))
+    assert told == names
 
 
 async def test_each_refusal_has_its_error(tmp_path: Path) -> None:

@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Final
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from tessera_runtime import files, logs
+from tessera_runtime import files, logs, quick
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.metrics import CONTENT_TYPE, Registry
+from tessera_runtime.quick import Answer
 from tessera_runtime.tls import Tls
 
 log = logs.named("tessera.http")
@@ -80,6 +83,7 @@ class Ports:
 
 
 NO_PORTS: Final = Ports()
+NOTHING: Final[Mapping[str, Answer]] = MappingProxyType({})
 
 
 def application(settings: HttpSettings) -> web.Application:
@@ -121,8 +125,14 @@ async def serving(
     name: str = "http",
     tls: Tls | None = None,
     ports: Ports = NO_PORTS,
+    answers: Mapping[str, Answer] = NOTHING,
 ) -> AsyncGenerator[Served]:
-    """Answer requests until left. Raises BadSettings where the address cannot be had."""
+    """Answer requests until left. Raises BadSettings where the address cannot be had.
+
+    `answers` are of POSTs that come by the hundred in a second (`tessera_runtime.quick`); what is
+    unusual about such a request is the application's to deal with.
+    """
+    app.add_routes([web.post(path, _of_framework(answer)) for path, answer in answers.items()])
     runner = web.AppRunner(
         app, access_log=None, keepalive_timeout=KEEP_ALIVE_S, shutdown_timeout=settings.stop_s
     )
@@ -130,15 +140,49 @@ async def serving(
     try:
         listening = _listen(settings, name)
         context = tls.context if tls is not None else None
-        site = web.SockSite(runner, listening, ssl_context=context, backlog=settings.backlog)
-        await site.start()
-        port = listening.getsockname()[1]
-        served = Served(name, settings.host, port, "http" if tls is None else "https")
-        log.info("listening", server=name, host=settings.host, port=port)
-        await ports.tell(name, port)
-        yield served
+        async with _listening(runner, listening, context, settings, answers):
+            port = listening.getsockname()[1]
+            served = Served(name, settings.host, port, "http" if tls is None else "https")
+            log.info("listening", server=name, host=settings.host, port=port)
+            await ports.tell(name, port)
+            yield served
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def _listening(
+    runner: web.AppRunner, listening: socket.socket, context: ssl.SSLContext | None,
+    settings: HttpSettings, answers: Mapping[str, Answer],
+) -> AsyncGenerator[None]:  # fmt: skip
+    """The framework's server, with quick answers before it where there are any."""
+    others = runner.server
+    if not answers or others is None:
+        site = web.SockSite(runner, listening, ssl_context=context, backlog=settings.backlog)
+        await site.start()
+        yield
+        return
+    async with quick.connections(
+        answers, others, body_most=settings.body_bytes, idle_s=KEEP_ALIVE_S,
+        stop_s=settings.stop_s,
+    ) as serving:  # fmt: skip
+        server = await asyncio.get_running_loop().create_server(
+            serving.connection, sock=listening, ssl=context, backlog=settings.backlog
+        )
+        try:
+            yield
+        finally:
+            server.close()
+
+
+def _of_framework(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        reply = await quick.replied(answer, await request.read())
+        return web.Response(
+            body=reply.body, status=reply.status, headers={"Content-Type": reply.kind}
+        )
+
+    return handle
 
 
 def _listen(settings: HttpSettings, name: str) -> socket.socket:

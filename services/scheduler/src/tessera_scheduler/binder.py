@@ -131,6 +131,9 @@ class Binder:
         if ask is None:
             return "no cards are reserved for this pod: filter it again"
         only, now = self._ledger.fleet.only(node), self._around.steady.time()
+        closed = self._around.filter.closed(ask, node, now)
+        if closed:
+            return f"node {node}: {closed}: filter it again"
         decided = decide(self._ledger, ask.request, only, now)
         if isinstance(decided, Reserved):
             return ""

@@ -44,6 +44,10 @@ class Consequences(Protocol):
         """The pod lost its grant, or bears another one than it has."""
         ...
 
+    def resize(self, pod: PodKey) -> None:
+        """A bound pod asks for other amounts."""
+        ...
+
     def freed(self) -> None:
         """Something became free in a way that Kubernetes does not show."""
         ...
@@ -110,9 +114,21 @@ class Books:
         entry = self._ledger.entry(sight.uid)
         if entry is not None and sight.grant is None:
             self._grantless(sight, entry)
-        elif not self._ledger.observe(sight.seen, now) and self._reader.is_ours(sight.uid):
+        elif self._ledger.observe(sight.seen, now):
+            self._resized(sight, entry)
+        elif self._reader.is_ours(sight.uid):
             self._alarm(sight, Wrong.CHANGED, "bears another grant than it was given")
             self._then.restore(_named(sight))
+
+    def _resized(self, sight: Sight, before: Entry | None) -> None:
+        """What it holds may be another amount than before, and yet another may be asked."""
+        after = self._ledger.entry(sight.uid)
+        if after is None:
+            return
+        if before is not None and after.grant.revision > before.grant.revision:
+            self._then.freed()
+        if sight.resize:
+            self._then.resize(_named(sight))
 
     def _grantless(self, sight: Sight, entry: Entry) -> None:
         """A pod that the books know is bound, and nothing on it counts."""

@@ -7,11 +7,11 @@ profile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from time import perf_counter
+from typing import Final
 
 import msgspec
-from aiohttp import web
 from msgspec import Struct
 
 from tessera_core.admission import Admission, admit
@@ -21,6 +21,7 @@ from tessera_core.preempting import useful
 from tessera_core.registry import Registry
 from tessera_core.several import TOP_SCORE, scores
 from tessera_runtime import telemetry
+from tessera_runtime.quick import Answer, Reply, sentence
 from tessera_scheduler.binder import Binder
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.news import News, trace_of
@@ -42,6 +43,10 @@ from tessera_schema.requests import PodRequest
 
 class NotLeading(Exception):
     """This replica does not answer now; the message says why."""
+
+
+REFUSED: Final = (msgspec.DecodeError, NotLeading)
+"""What is the caller's to deal with, and no failure."""
 
 
 class Parts(Struct, frozen=True, kw_only=True):
@@ -133,42 +138,75 @@ class Extender:
         return admission.request if asks and isinstance(admission, Admission) else None
 
 
-def routes(extender: Extender, measures: Measures) -> list[web.RouteDef]:
-    """The extender's verbs over HTTP."""
-
-    async def filter_(body: bytes) -> bytes:
-        return extender.filter(body)
-
-    async def prioritize(body: bytes) -> bytes:
-        return extender.prioritize(body)
-
-    async def preempt(body: bytes) -> bytes:
-        return extender.preempt(body)
-
-    verbs = {
-        "filter": filter_, "prioritize": prioritize, "preempt": preempt, "bind": extender.bind,
+def answers(extender: Extender, measures: Measures) -> dict[str, Answer]:
+    """The extender's verbs over HTTP, by path."""
+    at_once = {
+        "filter": extender.filter, "prioritize": extender.prioritize, "preempt": extender.preempt,
     }  # fmt: skip
+    return {
+        **{f"/{verb}": _at_once(_Calls(verb, measures), act) for verb, act in at_once.items()},
+        "/bind": _later(_Calls("bind", measures), extender.bind),
+    }
 
-    async def answer(request: web.Request) -> web.Response:
-        verb = request.path[1:]
+
+def _at_once(calls: _Calls, act: Callable[[bytes], bytes]) -> Answer:
+    def answer(body: bytes) -> Reply:
         began = perf_counter()
-        outcome = "failed"
         try:
-            body = await request.read()
-            made = await verbs[verb](body)
-            outcome = "answered"
-            return web.Response(body=made, content_type="application/json")
-        except msgspec.DecodeError as e:
-            outcome = "malformed"
-            return web.Response(status=400, text=f"body of /{verb}: {e}\n")
-        except NotLeading as e:
-            outcome = "not leading"
-            return web.Response(status=503, text=f"{e}\n")
-        finally:
-            measures.calls.labels(verb, outcome).inc()
-            measures.call_seconds.labels(verb).observe(perf_counter() - began)
+            made = act(body)
+        except REFUSED as e:
+            return calls.refused(e, began)
+        except BaseException:
+            calls.failed(began)
+            raise
+        return calls.answered(made, began)
 
-    return [web.post(f"/{verb}", answer) for verb in verbs]
+    return answer
+
+
+def _later(calls: _Calls, act: Callable[[bytes], Awaitable[bytes]]) -> Answer:
+    async def answer(body: bytes) -> Reply:
+        began = perf_counter()
+        try:
+            made = await act(body)
+        except REFUSED as e:
+            return calls.refused(e, began)
+        except BaseException:
+            calls.failed(began)
+            raise
+        return calls.answered(made, began)
+
+    return answer
+
+
+class _Calls:
+    """Counts the calls of one verb."""
+
+    def __init__(self, verb: str, measures: Measures) -> None:
+        self._verb = verb
+        self._outcomes = {
+            outcome: measures.calls.labels(verb, outcome)
+            for outcome in ("answered", "malformed", "not leading", "failed")
+        }
+        self._seconds = measures.call_seconds.labels(verb)
+
+    def answered(self, made: bytes, began: float) -> Reply:
+        self._count("answered", began)
+        return Reply(made)
+
+    def refused(self, why: msgspec.DecodeError | NotLeading, began: float) -> Reply:
+        if isinstance(why, NotLeading):
+            self._count("not leading", began)
+            return sentence(f"{why}\n", 503)
+        self._count("malformed", began)
+        return sentence(f"body of /{self._verb}: {why}\n", 400)
+
+    def failed(self, began: float) -> None:
+        self._count("failed", began)
+
+    def _count(self, outcome: str, began: float) -> None:
+        self._outcomes[outcome].inc()
+        self._seconds.observe(perf_counter() - began)
 
 
 def _name(pod: Pod | None) -> str:

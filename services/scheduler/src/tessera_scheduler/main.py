@@ -5,47 +5,62 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from tessera_core import registry as registries
 from tessera_core.registry import BadConfiguration, Registry
-from tessera_runtime import http
+from tessera_runtime import http, logs
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BadSettings
+from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
-from tessera_scheduler import webhook
+from tessera_scheduler import hamimetrics, webhook
 from tessera_scheduler.explaining import Explainer
 from tessera_scheduler.explanations import Books
-from tessera_scheduler.extender import routes
+from tessera_scheduler.extender import answers
 from tessera_scheduler.listing import listed
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
-from tessera_scheduler.settings import SchedulerSettings
+from tessera_scheduler.settings import DialectsSettings, SchedulerSettings
+from tessera_scheduler.volcanoconf import scheduler_conf
 from tessera_scheduler.webhook import open_webhook
+
+YOUNG: Final = 20_000
+"""Objects that are made until the collector looks at the youngest: a few pods make the 700 after
+which it does so by itself, and nearly nothing here is garbage in circles."""
+_log = logs.named("tessera.scheduler.main")
 
 
 async def serve(settings: SchedulerSettings) -> None:
     """Answer kube-scheduler, the API server and whoever asks why, until cancelled."""
     settings = replace(settings, instance=settings.instance or socket.gethostname())
     clock = SystemClock()
-    registry = await asyncio.to_thread(dialects, settings.dialects.file)
     ports = http.Ports(settings.process.ports_file)
     async with (
         open_kube(settings.kube, name="tessera-scheduler") as kube,
+        configured(kube, settings.dialects) as registry,
         open_bus(settings.bus, "scheduler", settings.instance) as bus,
         open_scheduler(kube, bus, settings, clock, registry) as scheduler,
     ):
         metrics = scheduler.measures.registry
         metrics.of_process()
         extender = http.application(settings.extender)
-        extender.add_routes(routes(scheduler.extender, scheduler.measures))
         status = http.application(settings.http)
-        status.add_routes(http.status_routes(ready=scheduler.leading.problem, metrics=metrics))
+        admits = asyncio.Event()
+
+        def problem() -> str:
+            """Also whoever leads is not ready before pods come to him as they must be."""
+            told = "" if admits.is_set() else "the API server does not know the webhook yet"
+            return scheduler.leading.problem() or told
+
+        status.add_routes(http.status_routes(ready=problem, metrics=metrics))
+        status.add_routes(hamimetrics.routes(scheduler.ledger))
         world = webhook.World(
             kube=kube, namespace=settings.namespace, registry=registry,
             allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
@@ -55,11 +70,18 @@ async def serve(settings: SchedulerSettings) -> None:
         )
         explainer = Explainer(kube, books, settings.explain, metrics)
         async with (
-            http.serving(extender, settings.extender, name="extender", ports=ports),
+            http.serving(
+                extender,
+                settings.extender,
+                name="extender",
+                ports=ports,
+                answers=answers(scheduler.extender, scheduler.measures),
+            ),
             http.serving(status, settings.http, name="http", ports=ports),
             open_webhook(world, settings.webhook, explainer.routes()),
             listed(bus, clock, scheduler, settings.instance),
         ):
+            admits.set()
             await _forever(scheduler)
 
 
@@ -67,15 +89,29 @@ async def _forever(scheduler: Scheduler) -> None:
     await scheduler.watching.synced()
     gc.collect()
     gc.freeze()  # what the books hold now stays: collections need not walk over it again
+    gc.set_threshold(YOUNG, 20, 20)
     await asyncio.Event().wait()
 
 
-def dialects(file: Path | None) -> Registry:
+@asynccontextmanager
+async def configured(kube: Kube, settings: DialectsSettings) -> AsyncGenerator[Registry]:
+    """The dialects as files and the cluster configure them. Raises BadSettings."""
+    conf = await scheduler_conf(kube, settings.volcano_conf)
+    registry = await asyncio.to_thread(dialects, settings.file, conf)
+    for dialect in registry.dialects.values():
+        for warning in dialect.warnings:
+            _log.warning("not served", dialect=dialect.name, told=warning)
+    yield registry
+
+
+def dialects(file: Path | None, volcano_conf: Mapping[str, Any] | None = None) -> Registry:
     """The dialects as configured. Raises BadSettings."""
-    config: Mapping[str, Mapping[str, Any]] = {}
+    config: dict[str, dict[str, Any]] = {}
     try:
         if file is not None:
             config = msgspec.yaml.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
+        if volcano_conf:
+            config.setdefault("volcano", {}).setdefault("scheduler_conf", volcano_conf)
         return registries.load(config)
     except OSError as e:
         raise BadSettings(f"dialects.file: {file}: {e.strerror}: name a file to read") from e

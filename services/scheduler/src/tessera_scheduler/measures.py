@@ -24,6 +24,7 @@ class Measures:
         self.bind_seconds = r.histogram("bind_seconds", "From the call to its outcome")
         self.alarms = r.counter("alarms", "Pods whose grants are not as they should be", ("wrong",))
         self.restored = r.counter("grants_restored", "Grants written again", ("outcome",))
+        self.resizes = r.counter("resizes", "Live resizes by outcome", ("outcome",))
         self.undecodable = r.counter(
             "undecodable_objects", "Objects that cannot be read", ("kind",)
         )

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tessera_runtime.bus.layout import Layout, Stream
-from tessera_schema.catalogue import CATALOGUE, PARAMETERS, RESERVED, Told, sample
+from tessera_schema.catalogue import CATALOGUE, PARAMETERS, Told, sample
 from tessera_schema.envelope import Envelope
 
 _HEADERS: Final = {
@@ -76,8 +76,6 @@ def events_page() -> str:
     lines += [f"| `{name}` | {meaning} |" for name, meaning in PARAMETERS.items()]
     for told in CATALOGUE:
         lines += ["", *_section(told)]
-    lines += ["\n## Reserved\n", "Nothing is told on these subjects yet.\n"]
-    lines += [f"- `{address}`: {meaning}" for address, meaning in RESERVED.items()]
     return "\n".join(lines) + "\n"
 
 

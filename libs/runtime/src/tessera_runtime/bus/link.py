@@ -9,6 +9,7 @@ cancellation; both are mended here.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
@@ -40,6 +41,7 @@ class Link:
         self._nuid = NUID()
         self._inboxes: set[Inbox] = set()
         self._waiting: dict[str, asyncio.Future[Delivery]] = {}
+        self._tokens = itertools.count()
         self._answers = ""
         self._look_now = asyncio.Event()
         self.lost = asyncio.Event()
@@ -86,20 +88,20 @@ class Link:
         self._check()
         with _edge(f"publish on {subject}"):
             async with asyncio.timeout(self._settings.call_s):
-                await self._client.publish(
-                    subject, data, reply=reply, headers=dict(headers) if headers else None
-                )
+                await self._send(subject, data, headers, reply)
 
     async def request(
         self, subject: str, data: bytes, headers: Mapping[str, str] | None = None
     ) -> Delivery:
         """The answer to a message, within `call_s`. Raises BusAway."""
-        token = self.fresh_name()
+        token = str(next(self._tokens))
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
         try:
-            await self.publish(subject, data, headers=headers, reply=self._answers + token)
             async with asyncio.timeout(self._settings.call_s):
+                self._check()
+                with _edge(f"publish on {subject}"):
+                    await self._send(subject, data, headers, self._answers + token)
                 answer = await future
         except TimeoutError as e:
             self._look_now.set()  # is the connection dead, or the request not allowed?
@@ -111,6 +113,12 @@ class Link:
         if answer.status == NO_RESPONDERS:
             raise BusAway(f"{subject}: nobody answers there (is JetStream on?)")
         return answer
+
+    async def _send(
+        self, subject: str, data: bytes, headers: Mapping[str, str] | None, reply: str
+    ) -> None:
+        said = dict(headers) if headers else None
+        await self._client.publish(subject, data, reply=reply, headers=said)
 
     @asynccontextmanager
     async def subscribe(self, subject: str, queue: str = "") -> AsyncGenerator[Inbox]:

@@ -65,7 +65,7 @@ class HttpKube:
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """See `Kube.stream`."""
         async with _closing(await self._begin(path, query)) as response:
-            yield _lines(response, path)
+            yield _lines(response, path, self._settings.gather_s)
 
     async def _once(
         self, verb: Verb, path: str, query: Mapping[str, str], body: bytes, kind: Body
@@ -184,7 +184,9 @@ async def _closing(response: aiohttp.ClientResponse) -> AsyncGenerator[aiohttp.C
         response.close()
 
 
-async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
+async def _lines(
+    response: aiohttp.ClientResponse, path: str, gather_s: float
+) -> AsyncIterator[bytes]:
     """Lines of any length: aiohttp's own reader gives up on those larger than its buffer."""
     rest: list[bytes] = []
     try:
@@ -195,7 +197,26 @@ async def _lines(response: aiohttp.ClientResponse, path: str) -> AsyncIterator[b
                 if line := b"".join(rest):
                     yield line
                 rest = [part]
+            await _deaf(response, gather_s)
     except (aiohttp.ClientError, OSError) as e:
         raise _lost(f"watch {path}", e) from e
     if any(rest):
         raise ApiLost(f"watch {path}: ended in the middle of an event")
+
+
+async def _deaf(response: aiohttp.ClientResponse, for_s: float) -> None:
+    """Leave what comes to the kernel for a moment; an answer that is over is not waited for."""
+    transport = _open_transport(response)
+    if transport is None or not for_s:
+        return
+    transport.pause_reading()
+    try:
+        await asyncio.sleep(for_s)
+    finally:
+        if _open_transport(response) is transport:
+            transport.resume_reading()
+
+
+def _open_transport(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
+    transport = response.connection.transport if response.connection is not None else None
+    return None if transport is None or transport.is_closing() else transport

@@ -170,21 +170,24 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(int(last_s) + 1),
         }
         async with self._kube.stream(self._watched.path, query=query) as lines:
-            count = 0
-            while (line := await self._next(lines)) is not None:
-                self._line(line)
-                count += 1
-                if count % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            count = await self._follow(lines)
         if not count and self._now() - began < self._settings.retry_most_s:
             raise ApiLost("the watch ended at once and told nothing")
 
-    async def _next(self, lines: AsyncIterator[bytes]) -> bytes | None:
+    async def _follow(self, lines: AsyncIterator[bytes]) -> int:
+        """Tell what the watch tells until the server ends it; how much that was."""
+        count, silence_s = 0, self._settings.silence_s
         try:
-            async with asyncio.timeout(self._settings.silence_s):
-                return await anext(lines, None)
+            async with asyncio.timeout(silence_s) as patience:
+                async for line in lines:
+                    self._line(line)
+                    count += 1
+                    if count % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                    patience.reschedule(self._now() + silence_s)
         except TimeoutError as e:
-            raise ApiLost(f"silent for {self._settings.silence_s:g} s") from e
+            raise ApiLost(f"silent for {silence_s:g} s") from e
+        return count
 
     def _line(self, line: bytes) -> None:
         try:

@@ -60,7 +60,7 @@ async def open_webhook(
     namespaces = Namespaces(world.kube, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
     app = http.application(settings.http)
-    app.add_routes([*webhook.routes(), *more])
+    app.add_routes(more)
     names = settings.registration.names(world.namespace)
     async with open_certificates(
         world.kube, world.namespace, names, settings.certificate, world.clock
@@ -72,7 +72,8 @@ async def open_webhook(
         async with (
             open_tls(files) as tls,
             http.serving(
-                app, settings.http, name="webhook", tls=tls, ports=world.ports
+                app, settings.http, name="webhook", tls=tls, ports=world.ports,
+                answers=webhook.answers(),
             ) as served,
         ):  # fmt: skip
             terms = Terms(

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit, claims_on, strip_results
+from tessera_core.admission import Admission, claims_on, strip_results
 from tessera_core.dialect import Rejected
 from tessera_core.ownenv import own_variables
 from tessera_core.patching import DEFAULT_SCHEDULER, Wanted, scheduler_for
@@ -41,7 +41,7 @@ def mutate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnsw
     left = _left_alone(rules, pod, setting)
     if left:
         return allowed(request, steps_to(request, wanted), (*told, left))
-    admission = admit(rules.registry, clean)
+    admission = rules.admissions.admit(clean)
     if isinstance(admission, Rejected):
         return refused(request, admission)
     if admission is None:
@@ -70,7 +70,7 @@ def validate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAn
         return refused(request, written_by_us(left_over[0]))
     if _left_alone(rules, pod, setting):
         return allowed(request)
-    admission = admit(rules.registry, clean)
+    admission = rules.admissions.admit(clean)
     if admission is None:
         return allowed(request)
     wrong = admission if isinstance(admission, Rejected) else _unfinished(
@@ -92,12 +92,18 @@ def _stripped(rules: Rules, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
 
 def _left_alone(rules: Rules, pod: Pod, setting: Setting) -> str:
     """Why the pod is none of ours, as its author is told; empty when it is."""
-    if not claims_on(rules.registry, pod):
-        return ""
-    for dialect in rules.registry.readers.values():
-        for label, value in dialect.opt_out.items():
-            if value in (pod.metadata.labels.get(label), setting.namespace.get(label)):
-                return f"label {label}={value}: left alone: Tessera gives this pod no share"
+    why = _opted_out(rules, pod, setting) or _scheduled_elsewhere(rules, pod)
+    return why if why and claims_on(rules.registry, pod) else ""
+
+
+def _opted_out(rules: Rules, pod: Pod, setting: Setting) -> str:
+    for label, value in rules.opt_outs:
+        if value in (pod.metadata.labels.get(label), setting.namespace.get(label)):
+            return f"label {label}={value}: left alone: Tessera gives this pod no share"
+    return ""
+
+
+def _scheduled_elsewhere(rules: Rules, pod: Pod) -> str:
     named = pod.spec.scheduler_name
     foreign = named not in ("", DEFAULT_SCHEDULER, *rules.schedulers)
     if foreign or (named == DEFAULT_SCHEDULER and not rules.take_default):

@@ -43,6 +43,11 @@ class Namespaces:
         self._ask_s = ask_s
         self._known: dict[str, tuple[float, Mapping[str, str]]] = {}
 
+    def remembered(self, name: str) -> Mapping[str, str] | None:
+        """What `notes` would answer without asking anybody; None where it would ask."""
+        asked, notes = self._known.get(name, (float("-inf"), {}))
+        return notes if asyncio.get_running_loop().time() - asked < self._keep_s else None
+
     async def notes(self, name: str) -> Mapping[str, str]:
         """Annotations and labels in one; a label wins. Empty where nothing is known."""
         now = asyncio.get_running_loop().time()

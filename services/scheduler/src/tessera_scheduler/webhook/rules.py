@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from tessera_core.ownenv import OWN_ENVIRONMENT, Guarded, guarded_by
 from tessera_core.quota import NO_LIMITS, Allowance
 from tessera_core.registry import Registry
+from tessera_core.remembered import Admissions
 from tessera_schema.keys import SCHEDULER
 
 
@@ -16,9 +17,12 @@ class Rules(Struct, frozen=True, kw_only=True):
     """What does not change while the service runs."""
 
     registry: Registry
+    admissions: Admissions
     guarded: Guarded
     schedulers: frozenset[str]
     """The names that Tessera's kube-scheduler serves."""
+    opt_outs: Sequence[tuple[str, str]]
+    """Label and value by which a pod, or its namespace, asks to be left alone."""
     take_default: bool
     """Whether pods of the default scheduler that ask for shares become ours."""
     writers: frozenset[str]
@@ -49,7 +53,9 @@ def rules_of(
 ) -> Rules:
     """The rules of a cluster."""
     return Rules(
-        registry=registry, guarded=guarded_by(registry.vendors.values()),
+        registry=registry, admissions=Admissions(registry),
+        guarded=guarded_by(registry.vendors.values()),
+        opt_outs=[item for d in registry.readers.values() for item in d.opt_out.items()],
         schedulers=frozenset((SCHEDULER, *schedulers)), take_default=take_default,
         writers=frozenset(writers),
     )  # fmt: skip

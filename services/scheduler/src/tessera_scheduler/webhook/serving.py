@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from time import perf_counter
 from typing import Final
 
-from aiohttp import web
 from msgspec import DecodeError, Struct
 
 from tessera_core.dialect import Rejected
 from tessera_core.quota import Allowance
 from tessera_runtime import logs, telemetry
 from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.quick import Answer, Reply, sentence
 from tessera_scheduler.webhook.answers import refused
 from tessera_scheduler.webhook.judging import mutate, validate
 from tessera_scheduler.webhook.namespaces import Namespaces
@@ -41,6 +42,15 @@ class _Object(Struct, frozen=True):
 _object = decoder(_Object)
 
 
+class _Case(Struct, frozen=True):
+    """One review."""
+
+    phase: str
+    judge: Judge
+    review: ReviewRequest
+    began: float
+
+
 class Webhook:
     """Answers reviews."""
 
@@ -62,51 +72,52 @@ class Webhook:
             "admission_seconds", "Time that the webhook took for an answer", ("phase",)
         )
 
-    def routes(self) -> list[web.RouteDef]:
+    def answers(self) -> dict[str, Answer]:
         """`/mutate` and `/validate`."""
+        return {
+            "/mutate": partial(self._reply, "admit", mutate),
+            "/validate": partial(self._reply, "validate", validate),
+        }
 
-        def route(phase: str, judge: Judge) -> Callable[[web.Request], Awaitable[web.Response]]:
-            async def handle(request: web.Request) -> web.Response:
-                return await self._handle(request, phase, judge)
-
-            return handle
-
-        return [
-            web.post("/mutate", route("admit", mutate)),
-            web.post("/validate", route("validate", validate)),
-        ]
-
-    async def _handle(self, request: web.Request, phase: str, judge: Judge) -> web.Response:
-        began = asyncio.get_running_loop().time()
-        body = await request.read()
+    def _reply(self, phase: str, judge: Judge, body: bytes) -> Reply | Awaitable[Reply]:
+        """At once, but where the namespace has to be asked for."""
+        began = perf_counter()
         try:
             review = _reviewed(body)
         except NotAReview as e:
             self._answers.labels(phase, "unreadable").inc()
-            return web.Response(status=400, text=f"{e}\n")
-        answer = await self._answer(review, phase, judge)
-        self._answers.labels(phase, _outcome(answer)).inc()
-        self._seconds.labels(phase).observe(asyncio.get_running_loop().time() - began)
-        return web.Response(body=encode_review(answer), content_type="application/json")
+            return sentence(f"{e}\n", 400)
+        case = _Case(phase, judge, review, began)
+        notes = self._namespaces.remembered(review.namespace) if review.namespace else {}
+        return self._when_known(case) if notes is None else self._judged(case, notes)
 
-    async def _answer(self, review: ReviewRequest, phase: str, judge: Judge) -> ReviewAnswer:
+    async def _when_known(self, case: _Case) -> Reply:
+        return self._judged(case, await self._namespaces.notes(case.review.namespace))
+
+    def _judged(self, case: _Case, notes: Mapping[str, str]) -> Reply:
+        answer = self._answer(case, notes)
+        self._answers.labels(case.phase, _outcome(answer)).inc()
+        self._seconds.labels(case.phase).observe(perf_counter() - case.began)
+        return Reply(encode_review(answer))
+
+    def _answer(self, case: _Case, notes: Mapping[str, str]) -> ReviewAnswer:
+        review = case.review
         try:
             trace = _object(bytes(review.object)).metadata.annotations.get(TRACE_KEY, "")
-            notes = await self._namespaces.notes(review.namespace) if review.namespace else {}
             with telemetry.span(
-                f"tessera.scheduler.{phase}", parent=trace, namespace=review.namespace,
+                f"tessera.scheduler.{case.phase}", parent=trace, namespace=review.namespace,
                 pod=review.name, operation=review.operation,
             ) as span:  # fmt: skip
                 setting = Setting(
                     namespace=notes, allowance=self._allowance(review.namespace),
                     traceparent=span.traceparent,
                 )  # fmt: skip
-                answer = judge(self._rules, review, setting)
+                answer = case.judge(self._rules, review, setting)
                 span.set(outcome=_outcome(answer))
                 if answer.status is not None:
                     span.set(refusal=answer.status.message)
                     _log.debug(
-                        "refused", phase=phase, namespace=review.namespace, pod=review.name,
+                        "refused", phase=case.phase, namespace=review.namespace, pod=review.name,
                         why=answer.status.message,
                     )  # fmt: skip
         except DecodeError as e:

@@ -1,0 +1,99 @@
+"""The public keys that grants are verified with, as the scheduler publishes them.
+
+A ConfigMap that is gone or empty takes no key away. While none is known no grant would count, and
+all cards would seem to be free: so read pods only after them, and anew when they change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from msgspec import Struct
+
+from tessera_core.signing import BadKey, Verifier
+from tessera_runtime import logs
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_schema.keys import SIGNING_KEYS
+from tessera_schema.wire import decoder
+
+_log: Final = logs.named("tessera.keys")
+
+
+class KeySettings(Struct, frozen=True, kw_only=True):
+    """The public keys that grants are verified with."""
+
+    namespace: str = "tessera-system"
+    """Where the scheduler publishes them."""
+
+
+class KeyMap(Struct, frozen=True):
+    """The ConfigMap."""
+
+    data: dict[str, str] = {}
+
+
+class Keys:
+    """The keys of this moment; a sink."""
+
+    def __init__(self) -> None:
+        """None is known."""
+        self.verifier = Verifier({})
+        self.known = asyncio.Event()
+        """Set once there is a key."""
+        self.changed_anew = asyncio.Event()
+        """Set by each change; whoever waits for it clears it."""
+        self._keys: Mapping[str, str] = {}
+
+    def relisted(self, items: list[KeyMap], started: float, now: float) -> None:
+        """All of them: one, or none."""
+        del started, now
+        for item in items:
+            self._know(item.data)
+
+    def changed(self, change: Change, item: KeyMap, now: float) -> None:
+        """The ConfigMap as it is now."""
+        del now
+        if change is not Change.DELETED:
+            self._know(item.data)
+
+    def _know(self, published: Mapping[str, str]) -> None:
+        good = {name: text for name, text in published.items() if _is_good(name, text)}
+        if good and good != self._keys:
+            self._keys, self.verifier = good, Verifier(good)
+            self.known.set()
+            self.changed_anew.set()
+            _log.info("keys known", keys=sorted(good))
+
+
+def _is_good(name: str, text: str) -> bool:
+    try:
+        Verifier({name: text})
+    except BadKey as e:
+        _log.warning("a published key cannot be read", key=name, why=str(e))
+        return False
+    return True
+
+
+def watched(namespace: str) -> Watched[KeyMap]:
+    """Where they are."""
+    query = {"fieldSelector": f"metadata.name={SIGNING_KEYS}"}
+    return Watched(paths.in_core(namespace, "configmaps"), decoder(KeyMap), query)
+
+
+async def watch_with(
+    keys: Keys, reflector: Callable[[], Reflector[Any]], read: asyncio.Event
+) -> NoReturn:
+    """Watch what is verified with the keys, for ever: from a new list by a new reflector whenever
+    they change. `read` is set once the first list was told."""
+    while True:
+        keys.changed_anew.clear()
+        current = reflector()
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(current.run(), name="reflector of what is signed")
+            await current.synced.wait()
+            read.set()
+            await keys.changed_anew.wait()
+            watching.cancel()

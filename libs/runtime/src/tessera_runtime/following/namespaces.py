@@ -1,0 +1,71 @@
+"""Namespaces' labels, by which quotas may select them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.ledger import Ledger
+from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.kube import ObjectMeta
+from tessera_schema.wire import decoder
+
+NAMESPACES: Final = "/api/v1/namespaces"
+
+
+class NamespaceSight(Struct, frozen=True):
+    """A namespace."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+class _Namespace(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_namespace = decoder(_Namespace)
+
+
+def watched() -> Watched[NamespaceSight]:
+    """Where they are."""
+    return Watched(NAMESPACES, read)
+
+
+def read(raw: bytes) -> NamespaceSight:
+    """Raises msgspec.DecodeError."""
+    meta = _namespace(raw).metadata
+    return NamespaceSight(meta.name, meta.labels)
+
+
+class Namespaces:
+    """A sink that keeps the ledger's namespaces."""
+
+    def __init__(self, ledger: Ledger, changed: Callable[[], None]) -> None:
+        """No namespace is known. `changed` is called when that changes what is limited."""
+        self._ledger = ledger
+        self._changed = changed
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    def relisted(self, items: list[NamespaceSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        del started, now
+        self._known = {item.name: item.labels for item in items}
+        self._tell()
+
+    def changed(self, change: Change, item: NamespaceSight, now: float) -> None:
+        """See `Sink.changed`."""
+        del now
+        if change is Change.DELETED:
+            self._known.pop(item.name, None)
+        elif self._known.get(item.name) == item.labels:
+            return
+        else:
+            self._known[item.name] = item.labels
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._ledger.set_namespaces(self._known):
+            self._changed()

@@ -1,0 +1,75 @@
+"""Nodes' cards: their models, and what a part of one is worth.
+
+Cards that only Koordinator's Device objects describe are not known here: shares of them count with
+their memory and cores, and as no part of a model.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tessera_core.inventory import cards_of
+from tessera_core.ledger import Ledger
+from tessera_core.registry import Registry
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.cards import Card
+from tessera_schema.kube import Node
+from tessera_schema.wire import decoder
+
+
+class NodeSight(Struct, frozen=True):
+    """A node's cards."""
+
+    name: str
+    cards: tuple[Card, ...]
+
+
+_node = decoder(Node)
+
+
+class Nodes:
+    """A sink that keeps the ledger's nodes."""
+
+    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+        """No node is known."""
+        self._registry = registry
+        self._ledger = ledger
+        self._known: dict[str, tuple[Card, ...]] = {}
+
+    def watched(self) -> Watched[NodeSight]:
+        """Where they are."""
+        return Watched(paths.NODES, self.read)
+
+    def read(self, raw: bytes) -> NodeSight:
+        """Raises msgspec.DecodeError."""
+        return self.sight(_node(raw))
+
+    def sight(self, node: Node) -> NodeSight:
+        """What is kept of a node."""
+        return NodeSight(node.name, cards_of(self._registry, node, {})[0])
+
+    def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        del started, now
+        for name in set(self._known).difference(item.name for item in items):
+            self._drop(name)
+        for item in items:
+            self._know(item)
+
+    def changed(self, change: Change, item: NodeSight, now: float) -> None:
+        """See `Sink.changed`."""
+        del now
+        if change is Change.DELETED:
+            self._drop(item.name)
+        else:
+            self._know(item)
+
+    def _know(self, item: NodeSight) -> None:
+        if self._known.get(item.name) != item.cards:
+            self._known[item.name] = item.cards
+            self._ledger.put_node(item.name, item.cards)
+
+    def _drop(self, name: str) -> None:
+        if self._known.pop(name, None) is not None:
+            self._ledger.remove_node(name)
