@@ -6,13 +6,19 @@ from collections.abc import Generator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import settings
 
 # With warnings as errors, a suite that mixes plain and asynchronous tests would else fail on the
 # loop that pytest-asyncio leaves behind (3.11), or on its absence (3.12 and later).
 asyncio.set_event_loop(None)
 
+# How long an example takes says what else the machine does, and nothing about us.
+settings.register_profile("tessera", deadline=None)
+settings.load_profile("tessera")
+
 NEVER_BLOCK = (
     "tessera_runtime", "tessera_kubelet", "tessera_scheduler", "tessera_agent", "tessera_quota",
+    "tessera_rebalancer",
 )  # fmt: skip
 
 

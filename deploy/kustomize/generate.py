@@ -20,13 +20,18 @@ from tessera_core.dialect import Vendor
 from tessera_core.registry import Registry
 from tessera_scheduler import conditions
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.keys import RESERVE_KEY, SCHEDULER
+from tessera_schema.resizes import RESIZE_KEY
 
 ROOT: Final = Path(__file__).parent
 HEAD: Final = "# Made by deploy/kustomize/generate.py: edit that.\n"
 NAMESPACE: Final = "tessera-system"
 FIRST_PORT: Final = 9471
 """Agents are on the host's network: each vendor's has a port of its own."""
+
+REBALANCER: Final = "tessera-rebalancer"
+ASKS: Final = (RESIZE_KEY, RESERVE_KEY)
+"""Keys by which the rebalancer asks the scheduler, who alone grants."""
 
 CONNECTION: Final = {"qps": 1000, "burst": 2000}
 """Calls per second of kube-scheduler: its default of 50 binds some 30 pods a second."""
@@ -92,17 +97,23 @@ def _patch(kind: str, name: str, pod: Json) -> Json:
 
 def _key_policies(known: Registry) -> Iterator[Json]:
     """Our keys on pods are changed, and borne by a Binding, by nobody else."""
-    changes, bears = conditions.changes_keys(known), conditions.bears_keys(known)
-    yield from _policy("tessera-pods", "UPDATE", ("pods", "pods/status"), changes)
-    yield from _policy("tessera-bindings", "CREATE", ("pods/binding", "bindings"), bears)
+    pods, ours = ("pods", "pods/status"), (SCHEDULER,)
+    changes, bears = conditions.changes_keys(known, ASKS), conditions.bears_keys(known)
+    asks = conditions.changes(ASKS)
+    yield from _policy("tessera-pods", "UPDATE", pods, changes, ours)
+    yield from _policy("tessera-asks", "UPDATE", pods, asks, (*ours, REBALANCER))
+    yield from _policy("tessera-bindings", "CREATE", ("pods/binding", "bindings"), bears, ours)
 
 
-def _policy(name: str, operation: str, resources: tuple[str, ...], matters: str) -> Iterator[Json]:
+def _policy(
+    name: str, operation: str, resources: tuple[str, ...], matters: str, who: tuple[str, ...]
+) -> Iterator[Json]:
     rule = {
         "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
         "resources": list(resources),
     }  # fmt: skip
-    writers = msgspec.json.encode([f"system:serviceaccount:{NAMESPACE}:{SCHEDULER}"]).decode()
+    accounts = [f"system:serviceaccount:{NAMESPACE}:{account}" for account in who]
+    writers = msgspec.json.encode(accounts).decode()
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [rule]},

@@ -22,6 +22,7 @@ stringData:
   scheduler: $(password)
   agent: $(password)
   quota: $(password)
+  rebalancer: $(password)
   viewer: $(password)
   operator: $(password)
   cluster: $(password)

@@ -50,11 +50,16 @@ def test_constants_are_the_librarys(printed: dict[str, tuple[int, int]]) -> None
 
 def test_the_librarys_own_writer_is_read(tmp_path: Path) -> None:
     path = tmp_path / "limits"
-    words = "container=ns/pod/c flags=2 log=3 card=GPU-1 memory=100 cores=30 mode=elastic lent=200"
+    words = (
+        "container=ns/pod/c flags=2 hold_ms=60000 log=3 "
+        "card=GPU-1 memory=100 cores=30 mode=elastic lent=200"
+    )
+    now_ns = SystemClock().time_ns()
     subprocess.run([built("tessera-limits"), path, *words.split()], check=True)
     read = decode_limits(path.read_bytes())
     assert read.container == "ns/pod/c"
     assert (read.flags, read.log_level) == (Flag.HOLD_LAUNCHES, 3)
+    assert read.hold_until_ns >= now_ns + 60_000_000_000
     assert read.cards == (
         CardLimit(
             uuid="GPU-1", memory_bytes=100 << 20, cores_permille=300, lent_permille=200,
@@ -73,10 +78,33 @@ cards = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(cards, max_size=16), st.sampled_from(Flag), st.integers(0, 3))
-def test_every_limit_survives_the_file(held: list[CardLimit], flag: Flag, level: int) -> None:
-    told = Limits(container="ns/pod/c", cards=tuple(held), flags=flag, log_level=level)
+@given(
+    st.lists(cards, max_size=16), st.sampled_from(Flag), st.integers(0, (1 << 64) - 1),
+    st.integers(0, 3),
+)  # fmt: skip
+def test_every_limit_survives_the_file(
+    held: list[CardLimit], flag: Flag, until_ns: int, level: int
+) -> None:
+    told = Limits(
+        container="ns/pod/c", cards=tuple(held), flags=flag, hold_until_ns=until_ns,
+        log_level=level,
+    )  # fmt: skip
     assert decode_limits(limits.encode_limits(told, sequence=4, now_ns=5)) == told
+
+
+@pytest.mark.parametrize("until_ns", [-1, 1 << 64])
+def test_an_end_of_a_hold_that_the_file_cannot_hold_is_refused(until_ns: int) -> None:
+    told = Limits(container="ns/pod/c", cards=(), hold_until_ns=until_ns)
+    with pytest.raises(limits.BadLimits, match=f"ns/pod/c: hold_until_ns {until_ns}: write 0 to"):
+        limits.encode_limits(told, sequence=4, now_ns=5)
+
+
+def test_a_hold_in_what_older_agents_wrote_has_no_end() -> None:
+    told = Limits(container="ns/pod/c", cards=(), flags=Flag.HOLD_LAUNCHES, hold_until_ns=7)
+    data = bytearray(limits.encode_limits(told, sequence=4, now_ns=5))
+    at = limits.FILE.offsets["hold_until_ns"]
+    data[at : at + 8] = bytes(8)  # reserved then
+    assert decode_limits(bytes(data)) == replace(told, hold_until_ns=0)
 
 
 def a_container(tmp_path: Path, card: str, mib: int) -> ContainerFiles:

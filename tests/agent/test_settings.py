@@ -23,6 +23,8 @@ def test_two_things_must_be_said() -> None:
         ("TESSERA_INVENTORY_SLOTS", "0"),
         ("TESSERA_USAGE_INTERVAL_S", "-2"),
         ("TESSERA_READER_CALL_S", "soon"),
+        ("TESSERA_LENDING_LOAN_S", "0.15"),
+        ("TESSERA_RESIZE_PATIENCE_S", "0"),
         ("TESSERA_LIMITS", "a/limits"),
     ],
 )

@@ -221,3 +221,47 @@ async def test_one_message_that_is_not_taken_does_not_hold_up_the_states() -> No
         await asyncio.sleep(60)
         assert sorted(it.said()) == [3, 4]
         assert it.outbox.waiting == 2
+
+
+class Crowded(FakeBus):
+    """A bus that tells how many messages were on their way at once, and does not take `late` when
+    it comes first."""
+
+    most = under_way = 0
+    late: bytes | None = None
+
+    async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await asyncio.sleep(0)
+            if data == self.late:
+                self.late = None
+                raise BusAway("once more, please")
+            await super().publish(subject, envelope, data)
+        finally:
+            self.under_way -= 1
+
+
+async def test_what_waits_goes_in_bursts() -> None:
+    bus, many = Crowded(CLUSTER), OutboxSettings(burst=4, gather_s=0.5)
+    async with open_outbox(bus, Stopped(), "test", "0", settings=many) as outbox:
+        it = Opened(bus, outbox, [])
+        await asyncio.sleep(1)
+        it.tell(*range(5))
+        await asyncio.sleep(0.4)
+        it.tell(5)
+        assert it.said() == []
+        await outbox.emptied()
+        assert it.said() == [0, 1, 2, 3, 4, 5]
+        assert bus.most == 4
+
+
+async def test_what_is_not_taken_comes_after_what_went_with_it_and_nothing_comes_twice() -> None:
+    bus = Crowded(CLUSTER)
+    bus.late = b"2"
+    async with an_outbox(bus) as it:
+        it.tell(1, 2, 3)
+        await it.outbox.emptied()
+        assert it.said() == [1, 3, 2]
+        assert it.dropped == []

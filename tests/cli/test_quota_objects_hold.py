@@ -178,3 +178,39 @@ def test_a_quota_that_makes_no_sense_is_refused(
     ran = place(tessera, quota)
     assert (ran.status, ran.out) == (1, "")
     assert told in ran.err
+
+
+def namespace(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "placed"),
+    [
+        pytest.param({"team": "x"}, 1, id="selected"),
+        pytest.param({"team": "y"}, 2, id="another"),
+        pytest.param(None, 2, id="not-described"),
+    ],
+)
+def test_a_quota_holds_in_the_namespaces_that_it_selects(
+    tessera: Tessera, labels: dict[str, str] | None, placed: int
+) -> None:
+    selector = {"matchLabels": {"team": "x"}}
+    quota = accelerator_quota({"namespaceSelector": selector, "hard": {"cards": 1}})
+    quota["metadata"]["namespace"] = "home"
+    objects = [] if labels is None else [namespace("team", **labels)]
+    assert fits(tessera, quota, *objects) == placed
+
+
+def test_gpu_managers_quotas_hold(tessera: Tessera) -> None:
+    map_ = {
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "gpuquota", "namespace": "kube-system"},
+        "data": {"gpu_quota": '{"team": {"quota": {"A100": 0.5}}}'},
+    }  # fmt: skip
+    assert fits(tessera, map_) == 1
+    ran = place(tessera, map_ | {"data": {"gpu_quota": "{"}})
+    assert ran.status == 1
+    assert "data[gpu_quota]" in ran.err
+    map_["metadata"] = {"name": "gpuquota", "namespace": "elsewhere"}
+    assert fits(tessera, map_) == 2

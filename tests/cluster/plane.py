@@ -8,6 +8,7 @@ roles are bound to, so what they may do here is what they may do in a cluster.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -58,6 +59,15 @@ _DEVICES: Final[Json] = {
     },
 }  # fmt: skip
 """Koordinator's kind, as far as anybody here looks at it."""
+_NO_POD: Final[Json] = {
+    "apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": "no-pod"},
+    "spec": {
+        "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+        "selector": {"matchLabels": {"kwok.x-k8s.io/runs": "no"}},
+        "next": {"statusTemplate": "phase: Running"},
+    },
+}  # fmt: skip
+"""What kwok does with pods, in the place of what it would do by itself: nothing."""
 
 
 class Plane:
@@ -89,12 +99,13 @@ class Plane:
 @asynccontextmanager
 async def real_plane(folder: Path, *, quiet: bool = False) -> AsyncGenerator[Plane]:
     """Run it for the length of the block; KubeBinMissing where a program cannot be had. A `quiet`
-    one has no controllers, and nodes without heartbeats: nothing but pods moves."""
+    one has no controllers, nodes without heartbeats, and pods that nobody runs once they are bound:
+    nothing moves but what is bound."""
     binaries = await asyncio.to_thread(all_programs)
     async with real_control_plane(folder) as control:
         plane = Plane(control, folder, binaries)
         (folder / "service.token").write_text(control.tokens[ACCOUNT])
-        around = [_kwok(plane, lease_s=3600 if quiet else 40)]
+        around = [_kwok(plane, lease_s=3600 if quiet else 40, runs_pods=not quiet)]
         if not quiet:
             around.append(_controllers(plane))
         async with plane.client() as admin:
@@ -143,10 +154,12 @@ def _controllers(plane: Plane) -> Program:
     )  # fmt: skip
 
 
-def _kwok(plane: Plane, lease_s: int) -> Program:
+def _kwok(plane: Plane, lease_s: int, *, runs_pods: bool) -> Program:
     selector = ",".join(f"{key}={value}" for key, value in CLOCKWORK.items())
+    config = plane.folder / "kwok.yaml"
+    config.write_text("" if runs_pods else json.dumps(_NO_POD))
     return _program(
-        plane, "kwok", "--manage-all-nodes=false", f"--config={os.devnull}",
+        plane, "kwok", "--manage-all-nodes=false", f"--config={config}",
         f"--manage-nodes-with-annotation-selector={selector}",
         f"--node-lease-duration-seconds={lease_s}",
     )  # fmt: skip

@@ -28,7 +28,7 @@ from tests.contract.client import Json, open_client
 
 BUILDER = Path(__file__).parents[2] / "deploy" / "kube-bin" / "build.sh"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler")
-START_S = 60.0
+START_S = 120.0
 STOP_S = 20.0
 POLL_S = 0.05
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tessera_core.capacity import misfit
+from tessera_core.charges import charges
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
 from tessera_core.placement import Found, place
@@ -127,5 +128,5 @@ def test_what_placement_finds_the_books_take(
     found = place(ledger.fleet, pod, ledger.allowance("team"))
     if isinstance(found, Found):
         grant = Grant(uid="p", namespace="team", name="p", node="n1", shares=found.shares)
-        assert misfit(ledger.fleet, grant) is None
+        assert misfit(ledger.fleet, grant, charges(grant.shares)) is None
         assert ledger.assume([grant], 0) is None

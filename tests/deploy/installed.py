@@ -30,7 +30,8 @@ class Installed:
     def __init__(self, plane: ControlPlane, tokens: Mapping[str, str]) -> None:
         self.plane = plane
         self.tokens = tokens
-        """`admin`, `tenant`, `scheduler`, `quota`, `agent` (of node one), `agent-unbound`."""
+        """`admin`, `tenant`, `scheduler`, `quota`, `rebalancer`, `agent` (of node one),
+        `agent-unbound`."""
 
     @asynccontextmanager
     async def clients(self) -> AsyncGenerator[Mapping[str, Client]]:
@@ -54,6 +55,7 @@ async def installed_on(folder: Path) -> AsyncGenerator[Installed]:
                 "tenant": plane.tokens[TENANT],
                 "scheduler": await _token(admin, "tessera-scheduler", "two"),
                 "quota": await _token(admin, "tessera-quota", "two"),
+                "rebalancer": await _token(admin, "tessera-rebalancer", "two"),
                 "agent": await _token(admin, "tessera-agent", "one"),
                 "agent-unbound": await _token(admin, "tessera-agent", ""),
             }

@@ -11,7 +11,7 @@ from tests.contract.client import Client
 from tests.deploy.installed import NAMESPACE, Installed
 
 REVIEW: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-SERVICES: Final = ("scheduler", "agent", "quota")
+SERVICES: Final = ("scheduler", "agent", "quota", "rebalancer")
 
 
 class Ask(Struct, frozen=True):
@@ -72,9 +72,23 @@ MAY: Final = {
     "quota": [
         *asks("list watch", "/pods"),
         *asks("list watch", "/nodes"),
+        *asks("list watch", "/namespaces"),
         *asks("list watch", "/resourcequotas"),
         *asks("list watch", "tessera.dev/acceleratorquotas"),
         *asks("patch", "tessera.dev/acceleratorquotas/status", "team-a", "own"),
+        *asks("create patch", "/events", "team-a"),
+        *asks("list watch", "/configmaps", NAMESPACE, "tessera-grant-keys"),
+    ],
+    "rebalancer": [
+        *asks("get list watch patch", "/pods"),
+        *asks("create", "/pods/eviction", "team-a"),
+        *asks("list watch", "/nodes"),
+        *asks("list watch", "/namespaces"),
+        *asks("list watch", "/resourcequotas"),
+        *asks("list watch", "policy/poddisruptionbudgets"),
+        *asks("list watch", "tessera.dev/acceleratorquotas"),
+        *asks("get list watch create patch delete", "tessera.dev/rebalanceplans"),
+        *asks("patch", "tessera.dev/rebalanceplans/status"),
         *asks("create patch", "/events", "team-a"),
         *asks("list watch", "/configmaps", NAMESPACE, "tessera-grant-keys"),
     ],
@@ -117,6 +131,18 @@ MAY_NOT: Final = {
         *asks("create patch update delete", "tessera.dev/acceleratorquotas", "team-a"),
         *asks("patch update", "/resourcequotas", "team-a"),
     ],
+    "rebalancer": [
+        *asks("get list", "/secrets", NAMESPACE),
+        *asks("update patch", "/configmaps", NAMESPACE, "tessera-grant-keys"),
+        *asks("list", "/configmaps", NAMESPACE),
+        *asks("create update delete", "/pods", "team-a"),
+        *asks("patch update", "/pods/status", "team-a"),
+        *asks("create", "/pods/binding", "team-a"),
+        *asks("create", "/pods/exec", "team-a"),
+        *asks("patch update delete", "/nodes"),
+        *asks("create patch update delete", "tessera.dev/acceleratorquotas", "team-a"),
+        *asks("patch update delete", "policy/poddisruptionbudgets", "team-a"),
+    ],
 }
 
 
@@ -151,7 +177,7 @@ async def test_what_would_harm_is_denied(installed: Installed, service: str) -> 
     assert granted == []
 
 
-@pytest.mark.parametrize("service", ["agent", "quota"])
+@pytest.mark.parametrize("service", ["agent", "quota", "rebalancer"])
 async def test_the_published_keys_are_read_and_no_other_map(
     installed: Installed, service: str
 ) -> None:

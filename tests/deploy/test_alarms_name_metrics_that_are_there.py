@@ -10,7 +10,7 @@ from tessera_agent.metrics import AgentMetrics
 from tessera_runtime.metrics import Registry
 from tests.deploy.manifests import KUSTOMIZE, ROOT
 
-SERVICES = ("scheduler", "agent", "quota")
+SERVICES = ("scheduler", "agent", "quota", "rebalancer")
 RULES = KUSTOMIZE / "components/prometheus/rules.yaml"
 MADE = re.compile(r"""(?:counter|gauge|histogram|full|_gauge|_counter)\(\s*"([a-z_]+)\"""")
 SUFFIX = re.compile(r"_(total|bucket|count|sum)$")
@@ -58,7 +58,7 @@ def test_every_metric_that_the_page_names_is_published() -> None:
     known = set[str]().union(*map(published, SERVICES))
     named = {
         SUFFIX.sub("", name)
-        for name in re.findall(r"tessera_(?:scheduler|agent|quota)_[a-z_]+", text)
+        for name in re.findall(r"tessera_(?:scheduler|agent|quota|rebalancer)_[a-z_]+", text)
     }
     assert named
     assert named - known == set()

@@ -26,13 +26,27 @@ from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway, TesseraError
 from tessera_schema.envelope import Envelope
-from tessera_schema.subjects import DEVICES_BUCKET, allocation, quota, usage
+from tessera_schema.subjects import (
+    DEVICES_BUCKET,
+    HINTS_BUCKET,
+    allocation,
+    hint,
+    plan,
+    quota,
+    usage,
+)
 from tests.bus.worlds import QUICK, resync, told, until, values, within
 from tests.contract.real import free_port
 from tests.deploy.manifests import KUSTOMIZE, containers, environment, named, overlay
 
 CLUSTER: Final = QUICK.cluster
 PATIENCE_S: Final = 60.0
+PATIENT: Final = replace(
+    QUICK, connect_s=20, call_s=5, ping_s=20, check_s=20, heartbeat_s=10, pull_s=30
+)  # fmt: skip
+"""Nothing here breaks, so that only a slow machine could make a connection begin anew."""
+REFUSED_S: Final = 1.0
+"""Seconds for which an answer is waited for that does not come."""
 PASSWORDS: Final = KUSTOMIZE / "passwords.sh"
 
 
@@ -80,7 +94,7 @@ class Server:
 
     def settings(self, user: str, password: str = "") -> BusSettings:
         return replace(
-            QUICK, url=f"nats://127.0.0.1:{self.port}", user=user,
+            PATIENT, url=f"nats://127.0.0.1:{self.port}", user=user,
             password=password or self.passwords[user],
             inbox="_INBOX" if user == "viewer" else f"_INBOX_{user}", arrange=user == "scheduler",
         )  # fmt: skip
@@ -112,14 +126,17 @@ async def next_of(news: object) -> News:
 
 
 @asynccontextmanager
-async def everybody(folder: Path) -> AsyncGenerator[Mapping[str, NatsBus]]:
+async def everybody(
+    folder: Path, call_s: float = PATIENT.call_s
+) -> AsyncGenerator[Mapping[str, NatsBus]]:
     """The server, with each of its users connected."""
     server = Server(folder, files_of("dev"))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(server.running())
         buses: dict[str, NatsBus] = {}
-        for user in ("scheduler", "agent", "quota", "viewer"):
-            bus = await stack.enter_async_context(open_bus(server.settings(user), user, "0"))
+        for user in ("scheduler", "agent", "quota", "rebalancer", "viewer"):
+            settings = replace(server.settings(user), call_s=call_s)
+            bus = await stack.enter_async_context(open_bus(settings, user, "0"))
             await within(bus.renewed(0))
             buses[user] = bus
         yield buses
@@ -160,12 +177,46 @@ async def test_the_quota_monitor_hears_of_use_and_tells_of_quotas(tmp_path: Path
         assert (await next_of(told_of)).subject == quota(CLUSTER, "team-a", "exceeded")
 
 
+async def test_the_rebalancer_hears_of_use_and_tells_hints_and_plans(tmp_path: Path) -> None:
+    async with (
+        everybody(tmp_path) as buses,
+        buses["rebalancer"].news(usage(CLUSTER, "*")) as used,
+        buses["scheduler"].watch(HINTS_BUCKET) as hints,
+        buses["viewer"].news(plan(CLUSTER, "p", "*")) as plans,
+    ):
+        await resync(hints)
+        await buses["agent"].publish(usage(CLUSTER, "n"), *a_letter(1))
+        assert (await next_of(used)).subject == usage(CLUSTER, "n")
+        await buses["rebalancer"].put(HINTS_BUCKET, "n", *a_letter(2))
+        assert await values(hints, 1) == {hint(CLUSTER, "n"): 2}
+        await buses["rebalancer"].publish(plan(CLUSTER, "p", "proposed"), *a_letter(3))
+        assert (await next_of(plans)).subject == plan(CLUSTER, "p", "proposed")
+
+
+async def test_agents_hear_how_far_they_lend_and_whose_cores_are_lowered(tmp_path: Path) -> None:
+    async with (
+        everybody(tmp_path) as buses,
+        buses["agent"].watch(HINTS_BUCKET, "n") as hints,
+        buses["agent"].news(quota(CLUSTER, "*", "*")) as lowered,
+    ):
+        await resync(hints)
+        await buses["rebalancer"].put(HINTS_BUCKET, "n", *a_letter(1))
+        assert await values(hints, 1) == {hint(CLUSTER, "n"): 1}
+        await buses["quota"].publish(quota(CLUSTER, "team-a", "throttled"), *a_letter(2))
+        assert (await next_of(lowered)).subject == quota(CLUSTER, "team-a", "throttled")
+        with pytest.raises(BusAway):
+            await buses["agent"].put(HINTS_BUCKET, "n", *a_letter(3))
+
+
 async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
     async def answer(_: bytes) -> bytes:
         return b"well"
 
     async with everybody(tmp_path) as buses, AsyncExitStack() as stack:
-        for name, endpoint in (("scheduler", "info"), ("agent", "info-n-v"), ("quota", "info")):
+        for name, endpoint in (
+            ("scheduler", "info"), ("agent", "info-n-v"), ("quota", "info"),
+            ("rebalancer", "info"),
+        ):  # fmt: skip
             service = Service(name=f"tessera-{name}", instance="n-v")
             await stack.enter_async_context(
                 open_micro(buses[name], SystemClock(), service, {endpoint: answer})
@@ -175,7 +226,7 @@ async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
             for asks in ("", f".tessera-{name}", f".tessera-{name}.n-v"):
                 assert f"tessera-{name}" in await pinged(buses["viewer"], asks, name)
-        for user in ("agent", "quota"):
+        for user in ("agent", "quota", "rebalancer"):
             with pytest.raises(BusAway):
                 await ask(buses[user], "scheduler", "info")
 
@@ -206,7 +257,7 @@ async def test_tessera_events_follows_as_the_viewer(tmp_path: Path) -> None:
             f"--url=nats://127.0.0.1:{server.port}", f"--cluster={CLUSTER}", "--user=viewer",
             f"--password-file={password}", stdout=PIPE,
         )  # fmt: skip
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(2 * PATIENCE_S):
             for number in itertools.count(1):  # it prints what comes after it has connected
                 if process.returncode is not None:
                     break
@@ -233,6 +284,10 @@ FORBIDDEN = [
     ("scheduler", quota(CLUSTER, "t", "throttled")),
     ("agent", quota(CLUSTER, "t", "throttled")),
     ("quota", usage(CLUSTER, "n")),
+    ("rebalancer", usage(CLUSTER, "n")),
+    ("rebalancer", allocation(CLUSTER, "t", "u", "granted")),
+    ("rebalancer", quota(CLUSTER, "t", "throttled")),
+    ("scheduler", plan(CLUSTER, "p", "proposed")),
     ("quota", allocation(CLUSTER, "t", "u", "released")),
     ("viewer", usage(CLUSTER, "n")),
     ("viewer", allocation(CLUSTER, "t", "u", "granted")),
@@ -241,14 +296,14 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize(("user", "subject"), FORBIDDEN)
 async def test_nobody_says_what_is_anothers_to_say(tmp_path: Path, user: str, subject: str) -> None:
-    async with everybody(tmp_path) as buses:
+    async with everybody(tmp_path, REFUSED_S) as buses:
         with pytest.raises(BusAway):  # NATS does not answer what is not allowed
             await buses[user].publish(subject, *a_letter(1))
 
 
-@pytest.mark.parametrize("user", ["scheduler", "quota", "viewer"])
+@pytest.mark.parametrize("user", ["scheduler", "quota", "rebalancer", "viewer"])
 async def test_the_state_of_cards_is_the_agents_to_tell(tmp_path: Path, user: str) -> None:
-    async with everybody(tmp_path) as buses:
+    async with everybody(tmp_path, REFUSED_S) as buses:
         with pytest.raises(BusAway):
             await buses[user].put(DEVICES_BUCKET, "n.v", *a_letter(1))
 
@@ -280,7 +335,8 @@ def test_the_configuration_of_every_overlay_is_one(name: str, tmp_path: Path) ->
 
 def test_a_password_is_a_word_to_nats_and_never_the_same() -> None:
     first, second = passwords(), passwords()
-    assert first.keys() == {"scheduler", "agent", "quota", "viewer", "operator", "cluster"}
+    users = {"scheduler", "agent", "quota", "rebalancer", "viewer", "operator"}
+    assert first.keys() == {*users, "cluster"}
     assert not set(first.values()) & set(second.values())
     assert all(re.fullmatch("p[0-9a-f]{48}", word) for word in first.values())
 
@@ -289,7 +345,7 @@ def test_a_password_is_a_word_to_nats_and_never_the_same() -> None:
 def test_services_say_who_they_are(name: str) -> None:
     objects = overlay(name)
     for container in containers(objects):
-        if container.spec["name"] in ("scheduler", "agent", "quota"):
+        if container.spec["name"] in ("scheduler", "agent", "quota", "rebalancer"):
             env = environment(container, objects)
             assert env["TESSERA_BUS_USER"] == container.spec["name"]
             assert env["TESSERA_BUS_INBOX"] == f"_INBOX_{container.spec['name']}"

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tessera_schema.keys import OWNER_KEYS, RESERVE_KEY
+from tessera_schema.resizes import RESIZE_KEY
 from tests.contract.client import Answer, Client, Json
 from tests.contract.objects import a_binding, a_pod
 from tests.deploy.installed import NAMESPACE, PODS, Installed
@@ -109,6 +111,29 @@ async def test_the_scheduler_binds_with_a_grant_and_restores_it(installed: Insta
         assert (await scheduler.post(f"{path}/binding", binding)).status == 201
         again = await scheduler.patch(path, notes(**{GRANT: "signed anew"}))
     assert again.done["metadata"]["annotations"][GRANT] == "signed anew"
+
+
+@pytest.mark.parametrize("key", [RESIZE_KEY, RESERVE_KEY])
+async def test_the_rebalancer_asks_and_grants_nothing(installed: Installed, key: str) -> None:
+    async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
+        rebalancer = clients["rebalancer"]
+        asked = await rebalancer.patch(path, notes(**{key: "{}"}))
+        taken_back = await rebalancer.patch(path, notes(**{key: None}))
+        granted = await rebalancer.patch(path, notes(**{GRANT: "forged", key: "{}"}))
+        tenant = await clients["tenant"].patch(path, notes(**{key: "{}"}))
+        scheduler = await clients["scheduler"].patch(path, notes(**{key: "{}"}))
+    assert asked.done["metadata"]["annotations"] == {key: "{}"}
+    assert "annotations" not in taken_back.done["metadata"]
+    refused(granted, "written by Tessera alone")
+    refused(tenant, "written by Tessera alone")
+    assert scheduler.status == 200
+
+
+@pytest.mark.parametrize("key", sorted(OWNER_KEYS))
+async def test_an_owner_writes_his_wishes(installed: Installed, key: str) -> None:
+    async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
+        wished = await clients["tenant"].patch(path, notes(**{key: "false"}))
+    assert wished.done["metadata"]["annotations"] == {key: "false"}
 
 
 # -- nodes

@@ -13,6 +13,7 @@ import pytest
 
 from tessera_agent.settings import AgentSettings
 from tessera_quota.settings import QuotaSettings
+from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.settings import load, variables
 from tessera_scheduler.settings import SchedulerSettings
 from tests.deploy.manifests import (
@@ -45,9 +46,11 @@ COMBINATIONS = [
     COMPONENTS,
     tuple(reversed(COMPONENTS)),
 ]
-SERVICES: Mapping[str, type[AgentSettings | QuotaSettings | SchedulerSettings]] = {
+Settings = AgentSettings | QuotaSettings | RebalancerSettings | SchedulerSettings
+SERVICES: Mapping[str, type[Settings]] = {
     "agent": AgentSettings,
     "quota": QuotaSettings,
+    "rebalancer": RebalancerSettings,
     "scheduler": SchedulerSettings,
 }
 
@@ -220,6 +223,7 @@ def test_books_and_quotas_count_the_same_pods(tmp_path: Path) -> None:
         env = {c.spec["name"]: environment(c, objects) for c in containers(objects)}
         assert load(SchedulerSettings, env["scheduler"]).books.migration is others
         assert load(QuotaSettings, env["quota"]).count.migration is others
+        assert load(RebalancerSettings, env["rebalancer"]).count.migration is others
 
 
 def test_a_component_says_what_it_is_for() -> None:

@@ -106,8 +106,9 @@ async def a_scheduler(installed: Installed, folder: Path) -> AsyncGenerator[Serv
         "TESSERA_WEBHOOK_HTTP_HOST": "127.0.0.1", "TESSERA_WEBHOOK_HTTP_PORT": "0",
         "TESSERA_WEBHOOK_REGISTRATION_HOST": "127.0.0.1",
         # A Lease that nobody held is waited for, too.
-        "TESSERA_LEASE_DURATION_S": "2", "TESSERA_LEASE_RENEW_S": "0.5",
-        "TESSERA_LEASE_RETRY_S": "0.2", "TESSERA_KUBE_CALL_S": "1",
+        "TESSERA_LEASE_DURATION_S": "10", "TESSERA_LEASE_RENEW_S": "0.5",
+        "TESSERA_LEASE_RETRY_S": "0.2", "TESSERA_KUBE_CALL_S": "4",
+        "TESSERA_WEBHOOK_REGISTRATION_TIMEOUT_S": "30",
         "TESSERA_BOOKS_CUSTOM_S": "1", "TESSERA_BOOKS_AUDIT_S": "1",
     }  # fmt: skip
     async with installed.clients() as clients:
@@ -153,7 +154,7 @@ async def phase_of_a_quota(admin: Client) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_they_come_up_and_do_their_work(installed: Installed, tmp_path: Path) -> None:
     async with installed.clients() as clients:
         admin = clients["admin"]
@@ -177,6 +178,9 @@ async def test_they_come_up_and_do_their_work(installed: Installed, tmp_path: Pa
                 await quota.ready()
                 assert await phase_of_a_quota(admin) == "Within"
                 nothing_was_forbidden(quota)
+            async with running(installed, "rebalancer", tmp_path / "rebalancer", {}) as rebalancer:
+                await rebalancer.ready()
+                nothing_was_forbidden(rebalancer)
             nothing_was_forbidden(scheduler)
         keys = f"/api/v1/namespaces/{NAMESPACE}"
         made = (await admin.get(f"{keys}/configmaps/tessera-grant-keys")).done
@@ -187,7 +191,7 @@ async def test_they_come_up_and_do_their_work(installed: Installed, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("folder", ["base/scheduler", "components/scheduler-aliases"])
 async def test_kube_scheduler_runs_with_our_configuration_and_account(
     installed: Installed, tmp_path: Path, folder: str

@@ -63,7 +63,9 @@ def test_its_list_is_the_folder_of_services() -> None:
 def test_images_that_the_overlay_runs_are_built_from_what_is_there() -> None:
     tilt = evaluated()
     built = {args[0]: options for args, options in tilt.of("docker_build")}
-    assert built.keys() == {"tessera/agent", "tessera/quota", "tessera/scheduler"}
+    assert built.keys() == {
+        "tessera/agent", "tessera/quota", "tessera/rebalancer", "tessera/scheduler",
+    }  # fmt: skip
     for options in built.values():
         assert Path(options["dockerfile"]).is_file()
         assert all((Path(options["context"]) / path).exists() for path in options["only"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +26,7 @@ from tests.e2e.plane import KubectlFailed, Plane, open_plane
 from tests.node.island import open_island
 
 OVERLAY = dockerfile.REPOSITORY / "deploy" / "kustomize" / "overlays" / "dev"
-SERVICES = ("scheduler", "agent", "quota")
+SERVICES = ("scheduler", "agent", "quota", "rebalancer")
 WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
 PATIENCE_S = 240.0
@@ -104,17 +106,17 @@ class Cluster:
             aiohttp.ClientSession() as session,
             session.get(f"http://{address}:8080/metrics") as answer,
         ):
-            return self.gauge(await answer.text(), "tessera_scheduler_overgranted_cards", "")
+            return self.gauges(await answer.text(), "tessera_scheduler_overgranted_cards")["", ""]
 
     @staticmethod
-    def gauge(metrics: str, name: str, has: str) -> float:
-        """The largest of its values whose labels have this word; 0 where there is none."""
-        found = [
-            float(line.rpartition(" ")[2])
-            for line in metrics.splitlines()
-            if line.startswith(name) and has in line
-        ]
-        return max(found, default=0)
+    def gauges(metrics: str, name: str) -> dict[tuple[str, str], float]:
+        """Its values by pod and card."""
+        found: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for line in metrics.splitlines():
+            if line.startswith((f"{name}{{", f"{name} ")):
+                labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+                found[labels.get("pod_name", ""), labels.get("gpu", "")] = float(line.split()[-1])
+        return found
 
     async def running(self, name: str, namespace: str = "default") -> Json:
         """Wait until all containers of a pod run; the pod."""

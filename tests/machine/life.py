@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from tessera_schema.cards import MIB
+from tessera_schema.resizes import RESIZE_KEY, Resize, ShareChange, encode_resize
 from tests.machine.cluster import NAMESPACES, SHAPES
 from tests.machine.placing import Offer
 from tests.machine.walking import Walk, sure, which_of
@@ -49,6 +51,21 @@ class Life(Walk):
             await self.schedule_all()
             for node in self.world.nodes.values():
                 node.look()
+
+        self.do(step())
+
+    @rule(which=which_of, mib=st.sampled_from((1000, 5000, 9000, 14000)))
+    def a_pod_asks_for_other_amounts(self, which: int, mib: int) -> None:
+        async def step() -> None:
+            living = [bound.grant for _, bound in self.world.cluster.truth.living()]
+            if not living:
+                return
+            grant = living[which % len(living)]
+            share = grant.shares[which % len(grant.shares)]
+            change = ShareChange(container=share.container, card=share.card, memory_bytes=mib * MIB)
+            note = {RESIZE_KEY: encode_resize(Resize(changes=(change,)))}
+            path = self.world.cluster.path(grant.uid)
+            self.world.cluster.call("PATCH", path, {"metadata": {"annotations": note}})
 
         self.do(step())
 

@@ -6,7 +6,10 @@ runs is reckoned here by plain addition, which knows nothing of books.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from msgspec.structs import replace
 
 from tessera_core.charges import Charge, charge_of
 from tessera_core.judging import Asked, Give, Refuse, Scene, Why, judge
@@ -49,6 +52,7 @@ class Node:
     def look(self) -> None:
         """Start what is bound here, stop what is to end, tell how things are."""
         pods = self._cluster.truth.pods
+        self._resize()
         for uid in list(pods):
             pod = pods.get(uid)
             if pod is not None and pod.spec.node_name == self.name and not pod.terminal:
@@ -96,6 +100,38 @@ class Node:
         return Occupied(
             uid=uid, namespace=runs.pod.metadata.namespace, name=runs.pod.name,
             shares=tuple(s for shares in runs.shares.values() for s in shares),
+        )  # fmt: skip
+
+    def _resize(self) -> None:
+        """Live, by later grants: first whoever has to give back, then whoever gets more, as far as
+        the cards have it."""
+        for pick in (min, max):
+            for uid, runs in self._runs.items():
+                bound = self._cluster.truth.bound.get(uid)
+                if bound is not None and runs.grant is not None:
+                    if bound.grant.revision > runs.grant.revision:
+                        self._bring(runs, bound.grant, pick)
+                    if pick is max and not self._behind(runs, bound.grant):
+                        runs.grant = bound.grant
+
+    def _bring(self, runs: _Runs, grant: Grant, pick: Callable[[int, int], int]) -> None:
+        later = {(s.container, s.card): s.memory_bytes for s in grant.shares}
+        for name, shares in runs.shares.items():
+            runs.shares[name] = tuple(
+                replace(s, memory_bytes=pick(s.memory_bytes, later[name, s.card])) for s in shares
+            )
+            if not self._has_room():
+                runs.shares[name] = shares
+
+    def _has_room(self) -> bool:
+        cards = self._cluster.cards[self.name]
+        return all(fits(charge, cards[card]) for card, charge in self.taken().items())
+
+    def _behind(self, runs: _Runs, grant: Grant) -> bool:
+        later = {(s.container, s.card): s.memory_bytes for s in grant.shares}
+        return any(
+            s.memory_bytes != later[name, s.card]
+            for name, shares in runs.shares.items() for s in shares
         )  # fmt: skip
 
     def _go_on(self, pod: Pod) -> None:

@@ -66,6 +66,8 @@ class Truth:
         """By uid, those that are gone among them."""
         self.wrong: list[str] = []
         """What should never have been written."""
+        self.resized = 0
+        """Live resizes so far."""
         self.holder = ""
         self.reign = 0
         """Counts the holders of the Lease."""
@@ -100,6 +102,8 @@ class Truth:
             self.pods[uid] = pod
             if pod.spec.node_name and uid not in self.bound:
                 self._arrived(uid, pod)
+            elif uid in self.bound:
+                self._resized(uid, pod)
 
     def _look_at_leases(self) -> None:
         for frame in self._on_leases.pull():
@@ -128,6 +132,19 @@ class Truth:
             )
         self.bound[uid] = Bound(grant=grant, at=self._now(), overtaken=overtaken)
         self.on_bound(self.bound[uid])
+
+    def _resized(self, uid: str, pod: Pod) -> None:
+        """Its grant may be a later one; what else is written there is nobody's word."""
+        text, bound = pod.metadata.annotations.get(GRANT_KEY, ""), self.bound[uid]
+        if not text or self.problem(text):
+            return
+        grant = decode_grant(text)
+        if grant.revision <= bound.grant.revision:
+            return
+        if not any(sent.text == text for sent in self._sent.get(uid, ())):
+            self.wrong.append(f"{pod.name} bears a later grant that no scheduler sent")
+        self.bound[uid] = msgspec.structs.replace(bound, grant=grant)
+        self.resized += 1
 
     # -- what is so
 

@@ -129,5 +129,6 @@ class Walk(RuleBasedStateMachine):
             self.count("overtaken" if bound.overtaken else "bound")
         for _ in truth.overfull():
             self.count("overfull")
+        self.seen["resized"] = self.seen.get("resized", 0) + truth.resized
         for _ in self.world.placing.waiting():
             self.count("waiting")

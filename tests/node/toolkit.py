@@ -15,9 +15,9 @@ VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 NOTHING = ("", "void", "none")
 EVERYTHING = "all"
 LIBRARIES = "/usr/local/driver"
-STATE = "tessera-sim-0"
-MACHINE = f"/tmp/{STATE}"  # noqa: S108  (in the container; where the driver looks by itself)
-DRIVER = (f"LD_LIBRARY_PATH={LIBRARIES}", f"TESSERA_SIM_STATE={MACHINE}")
+MACHINE = "/usr/local/machine"
+USUAL = "/tmp"  # noqa: S108  (in the container; where the driver looks by itself)
+DRIVER = (f"LD_LIBRARY_PATH={LIBRARIES}", f"TESSERA_SIM_STATE={MACHINE}/tessera-sim-0")
 """Variables by which the driver is found: a real one lies where it is looked for."""
 
 
@@ -34,13 +34,14 @@ def main(runc: str, libraries: str, machine: str, *arguments: str) -> None:
 
 
 def give(spec: dict, env: dict[str, str], libraries: str, machine: str) -> None:  # type: ignore[type-arg]  # JSON
+    everything = env[VARIABLE] == EVERYTHING
     env |= dict(word.split("=", 1) for word in DRIVER)
     env["TESSERA_SIM_DEVICES"] = env[VARIABLE]
-    if env[VARIABLE] == EVERYTHING:  # our own agent, which refuses variables that it does not know
+    if everything:  # our own agent, which refuses variables that it does not know
         del env["TESSERA_SIM_DEVICES"], env["TESSERA_SIM_STATE"]
     spec["process"]["env"] = [f"{name}={value}" for name, value in env.items()]
-    state = f"{machine}/{STATE}"
-    for source, destination, how in ((libraries, LIBRARIES, "ro"), (state, MACHINE, "rw")):
+    at = USUAL if everything else MACHINE
+    for source, destination, how in ((libraries, LIBRARIES, "ro"), (machine, at, "rw")):
         options = ["rbind", how]
         mount = {"source": source, "destination": destination, "type": "bind", "options": options}
         spec["mounts"].append(mount)

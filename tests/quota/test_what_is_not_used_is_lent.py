@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.lending import Pools, Standing
+from tessera_core.lending import Pools
 from tessera_core.quota import Use
 from tessera_core.quota_book import QuotaBook
 from tessera_schema.quotas import Guaranteed, Limit
@@ -157,11 +157,11 @@ def test_what_is_kept_up_to_date_is_what_one_would_count_anew(
     groups = {n: a_group(n, 4) for n in "abc"}
     kept, last = Pools(groups.values()), dict[str, tuple[int, int]]()
     for name, used, asked in puts:
-        kept.put(groups[name], Standing(cards=used), Standing(cards=asked))
+        kept.put(groups[name], {"cards": used}, {"cards": asked})
         last[name] = used, asked
     fresh = Pools(groups.values())
     for name, (used, asked) in last.items():
-        fresh.put(groups[name], Standing(cards=used), Standing(cards=asked))
+        fresh.put(groups[name], {"cards": used}, {"cards": asked})
     for group in groups.values():
         assert kept.ceiling(group) == fresh.ceiling(group)
 

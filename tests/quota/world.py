@@ -14,8 +14,8 @@ from tessera_core.registry import load
 from tessera_core.signing import Signer, new_key, published_key
 from tessera_quota.quota import Quota, World, open_quota
 from tessera_quota.settings import CountSettings, QuotaSettings, StatusSettings, ThrottleSettings
-from tessera_quota.stamps import written
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.stamps import written
 from tessera_schema.cards import MIB, Card
 from tessera_schema.catalogue import USAGE_MEASURED
 from tessera_schema.envelope import Envelope

@@ -11,7 +11,7 @@ from tessera_core.machines.allocation import Phase
 from tessera_embedded.apiserver.faults import Cut
 from tessera_runtime import http
 from tessera_runtime.http import HttpSettings
-from tessera_scheduler.extender import routes
+from tessera_scheduler.extender import answers
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.extender import ExtenderPreemptionResult, HostPriority
 from tests.scheduler.world import World, counted, leading, phase, standing_by
@@ -159,8 +159,11 @@ async def test_garbage_is_told_what_is_wrong_with_it_over_http() -> None:
     async with leading(world) as scheduler:
         limits = HttpSettings(body_bytes=100_000)
         app = http.application(limits)
-        app.add_routes(routes(scheduler.extender, scheduler.measures))
-        async with http.serving(app, limits) as served, ClientSession() as session:
+        verbs = answers(scheduler.extender, scheduler.measures)
+        async with (
+            http.serving(app, limits, answers=verbs) as served,
+            ClientSession() as session,
+        ):
             url = served.url
             for verb in ("filter", "bind", "prioritize", "preempt"):
                 status, text = await post(session, f"{url}/{verb}", b"\xff{nonsense")
@@ -187,12 +190,15 @@ async def test_the_one_who_stands_by_says_so_over_http() -> None:
     world.fault("PUT", ".*/leases/.*", Cut(), times=1000)
     async with standing_by(world) as scheduler:
         app = http.application(HttpSettings())
-        app.add_routes(routes(scheduler.extender, scheduler.measures))
+        verbs = answers(scheduler.extender, scheduler.measures)
         ready = http.status_routes(
             ready=scheduler.leading.problem, metrics=scheduler.measures.registry
         )
         app.add_routes(ready)
-        async with http.serving(app, HttpSettings()) as served, ClientSession() as session:
+        async with (
+            http.serving(app, HttpSettings(), answers=verbs) as served,
+            ClientSession() as session,
+        ):
             status, text = await post(session, f"{served.url}/filter", b"{}")
             assert (status, text) == (503, "standing by: nobody yet leads\n")
             async with session.get(f"{served.url}/readyz") as response:

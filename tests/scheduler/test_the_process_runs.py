@@ -27,13 +27,14 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def environment(server: ApiServer, ports: Path) -> dict[str, str]:
-    """Ports that are free, and a Lease that is waited out in a second or two."""
+    """Ports that are free, and a Lease that is waited out soon, but not lost on a machine that has
+    much else to do."""
     return {
         "KUBECONFIG": str(server.kubeconfig),
         "TESSERA_PROCESS_PORTS_FILE": str(ports),
-        "TESSERA_KUBE_CALL_S": "1",
-        "TESSERA_LEASE_DURATION_S": "2",
-        "TESSERA_LEASE_RENEW_S": "0.3",
+        "TESSERA_KUBE_CALL_S": "4",
+        "TESSERA_LEASE_DURATION_S": "10",
+        "TESSERA_LEASE_RENEW_S": "0.5",
         "TESSERA_LEASE_RETRY_S": "0.2",
         "TESSERA_BUS_URL": "nats://127.0.0.1:1",
         "TESSERA_EXTENDER_PORT": "0",
@@ -41,6 +42,7 @@ def environment(server: ApiServer, ports: Path) -> dict[str, str]:
         "TESSERA_WEBHOOK_HTTP_PORT": "0",
         "TESSERA_WEBHOOK_HTTP_HOST": "127.0.0.1",
         "TESSERA_WEBHOOK_REGISTRATION_HOST": "127.0.0.1",
+        "TESSERA_WEBHOOK_REGISTRATION_TIMEOUT_S": "30",
     }
 
 

@@ -164,6 +164,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         105: "NodeTainted",
         106: "NodeUnschedulable",
         107: "NodeInsufficientResource",
+        108: "NodeReserved",
         201: "InvalidRequest",
         202: "TwoDialects",
         203: "IsolationDefeated",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tessera_core.admission import is_result
 from tessera_embedded.apiserver.cel import evaluate, parse
 from tessera_scheduler import conditions
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.keys import OWNER_KEYS, REBALANCE_KEY, RESERVE_KEY, TRACE_KEY
 from tests.webhook.setting import OURS, REGISTRY, Json, a_manifest
 
 NAMES_US = parse(conditions.names_us(REGISTRY))
@@ -39,6 +40,13 @@ def test_keys_of_ours_are_enough(key: str) -> None:
     assert calls(a_manifest({}, notes={key: "x"}))
 
 
+@pytest.mark.parametrize("key", sorted(OWNER_KEYS))
+def test_wishes_of_owners_are_theirs_to_write(key: str) -> None:
+    assert not calls(a_manifest({}, notes={key: "x"}))
+    assert is_result(REGISTRY, "tessera.dev/anything")
+    assert not is_result(REGISTRY, key)
+
+
 @pytest.mark.parametrize(
     "pod",
     [
@@ -60,6 +68,8 @@ def test_others_pods_are_none_of_our_business(pod: Json) -> None:
         ({}, {"tencent.com/predicate-gpu-idx-0": "1"}, True),
         ({GRANT_KEY: "x"}, {GRANT_KEY: "x", "mine": "1"}, False),
         ({"mine": "1"}, {}, False), ({}, {}, False),
+        ({}, {RESERVE_KEY: "x"}, True), ({}, {REBALANCE_KEY: "false"}, False),
+        ({REBALANCE_KEY: "false", GRANT_KEY: "x"}, {REBALANCE_KEY: "true"}, True),
     ],
 )  # fmt: skip
 def test_only_changes_of_our_keys_are_looked_at(

@@ -15,6 +15,7 @@
 #include "slots.h"
 
 static struct tessera_limits current;
+static uint32_t flags; /* of current, as of the last look */
 static enum ts_source source;
 static char path[512];
 static char usage_path[512];
@@ -73,6 +74,16 @@ static void choose_paths(void) {
         snprintf(usage_path, sizeof usage_path, "/tmp/tessera-usage-%u", (unsigned)geteuid());
 }
 
+static int hold_is_over(void) {
+    return (current.flags & TESSERA_HOLD_LAUNCHES) && current.hold_until_ns && ts_real() >= current.hold_until_ns;
+}
+
+/* At every look, for a hold ends without anybody writing. */
+static void take_flags(void) {
+    uint32_t now = hold_is_over() ? current.flags & ~TESSERA_HOLD_LAUNCHES : current.flags;
+    __atomic_store_n(&flags, now, __ATOMIC_RELAXED);
+}
+
 enum ts_source ts_limits_start(void) {
     choose_paths();
     int r = ts_limits_read(path, &current);
@@ -84,6 +95,7 @@ enum ts_source ts_limits_start(void) {
         source = TS_LIMITS_ENVIRONMENT; /* a grant was meant: count, and look again for the file */
     else
         source = TS_NO_LIMITS;
+    take_flags();
     ts_log_level = r == 1 ? current.log_level : 0;
     if (r < 0) {
         ts_log(TS_LOG_ERROR, "limits file %s is not valid", path);
@@ -101,7 +113,7 @@ const char *ts_limits_usage_path(void) {
 }
 
 uint32_t ts_limits_flags(void) {
-    return __atomic_load_n(&current.flags, __ATOMIC_RELAXED);
+    return __atomic_load_n(&flags, __ATOMIC_RELAXED);
 }
 
 /* The container's n-th card, for variables that count cards. */
@@ -150,13 +162,15 @@ void ts_limits_refresh(void) {
     struct tessera_limits fresh;
     if (source == TS_NO_LIMITS)
         return;
-    if (ts_limits_read(path, &fresh) == 1) {
-        ts_lock_take(&guard);
+    int read = ts_limits_read(path, &fresh) == 1;
+    ts_lock_take(&guard);
+    if (read) {
         current = fresh;
         source = TS_LIMITS_FILE;
         ts_log_level = fresh.log_level;
-        ts_lock_give(&guard);
     }
+    take_flags();
+    ts_lock_give(&guard);
     for (uint32_t i = 0; i < TESSERA_CARDS; i++)
         if (ts_cards[i].shared)
             ts_limits_apply(&ts_cards[i]);

@@ -1,6 +1,6 @@
 /* tessera-limits: writes a limits file as the agent does, for tests and trials.
- *   tessera-limits FILE [container=NAME] [flags=N] [log=LEVEL] {card=UUID [memory=MIB] [bytes=N] [resident=MIB] [cores=PERCENT]
- *       [permille=N] [mode=off|hard|elastic] [lent=PERMILLE] [lent_ms=N] [card_flags=N]
+ *   tessera-limits FILE [container=NAME] [flags=N] [hold_ms=N] [log=LEVEL] {card=UUID [memory=MIB] [bytes=N] [resident=MIB]
+ *       [cores=PERCENT] [permille=N] [mode=off|hard|elastic] [lent=PERMILLE] [lent_ms=N] [card_flags=N]
  *       [measured=NS measured_usage=NS]}...
  * An existing file is changed in place, under its sequence number, as a running program sees it. */
 #include <fcntl.h>
@@ -63,6 +63,8 @@ static int fill(struct tessera_limits *limits, int argc, char **argv) {
             memcpy(limits->container, value, strnlen(value, sizeof limits->container - 1));
         else if (!strcmp(argv[i], "flags"))
             limits->flags = (uint32_t)strtoul(value, NULL, 0);
+        else if (!strcmp(argv[i], "hold_ms"))
+            limits->hold_until_ns = real_ns() + strtoull(value, NULL, 0) * 1000000;
         else if (!strcmp(argv[i], "log"))
             limits->log_level = (uint32_t)strtoul(value, NULL, 0);
         else if (!card || !set_card(card, argv[i], value))

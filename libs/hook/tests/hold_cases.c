@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -77,6 +78,51 @@ TEST(held_launches_stop_and_go_on, "memory=1024 cores=50", NULL) {
     expect(&doing, "flags=1", "memory=1024 cores=50", 0); /* suspended */
     expect(&doing, "", "memory=1024 cores=50", 1);
     CHECK(usage()->slot[0].last_launch_ns > 0);
+    kill(doing.pid, SIGKILL);
+    wait_for(doing.pid);
+}
+
+static uint64_t hold_until(void) {
+    static struct tessera_limits limits;
+    char path[512];
+    snprintf(path, sizeof path, "%s/limits", dir());
+    int fd = open(path, O_RDONLY);
+    EQUAL(pread(fd, &limits, sizeof limits, 0), sizeof limits);
+    close(fd);
+    return limits.hold_until_ns;
+}
+
+static uint64_t real_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 * MS + (uint64_t)t.tv_nsec;
+}
+
+/* Nobody changes the file when the hold is over; a busy machine may need a longer one to see it. */
+TEST(holds_end_by_themselves, "memory=1024", "clock=virtual") {
+    begin();
+    CUfunction f = kernel(MS);
+    int waited = 0;
+    for (int ms = 100; ms < 60000 && !waited; ms *= 4) {
+        char flags[64];
+        snprintf(flags, sizeof flags, "flags=2 hold_ms=%d", ms);
+        whole_limits(flags, "memory=1024");
+        sim_sleep(30 * MS); /* the limits are looked at again */
+        uint64_t since = sim_now();
+        EQUAL(CU(cuLaunchKernel)(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+        CHECK(real_ns() >= hold_until());
+        waited = sim_now() - since >= 5 * MS;
+    }
+    CHECK(waited);
+}
+
+TEST(only_a_hold_ends_not_a_suspension, "memory=1024", NULL) {
+    struct doing doing = {.done = launches_done, .pid = child(launch_for_ever, NULL)};
+    CU(cuInit)(0);
+    expect(&doing, "flags=2 hold_ms=0", "memory=1024", 1);
+    expect(&doing, "flags=2 hold_ms=600000", "memory=1024", 0);
+    expect(&doing, "flags=2 hold_ms=0", "memory=1024", 1);
+    expect(&doing, "flags=3 hold_ms=0", "memory=1024", 0);
     kill(doing.pid, SIGKILL);
     wait_for(doing.pid);
 }

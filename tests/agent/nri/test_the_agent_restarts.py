@@ -9,7 +9,6 @@ from tessera_core.hookfiles.limits import PATH, decode_limits
 from tessera_embedded.apiserver.faults import Cut, Fault
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.nouns import Adjustment
-from tessera_schema.cards import MIB
 from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, metric, until
 
 
@@ -31,22 +30,6 @@ async def test_what_runs_is_known_again(tmp_path: Path) -> None:
                 await node.create(granted("other", a_share(mib=10_000)))
             await node.stop(pod)
             await node.create(granted("other", a_share(mib=10_000)))
-
-
-async def test_limits_that_were_changed_live_stay_changed(tmp_path: Path) -> None:
-    pod = granted("job", a_share(mib=8_000))
-    async with a_node(tmp_path) as node:
-        async with node.agent() as agent:
-            given = await node.run(pod)
-            [held] = agent.holdings
-            await agent.resizer.set_limits(held.key, a_share(mib=2_000, cores_percent=30))
-        async with node.agent() as agent:
-            card = decode_limits(limits_file(given).read_bytes()).cards[0]
-            assert (card.memory_bytes, card.cores_permille) == (2_000 * MIB, 300)
-            [held] = agent.holdings
-            assert held.files is not None
-            assert held.files.limits.cards[0].memory_bytes == 2_000 * MIB
-            assert held.shares == (a_share(mib=2_000, cores_percent=30),)
 
 
 async def test_a_limits_file_that_was_torn_is_made_again(tmp_path: Path) -> None:

@@ -197,6 +197,14 @@ class Node:
         path = paths.in_core(SYSTEM, "configmaps")
         await self.kube.call(Verb.POST, path, body=msgspec.json.encode(body))
 
+    async def also_publish(self, signer: Signer) -> None:
+        """The scheduler has one more key."""
+        body = {"data": dict([published_key(signer.public)])}
+        path = paths.in_core(SYSTEM, "configmaps", SIGNING_KEYS)
+        await self.kube.call(
+            Verb.PATCH, path, body=msgspec.json.encode(body), kind=Body.MERGE_PATCH
+        )
+
     async def show_pod(self, name: str) -> str:
         """The API server shows a pod that is bound here; its uid there."""
         body = {

@@ -158,14 +158,15 @@ class World:
         return await self.until(name, lambda pod: pod["status"].get("phase") == phase)
 
     def log(self, uid: str, container: str = "c0") -> list[Any]:
-        """What the program printed, a JSON value a line."""
+        """What the program printed, a JSON value a line; the last may be half written."""
         text = (self.folder / "pods" / uid / container / "log").read_text()
-        return [msgspec.json.decode(line) for line in text.splitlines()]
+        lines = text.splitlines(keepends=True)
+        return [msgspec.json.decode(line) for line in lines if line.endswith("\n")]
 
 
 @asynccontextmanager
 async def a_world(folder: Path) -> AsyncGenerator[World]:
     async with open_apiserver(folder / "api", keep=False) as server:
         settings = KubeSettings(kubeconfig=str(server.kubeconfig))
-        async with open_kube(settings) as kube, asyncio.timeout(60):
+        async with open_kube(settings) as kube, asyncio.timeout(120):
             yield World(folder / "node", kube, server.kubeconfig)

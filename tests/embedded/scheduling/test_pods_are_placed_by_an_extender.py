@@ -14,10 +14,12 @@ from aiohttp import web
 from tessera_embedded.apiserver.opening import open_apiserver
 from tessera_embedded.scheduling.config import Configuration, Extender, Managed, Profile
 from tessera_embedded.scheduling.opening import open_scheduler
+from tessera_embedded.scheduling.scheduler import Scheduler
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.kube import Pod
 
 CARD = "acme.com/card"
 
@@ -28,15 +30,14 @@ class AnExtender:
     def __init__(self, kube: Kube) -> None:
         self.kube = kube
         self.refuse = ""
-        self.fail = 0
+        self.fails = False
         self.several = False
         self.asked: list[tuple[str, Any]] = []
 
     async def answer(self, request: web.Request) -> web.Response:
         verb, body = request.match_info["verb"], msgspec.json.decode(await request.read())
         self.asked.append((verb, body))
-        if self.fail:
-            self.fail -= 1
+        if self.fails:
             return web.Response(status=500, text="broken")
         return web.json_response(await getattr(self, verb)(body))
 
@@ -62,16 +63,22 @@ class AnExtender:
 class ACluster:
     """The API server, with the scheduler on it."""
 
-    def __init__(self, kube: Kube, extender: AnExtender) -> None:
+    def __init__(self, kube: Kube, extender: AnExtender, scheduler: Scheduler) -> None:
         self.kube = kube
         self.extender = extender
+        self.scheduler = scheduler
 
     async def node(self, name: str, **labels: str) -> None:
+        """A node that the scheduler knows of as ready: it sees nodes and pods by two watches, and
+        of the two the later change may come first."""
         status = {"allocatable": {"cpu": "4", "pods": "10"}, "capacity": {"cpu": "4", "pods": "10"}}
         body = {"metadata": {"name": name, "labels": labels}, "status": status}
         await self.kube.call(Verb.POST, paths.NODES, body=msgspec.json.encode(body))
         ready = b'{"spec":{"taints":null}}'  # as Kubernetes' node controller does
         await self.kube.call(Verb.PATCH, paths.node(name), body=ready, kind=Body.MERGE_PATCH)
+        view = self.scheduler.view
+        while name not in view.nodes or name in view.refusals(Pod()):
+            await asyncio.sleep(0.02)
 
     async def pod(self, name: str, cards: int = 1, **spec: Any) -> None:
         limits = {CARD: str(cards)} if cards else {"cpu": "1"}
@@ -128,8 +135,9 @@ async def a_cluster(folder: Path) -> AsyncGenerator[ACluster]:
                 ),
             )
             try:
-                async with open_scheduler(server.kubeconfig, config), asyncio.timeout(60):
-                    yield ACluster(kube, extender)
+                async with open_scheduler(server.kubeconfig, config) as scheduler:
+                    async with asyncio.timeout(120):
+                        yield ACluster(kube, extender, scheduler)
             finally:
                 await runner.cleanup()
 
@@ -190,7 +198,8 @@ async def test_a_pod_that_waits_says_why_and_is_woken_by_a_node(tmp_path: Path) 
 async def test_an_error_is_tried_again_without_any_change(tmp_path: Path) -> None:
     async with a_cluster(tmp_path) as cluster:
         await cluster.node("n1")
-        cluster.extender.fail = 1
+        cluster.extender.fails = True
         await cluster.pod("p")
         assert (await cluster.waits("p")).startswith("SchedulerError: failed filter with extender")
+        cluster.extender.fails = False
         assert await cluster.placed("p") == "n1"

@@ -19,8 +19,9 @@ from tessera_core.amounts import InvalidField
 from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected, roles
 from tessera_core.isolation import defeats
 from tessera_core.outcome import ContainerAfter
+from tessera_core.packing import hosts
 from tessera_core.registry import Registry
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.keys import ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import ContainerRequest, PodRequest
@@ -45,7 +46,7 @@ def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Re
     claims = claims_on(registry, pod)
     if not claims:
         return None
-    refusal = None if runs else _two_dialects(registry, claims) or defeats(pod)
+    refusal = None if runs else _two_dialects(registry, claims) or defeats(pod) or _disorder(pod)
     if refusal is not None:
         return refusal
     pod, stripped = strip_results(registry, pod)
@@ -74,7 +75,8 @@ def strip_results(registry: Registry, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
 
 def is_result(registry: Registry, key: str) -> bool:
     """Whether only a scheduler or an agent may write the annotation."""
-    return key in registry.result_keys or key.startswith(registry.result_prefixes)
+    ours = key in registry.result_keys or key.startswith(registry.result_prefixes)
+    return ours and key not in OWNER_KEYS
 
 
 def claims_on(registry: Registry, pod: Pod) -> dict[str, Claim]:
@@ -134,6 +136,17 @@ def _two_dialects(registry: Registry, claims: Mapping[str, Claim]) -> Rejected |
     return None
 
 
+def _disorder(pod: Pod) -> Rejected | None:
+    order = pod.metadata.annotations.get(ORDER_KEY)
+    if order is None or order in ORDERS:
+        return None
+    return Rejected(
+        field=f"metadata.annotations[{ORDER_KEY}]",
+        value=order,
+        remedy=f"write {' or '.join(ORDERS)}, or leave it out",
+    )
+
+
 def _ask(dialect: Dialect, pod: Pod) -> Admitted | Rejected:
     try:
         return dialect.admit(pod)
@@ -163,13 +176,15 @@ def _together(
     warnings += groups.warnings(pod) if requests else ()
     if stripped:
         warnings.append(f"annotations {', '.join(stripped)} are written by the scheduler: removed")
-    meta = pod.metadata
+    meta, host = pod.metadata, hosts.of_pod(pod)
     return Admission(
         request=PodRequest(
             namespace=meta.namespace or "default",
             name=meta.name,
             uid=meta.uid,
             containers=tuple(requests[i] for i in sorted(requests)),
+            cpu_milli=host.cpu_milli,
+            memory_bytes=host.memory_bytes,
         ),
         dialects=tuple(admitted),
         containers={

@@ -7,18 +7,20 @@ never take a card beyond what it has.
 
 from __future__ import annotations
 
-from tessera_core.charges import Charge, charges
+from collections.abc import Mapping
+
+from tessera_core.charges import Charge
 from tessera_core.fleet import Fleet
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 
 
-def misfit(fleet: Fleet, grant: Grant) -> tuple[Reason, str] | None:
-    """Why the grant cannot be taken, None when it can."""
+def misfit(fleet: Fleet, grant: Grant, cost: Mapping[str, Charge]) -> tuple[Reason, str] | None:
+    """Why the grant, which costs its cards this much, cannot be taken, None when it can."""
     closed = unusable(fleet, grant)
     if closed is not None:
         return closed
-    for card_id, charge in charges(grant.shares).items():
+    for card_id, charge in cost.items():
         place = fleet.place(grant.node, card_id)
         problem = None if place is None else over(fleet, place, charge)
         if problem is not None:

@@ -33,7 +33,7 @@ class Cards:
 
     __slots__ = (
         "blocked", "cores_total", "cores_used", "exclusive", "memory_total", "memory_used",
-        "mode", "model", "numa", "sharers", "slots", "vendor",
+        "mode", "model", "numa", "pressure", "sharers", "slots", "vendor",
     )  # fmt: skip
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -62,6 +62,8 @@ class Cards:
         """Slots in use."""
         self.exclusive = ints()
         """Sharers that hold the card as their own."""
+        self.pressure: Codes = np.zeros(shape, np.uint8, "F")
+        """See `tessera_core.scoring.pressure`; 0 = nothing is known against the card."""
 
     def at(self, row: int, columns: slice | Ints = slice(None)) -> Cards:
         """A private copy of one node's columns."""

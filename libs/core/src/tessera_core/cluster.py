@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -18,3 +18,5 @@ class Cluster(Struct, frozen=True, kw_only=True):
     customs: Sequence[Custom] = ()
     """Objects such as Koordinator's Device; a dialect picks its own by `kind`."""
     limits: Sequence[Limit] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    """Name -> labels; those that are not here have none."""

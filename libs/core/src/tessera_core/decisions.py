@@ -7,7 +7,7 @@ is explained from today's books.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -50,7 +50,9 @@ class Decision(Struct, kw_only=True):
     """The ledger's, when it was decided."""
     allowance: Allowance = NO_LIMITS
     candidates: Bools | None = None
-    """The rows that were offered."""
+    """The rows that were offered, and not left to others."""
+    reserved: Mapping[str, str] = {}
+    """Nodes that were left to others, with why."""
 
 
 class Decisions:
@@ -120,4 +122,6 @@ def _not_offered(decision: Decision, fleet: Fleet) -> dict[str, tuple[Reason, st
         return {}
     text = "kube-scheduler left it out before cards were looked at"
     out = np.flatnonzero(~decision.candidates).tolist()
-    return {fleet.names[i]: (Reason.NODE_NOT_SELECTED, text) for i in out if fleet.names[i]}
+    left = {fleet.names[i]: (Reason.NODE_NOT_SELECTED, text) for i in out if fleet.names[i]}
+    closed = decision.reserved.items()
+    return left | {node: (Reason.NODE_RESERVED, why) for node, why in closed if node in fleet.rows}

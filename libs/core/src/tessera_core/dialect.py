@@ -126,6 +126,10 @@ def _nothing_held(_pod: Pod, _cards: Sequence[Card]) -> Held | None:
     return None
 
 
+def _no_ceiling(_pod: Pod) -> float | None:
+    return None
+
+
 def _no_injection(_placed: Placed, _container: Container) -> Injection:
     return Injection()
 
@@ -150,11 +154,16 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Resource name -> how `ResourceQuota limits.<name>` counts."""
     claim: Callable[[Pod], Claim]
     admit: Callable[[Pod], Admitted | Rejected]
+    """It reads neither the pod's name and uid nor its node, volumes and status: pods that differ in
+    nothing else get one answer (`tessera_core.remembered`)."""
     annotate: Callable[[Placed], Mapping[str, str]]
     """Result annotations of the Binding, exactly as the original system writes them."""
     inject: Callable[[Placed, Container], Injection] = _no_injection
     """What the original system's node side adds to a container that holds shares. It is laid
     over what the vendor gives."""
+    ceiling: Callable[[Pod], float | None] = _no_ceiling
+    """Percent of a card up to which the pod's containers may use cores that nobody else uses;
+    at or below what they were granted: they get no more. None = nothing is said."""
     customs: tuple[str, ...] = ()
     """API paths of custom resources that `inventory` reads, one object for each node, named like
     it: `/apis/<group>/<version>/<plural>`."""
@@ -163,6 +172,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
     a warning."""
     held: Callable[[Pod, Sequence[Card]], Held | None] = _nothing_held
     """Shares that the original system wrote on a bound pod; None when it wrote none."""
+    pool_labels: tuple[str, ...] = ()
+    """Labels by which its system says which pool a node belongs to, for quotas."""
+    warnings: tuple[str, ...] = ()
+    """What of its configuration is not served."""
 
 
 class Vendor(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.cards import NodeView, at
+from tessera_core.choosing import scopes
 from tessera_core.fitting import Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
@@ -23,6 +24,7 @@ from tessera_core.quota import Allowance
 from tessera_core.units import Unit
 from tessera_schema.cards import MIB, Card
 from tessera_schema.reasons import Reason
+from tessera_schema.requests import Choice
 
 
 def explain(
@@ -187,7 +189,7 @@ _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
     Reason.CARD_UUID_MISMATCH: lambda r: f"{r.who} asks for other cards than {r.ids()}",
     Reason.CARD_TIME_SLICING_EXHAUSTED: _slots,
     Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT: _exclusive,
-    Reason.RESOURCE_QUOTA_NOT_FIT: lambda _r: "the namespace's quota has no room for this card",
+    Reason.RESOURCE_QUOTA_NOT_FIT: lambda _r: "the namespace's quota does not allow it",
     Reason.CARD_INSUFFICIENT_MEMORY: _memory,
     Reason.CARD_INSUFFICIENT_CORE: _cores,
     Reason.CARD_COMPUTE_UNITS_EXHAUSTED: lambda _r: "all cores are promised to others",
@@ -195,7 +197,9 @@ _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
         f"no NUMA node has {r.unit.lead.count} of the cards that would do"
     ),
     Reason.TOPOLOGY_NOT_FIT: lambda r: (
-        f"no {r.unit.lead.count} of the cards that would do are close enough"
+        scopes.why_not(r.view, r.cards, r.unit.lead)
+        if r.unit.lead.policy.choice is Choice.SCOPES
+        else f"no {r.unit.lead.count} of the cards that would do are close enough"
     ),
 }
 """What the numbers are, reason by reason."""

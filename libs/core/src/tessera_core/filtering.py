@@ -16,29 +16,28 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
+from tessera_core.admission import Admission
 from tessera_core.capacity import unusable
-from tessera_core.cards import Bools, Ints
 from tessera_core.deciding import Reserved, Waiting, decide
 from tessera_core.decisions import Decision, Decisions
 from tessera_core.dialect import Rejected
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
+from tessera_core.offering import Offer, Offers
 from tessera_core.outcome import Verdict
 from tessera_core.quota import least_use
 from tessera_core.registry import Registry
+from tessera_core.remembered import Admissions
+from tessera_core.reserved import Reserved as ReservedNodes
 from tessera_core.several import Room, rooms, wishes
 from tessera_core.words import node_words
 from tessera_schema.extender import (
     ExtenderArgs,
     ExtenderFilterResult,
     decode_args,
-    decode_names,
     encode_result,
 )
 from tessera_schema.grants import Grant
@@ -83,27 +82,17 @@ class _Known(Struct, frozen=True):
     reason: Reason
 
 
-class Offer(Struct, frozen=True):
-    """The nodes that kube-scheduler offers."""
-
-    data: bytes
-    layout: int
-    """The fleet's, when the rows were looked up."""
-    names: tuple[str, ...]
-    at: Ints
-    """Each name's row, -1 where the fleet does not know it."""
-    rows: Bools
-
-
 class Filter:
     """Answers filter calls on a ledger."""
 
     def __init__(self, registry: Registry, ledger: Ledger, decisions: Decisions) -> None:
         """All three are shared with the rest of the scheduler."""
-        self._registry = registry
+        self._admissions = Admissions(registry)
         self._ledger = ledger
         self._decisions = decisions
-        self._offered: Offer | None = None
+        self.reserved = ReservedNodes()
+        """Nodes on which plans make room for pods."""
+        self._offers = Offers(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, Offer | None] = (-1, None)
         self._asks: dict[str, Ask] = {}
@@ -117,12 +106,14 @@ class Filter:
         problem = _unasked(args)
         if args.pod is None or problem:
             return Answered(body=encode_result(ExtenderFilterResult(error=problem)))
-        offer = self._offer(args.node_names)
-        admission = admit(self._registry, args.pod)
+        offer = self._offers.of(args.node_names)
+        admission = self._admissions.admit(args.pod)
         if isinstance(admission, Rejected):
             return self._reject(args.pod, admission, offer, now)
         if admission is None or not admission.request.containers:
             return Answered(body=_several(offer.names), pod=args.pod)
+        closed = self.reserved.closed_to(admission.request, args.pod.spec.priority or 0, now)
+        offer = self._offers.without(offer, closed)
         node = self._held(admission, offer, now)
         if node:
             self._remember(args.pod, admission)
@@ -130,6 +121,11 @@ class Filter:
         if wishes(args.pod):
             return self._offer_rooms(args.pod, admission, offer, now)
         return self._decide(args.pod, admission, offer, now)
+
+    def closed(self, ask: Ask, node: str, now: float) -> str:
+        """Why the node is left to another pod just now; empty when it is not."""
+        priority = ask.pod.spec.priority or 0
+        return self.reserved.closed_to(ask.request, priority, now).get(node, "")
 
     def ask(self, uid: str) -> Ask | None:
         """The pod as it was when it got its node; None when that is too long ago."""
@@ -169,7 +165,7 @@ class Filter:
             decided = decide(self._ledger, request, offer.rows, now)
             if isinstance(decided, Reserved):
                 return self._place(pod, admission, decided.feasible, now, decided.grant)
-            known = self._refuse(decided, offer)
+            known = self._refuse(decided, offer, request)
             if not decided.itself:
                 self._waiting[shape] = known
             if len(self._waiting) > MAX_ANSWERS:
@@ -181,7 +177,7 @@ class Filter:
         if isinstance(found, Room):
             placed = self._place(pod, admission, len(found.names), now, None)
             return replace(placed, body=_several(found.names))
-        refusal = self._refuse(found, offer)
+        refusal = self._refuse(found, offer, admission.request)
         return self._keep_waiting(pod, admission.request, refusal, offer, now)
 
     def _place(
@@ -210,6 +206,7 @@ class Filter:
                 uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
                 over=waiting.over, generation=self._ledger.generation,
                 allowance=self._ledger.allowance(request.namespace), candidates=offer.rows,
+                reserved=offer.reserved,
             ),
             self._ledger.fleet,
         )  # fmt: skip
@@ -231,23 +228,11 @@ class Filter:
             verdict=Verdict.REJECTED, reason=rejected.reason, message=rejected.message,
         )  # fmt: skip
 
-    def _refuse(self, waiting: Waiting, offer: Offer) -> _Known:
-        failed = self._failed(waiting, offer)
+    def _refuse(self, waiting: Waiting, offer: Offer, request: PodRequest) -> _Known:
+        failed = self._failed(waiting, offer, request)
         word = Counter(failed.values()).most_common(1)
         reason = _REASONS[word[0][0]] if word else Reason.NODE_UNREGISTERED
         return _Known(_none(failed), waiting, reason)
-
-    def _offer(self, raw: msgspec.Raw) -> Offer:
-        """The names offered, decoded once while the same ones keep coming."""
-        fleet, data = self._ledger.fleet, bytes(raw)
-        cached = self._offered
-        if cached is None or cached.layout != fleet.layout or cached.data != data:
-            names = decode_names(raw)
-            at = np.array([fleet.rows.get(n, -1) for n in names], np.int64)
-            rows = np.zeros(len(fleet.names), np.bool_)
-            rows[at[at >= 0]] = True
-            cached = self._offered = Offer(data, fleet.layout, names, at, rows)
-        return cached
 
     def _known(self, offer: Offer, shape: object) -> _Known | None:
         """The answer that the same shape got under the same books, if it had to wait."""
@@ -256,13 +241,16 @@ class Filter:
             self._waiting, self._waiting_at = {}, (self._ledger.generation, offer)
         return self._waiting.get(shape)
 
-    def _failed(self, waiting: Waiting, offer: Offer) -> dict[str, str]:
+    def _failed(self, waiting: Waiting, offer: Offer, request: PodRequest) -> dict[str, str]:
         """A word for each node that was offered."""
         if waiting.over:
             return dict.fromkeys(offer.names, Reason.RESOURCE_QUOTA_NOT_FIT.wire)
-        words = node_words(self._ledger.fleet, waiting.units)
+        allowance = self._ledger.allowance(request.namespace)
+        words = node_words(self._ledger.fleet, waiting.units, allowance)
         given = (words[row] for row in offer.at.tolist())
-        return dict(zip(offer.names, given, strict=True))
+        failed = dict(zip(offer.names, given, strict=True))
+        closed = failed.keys() & offer.reserved.keys()
+        return failed | dict.fromkeys(closed, Reason.NODE_RESERVED.wire)
 
 
 def _unasked(args: ExtenderArgs) -> str:

@@ -137,6 +137,7 @@ class Fitting:
         HAMi asks quota before memory and cores, so those codes give way to quota's.
         """
         count = unit.lead.count
+        eligible = self._inside(view, eligible, codes)
         dearest = sorted(eligible, key=lambda i: -view.state.memory_total[i])[:count]
         by_model = any(limit.models is not None for limit in self._allowance.limits)
         first = not self.shares and not by_model
@@ -150,6 +151,12 @@ class Fitting:
             elif codes[i] == 0 and len(kept) < count:
                 kept.append(i)
         return kept
+
+    def _inside(self, view: NodeView, eligible: list[int], codes: Codes) -> list[int]:
+        """The eligible cards of nodes that quota allows."""
+        outside = {i for i in eligible if self._allowance.outside(view.facts[i])}
+        codes[list(outside)] = Reason.RESOURCE_QUOTA_NOT_FIT
+        return [i for i in eligible if i not in outside]
 
     def _exceeded(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> bool:
         held = charges([*self.shares, *shares_of(unit, view, cards)])

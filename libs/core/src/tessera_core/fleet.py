@@ -7,7 +7,7 @@ what and tells the fleet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy as copy_of
 from typing import TYPE_CHECKING, Final
 
@@ -59,10 +59,15 @@ class Fleet:
         self.blocked: Bools = np.zeros(0, np.bool_)
         """Rows where nothing may be placed, whatever is free."""
         self.vendors, self.models, self.modes = Names(), Names(), Names()
+        self.pools = Names()
+        self.pool: Ints = np.zeros(0, np.int64)
+        """Row -> number of its node's pool."""
         self.layout = 0
         """Changes whenever a row gets or loses its node."""
         self.packer: Packer | None = None
         """What policy `pack` goes by; None = nobody keeps count of what is asked."""
+        self.pressed: dict[str, Mapping[str, int]] = {}
+        """Node -> card's id -> its pressure, where that is not 0. Set by `press`."""
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
@@ -89,6 +94,7 @@ class Fleet:
         if len(cards) > self.cards.vendor.shape[1]:
             self._resize(0, len(cards))
         self.facts[row] = tuple(cards)
+        self.pool[row] = self.pools.number(next((c.siting.pool for c in cards if c.siting), ""))
         for column, card in enumerate(cards):
             self._fill(row, column, card)
             self._places.setdefault(card.id, []).append((row, column))
@@ -117,6 +123,20 @@ class Fleet:
             c.cores_used[place] += sign * charge.cores_percent
             c.sharers[place] += sign * charge.slots
             c.exclusive[place] += sign * charge.exclusive
+
+    def press(self, node: str, pressures: Mapping[str, int]) -> None:
+        """Set the pressure of a node's cards; of those not named it is 0. It lasts until it is set
+        again, also while the node is not here."""
+        if self.pressed.get(node, {}) == pressures:
+            return
+        self.pressed.pop(node, None)
+        if pressures:
+            self.pressed[node] = dict(pressures)
+        row = self.rows.get(node)
+        if row is not None:
+            column = self.cards.pressure = self.cards.pressure.copy(order="K")  # not a snapshot's
+            for i, card in enumerate(self.facts[row]):
+                column[row, i] = pressures.get(card.id, 0)
 
     # -- reading
 
@@ -216,6 +236,7 @@ class Fleet:
             self.names, self.facts = list(self.names), list(self.facts)
             self._columns, self.rows = list(self._columns), dict(self.rows)
             self._renamed = list(self._renamed)
+            self.pool = self.pool.copy()
 
     def _new_layout(self) -> None:
         self._rank = None
@@ -230,6 +251,7 @@ class Fleet:
         c.memory_total[at] = card.memory_bytes
         c.cores_total[at] = card.cores_percent
         c.slots[at] = card.slots
+        c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
         if not card.healthy:
             c.blocked[at] = Reason.CARD_NOT_HEALTH
         elif card.cordoned:
@@ -257,6 +279,7 @@ class Fleet:
         self.facts += [()] * more_rows
         self._columns += [{} for _ in range(more_rows)]
         self._renamed += [{} for _ in range(more_rows)]
+        self.pool = np.concatenate([self.pool, np.zeros(more_rows, np.int64)])
         self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
         self._free_rows += range(rows + more_rows - 1, rows - 1, -1)
 

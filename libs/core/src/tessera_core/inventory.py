@@ -11,15 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tessera_core.advertised import without_generous
 from tessera_core.registry import Registry
-from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.cards import Card, Inventory, Precision, Siting
+from tessera_schema.keys import CARDS_PREFIX, GROUP
 from tessera_schema.kube import Custom, Node
 from tessera_schema.published import PUBLISHED_VERSION, decode_published
 
+POOL_LABEL: Final = f"{GROUP}/pool"
+"""Label of a node that says its pool; dialects may know others, which count where it is missing."""
 MOST_MEMORY_BYTES: Final = 1 << 50
 MOST_CORES_PERCENT: Final = 1_000_000
 MOST_SLOTS: Final = 1_000_000
@@ -52,7 +55,17 @@ def cards_of(
                 "on the node; correct the list"
             )
         warnings += told
+    cards = _in_pool(registry, node, cards)
     return _with_unique_ids(node.name, cards, warnings), tuple(warnings)
+
+
+def _in_pool(registry: Registry, node: Node, cards: list[Card]) -> list[Card]:
+    labels = node.metadata.labels
+    theirs = (label for dialect in registry.readers.values() for label in dialect.pool_labels)
+    pool = next((labels[label] for label in (POOL_LABEL, *theirs) if label in labels), "")
+    if not pool:
+        return cards
+    return [replace(card, siting=replace(card.siting or Siting(), pool=pool)) for card in cards]
 
 
 def _with_unique_ids(node: str, cards: Sequence[Card], warnings: list[str]) -> tuple[Card, ...]:
@@ -87,7 +100,8 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
         found.append(
             Inventory(
                 vendor=vendor, source="tessera", precision=Precision.OURS,
-                cards=tuple(replace(c, vendor=vendor) for c in cards), warnings=warnings,
+                cards=tuple(replace(c, vendor=vendor, siting=UNSET) for c in cards),
+                warnings=warnings,
             )
         )  # fmt: skip
     return found
@@ -146,4 +160,5 @@ def _complete(card: Card, other: Card) -> Card:
         minor=other.minor if card.minor < 0 and same else card.minor,
         switch=card.switch or (other.switch if same else ""),
         links=card.links or (other.links if same else {}),
+        siting=card.siting or (other.siting if same else UNSET),
     )

@@ -22,6 +22,7 @@ from tessera_core.adoption import credible
 from tessera_core.charges import Charge, charges
 from tessera_core.dialect import Vendor
 from tessera_core.giving import what_is_given
+from tessera_core.resizing import follows
 from tessera_core.signing import Verifier
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
@@ -96,7 +97,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     container: str
     texts: tuple[str, ...] = ()
     """The grant annotation: as the runtime knows the pod, and as the API server shows it, where
-    they differ. The first that is good counts."""
+    they differ. Of those that are good the last revision counts."""
 
 
 class Scene(Struct, frozen=True, kw_only=True):
@@ -150,13 +151,16 @@ def granted(asked: Asked, scene: Scene) -> Grant | Deny | Refuse:
             Why.KEYS_UNKNOWN, "the scheduler's public keys have not been read yet: see whether it "
             "and the API server run"
         )  # fmt: skip
-    refused: Refuse | None = None
+    good, refused = [], list[Refuse]()
     for text in asked.texts:
         found = _verified(text, asked, scene, scene.verifier)
         if isinstance(found, Grant):
-            return found
-        refused = refused or found
-    return refused or Deny(scene.vendor.deny)
+            good.append(found)
+        else:
+            refused.append(found)
+    if good:
+        return _newest(good, scene.earlier)
+    return refused[0] if refused else Deny(scene.vendor.deny)
 
 
 def no_room(
@@ -215,6 +219,12 @@ def _verified(text: str, asked: Asked, scene: Scene, verifier: Verifier) -> Gran
     if problem:
         return _refuse(Why.FORGED, f"{problem}: leave the annotation to the scheduler")
     return readable_grant(text, asked.uid, scene.node)
+
+
+def _newest(good: Sequence[Grant], earlier: Grant | None) -> Grant:
+    """A pod's grant after its last resize; the runtime knows the first one alone."""
+    newest = max(good, key=lambda grant: grant.revision)
+    return earlier if earlier is not None and follows(earlier, newest) else newest
 
 
 def _refuse(why: Why, problem: str) -> Refuse:

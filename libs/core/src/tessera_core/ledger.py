@@ -1,7 +1,6 @@
 """Who holds what: the books, rebuilt from the pods of the API server, plus what is assumed.
 
-Every change of what is held goes through `_hold` and `_release`, which keep four things in step:
-the entry, the charges on its node's cards, the fleet's columns and the namespace's quota.
+Every change of what is held goes through `_hold` and `_release`, and so through `holdings`.
 The ledger promises that `assume` never takes a card beyond its memory, cores or slots, and that
 a grant is released only when its pod is gone or terminal, or was definitely never bound.
 It does not look at clocks or the network: callers tell what happened and when.
@@ -11,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tessera_core.capacity import misfit
+from tessera_core.booking import find_cards, page, refusal, too_much, uses
 from tessera_core.charges import Charge, charges
 from tessera_core.endings import Ends, Unreadable
 from tessera_core.fleet import Fleet
+from tessera_core.holdings import Holdings
 from tessera_core.machines.allocation import (
     Bound,
     Ended,
@@ -27,8 +27,9 @@ from tessera_core.machines.allocation import (
     advance,
 )
 from tessera_core.pages import Entry, Refusal, Seen
-from tessera_core.quota import Allowance, Uses, use_of
+from tessera_core.quota import Allowance, Use, Uses
 from tessera_core.quota_book import QuotaBook
+from tessera_core.resizing import both, follows, growth, more_used, no_room
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 from tessera_schema.quotas import Limit
@@ -45,9 +46,8 @@ class Ledger:
         self.generation = 0
         """Changes whenever an answer about room may change."""
         self._quota = QuotaBook()
-        self._entries: dict[str, Entry] = {}
-        self._held: dict[str, dict[str, Charge]] = {}
-        self._on_node: dict[str, dict[str, None]] = {}
+        self._holdings = Holdings(self.fleet, self._quota)
+        self._entries: Mapping[str, Entry] = self._holdings.entries
         self._ends = Ends()
         self._unreadable = Unreadable()
 
@@ -67,7 +67,7 @@ class Ledger:
 
     def held(self, node: str) -> Mapping[str, Charge]:
         """Card id -> sum of charges on a node, whether the cards are there or not."""
-        return self._held.get(node, {})
+        return self._holdings.held(node)
 
     def allowance(self, namespace: str) -> Allowance:
         """What the namespace's quota leaves its next pod."""
@@ -80,12 +80,7 @@ class Ledger:
         when the card got another id, by its vendor and index."""
         self.fleet.put(node, cards)
         self.fleet.blocked[self.fleet.rows[node]] = self._unreadable.closes(node)
-        for uid in self._on_node.get(node, ()):
-            self._find_cards(self._entries[uid].grant)
-        for card, charge in self.held(node).items():
-            self.fleet.charge(node, card, charge)
-        for uid in self._on_node.get(node, ()):
-            self._recount(self._entries[uid])
+        self._holdings.carry_over(node)
         self.generation += 1
 
     def remove_node(self, node: str) -> None:
@@ -97,6 +92,26 @@ class Ledger:
         """Replace all limits of all namespaces."""
         self._quota.set_limits(limits)
         self.generation += 1
+
+    def set_namespaces(self, labels: Mapping[str, Mapping[str, str]]) -> bool:
+        """All namespaces with their labels, which limits may select; True when that changed what
+        is limited."""
+        changed = self._quota.set_namespaces(labels)
+        self.generation += changed
+        return changed
+
+    def resolved(self, limit: Limit) -> Limit:
+        """The limit with the namespaces that it selects, as far as they are known."""
+        return self._quota.resolved(limit)
+
+    def used(self, limit: Limit) -> Use:
+        """What the limit's group uses of what it counts."""
+        return self._quota.used(limit)
+
+    @property
+    def lent(self) -> int:
+        """Changes whenever what quotas lend to each other does."""
+        return self._quota.lent
 
     def ask(self, uid: str, namespace: str, uses: Uses) -> None:
         """A waiting pod asks for this much: what its groups have lent of it is asked back."""
@@ -122,20 +137,21 @@ class Ledger:
         for grant in grants:
             closed = self._closed(grant, uids)
             if closed:
-                return _refusal(grant, closed)
+                return refusal(grant, closed)
         before = [self._entries[uid] for uid in uids if uid in self._entries]
         for entry in before:
             self._release(entry)
         taken: list[Entry] = []
         for grant in grants:
-            refusal = self._misfit(grant)
-            if refusal is not None:
+            made = page(self.fleet, grant, Phase.RESERVED, now)
+            problem = too_much(self.fleet, made, self.allowance(grant.namespace))
+            if problem is not None:
                 for entry in reversed(taken):
                     self._release(entry)
                 for entry in before:
                     self._hold(entry)
-                return refusal
-            taken.append(self._hold(self._page(grant, Phase.RESERVED, now)))
+                return problem
+            taken.append(self._hold(made))
         return None
 
     def sent(self, uid: str) -> None:
@@ -164,14 +180,41 @@ class Ledger:
             self.forget(grant.uid)
         return old
 
+    def resize(self, grant: Grant) -> Refusal | None:
+        """Reserve a bound pod's next grant beside the one that it has, until `resized` tells which
+        of the two it bears."""
+        entry = self._entries.get(grant.uid)
+        if entry is None or entry.phase is not Phase.BOUND or not follows(grant, entry.grant):
+            return refusal(grant, "the pod does not hold what would be changed")
+        cost = charges(grant.shares, init_over=entry.init_over)
+        problem = no_room(self.fleet, grant, growth(entry.charges, cost))
+        if problem is not None:
+            return refusal(grant, problem[1], problem[0])
+        more = more_used(entry.uses, uses(self.fleet, grant, cost))
+        over = self.allowance(grant.namespace).exceeded(more)
+        if over:
+            return refusal(grant, over, Reason.RESOURCE_QUOTA_NOT_FIT)
+        self._release(entry)
+        entry.charges, entry.pending = both(entry.charges, cost), grant
+        entry.uses = uses(self.fleet, grant, entry.charges)
+        self._hold(entry)
+        return None
+
+    def resized(self, uid: str, *, done: bool) -> None:
+        """What became of a resize: True written, False definitely not."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.pending is not None:
+            self._exchange(entry, entry.pending if done else entry.grant)
+
     # -- the API server's view
 
     def observe(self, seen: Seen, now: float) -> bool:
         """Take over what the API server shows of a pod.
 
         Repeats change nothing, and a pod that has ended never comes back, whatever order events
-        arrive in. False when a bound pod shows another grant than the books hold: the books keep
-        theirs, the caller restores it and raises the alarm.
+        arrive in. Of two grants of a bound pod that differ in amounts alone the later one holds.
+        False when it shows another than the books hold: the books keep theirs, the caller restores
+        it and raises the alarm.
         """
         if seen.uid in self._ends:
             return True
@@ -210,31 +253,6 @@ class Ledger:
 
     # -- keeping in step
 
-    def _page(self, grant: Grant, phase: Phase, now: float, *, init_over: bool = False) -> Entry:
-        cost = charges(grant.shares, init_over=init_over)
-        return Entry(
-            grant=grant, phase=phase, charges=cost, uses=self._uses(grant, cost), since=now,
-            init_over=init_over,
-        )  # fmt: skip
-
-    def _uses(self, grant: Grant, cost: Mapping[str, Charge]) -> Uses:
-        vendors = {share.card: share.vendor for share in grant.shares}
-        return use_of(
-            (self.fleet.card(grant.node, card) or _unknown_card(card, vendors[card]), charge)
-            for card, charge in cost.items()
-        )
-
-    def _recount(self, entry: Entry) -> None:
-        """The facts of its cards may have changed, and with them what quota counts."""
-        self._quota.count(entry.grant.namespace, entry.uses, -1)
-        entry.uses = self._uses(entry.grant, entry.charges)
-        self._quota.count(entry.grant.namespace, entry.uses)
-
-    def _find_cards(self, grant: Grant) -> None:
-        for share in grant.shares:
-            if self.fleet.place(grant.node, share.card) is None:
-                self.fleet.rename(grant.node, share.card, share.vendor, share.index)
-
     def _closed(self, grant: Grant, uids: Sequence[str]) -> str:
         """Why the pod takes no reservation, whatever is free; empty when it does."""
         if uids.count(grant.uid) > 1:
@@ -246,33 +264,35 @@ class Ledger:
             return ""
         return f"the pod's allocation is {entry.phase}"
 
-    def _misfit(self, grant: Grant) -> Refusal | None:
-        problem = misfit(self.fleet, grant)
-        if problem is not None:
-            return _refusal(grant, problem[1], problem[0])
-        uses = self._uses(grant, charges(grant.shares))
-        over = self.allowance(grant.namespace).exceeded(uses)
-        return _refusal(grant, over, Reason.RESOURCE_QUOTA_NOT_FIT) if over else None
-
     def _adopt(self, seen: Seen, grant: Grant, now: float) -> bool:
         entry = self._entries.get(seen.uid)
         if grant.uid != seen.uid:
             return False
         if entry is None:
-            self._find_cards(grant)
-            self._hold(self._page(grant, Phase.BOUND, now, init_over=seen.init_over))
+            find_cards(self.fleet, grant)
+            self._hold(page(self.fleet, grant, Phase.BOUND, now, init_over=seen.init_over))
             return True
         known = entry.phase is Phase.BOUND
         entry.phase = advance(entry.phase, Bound())
         same = entry.grant == grant
         if known and not same:
-            return False
+            if not follows(grant, entry.grant):
+                return False
+            self._exchange(entry, grant)
+            return True
         init_over = seen.init_over or entry.init_over
-        if not same or init_over != entry.init_over:
+        if entry.pending is not None:
+            entry.init_over = init_over  # counts once it is known what the pod bears
+        elif not same or init_over != entry.init_over:
             self._release(entry)
-            self._find_cards(grant)
-            self._hold(self._page(grant, Phase.BOUND, entry.since, init_over=init_over))
+            find_cards(self.fleet, grant)
+            self._hold(page(self.fleet, grant, Phase.BOUND, entry.since, init_over=init_over))
         return True
+
+    def _exchange(self, entry: Entry, grant: Grant) -> None:
+        """A bound pod's grant for another one on the same cards."""
+        self._release(entry)
+        self._hold(page(self.fleet, grant, entry.phase, entry.since, init_over=entry.init_over))
 
     def _advance(self, uid: str, event: Event) -> None:
         entry = self._entries.get(uid)
@@ -296,37 +316,9 @@ class Ledger:
         self.generation += 1
 
     def _hold(self, entry: Entry) -> Entry:
-        self._count(entry, 1)
-        self._quota.ask_no_more(entry.grant.uid)
-        self._entries[entry.grant.uid] = entry
-        self._on_node.setdefault(entry.grant.node, {})[entry.grant.uid] = None
-        return entry
+        self.generation += 1
+        return self._holdings.hold(entry)
 
     def _release(self, entry: Entry) -> None:
-        self._count(entry, -1)
-        node, uid = entry.grant.node, entry.grant.uid
-        del self._entries[uid], self._on_node[node][uid]
-        if not self._on_node[node]:
-            del self._on_node[node]
-
-    def _count(self, entry: Entry, sign: int) -> None:
-        node = entry.grant.node
-        held = self._held.setdefault(node, {})
-        for card, charge in entry.charges.items():
-            held[card] = held.get(card, Charge()).plus(charge if sign > 0 else charge.negative())
-            if not held[card].slots:
-                del held[card]
-            self.fleet.charge(node, card, charge, sign)
-        if not held:
-            del self._held[node]
-        self._quota.count(entry.grant.namespace, entry.uses, sign)
         self.generation += 1
-
-
-def _unknown_card(card: str, vendor: str) -> Card:
-    """Stands in for a card that its node does not publish (any more)."""
-    return Card(id=card, index=0, vendor=vendor, memory_bytes=0, cores_percent=0)
-
-
-def _refusal(grant: Grant, message: str, reason: Reason = Reason.INVALID_REQUEST) -> Refusal:
-    return Refusal(uid=grant.uid, reason=reason, message=message)
+        self._holdings.release(entry)

@@ -10,27 +10,19 @@ The guarantees of a pool should not add up to more than its cards: a quota reser
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from tessera_schema.cards import MIB
 from tessera_schema.quotas import Guaranteed, Limit
 
-
-class Standing(NamedTuple):
-    """One amount for each thing that can be guaranteed; of a group or of a whole pool."""
-
-    memory_bytes: float = 0
-    cores_percent: float = 0
-    cards: float = 0
-
-    def plus(self, other: Standing, sign: int = 1) -> Standing:
-        """The sum, or with sign -1 the difference."""
-        return Standing(*(a + sign * b for a, b in zip(self, other, strict=True)))
-
-
-_FIELDS: Final = Standing._fields
-_NOTHING: Final = Standing()
+Standing = Mapping[str, float]
+"""Dimension -> amount, of a group or of a whole pool; what is missing is 0."""
+MEMORY: Final = "memory"
+CORES: Final = "cores"
+CARDS: Final = "cards"
+_MODEL: Final = "model "
+_NOTHING: Final[Standing] = {}
 Key = tuple[str, str]
 """Namespace and source of a limit."""
 
@@ -40,10 +32,25 @@ def key_of(limit: Limit) -> Key:
     return limit.namespace, limit.source
 
 
+def of_model(entry: str) -> str:
+    """The dimension of cards of a model."""
+    return _MODEL + entry.lower()
+
+
+def own_of(guaranteed: Guaranteed) -> dict[str, float]:
+    """What is guaranteed, in each dimension that is."""
+    own: dict[str, float | None] = {
+        MEMORY: guaranteed.memory_bytes,
+        CORES: guaranteed.cores_percent,
+        CARDS: guaranteed.cards,
+    }
+    models = {of_model(entry): cards for entry, cards in (guaranteed.models or {}).items()}
+    return {name: amount for name, amount in (own | models).items() if amount is not None}
+
+
 def covers(guaranteed: Guaranteed, amounts: Standing) -> bool:
     """Whether all of the amounts that are guaranteed are at least this much."""
-    pairs = ((getattr(guaranteed, field), getattr(amounts, field)) for field in _FIELDS)
-    return all(own is None or amount <= own for own, amount in pairs)
+    return all(amounts.get(name, 0) <= own for name, own in own_of(guaranteed).items())
 
 
 class Pools:
@@ -66,17 +73,16 @@ class Pools:
         key, guaranteed = key_of(limit), limit.guaranteed
         if guaranteed is None:
             return False
-        own = Standing(*(getattr(guaranteed, field) or 0 for field in _FIELDS))
-        left = (max(0, o - u) for o, u in zip(own, used, strict=True))
-        spare = Standing(*(max(0, n - a) for n, a in zip(left, asked, strict=True)))
-        borrowed = Standing(*(max(0, u - o) for u, o in zip(used, own, strict=True)))
+        own = own_of(guaranteed)
+        spare = {n: max(0, o - used.get(n, 0) - asked.get(n, 0)) for n, o in own.items()}
+        borrowed = {n: max(0, used.get(n, 0) - o) for n, o in own.items()}
         if not limit.lends:
-            spare = _NOTHING
+            spare = {}
         before = self._spare.get(key, _NOTHING), self._borrowed.get(key, _NOTHING)
         all_spare, all_borrowed = self._totals.get(limit.pool, (_NOTHING, _NOTHING))
         self._totals[limit.pool] = (
-            all_spare.plus(before[0], -1).plus(spare),
-            all_borrowed.plus(before[1], -1).plus(borrowed),
+            _plus(_plus(all_spare, before[0], -1), spare),
+            _plus(_plus(all_borrowed, before[1], -1), borrowed),
         )
         self._spare[key], self._borrowed[key] = spare, borrowed
         return before != (spare, borrowed)
@@ -89,36 +95,38 @@ class Pools:
             return None
         key = key_of(limit)
         spare, borrowed = self._totals[limit.pool]
-        lent = spare.plus(self._spare[key], -1).plus(borrowed.plus(self._borrowed[key], -1), -1)
-        most = Guaranteed(
-            memory_bytes=_whole(guaranteed.memory_bytes, lent.memory_bytes),
-            cores_percent=_sum(guaranteed.cores_percent, lent.cores_percent),
-            cards=_whole(guaranteed.cards, lent.cards),
+        lent = _plus(
+            _plus(spare, self._spare[key], -1), _plus(borrowed, self._borrowed[key], -1), -1
         )
+        # rounded, because the totals are kept by adding and taking away
+        most = {
+            name: round(own + max(0, lent.get(name, 0)), 6)
+            for name, own in own_of(guaranteed).items()
+        }
+        models = {entry: most[of_model(entry)] for entry in guaranteed.models or {}}
         return Limit(
             namespace=limit.namespace, source=f"{limit.source} ({_text(guaranteed, most)})",
-            vendor=limit.vendor, namespaces=limit.namespaces, memory_bytes=most.memory_bytes,
-            cores_percent=most.cores_percent, cards=most.cards,
+            vendor=limit.vendor, namespaces=limit.namespaces, selector=limit.selector,
+            memory_bytes=_whole(most.get(MEMORY)), cores_percent=most.get(CORES),
+            cards=_whole(most.get(CARDS)), models=models or None, open_models=True,
         )  # fmt: skip
 
 
-def _whole(own: int | None, lent: float) -> int | None:
-    total = _sum(own, lent)
-    return None if total is None else int(total)
+def _plus(a: Standing, b: Standing, sign: int = 1) -> dict[str, float]:
+    return {name: a.get(name, 0) + sign * b.get(name, 0) for name in {**a, **b}}
 
 
-def _sum(own: float | None, lent: float) -> float | None:
-    """Rounded, because the totals are kept by adding and taking away."""
-    return None if own is None else round(own + max(0, lent), 6)
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
 
 
-def _text(guaranteed: Guaranteed, most: Guaranteed) -> str:
+def _text(guaranteed: Guaranteed, most: Standing) -> str:
+    units = {
+        MEMORY: (MIB, "MiB of memory"), CORES: (1, "percent of cores"), CARDS: (1, "cards"),
+        **{of_model(entry): (1, f"cards of model {entry}") for entry in guaranteed.models or {}},
+    }  # fmt: skip
     return "; ".join(
-        f"{own / scale:g} {unit} guaranteed, {(total - own) / scale:g} lent by others"
-        for own, total, scale, unit in (
-            (guaranteed.memory_bytes, most.memory_bytes, MIB, "MiB of memory"),
-            (guaranteed.cores_percent, most.cores_percent, 1, "percent of cores"),
-            (guaranteed.cards, most.cards, 1, "cards"),
-        )
-        if own is not None and total is not None
+        f"{own / units[name][0]:g} {units[name][1]} guaranteed, "
+        f"{(most[name] - own) / units[name][0]:g} lent by others"
+        for name, own in own_of(guaranteed).items()
     )

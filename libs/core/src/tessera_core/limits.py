@@ -6,16 +6,20 @@ All objects of a namespace hold; HAMi lets the last one win.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from tessera_core.dialect import Dimension
 from tessera_core.quantity import BadQuantity, milli, value, whole
+from tessera_core.quota import entry_of
 from tessera_core.registry import Registry
+from tessera_core.selectors import BadSelector, selector
 from tessera_schema.kube import ObjectMeta, Quantity
 from tessera_schema.quotas import Guaranteed, Limit
+from tessera_schema.selectors import Selector
 
 T = TypeVar("T", int, float)
 
@@ -71,6 +75,8 @@ class Guarantee(Struct, frozen=True, forbid_unknown_fields=True):
     memory: Quantity | None = None
     cores: Quantity | None = None
     cards: Quantity | None = None
+    models: dict[str, Quantity] | None = None
+    """Part of a model's name -> cards."""
 
 
 class Throttle(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -83,7 +89,7 @@ class Throttle(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Of the cores that each container was granted; 100 = they are left alone."""
 
 
-class AcceleratorQuotaSpec(Struct, frozen=True, forbid_unknown_fields=True):
+class AcceleratorQuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """What a group may hold of one vendor's cards, or with no vendor of all cards together."""
 
     vendor: str = ""
@@ -91,6 +97,10 @@ class AcceleratorQuotaSpec(Struct, frozen=True, forbid_unknown_fields=True):
     namespaces: tuple[str, ...] = ()
     """The group: all their pods count together, and all are held to it; empty = the object's own
     namespace."""
+    namespace_selector: dict[str, Any] | None = None
+    """More namespaces of the group, by their labels; empty = all of the cluster."""
+    node_pools: tuple[str, ...] = ()
+    """Only cards of nodes in these pools may be used; empty = all."""
     guaranteed: Guarantee | None = None
     pool: str = "default"
     """Groups of one pool lend what they are guaranteed and do not use to each other."""
@@ -143,12 +153,8 @@ def accelerator_limit(quota: AcceleratorQuota, registry: Registry) -> Limit:
         raise BadLimit("spec.vendor", spec.vendor, f"write one of {known}, or leave it out")
     if not all(spec.namespaces):
         raise BadLimit("spec.namespaces", list(spec.namespaces), "write names of namespaces")
-    models = None
-    if hard.models is not None:
-        models = {
-            name: _amount(f"spec.hard.models[{name}]", quantity, _decimal)
-            for name, quantity in hard.models.items()
-        }
+    if not all(spec.node_pools):
+        raise BadLimit("spec.nodePools", list(spec.node_pools), "write names of pools")
     throttle_of(quota, after_s=0, cores_percent=100)
     most = _amounts("spec.hard", hard)
     guaranteed = None
@@ -162,8 +168,10 @@ def accelerator_limit(quota: AcceleratorQuota, registry: Registry) -> Limit:
         memory_bytes=most.memory_bytes,
         cores_percent=most.cores_percent,
         cards=most.cards,
-        models=models,
+        models=most.models,
+        node_pools=tuple(dict.fromkeys(spec.node_pools)),
         namespaces=tuple(dict.fromkeys(spec.namespaces)),
+        selector=_selector(spec.namespace_selector),
         guaranteed=guaranteed,
         pool=spec.pool if guaranteed is not None else "",
         lends=spec.lends,
@@ -184,6 +192,15 @@ def throttle_of(
     return after_s if after is None else after, cores_percent if percent is None else percent
 
 
+def _selector(written: dict[str, Any] | None) -> Selector | None:
+    if written is None:
+        return None
+    try:
+        return selector(written)
+    except BadSelector as e:
+        raise BadLimit("spec.namespaceSelector", written, str(e)) from e
+
+
 def _amounts(field: str, written: Hard | Guarantee) -> Guaranteed:
     def read(name: str, quantity: Quantity | None, as_number: Callable[[Quantity], T]) -> T | None:
         return None if quantity is None else _amount(f"{field}.{name}", quantity, as_number)
@@ -192,19 +209,37 @@ def _amounts(field: str, written: Hard | Guarantee) -> Guaranteed:
         memory_bytes=read("memory", written.memory, _number),
         cores_percent=read("cores", written.cores, _decimal),
         cards=read("cards", written.cards, _number),
-    )
+        models=None if written.models is None else {
+            name: _amount(f"{field}.models[{name}]", quantity, _decimal)
+            for name, quantity in written.models.items()
+        },
+    )  # fmt: skip
 
 
 def _check_guaranteed(guaranteed: Guaranteed, most: Guaranteed, written: Guarantee) -> None:
     """More than the hard limit could never be used."""
-    for name, own, limit in (
+    for name, own, allowed in (
         ("memory", guaranteed.memory_bytes, most.memory_bytes),
         ("cores", guaranteed.cores_percent, most.cores_percent),
         ("cards", guaranteed.cards, most.cards),
     ):
-        if own is not None and limit is not None and own > limit:
+        if own is not None and allowed is not None and own > allowed:
             remedy = f"write at most what spec.hard.{name} allows"
             raise BadLimit(f"spec.guaranteed.{name}", getattr(written, name), remedy)
+    for entry, cards in (guaranteed.models or {}).items():
+        at_most = _allowed(most.models, entry)
+        if cards > at_most:
+            raise BadLimit(
+                f"spec.guaranteed.models[{entry}]", (written.models or {})[entry],
+                f"write at most what spec.hard.models allows of it, {at_most:g}",
+            )  # fmt: skip
+
+
+def _allowed(models: Mapping[str, float] | None, model: str) -> float:
+    if models is None:
+        return math.inf
+    entry = entry_of(models, model)
+    return 0 if entry is None else models[entry]
 
 
 def _tell_unread(entry: str, registry: Registry, tell: Callable[[str], None]) -> None:

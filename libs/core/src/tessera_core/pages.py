@@ -25,6 +25,8 @@ class Entry(Struct, kw_only=True):
     since: float
     """When it was assumed or first seen, in seconds of the caller's clock."""
     init_over: bool = False
+    pending: Grant | None = None
+    """What it will hold once its pod bears it: meanwhile the charges do for either."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

@@ -24,9 +24,10 @@ from tessera_core.cards import Bools, Cards, Floats, Ints
 from tessera_core.fitting import Fitting, Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
+from tessera_core.packing.hosts import Host
 from tessera_core.packing.packer import joint
 from tessera_core.quota import Allowance
-from tessera_core.scoring import nodes
+from tessera_core.scoring import nodes, pressure
 from tessera_core.units import Unit, units
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
@@ -58,17 +59,34 @@ def place(
     """The best node for the pod. `candidates` are the rows that may be used; None = all."""
     asked = units(pod)
     wanted = asked if fleet.packer is None else fleet.packer.units(pod.uid, asked)
-    rows = np.flatnonzero(screen(fleet, wanted, allowance, candidates))
+    left, room = screened(fleet, wanted, allowance, candidates)
+    rows = np.flatnonzero(left)
     if len(rows):
-        columns = nodes.keys(fleet, joint(wanted[0]))
-        best = nodes.best(rows, columns)
-        fitted = fit(fleet, best, wanted, allowance)
-        if not isinstance(fitted, Unfit):
-            return Found(fleet.names[best], fitted, len(rows))
-        found = _next_best(fleet, nodes.in_order(rows, columns), wanted, allowance)
+        heeding = pressure.heeding(fleet, pod.uid, wanted)
+        host = Host(pod.cpu_milli, pod.memory_bytes)
+        found = _best(fleet, rows, heeding, allowance, room, host)
+        if found is None and heeding is not wanted:
+            # the search is bounded: in another order it may find what it did not find in this
+            found = _best(fleet, rows, wanted, allowance, room, host)
         if found is not None:
             return Found(fleet.names[found[0]], found[1], len(rows))
     return NotFound(asked)
+
+
+def _best(
+    fleet: Fleet,
+    rows: Ints,
+    wanted: Sequence[Unit],
+    allowance: Allowance,
+    room: Bools,
+    host: Host,
+) -> tuple[int, tuple[Share, ...]] | None:
+    columns = nodes.keys(fleet, joint(wanted[0]), room, host=host)
+    best = nodes.best(rows, columns)
+    fitted = fit(fleet, best, wanted, allowance)
+    if not isinstance(fitted, Unfit):
+        return best, fitted
+    return _next_best(fleet, nodes.in_order(rows, columns), wanted, allowance)
 
 
 def _next_best(
@@ -143,18 +161,30 @@ def screen(
 ) -> Bools:
     """The rows that may take the pod. It is exact for a pod of one unit without limits, and
     without conditions on NUMA nodes and topology; for others it is a necessary condition."""
+    return screened(fleet, wanted, allowance, candidates)[0]
+
+
+def screened(
+    fleet: Fleet, wanted: Sequence[Unit], allowance: Allowance, candidates: Bools | None
+) -> tuple[Bools, Bools]:
+    """The rows of `screen`, and the cards that have room for the first unit, taken by itself."""
+    room: Bools | None = None
     rows = ~fleet.blocked if candidates is None else candidates & ~fleet.blocked
     cards = fleet.cards
     for unit in wanted:
         need = unit.need(cards)
         fits = ladder.passed(refused(fleet, unit, need), fleet.of_vendor(unit.lead.vendor))
+        outside = allowance.outside_pools(unit.lead.vendor, fleet.pools)
+        if outside is not None:
+            rows &= ~outside[fleet.pool]
         barred = allowance.bars(unit.lead.vendor, need, cards, fleet.models)
         if barred is not None:
             fits &= ~barred
         rows &= fits.sum(1) >= unit.lead.count
+        room = fits if room is None else room
     if len(wanted) > 1:
         rows &= _room_for_all(fleet, wanted)
-    return rows
+    return rows, np.zeros_like(cards.vendor, np.bool_) if room is None else room
 
 
 def refused(fleet: Fleet, unit: Unit, need: Amounts) -> list[tuple[Reason, Bools]]:

@@ -46,7 +46,7 @@ class Planner:
         """Takes in nodes, limits and bound pods. `warnings` then tells what did not make sense."""
         self.registry = registry
         self.ledger = Ledger()
-        self.warnings: list[str] = []
+        self.warnings = [w for d in registry.dialects.values() for w in d.warnings]
         self._kubefit = KubeFit(cluster.nodes, cluster.bound, registry.resources)
         self.warnings += self._kubefit.warnings
         self._explained: dict[object, tuple[Why, ...]] = {}
@@ -58,6 +58,11 @@ class Planner:
             cards, warnings = cards_of(registry, node, customs)
             self.warnings += warnings
             self.ledger.put_node(node.name, cards)
+        self._namespaces: dict[str, Mapping[str, str]] = {
+            **{_namespace(pod): {} for pod in cluster.bound},
+            **cluster.namespaces,
+        }
+        self.ledger.set_namespaces(self._namespaces)
         self.ledger.set_limits(cluster.limits)
         running = [pod for pod in cluster.bound if not pod.terminal]
         unread = [
@@ -69,6 +74,9 @@ class Planner:
 
     def plan(self, pod: Pod, now_ns: int) -> Outcome:
         """Plan one pod; a placed one holds its cards from then on."""
+        if _namespace(pod) not in self._namespaces:
+            self._namespaces[_namespace(pod)] = {}
+            self.ledger.set_namespaces(self._namespaces)
         admission = admit(self.registry, pod)
         if admission is None:
             return Outcome(pod=pod, verdict=Verdict.IGNORED, message=self._ignored(pod))
@@ -192,6 +200,10 @@ class Planner:
 
     def _warn(self, pod: Pod, text: str) -> None:
         self.warnings.append(f"pod {pod.name}: {text}")
+
+
+def _namespace(pod: Pod) -> str:
+    return pod.metadata.namespace or "default"
 
 
 def _outcome(pod: Pod, admission: Admission, verdict: Verdict, message: str) -> Outcome:

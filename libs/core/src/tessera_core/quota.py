@@ -6,6 +6,7 @@ count with what they really take.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -53,7 +54,7 @@ def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], Use]:
         part = 1.0 if charge.exclusive else max(memory, cores)
         key = (card.vendor, card.model)
         use = Use(charge.memory_bytes, charge.cores_percent, 1, part)
-        uses[key] = uses.get(key, Use()).plus(use)
+        uses[key] = uses[key].plus(use) if key in uses else use
     return uses
 
 
@@ -102,8 +103,10 @@ class Allowance:
         )
 
     def _denied(self, limit: Limit, models: Mapping[str, float], uses: Uses) -> str:
+        if limit.open_models:
+            return ""
         for (vendor, model), use in uses.items():
-            if limit.vendor in ("", vendor) and use.parts and _entry(models, model) is None:
+            if limit.vendor in ("", vendor) and use.parts and entry_of(models, model) is None:
                 return f"{limit.source} allows no cards of model {model or 'unknown'}"
         return ""
 
@@ -115,6 +118,28 @@ class Allowance:
             if message:
                 return message
         return ""
+
+    def outside(self, card: Card) -> str:
+        """Which limit lies the card outside of, whatever is used; empty when none."""
+        for limit in self.limits:
+            if limit.node_pools and limit.vendor in ("", card.vendor):
+                pool = pool_of(card)
+                if pool not in limit.node_pools:
+                    return (
+                        f"{limit.source} allows node pools {', '.join(limit.node_pools)}, "
+                        f"the node is in {pool or 'none'}"
+                    )
+        return ""
+
+    def outside_pools(self, vendor: str, pools: Names) -> Bools | None:
+        """The pools that some limit does not allow, by number; None when all are allowed."""
+        allowed = [
+            set(limit.node_pools) for limit in self.limits
+            if limit.node_pools and limit.vendor in ("", vendor)
+        ]  # fmt: skip
+        if not allowed:
+            return None
+        return np.array([any(pool not in each for each in allowed) for pool in pools.of], np.bool_)
 
     def bars(self, vendor: str, need: Amounts, cards: Cards, models: Names) -> Bools | None:
         """The cards that would exceed a limit all by themselves; None when no limit bars any.
@@ -137,15 +162,15 @@ class Allowance:
         return barred
 
     def _left(self, limit: Limit, models: Mapping[str, float], model: str) -> float:
-        entry = _entry(models, model)
-        return (
-            0 if entry is None else models[entry] - self._parts(limit, entry, self._uses_of(limit))
-        )
+        entry = entry_of(models, model)
+        if entry is None:
+            return math.inf if limit.open_models else 0
+        return models[entry] - self._parts(limit, entry, self._uses_of(limit))
 
     def _parts(self, limit: Limit, entry: str, uses: Uses) -> float:
         return sum(
             use.parts for (vendor, model), use in uses.items()
-            if limit.vendor in ("", vendor) and _entry(limit.models or {}, model) == entry
+            if limit.vendor in ("", vendor) and entry_of(limit.models or {}, model) == entry
         )  # fmt: skip
 
     def _models(self, limit: Limit, more: Uses) -> str:
@@ -168,9 +193,20 @@ class Allowance:
 NO_LIMITS: Final = Allowance((), {})
 
 
-def _entry(models: Mapping[str, float], model: str) -> str | None:
+def entry_of(models: Mapping[str, float], model: str) -> str | None:
     """The first entry that the model's name contains."""
     return next((entry for entry in models if entry.lower() in model.lower()), None)
+
+
+def may_be(entry: str, model: str) -> bool:
+    """Whether a pod that asks for a model (as part of its name; empty = any) may be given cards
+    that count under an entry."""
+    return entry.lower() in model.lower() or model.lower() in entry.lower()
+
+
+def pool_of(card: Card) -> str:
+    """The pool of the card's node; empty = none."""
+    return card.siting.pool if card.siting else ""
 
 
 def within(limit: Limit, uses: Uses) -> Use:
@@ -199,7 +235,7 @@ def _exceeded(limit: Limit, used: Use, asked: Use | None) -> str:
 
 def least_use(pod: PodRequest) -> dict[tuple[str, str], Use]:
     """What the pod uses at the very least, on whatever cards: amounts asked as percentages, and
-    parts of cards, are not known before a card is."""
+    parts of cards, are not known before a card is. Where it names one model that is the model."""
     total: dict[tuple[str, str], Use] = {}
     for vendor in {r.vendor for c in pod.containers for r in c.requests}:
         running = highest = Use()
@@ -212,5 +248,12 @@ def least_use(pod: PodRequest) -> dict[tuple[str, str], Use]:
                 )
                 running = running if container.role is Role.INIT else both
         cards = max(r.count for c in pod.containers for r in c.requests if r.vendor == vendor)
-        total[vendor, ""] = highest._replace(cards=cards)
+        total[vendor, _model(pod, vendor)] = highest._replace(cards=cards)
     return total
+
+
+def _model(pod: PodRequest, vendor: str) -> str:
+    """The one model that all of the pod's requests of the vendor name; empty = another number."""
+    named = {r.models for c in pod.containers for r in c.requests if r.vendor == vendor}
+    models = named.pop() if len(named) == 1 else ()
+    return models[0] if len(models) == 1 else ""

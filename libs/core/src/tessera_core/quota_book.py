@@ -5,11 +5,24 @@ Limits, counts and asks may come in any order: the outcome is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from tessera_core.lending import Key, Pools, Standing, covers, key_of
-from tessera_core.quota import Allowance, Use, Uses, within
+from msgspec.structs import replace
+
+from tessera_core.lending import (
+    CARDS,
+    CORES,
+    MEMORY,
+    Key,
+    Pools,
+    Standing,
+    covers,
+    key_of,
+    of_model,
+)
+from tessera_core.quota import Allowance, Use, Uses, entry_of, may_be, within
+from tessera_core.selectors import selects
 from tessera_schema.quotas import Limit
 
 
@@ -22,7 +35,12 @@ class QuotaBook:
     """Limits and use of every namespace, and what waiting pods ask of guaranteed amounts."""
 
     def __init__(self) -> None:
-        """Nothing is limited."""
+        """Nothing is limited, and no namespace is known."""
+        self._all: list[Limit] = []
+        self._namespaces: dict[str, Mapping[str, str]] | None = None
+        self._selects = False
+        self.lent = 0
+        """Changes whenever what is lent or borrowed does."""
         self._limits: dict[str, list[Limit]] = {}
         self._pools = Pools()
         self._uses: dict[str, dict[tuple[str, str], Use]] = {}
@@ -31,7 +49,29 @@ class QuotaBook:
 
     def set_limits(self, limits: Iterable[Limit]) -> None:
         """Replace all limits."""
-        limits = list(limits)
+        self._all = list(limits)
+        self._selects = any(limit.selector is not None for limit in self._all)
+        self._settle()
+
+    def set_namespaces(self, labels: Mapping[str, Mapping[str, str]]) -> bool:
+        """All namespaces with their labels; True when that changes what is limited. From then on,
+        while limits select by labels, a namespace that is not among them may use nothing."""
+        before, self._namespaces = self._namespaces, dict(labels)
+        if not self._selects or before == self._namespaces:
+            return False
+        self._settle()
+        return True
+
+    def resolved(self, limit: Limit) -> Limit:
+        """The limit with the namespaces that it selects, as far as they are known."""
+        return self._with_selected(limit)
+
+    def used(self, limit: Limit) -> Use:
+        """What the limit's group uses of what it counts."""
+        return within(limit, self._uses_of(self.resolved(limit)))
+
+    def _settle(self) -> None:
+        limits = [self._with_selected(limit) for limit in self._all]
         self._limits, self._pools = {}, Pools(limits)
         for limit in limits:
             for namespace in limit.group:
@@ -74,15 +114,29 @@ class QuotaBook:
 
     def allowance(self, namespace: str) -> Allowance:
         """What the namespace's next pod is held to."""
+        if self._selects and self._namespaces is not None and namespace not in self._namespaces:
+            closed = Limit(
+                namespace=namespace, cards=0,
+                source=f"Namespace {namespace}, whose labels are not known yet,",
+            )  # fmt: skip
+            return Allowance([closed], {})
         limits: list[Limit] = []
         together: dict[Key, Uses] = {}
         for limit in self._limits.get(namespace, ()):
             ceiling = self._pools.ceiling(limit)
             for each in (limit,) if ceiling is None else (limit, ceiling):
                 limits.append(each)
-                if limit.namespaces:
+                if limit.namespaces or limit.selector is not None:
                     together[key_of(each)] = self._uses_of(limit)
         return Allowance(limits, dict(self._uses.get(namespace, {})) if limits else {}, together)
+
+    def _with_selected(self, limit: Limit) -> Limit:
+        selector = limit.selector
+        if selector is None:
+            return limit
+        known = self._namespaces or {}
+        found = {name for name, labels in known.items() if selects(selector, labels)}
+        return replace(limit, namespaces=tuple(sorted({*limit.namespaces, *found})))
 
     def _uses_of(self, limit: Limit) -> Uses:
         return _sum(self._uses.get(namespace, {}) for namespace in limit.group)
@@ -90,7 +144,7 @@ class QuotaBook:
     def _guaranteed(self, namespace: str, uses: Uses) -> bool:
         """Whether some group of the namespace is guaranteed this much."""
         return any(
-            covers(limit.guaranteed, _standing(limit, uses))
+            covers(limit.guaranteed, _asked(limit, uses))
             for limit in self._limits.get(namespace, ())
             if limit.guaranteed is not None
         )
@@ -106,9 +160,10 @@ class QuotaBook:
         changed = False
         for limit in self._limits.get(namespace, ()):
             if limit.guaranteed is not None:
-                used = _standing(limit, self._uses_of(limit))
+                used = _used(limit, self._uses_of(limit))
                 asked = _sum(self._asked.get(each, {}) for each in limit.group)
-                changed |= self._pools.put(limit, used, _standing(limit, asked))
+                changed |= self._pools.put(limit, used, _asked(limit, asked))
+        self.lent += changed
         return changed
 
 
@@ -132,6 +187,32 @@ def _sum(books: Iterable[Uses]) -> dict[tuple[str, str], Use]:
     return total
 
 
-def _standing(limit: Limit, uses: Uses) -> Standing:
+def _used(limit: Limit, uses: Uses) -> Standing:
+    """What is held, in each dimension. A card counts under the first entry that its model has."""
+    models = _models(limit)
+    standing = _amounts(limit, uses)
+    for (vendor, model), use in uses.items():
+        entry = entry_of(models, model) if limit.vendor in ("", vendor) else None
+        if entry is not None:
+            standing[of_model(entry)] = standing.get(of_model(entry), 0) + use.parts
+    return standing
+
+
+def _asked(limit: Limit, uses: Uses) -> Standing:
+    """What waiting pods ask, in each dimension. Which card they will get is not known: they ask
+    for whole cards of every model that they may get."""
+    standing = _amounts(limit, uses)
+    for (vendor, model), use in uses.items():
+        for entry in _models(limit) if limit.vendor in ("", vendor) else ():
+            if may_be(entry, model):
+                standing[of_model(entry)] = standing.get(of_model(entry), 0) + use.cards
+    return standing
+
+
+def _models(limit: Limit) -> Mapping[str, float]:
+    return (limit.guaranteed.models if limit.guaranteed is not None else None) or {}
+
+
+def _amounts(limit: Limit, uses: Uses) -> dict[str, float]:
     total = within(limit, uses)
-    return Standing(total.memory_bytes, total.cores_percent, total.cards)
+    return {MEMORY: total.memory_bytes, CORES: total.cores_percent, CARDS: total.cards}

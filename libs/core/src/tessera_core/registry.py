@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +35,10 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
     result_prefixes: tuple[str, ...]
     """The same, by their beginnings."""
 
+    ordered: frozenset[str] = frozenset()
+    """The dialects whose configuration names an order of nodes or cards, be it the default one:
+    somebody wants it."""
+
     @property
     def resources(self) -> frozenset[str]:
         """Every resource name of every dialect, on or off."""
@@ -62,7 +66,7 @@ def load(
         raise BadConfiguration(
             f"dialects.{unknown[0]}: no such dialect; known: {', '.join(modules)}"
         )
-    readers, on = {}, {}
+    readers, on, ordered = {}, {}, set()
     for name, module in modules.items():
         options = dict(config.get(name) or {})
         enabled = options.pop("enabled", True)
@@ -73,6 +77,8 @@ def load(
         except (msgspec.ValidationError, ValueError) as e:
             known = ", ".join(("enabled", *module.Options.__struct_fields__))
             raise BadConfiguration(f"dialects.{name}: {e}; options: {known}") from e
+        if not set(_keys_in(options)).isdisjoint(getattr(module.Options, "ORDERS", ())):
+            ordered.add(name)
         if enabled:
             on[name] = readers[name]
     keys = [key for d in readers.values() for key in d.result_keys]
@@ -83,7 +89,20 @@ def load(
         result_prefixes=(f"{GROUP}/", *(k[:-1] for k in keys if k.endswith("*"))),
         vendors={m.VENDOR.name: m.VENDOR for m in _siblings(vendors)},
         owners=_owners(on.values()),
+        ordered=frozenset(ordered),
     )
+
+
+def _keys_in(config: object) -> Iterator[str]:
+    """Every key that says something, however deep, without what stands before its last dot."""
+    if isinstance(config, Mapping):
+        for key, value in config.items():
+            if value not in ("", None):
+                yield str(key).rpartition(".")[2]
+            yield from _keys_in(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from _keys_in(value)
 
 
 def _owners(loaded: Iterable[Dialect]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger
 from tessera_core.placement import fit, screen
 from tessera_core.quota import Allowance, least_use
-from tessera_core.scoring import nodes
+from tessera_core.scoring import nodes, pressure
 from tessera_core.units import Unit, units
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Choice, PodRequest
@@ -71,7 +71,8 @@ def rooms(ledger: Ledger, request: PodRequest, candidates: Bools) -> Room | Wait
 
 def scores(ledger: Ledger, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
     """Node -> 0 to 10 by the pod's own policy; nodes that are not known get 0."""
-    fleet, wanted = ledger.fleet, units(request)
+    fleet = ledger.fleet
+    wanted = pressure.heeding(fleet, request.uid, units(request))
     scored = dict.fromkeys(names, 0)
     rows: Ints = np.array([fleet.rows[n] for n in scored if n in fleet.rows], np.int64)
     if len(rows):

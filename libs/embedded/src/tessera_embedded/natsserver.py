@@ -18,7 +18,7 @@ from typing import Final
 
 from tessera_runtime.errors import Lasting
 
-_START_S: Final = 15.0
+_START_S: Final = 60.0
 _STOP_S: Final = 10.0
 _LOOK_S: Final = 0.02
 

@@ -15,7 +15,7 @@
 
 /* tessera_limits.flags */
 #define TESSERA_SUSPEND 0x1u        /* hold every launch and allocation until cleared */
-#define TESSERA_HOLD_LAUNCHES 0x2u  /* hold launches only: a more important neighbour is busy */
+#define TESSERA_HOLD_LAUNCHES 0x2u  /* hold launches only, until hold_until_ns: a more important neighbour is busy */
 #define TESSERA_CLOSED 0x4u         /* without a usage file refuse memory instead of counting alone */
 #define TESSERA_SCALE_UTILIZATION 0x8u /* show utilisation as a share of the tile, not the card */
 
@@ -53,7 +53,8 @@ struct tessera_limits {
     uint32_t log_level; /* 1 errors, 2 warnings, 3 notes; 0: not said. TESSERA_LOG_LEVEL wins */
     uint64_t generation; /* of the grant; echoed in the usage file once it is in force */
     uint8_t container[128]; /* "namespace/pod/container", for messages */
-    uint8_t reserved[304];
+    uint64_t hold_until_ns; /* CLOCK_REALTIME; a hold ends here even if the agent is gone. 0: without end */
+    uint8_t reserved[296];
     struct tessera_card_limit card[TESSERA_CARDS];
     uint8_t reserved_end[768];
 };
@@ -77,7 +78,8 @@ TESSERA_PIN(tessera_limits, flags, 64);
 TESSERA_PIN(tessera_limits, log_level, 68);
 TESSERA_PIN(tessera_limits, generation, 72);
 TESSERA_PIN(tessera_limits, container, 80);
-TESSERA_PIN(tessera_limits, reserved, 208);
+TESSERA_PIN(tessera_limits, hold_until_ns, 208);
+TESSERA_PIN(tessera_limits, reserved, 216);
 TESSERA_PIN(tessera_limits, card, 512);
 TESSERA_PIN(tessera_limits, reserved_end, 3328);
 _Static_assert(sizeof(struct tessera_limits) == TESSERA_LIMITS_SIZE, "tessera_limits");

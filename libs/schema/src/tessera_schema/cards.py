@@ -5,9 +5,32 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 MIB: Final = 1 << 20
+
+
+class Partition(Struct, frozen=True, kw_only=True):
+    """Cards that a machine can join into one fast group."""
+
+    minors: tuple[int, ...]
+    score: int = 1
+    """Among groups of one size the higher is the better."""
+    bandwidth: int = 0
+    """Of the ring that joins them, in bytes or bits as its source counts; 0 = not known."""
+
+
+class Siting(Struct, frozen=True, kw_only=True):
+    """What is said on the node, and by a card's own system, of where it stands among others. No
+    agent publishes it."""
+
+    labels: dict[str, str] = {}
+    partitions: tuple[Partition, ...] = ()
+    """Of the whole node."""
+    partitioned: bool = False
+    """Whole cards are given in groups of `partitions` alone."""
+    pool: str = ""
+    """Of the node; quotas may name it."""
 
 
 class Card(Struct, frozen=True, kw_only=True):
@@ -41,6 +64,8 @@ class Card(Struct, frozen=True, kw_only=True):
     healthy: bool = True
     cordoned: bool = False
     """Kept off new pods by an operator."""
+    siting: Siting | UnsetType = UNSET
+    """Not published; see there."""
 
     @property
     def memory_mib(self) -> int:

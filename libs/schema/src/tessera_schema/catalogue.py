@@ -20,9 +20,19 @@ from tessera_schema.events import (
     AllocationRunning,
 )
 from tessera_schema.grants import Grant, Share
+from tessera_schema.hints import CardHint, LendingBound, NodeHints
+from tessera_schema.plans import (
+    PlanDeclined,
+    PlanDone,
+    PlanFailed,
+    PlanKind,
+    PlanProposed,
+    PlanStarted,
+    PodOfPlan,
+)
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored, QuotaThrottled
 from tessera_schema.reasons import Reason
-from tessera_schema.subjects import DEVICES_BUCKET, ROOT
+from tessera_schema.subjects import DEVICES_BUCKET, HINTS_BUCKET, ROOT
 from tessera_schema.telling import CardLoad, CardUse, ContainerUse, DeviceState, NodeUsage
 
 DEVICE_STATE: Final = "dev.tessera.device.state"
@@ -32,9 +42,15 @@ ALLOCATION_PREPARED: Final = "dev.tessera.allocation.prepared"
 ALLOCATION_RUNNING: Final = "dev.tessera.allocation.running"
 ALLOCATION_RELEASED: Final = "dev.tessera.allocation.released"
 ALLOCATION_REFUSED: Final = "dev.tessera.allocation.refused"
+HINT_TOLD: Final = "dev.tessera.hint.told"
 QUOTA_EXCEEDED: Final = "dev.tessera.quota.exceeded"
 QUOTA_THROTTLED: Final = "dev.tessera.quota.throttled"
 QUOTA_RESTORED: Final = "dev.tessera.quota.restored"
+PLAN_PROPOSED: Final = "dev.tessera.plan.proposed"
+PLAN_STARTED: Final = "dev.tessera.plan.started"
+PLAN_DONE: Final = "dev.tessera.plan.done"
+PLAN_DECLINED: Final = "dev.tessera.plan.declined"
+PLAN_FAILED: Final = "dev.tessera.plan.failed"
 
 PARAMETERS: Final[Mapping[str, str]] = {
     "cluster": "Name of the cluster, as the services' settings give it.",
@@ -42,6 +58,7 @@ PARAMETERS: Final[Mapping[str, str]] = {
     "vendor": "Make of the cards.",
     "namespace": "Namespace of the pod, or of the quota object.",
     "pod_uid": "The pod's uid.",
+    "plan": "Name of the RebalancePlan.",
 }
 
 _NAMESPACE: Final = "team-a"
@@ -74,6 +91,16 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 _OVER: Final = "AcceleratorQuota gpus allows 8 cards, 10 are used"
+_PLAN: Final = "defragment-1f0c9a35"
+_MOVED: Final = PodOfPlan(namespace=_NAMESPACE, name="notebook-0", uid=_UID, node=_NODE)
+_WAITS: Final = PodOfPlan(
+    namespace="team-b", name="train-0", uid="7d1b6f43-2f5e-4a0f-8d6c-52d0f7e0a9b2"
+)
+_ABOUT: Final = "team-b/train-0 waits 320 s for 1 card; 1 pod moves off gpu-1.example.org"
+
+
+def _plan(what: str) -> str:
+    return f"{ROOT}.{{cluster}}.plan.{{plan}}.{what}"
 
 
 def _quota(what: str) -> str:
@@ -154,6 +181,24 @@ CATALOGUE: Final = (
         ),
     ),
     Told(
+        address=f"{ROOT}.{{cluster}}.hint.{{node}}", type=HINT_TOLD, by="rebalancer",
+        bucket=HINTS_BUCKET,
+        meaning="What usage says about a node's cards, and how far agents may lend on them.",
+        when="When it says something new, at most every two seconds, and every half minute.",
+        example=NodeHints(
+            node=_NODE, at=1_795_000_000.0,
+            cards=(
+                CardHint(
+                    card="GPU-0", busy_percent=31, contended_percent=4, idle_cores_percent=19,
+                    idle_memory_bytes=3 << 30, trend_percent=-2, confidence=1,
+                ),
+            ),
+            bounds=(
+                LendingBound(uid=_UID, container="main", card="GPU-0", most_cores_percent=100),
+            ),
+        ),
+    ),
+    Told(
         address=_quota("exceeded"), type=QUOTA_EXCEEDED, by="quota",
         meaning="A group of pods uses more than its quota allows. Nothing is taken away yet.",
         when="When that begins.",
@@ -180,19 +225,55 @@ CATALOGUE: Final = (
             namespace=_NAMESPACE, quota="gpus", namespaces=(_NAMESPACE,)
         ),
     ),
+    Told(
+        address=_plan("proposed"), type=PLAN_PROPOSED, by="rebalancer",
+        meaning="A change of running pods that would be worth it. Nothing is done before it is "
+        "approved.",
+        when="When its RebalancePlan was created.",
+        example=PlanProposed(
+            plan=_PLAN, kind=PlanKind.DEFRAGMENT, message=_ABOUT, pods=(_MOVED,), for_pod=_WAITS,
+            cost=480, gain=3600,
+        ),
+    ),
+    Told(
+        address=_plan("started"), type=PLAN_STARTED, by="rebalancer",
+        meaning="The plan was approved and is being carried out.",
+        when="When its first step is about to be done, and again after a restart.",
+        example=PlanStarted(
+            plan=_PLAN, kind=PlanKind.DEFRAGMENT, pods=(_MOVED,), decided_by="ada",
+        ),
+    ),
+    Told(
+        address=_plan("done"), type=PLAN_DONE, by="rebalancer",
+        meaning="Every step of the plan was done.",
+        when="When that is so.",
+        example=PlanDone(plan=_PLAN, kind=PlanKind.DEFRAGMENT, pods=(_MOVED,), for_pod=_WAITS),
+    ),
+    Told(
+        address=_plan("declined"), type=PLAN_DECLINED, by="rebalancer",
+        meaning="The plan ended before anything was done: a person declined it, or what it stood "
+        "on has changed.",
+        when="When that is so.",
+        example=PlanDeclined(
+            plan=_PLAN, kind=PlanKind.DEFRAGMENT, message="team-b/train-0 no longer waits"
+        ),
+    ),
+    Told(
+        address=_plan("failed"), type=PLAN_FAILED, by="rebalancer",
+        meaning="A step could not be done; what was begun was undone where it can be.",
+        when="When that is so.",
+        example=PlanFailed(
+            plan=_PLAN, kind=PlanKind.DEFRAGMENT, pods=(_MOVED,),
+            message="team-a/notebook-0 is not evicted: its disruption budget allows none",
+        ),
+    ),
 )  # fmt: skip
-
-RESERVED: Final[Mapping[str, str]] = {
-    f"{ROOT}.{{cluster}}.hint.{{node}}": "What usage says about a node's cards.",
-    f"{ROOT}.{{cluster}}.plan.<id>.<what>": "A proposed change, and what became of it.",
-}
-"""Subjects that are Tessera's and on which this release tells nothing."""
 
 
 def sample(told: Told) -> dict[str, Any]:
     """The values of an address's parameters in its example."""
     values = {
         "cluster": "default", "node": _NODE.replace(".", "_"), "vendor": "acme",
-        "namespace": _NAMESPACE, "pod_uid": _UID,
+        "namespace": _NAMESPACE, "pod_uid": _UID, "plan": _PLAN,
     }  # fmt: skip
     return {name: value for name, value in values.items() if f"{{{name}}}" in told.address}

@@ -16,3 +16,23 @@ WAKE_KEY: Final = "tessera.dev/wake"
 """On one node: touched so that kube-scheduler looks at waiting pods again."""
 SCHEDULER: Final = "tessera-scheduler"
 """Name of our scheduling profile, of the Lease and of the service."""
+RESERVE_KEY: Final = "tessera.dev/reserve"
+"""On a waiting pod: the node on which a plan makes room for it (`tessera_schema.plans`)."""
+REBALANCE_KEY: Final = "tessera.dev/rebalance"
+"""On a pod, by its owner: "false" = it is never moved or resized, "true" = it may be moved although
+it has no controller or keeps files on its node."""
+CHECKPOINT_KEY: Final = "tessera.dev/checkpoint-every"
+"""On a pod, by its owner: seconds between two of its checkpoints; without it all work since its
+start counts as lost when it moves."""
+LEAST_MEMORY_KEY: Final = "tessera.dev/least-memory"
+"""On a pod, by its owner: no share of it is made smaller than this, a Kubernetes quantity."""
+LENDING_KEY: Final = "tessera.dev/lending"
+"""On a pod, by its owner: "false" = nothing is lent to it, or of it."""
+ORDER_KEY: Final = "tessera.dev/order"
+"""On a pod, by its owner: one of `ORDERS`, by what its node and its cards are chosen."""
+ORDERS: Final = ("pack", "dialect")
+"""`pack`, or the order of the dialect that the pod speaks, whatever is the default."""
+OWNER_KEYS: Final = frozenset(
+    {REBALANCE_KEY, CHECKPOINT_KEY, LEAST_MEMORY_KEY, LENDING_KEY, ORDER_KEY}
+)
+"""Keys of our group that a pod's owner may write: wishes, which give nothing."""

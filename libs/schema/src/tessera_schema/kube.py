@@ -124,6 +124,8 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     host_ipc: bool = msgspec.field(name="hostIPC", default=False)
     node_name: str = ""
     scheduler_name: str = ""
+    priority: int | None = None
+    """As admission resolved the pod's priority class; none = 0."""
     restart_policy: str = "Always"
     runtime_class_name: str | None = None
     node_selector: dict[str, str] = {}

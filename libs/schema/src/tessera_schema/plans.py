@@ -7,11 +7,17 @@ it is done, so that a plan interrupted by a crash is finished or undone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Literal
 
+import msgspec
 from msgspec import Struct
 
+from tessera_schema.subjects import plan
+from tessera_schema.wire import decoder
+
+PLAN_KIND: Final = "RebalancePlan"
 PLANS: Final = "/apis/tessera.dev/v1alpha1/rebalanceplans"
 """Cluster-wide objects."""
 
@@ -48,16 +54,19 @@ class PodOfPlan(Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     node: str = ""
+    owner: str = ""
+    """Uid of its controller, which makes another pod when it is gone; empty = it has none."""
 
 
-class PlanStep(Struct, frozen=True, kw_only=True):
-    """One pod's part. With a container and card it is a resize, else the pod moves."""
+class PlanStep(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One pod's part. With a container it is a resize, else the pod moves."""
 
     pod: PodOfPlan
     to_node: str = ""
     """Where there is room for it; where it really goes the scheduler decides."""
     container: str = ""
     card: str = ""
+    """Whose share it is; of a move, the card that it is to relieve."""
     memory: str = ""
     """What it shall have, a Kubernetes quantity; empty = as it is."""
     cores: float | None = None
@@ -95,3 +104,91 @@ class PlanStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     ended: str = ""
     gained: float | None = None
     """Card-seconds that came, measured over the same horizon; null = not known yet."""
+    before: float = 0
+    """Contention of the first step's card, percent, when it started."""
+    placed: str = ""
+    """When the pod for which room was made got its node, RFC 3339."""
+
+
+class Reservation(Struct, frozen=True, kw_only=True):
+    """Room that a plan makes for a waiting pod, as an annotation of that pod (`keys.RESERVE_KEY`).
+
+    Until then nobody of no higher priority is placed on the node's cards of the make that the pod
+    asks for. It falls earlier when the pod is bound or gone.
+    """
+
+    node: str
+    until: float
+    """Unix time in seconds."""
+    plan: str = ""
+    """For messages."""
+
+
+class _Event(Struct, frozen=True, kw_only=True, tag_field="what"):
+    plan: str
+    """Name of the RebalancePlan."""
+    kind: PlanKind
+    message: str = ""
+    """Why, in numbers."""
+    pods: tuple[PodOfPlan, ...] = ()
+    """Those that are moved or resized."""
+    for_pod: PodOfPlan | None = None
+    cost: float = 0
+    """Card-seconds, as in the plan."""
+    gain: float = 0
+
+
+class PlanProposed(_Event, frozen=True, kw_only=True, tag="proposed"):
+    """A change that would be worth it; somebody, or the policy, has to approve it."""
+
+    dry_run: bool = False
+
+
+class PlanStarted(_Event, frozen=True, kw_only=True, tag="started"):
+    """It was approved and is being carried out."""
+
+    decided_by: str = ""
+
+
+class PlanDone(_Event, frozen=True, kw_only=True, tag="done"):
+    """All of it was done."""
+
+
+class PlanDeclined(_Event, frozen=True, kw_only=True, tag="declined"):
+    """Nothing of it was done: a person said no, or what it stood on has changed."""
+
+
+class PlanFailed(_Event, frozen=True, kw_only=True, tag="failed"):
+    """A step could not be done; what was begun was undone where it can be."""
+
+
+PlanEvent = PlanProposed | PlanStarted | PlanDone | PlanDeclined | PlanFailed
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode_reservation: Final = decoder(Reservation)
+_decode: Final[Callable[[bytes | str], PlanEvent]] = decoder(PlanEvent)
+
+
+def encode_reservation(held: Reservation) -> str:
+    """The annotation's value."""
+    return _encode(held).decode()
+
+
+def decode_reservation(text: str) -> Reservation:
+    """Raises msgspec.DecodeError."""
+    return _decode_reservation(text)
+
+
+def encode_plan(event: PlanEvent) -> bytes:
+    """The message's data."""
+    return _encode(event)
+
+
+def decode_plan(data: bytes) -> PlanEvent:
+    """Raises msgspec.DecodeError."""
+    return _decode(data)
+
+
+def plan_subject(cluster: str, event: PlanEvent) -> str:
+    """The subject that the event is published on."""
+    return plan(cluster, event.plan, str(event.__struct_config__.tag))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from tessera_schema.selectors import Selector
 from tessera_schema.subjects import quota
 from tessera_schema.wire import decoder
 
@@ -22,6 +23,8 @@ class Guaranteed(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     cores_percent: float | None = None
     cards: int | None = None
+    models: dict[str, float] | None = None
+    """Model -> cards, as in `Limit.models`; groups lend to each other under equal names."""
 
 
 class Limit(Struct, frozen=True, kw_only=True):
@@ -41,8 +44,15 @@ class Limit(Struct, frozen=True, kw_only=True):
     models: dict[str, float] | None = None
     """Model (case-insensitive substring) -> cards, parts of cards counting by the larger of
     their memory and core share. A model that matches no entry is denied (GPU Manager's rule)."""
+    open_models: bool = False
+    """Models that match no entry are not limited."""
+    node_pools: tuple[str, ...] = ()
+    """Pools of nodes that may be used; empty = all."""
     namespaces: tuple[str, ...] = ()
     """Whose use counts, all together; empty = that of the object's own namespace."""
+    selector: Selector | None = None
+    """Labels of more namespaces whose use counts; None = none are selected. The books put those
+    that they know into `namespaces`."""
     guaranteed: Guaranteed | None = None
     """None = it neither lends nor borrows."""
     pool: str = ""
@@ -52,6 +62,8 @@ class Limit(Struct, frozen=True, kw_only=True):
     @property
     def group(self) -> tuple[str, ...]:
         """The namespaces that it counts together."""
+        if self.selector is not None:
+            return self.namespaces
         return self.namespaces or (self.namespace,)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from tessera_schema.cards import MIB
+from tessera_schema.selectors import Selector
 
 
 class Role(StrEnum):
@@ -53,6 +54,16 @@ class CardKey(StrEnum):
     """See `NodeOrder.PACK`; binpack where nobody keeps count."""
 
 
+class Heed(StrEnum):
+    """What pressure of use on cards (`tessera_core.scoring.pressure`) may decide."""
+
+    NOTHING = "nothing"
+    TIES = "ties"
+    """What the policy leaves equal."""
+    FIRST = "first"
+    """Nodes and cards under less pressure come first, each group in the policy's order."""
+
+
 class Choice(StrEnum):
     """How cards are picked among those that fit: a module each in `tessera_core.choosing`."""
 
@@ -64,6 +75,25 @@ class Choice(StrEnum):
     """GPU Manager: link, fragment and share evaluators over the topology tree."""
     SCOPES = "scopes"
     """Koordinator: the deepest of PCIe switch, NUMA node, node that holds the request."""
+
+
+class Scope(StrEnum):
+    """How close cards must be, at least. Names are Koordinator's."""
+
+    NODE = "Node"
+    NUMA = "NUMANode"
+    SWITCH = "PCIe"
+    DEVICE = "Device"
+    """One card."""
+
+
+class Grouping(Struct, frozen=True, kw_only=True):
+    """Whole cards only in groups that the machine can join (`tessera_schema.cards.Partition`)."""
+
+    best_only: bool = False
+    """Of the best groups of the asked size or not at all."""
+    bandwidth: int = 0
+    """What the group must have, in the unit of the groups' source."""
 
 
 class Weights(Struct, frozen=True):
@@ -86,7 +116,15 @@ class Policy(Struct, frozen=True, kw_only=True):
     idle_cards_only: bool = False
     """HAMi's `mutex`."""
     same_numa: bool = False
+    scope: Scope = Scope.NODE
+    """With Choice.SCOPES: cards that lie further apart are not taken."""
+    grouping: Grouping | None = None
+    """With Choice.SCOPES; None = where the node does not insist, as the cards come."""
+    labels: Selector = ()
+    """With Choice.SCOPES: what the cards' own labels must be."""
     weights: Weights = Weights()
+    heed: Heed = Heed.NOTHING
+    """Set when a pod is placed; no dialect does."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -142,6 +180,11 @@ class PodRequest(Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     containers: tuple[ContainerRequest, ...]
+    cpu_milli: int = 0
+    """What the pod requests of its host, beside cards: thousandths of a core. It orders nodes and
+    refuses none: whether a host has it is kube-scheduler's to say."""
+    memory_bytes: int = 0
+    """The same, of the host's memory."""
 
     @property
     def dialects(self) -> tuple[str, ...]:

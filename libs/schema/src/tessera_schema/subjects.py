@@ -51,5 +51,5 @@ def quota(cluster: str, namespace: str, what: str) -> str:
 
 
 def plan(cluster: str, id_: str, what: str) -> str:
-    """A proposed change: proposed, started, done, declined."""
+    """A proposed change: proposed, started, done, declined, failed."""
     return f"{ROOT}.{cluster}.plan.{id_}.{what}"

@@ -21,6 +21,7 @@ from msgspec import Struct
 from tessera_agent import advertising, measuring, plugin, pods
 from tessera_agent import keys as published
 from tessera_agent.advertising import Advertising
+from tessera_agent.bounds import Bounds
 from tessera_agent.devices import Devices
 from tessera_agent.devices import Outlets as DeviceOutlets
 from tessera_agent.files import HookFiles
@@ -29,6 +30,8 @@ from tessera_agent.holdings import Holdings
 from tessera_agent.inventory import Inventory
 from tessera_agent.judge import Judge, Knowledge
 from tessera_agent.keys import Keys
+from tessera_agent.lending import Lending
+from tessera_agent.lending import Tools as LendingTools
 from tessera_agent.measuring import Measuring
 from tessera_agent.metrics import AgentMetrics
 from tessera_agent.pids import ProcOwners
@@ -36,9 +39,11 @@ from tessera_agent.plugin import CardsPlugin
 from tessera_agent.pods import NodePods
 from tessera_agent.readers import Reader, open_reader
 from tessera_agent.readers import World as ReaderWorld
-from tessera_agent.resizing import Resizer
+from tessera_agent.resizing import Resizing
+from tessera_agent.resizing import Tools as ResizingTools
 from tessera_agent.settings import AgentSettings
 from tessera_agent.telling import Outlets, States, Teller
+from tessera_agent.throttling import Throttling
 from tessera_agent.usage import Sampler
 from tessera_core.advertised import names_of
 from tessera_core.care import Care
@@ -97,7 +102,8 @@ class Agent:
         regions = Regions()
         self.plugin = CardsPlugin(
             plugin.Tools(
-                vendor=vendor, judge=judge, holdings=self.holdings, files=files,
+                vendor=vendor, judge=judge, dialects=world.dialects.readers,
+                holdings=self.holdings, files=files,
                 teller=telling.teller, now=asyncio.get_running_loop().time,
                 regioned=regions.running,
                 left_alone=lambda: self.devices.left_to_others,
@@ -114,7 +120,25 @@ class Agent:
                 metrics=AgentMetrics(telling.metrics, settings.node),
             )
         )  # fmt: skip
-        self.resizer = Resizer(self.holdings, self.cards)
+        self.throttling = Throttling(
+            vendor.name, self.pods.grants, valid_s=settings.resize.throttle_s,
+            now=asyncio.get_running_loop().time(),
+        )  # fmt: skip
+        self.bounds = Bounds(world.clock, valid_s=settings.lending.bounds_s)
+        self.lending = Lending(
+            LendingTools(
+                settings=settings.lending, clock=world.clock, holdings=self.holdings,
+                pods=self.pods, bounds=self.bounds, throttling=self.throttling,
+                metrics=telling.metrics,
+            )
+        )  # fmt: skip
+        self.resizing = Resizing(
+            ResizingTools(
+                holdings=self.holdings, pods=self.pods, judge=judge, files=files,
+                throttling=self.throttling, clock=world.clock, cards=self.cards,
+                look_s=settings.resize.look_s, patience_s=settings.resize.patience_s,
+            )
+        )  # fmt: skip
         self.runtime: Connected | Disconnected = Disconnected(why="not tried yet")
         """The container runtime, as last seen."""
 
@@ -222,6 +246,10 @@ def _begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inve
         "pod watcher": pod_watcher.run(),
         "pods that are gone": agent.measuring.follow_pods(),
         "measuring": agent.measuring.run(),
+        "resizing": agent.resizing.run(),
+        "news of quotas": agent.throttling.follow(world.bus, settings.bus.cluster),
+        "lending": agent.lending.run(),
+        "bounds of lending": agent.bounds.follow(world.bus, settings.node),
         "runtime": serve(nri.socket, agent.plugin, plugin_settings, agent.observe),
     }.items():
         tasks.create_task(work, name=what)

@@ -31,12 +31,16 @@ from tessera_core.hookfiles import usage as usage_file
 from tessera_core.hookfiles.limits import BadLimits, CardLimit, Limits, decode_limits, encode_limits
 from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
 from tessera_runtime.clock import Clock
+from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.injections import Mount
 
 _ROOT: Final = "containers"
 _LIMITS: Final = "limits"
 _USAGE: Final = "usage"
 _NEW: Final = "limits.new"
+_GRANT: Final = "grant"
+_NEW_GRANT: Final = "grant.new"
+_MOST_GRANT: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -61,12 +65,15 @@ class HookFiles:
         self._root = folder / _ROOT
         self._clock = clock
 
-    def make(self, key: Key, limits: Limits) -> ContainerFiles:
+    def make(self, key: Key, limits: Limits, resized: Grant | None = None) -> ContainerFiles:
         """The container's files, made where they are missing; limits are in force when this
-        returns. Raises ValueError for a name that is none, BadLimits, OSError."""
+        returns, and its pod's grant is kept where that was `resized`. Raises ValueError for a name
+        that is none, BadLimits, OSError."""
         path = self._path(key)
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
         with _opened(path, _FOLDER) as folder:
+            if resized is not None:
+                _keep(folder, resized)
             made = _make_usage(folder)
             files = ContainerFiles(path, self._clock, limits, made)
             try:
@@ -86,10 +93,22 @@ class HookFiles:
             made = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
         return ContainerFiles(path, self._clock, limits, (made.st_dev, made.st_ino))
 
+    def keep_grant(self, key: Key, grant: Grant) -> None:
+        """Remember the grant of a container that was resized: the runtime knows the first one
+        alone. Raises OSError."""
+        with _opened(self._path(key), _FOLDER) as folder:
+            _keep(folder, grant)
+
+    def kept_grant(self, key: Key) -> str:
+        """What was remembered last; empty = nothing that can be read."""
+        with suppress(OSError, ValueError), _opened(self._path(key) / _GRANT, _READ) as fd:
+            return os.pread(fd, _MOST_GRANT, 0).decode()
+        return ""
+
     def remove(self, key: Key) -> None:
         """The container is gone. What is already gone is no error; raises OSError."""
         path = self._path(key)
-        for name in (_LIMITS, _NEW, _USAGE):
+        for name in (_LIMITS, _NEW, _USAGE, _GRANT, _NEW_GRANT):
             with suppress(FileNotFoundError):
                 (path / name).unlink()
         for folder in (path, path.parent):
@@ -193,6 +212,16 @@ class ContainerFiles:
             odd = e.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
             return Garbled(Spoilt.NOT_A_FILE if odd else Spoilt.UNREADABLE)
 
+    def open_usage(self) -> int:
+        """A descriptor of the usage file for reading, the caller's to close. Raises OSError, also
+        where it is not the file that was made."""
+        fd = os.open(self.path / _USAGE, _READ)
+        spoilt = self._spoilt(os.fstat(fd))
+        if spoilt is not None:
+            os.close(fd)
+            raise OSError(errno.EBADF, f"usage file: {spoilt}")
+        return fd
+
     def _spoilt(self, found: os.stat_result) -> Spoilt | None:
         if not stat.S_ISREG(found.st_mode):
             return Spoilt.NOT_A_FILE
@@ -242,6 +271,14 @@ def _make_limits(folder: int, limits: Limits, now_ns: int) -> None:
         _write(fd, encode_limits(limits, 2, now_ns), 0)
         os.fchmod(fd, 0o644)
     os.rename(_NEW, _LIMITS, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _keep(folder: int, grant: Grant) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_NEW_GRANT, dir_fd=folder)
+    with _opened(_NEW_GRANT, _MAKE, folder) as fd:
+        _write(fd, encode_grant(grant).encode(), 0)
+    os.rename(_NEW_GRANT, _GRANT, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _write(fd: int, data: bytes, at: int) -> None:

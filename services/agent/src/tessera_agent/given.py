@@ -49,22 +49,23 @@ def cores_permille(share: Share) -> int:
     return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
 
 
-def in_force(shares: Sequence[Share], given: Limits, changed: Limits) -> tuple[Share, ...]:
-    """The shares with what was changed in their limits since they were given."""
-    first = {card.uuid: card for card in given.cards}
-    now = {card.uuid: card for card in changed.cards}
+def in_force(shares: Sequence[Share], limits: Limits) -> tuple[Share, ...]:
+    """The shares as they are held: a limit that is still above what was granted counts."""
+    now = {card.uuid: card.memory_bytes for card in limits.cards}
     return tuple(
-        _changed(share, first[share.card], now.get(share.card, first[share.card]))
+        replace(share, memory_bytes=now[share.card])
+        if now.get(share.card, 0) > max(share.memory_bytes, MIB) else share
         for share in shares
-    )
+    )  # fmt: skip
 
 
-def _changed(share: Share, first: CardLimit, now: CardLimit) -> Share:
-    if now.memory_bytes != first.memory_bytes:
-        share = replace(share, memory_bytes=now.memory_bytes)
-    if now.cores_permille != first.cores_permille:
-        share = replace(share, cores_percent=now.cores_permille / _PERMILLE)
-    return share
+def below(shares: Sequence[Share], limits: Limits) -> frozenset[str]:
+    """Cards of which less of the cores may be used than was granted."""
+    now = {card.uuid: card.cores_permille for card in limits.cards}
+    return frozenset(
+        share.card for share in shares
+        if 0 < now.get(share.card, 0) < (cores_permille(share) or _MOST_PERMILLE)
+    )  # fmt: skip
 
 
 def _priority(env: Mapping[str, str]) -> int:

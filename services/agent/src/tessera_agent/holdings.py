@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.files import ContainerFiles, Key
+from tessera_agent.terms import Terms
 from tessera_core.charges import Charge, charge_of
 from tessera_core.hookfiles.limits import Limits
 from tessera_kubelet.nri.nouns import Sandbox
@@ -39,10 +40,17 @@ class Holding(Struct, frozen=True, kw_only=True):
     pod: Sandbox
     """As it was when the container was created."""
     shares: tuple[Share, ...]
+    """What it takes of the cards: more than it was granted while its memory is being lowered."""
+    granted: tuple[Share, ...] = ()
+    """As the pod's last grant has them; none = `shares` are."""
+    lowered: frozenset[str] = frozenset()
+    """Cards of which its limit of cores was below what was granted when it was found running."""
     limits: Limits
     """As first given; those in force are the files'."""
     since: float
     """Loop time at which it was first heard of."""
+    terms: Terms = Terms(most_permille=0)
+    """On which it is lent to, lends, and holds others."""
     hooked: bool = True
     """False where the vendor's own tools limit it."""
     files: ContainerFiles | None = None

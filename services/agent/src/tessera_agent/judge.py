@@ -58,22 +58,37 @@ class Judge:
         )
         return judge(self._asked(pod, container), scene)
 
-    def found(self, pod: Sandbox, container: str, *, adjusted: bool) -> tuple[Share, ...]:
+    def proven(self, uid: str, text: str) -> Grant | None:
+        """The grant of this pod that the scheduler signed; None where that cannot be told (yet)."""
+        verifier = self._know.keys.verifier
+        if verifier is None or verifier.problem(text):
+            return None
+        found = readable_grant(text, uid, self._know.node)
+        return found if isinstance(found, Grant) else None
+
+    def shares(self, grant: Grant, container: str) -> tuple[Share, ...]:
+        """The container's of this vendor's cards, with the ids that these have here."""
+        return tuple(
+            self._here(share) for share in grant.shares
+            if share.container == container and share.vendor == self._know.vendor.name
+        )  # fmt: skip
+
+    def found(
+        self, pod: Sandbox, container: str, *, adjusted: bool, kept: str = ""
+    ) -> tuple[Share, ...]:
         """What a container that runs holds, whether there is room for it or not. One that was
         `adjusted` was judged when it was created: the annotation, which the runtime has kept as
-        it was, needs no other proof, and no key."""
+        it was, needs no other proof, and no key; nor does `kept`, which the agent before us
+        remembered."""
         know = self._know
-        grant = self._unproven(pod) if adjusted else None
+        grant = self._unproven(pod, kept) if adjusted else None
         if grant is None:
             verdict = granted(self._asked(pod, container), self._scene())
             grant = verdict if isinstance(verdict, Grant) else None
         if grant is None:
             return ()
         know.holdings.remember(grant)
-        return tuple(
-            self._here(share) for share in grant.shares
-            if share.container == container and share.vendor == know.vendor.name
-        )  # fmt: skip
+        return self.shares(grant, container)
 
     def traceparent(self, pod: Sandbox) -> str:
         """The trace that the pod's admission opened; empty = none."""
@@ -99,10 +114,14 @@ class Judge:
         texts = pod.annotations.get(GRANT_KEY), (shown.grant if shown else "") or None
         return tuple(dict.fromkeys(text for text in texts if text is not None))
 
-    def _unproven(self, pod: Sandbox) -> Grant | None:
-        text = pod.annotations.get(GRANT_KEY, "")
-        found = readable_grant(text, pod.uid, self._know.node)
-        return found if isinstance(found, Grant) else None
+    def _unproven(self, pod: Sandbox, kept: str) -> Grant | None:
+        """The last one of those that are known."""
+        texts = pod.annotations.get(GRANT_KEY, ""), kept
+        read = (readable_grant(text, pod.uid, self._know.node) for text in texts if text)
+        found = [grant for grant in read if isinstance(grant, Grant)]
+        earlier = self._know.holdings.granted(pod.uid)
+        found += [earlier] if found and earlier is not None else []
+        return max(found, key=lambda grant: grant.revision, default=None)
 
     def _here(self, share: Share) -> Share:
         card = card_of(share, self._know.node, self._know.cards() or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
+from tessera_agent import gpumanager_graph
 from tessera_agent.agent import World, open_agent
 from tessera_agent.listing import listed
 from tessera_agent.settings import AgentSettings
@@ -29,6 +30,7 @@ async def serve(settings: AgentSettings) -> None:
         agent.metrics.of_process()
         app = http.application(settings.http)
         app.add_routes(http.status_routes(ready=agent.problem, metrics=agent.metrics))
+        app.add_routes(gpumanager_graph.routes(agent, settings))
         async with (
             http.serving(app, settings.http, name="http", ports=ports),
             listed(bus, clock, agent, settings),

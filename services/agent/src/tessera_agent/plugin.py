@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tessera_agent.files import ContainerFiles, HookFiles, Key
 from tessera_agent.given import (
     adjustment_of,
+    below,
     disarmed,
     hooks,
     in_force,
@@ -30,7 +31,8 @@ from tessera_agent.hamicore import Running
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
 from tessera_agent.telling import Alarm, Teller
-from tessera_core.dialect import Vendor
+from tessera_agent.terms import terms_of
+from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles import limits as limits_file
 from tessera_core.judging import Deny, Give, Refuse, Why
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox, State
@@ -45,6 +47,7 @@ class Tools(Struct, frozen=True, kw_only=True):
 
     vendor: Vendor
     judge: Judge
+    dialects: Mapping[str, Dialect]
     holdings: Holdings
     regioned: Running
     """Those that HAMi-core limits, whoever granted them what."""
@@ -130,17 +133,23 @@ class CardsPlugin:
     ) -> Holding | None:
         """What a container that runs holds, by its mounts, its files and its pod's grant."""
         do, key = self._do, Key(uid=pod.uid, container=container.name)
-        shares = do.judge.found(pod, container.name, adjusted=adjusted)
+        kept = do.files.kept_grant(key) if adjusted else ""
+        shares = granted = do.judge.found(pod, container.name, adjusted=adjusted, kept=kept)
         if not shares:
             return None
         limits = limits_of(pod, container.name, shares, container.env)
         hooked = is_hooked(do.vendor.give(shares, {}))
         files = self._adopted(key, limits) if adjusted and hooked else None
+        lowered: frozenset[str] = frozenset()
         if files is not None:
-            shares = in_force(shares, limits, files.limits)
+            shares = in_force(shares, files.limits)
+            lowered = below(granted, files.limits)
         return Holding(
-            key=key, id=container.id, pod=pod, shares=shares, limits=limits, hooked=hooked,
-            files=files, stage=stage, pid=container.pid, since=float("-inf"),
+            key=key, id=container.id, pod=pod, shares=shares, granted=granted, limits=limits,
+            hooked=hooked, files=files, stage=stage, pid=container.pid, since=float("-inf"),
+            terms=terms_of(
+                do.dialects, pod.annotations, shares, container.env, container.annotations
+            ), lowered=lowered,
         )  # fmt: skip
 
     def _adopted(self, key: Key, limits: limits_file.Limits) -> ContainerFiles | None:
@@ -192,7 +201,8 @@ class CardsPlugin:
         limits = limits_of(pod, container.name, given.shares, env)
         hooked = is_hooked(given.injection)
         try:
-            files = do.files.make(key, limits) if hooked else None
+            resized = given.grant if given.grant.revision else None
+            files = do.files.make(key, limits, resized) if hooked else None
             answer = adjustment_of(
                 given.injection, files.mounts if files else (), do.vendor, container
             )
@@ -203,6 +213,9 @@ class CardsPlugin:
             Holding(
                 key=key, id=container.id, pod=pod, shares=given.shares, limits=limits,
                 hooked=hooked, files=files, since=do.now(),
+                terms=terms_of(
+                    do.dialects, pod.annotations, given.shares, env, given.injection.annotations
+                ),
             )
         )  # fmt: skip
         do.holdings.remember(given.grant)

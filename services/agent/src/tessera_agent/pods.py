@@ -11,6 +11,7 @@ import asyncio
 
 from msgspec import Struct
 
+from tessera_agent.terms import lends
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Change, Reflector, Watched
@@ -42,6 +43,8 @@ class Shown(Struct, frozen=True, kw_only=True):
     grant: str = ""
     """The annotation; empty = none."""
     traceparent: str = ""
+    lends: bool = True
+    """Whether it takes part in lending."""
     ended: bool = False
 
 
@@ -54,7 +57,8 @@ def read(raw: bytes) -> Shown:
     notes = pod.metadata.annotations
     return Shown(
         uid=pod.metadata.uid, grant=notes.get(GRANT_KEY, ""),
-        traceparent=notes.get(TRACE_KEY, ""), ended=pod.status.phase in TERMINAL_PHASES,
+        traceparent=notes.get(TRACE_KEY, ""), lends=lends(notes),
+        ended=pod.status.phase in TERMINAL_PHASES,
     )  # fmt: skip
 
 
@@ -65,6 +69,8 @@ class NodePods:
         """Nothing was shown."""
         self.news = asyncio.Event()
         """Set when a pod is gone or has ended; whoever heeds it clears it."""
+        self.grants = asyncio.Event()
+        """Set when a pod shows another grant than before; whoever heeds it clears it."""
         self._shown: dict[str, Shown] = {}
         self._lost: set[str] = set()
         self._listed = float("-inf")
@@ -92,6 +98,7 @@ class NodePods:
         self._lost -= shown.keys()
         self._shown, self._listed = shown, started
         self.news.set()
+        self.grants.set()
 
     def changed(self, change: Change, item: Shown, now: float) -> None:
         """One pod."""
@@ -100,7 +107,10 @@ class NodePods:
             self._shown.pop(item.uid, None)
             self._lost.add(item.uid)
         else:
+            before = self._shown.get(item.uid)
             self._shown[item.uid] = item
+            if before is None or before.grant != item.grant:
+                self.grants.set()
             self._lost.discard(item.uid)
         if item.ended or change is Change.DELETED:
             self.news.set()

@@ -89,6 +89,39 @@ class UsageSettings(Struct, frozen=True, kw_only=True):
     """Where the node's processes are shown."""
 
 
+class LendingSettings(Struct, frozen=True, kw_only=True):
+    """Idle cores, lent on the card (docs/rebalancing.md)."""
+
+    enabled: bool = True
+    """Whether idle cores are lent, and whether containers of low priority wait for others."""
+    tick_s: float = 0.1
+    """Seconds between looks: an owner that launches has its cores back with the next one."""
+    loan_s: float = 1.0
+    """Seconds after which a loan, or a hold, that is not renewed ends by itself."""
+    idle_s: float = 0.5
+    """Seconds without a launch after which all of a container's cores are lent."""
+    active_s: float = 3.0
+    """Seconds after a launch for which a container holds those of lower priority."""
+    most_percent: float = 100.0
+    """Of a card, up to which a container may be lent to where nothing else says; below what it
+    was granted, nothing is."""
+    bounds_s: float = 90.0
+    """Seconds for which the rebalancer's bounds are believed: it tells them again every 30."""
+
+
+class ResizeSettings(Struct, frozen=True, kw_only=True):
+    """Limits of running containers, changed by a later grant or by their quota."""
+
+    look_s: float = 1.0
+    """Seconds between looks while nothing is heard: memory is given back this soon."""
+    patience_s: float = 60.0
+    """Seconds for which memory that is in use stays allowed after less was granted; then no more
+    is allowed than was granted, and what is above shows as such."""
+    throttle_s: float = 600.0
+    """Seconds for which cores stay lowered after the quota monitor was heard last; it tells again
+    every minute."""
+
+
 class NriSettings(Struct, frozen=True, kw_only=True):
     """The container runtime, which asks about every container that it creates."""
 
@@ -128,6 +161,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     health: HealthSettings = HealthSettings()
     inventory: InventorySettings = InventorySettings()
     usage: UsageSettings = UsageSettings()
+    lending: LendingSettings = LendingSettings()
+    resize: ResizeSettings = ResizeSettings()
     nri: NriSettings = NriSettings()
     keys: KeySettings = KeySettings()
     process: ProcessSettings = ProcessSettings()
@@ -149,6 +184,11 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
                     raise BadSettings(f"{section}.{name}: {value}: write a number above 0")
         if not re.fullmatch("[0-9]{2}", self.nri.index):
             raise BadSettings(f'nri.index: "{self.nri.index}": write two digits, such as 10')
+        if self.lending.loan_s < 2 * self.lending.tick_s:
+            raise BadSettings(
+                f"lending.loan_s: {self.lending.loan_s:g}: write at least twice lending.tick_s "
+                f"({self.lending.tick_s:g}), or loans would end between two looks"
+            )
         if self.health.recover_polls < 0:
             raise BadSettings(f"health.recover_polls: {self.health.recover_polls}: write 0 or more")
 
@@ -158,5 +198,7 @@ _POSITIVE: Final = {
     "health": ("poll_s", "patience_s", "forget_s"),
     "inventory": ("slots", "write_s", "verify_s", "tell_s"),
     "usage": ("interval_s", "slack_mib", "overhead_mib"),
+    "resize": ("look_s", "patience_s", "throttle_s"),
+    "lending": ("tick_s", "loan_s", "idle_s", "active_s", "bounds_s"),
     "nri": ("keep_files_s",),
 }

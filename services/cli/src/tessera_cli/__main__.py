@@ -25,6 +25,7 @@ from tessera_cli import output, table
 from tessera_cli.errors import Refused
 from tessera_cli.place import place
 from tessera_cli.plain import printable
+from tessera_cli.plan_command import plan_parser
 
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
@@ -121,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     _explain_parser(commands)
     _events_parser(commands)
     _quota_parser(commands)
+    plan_parser(commands, os.environ)
     return parser
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+from msgspec import Struct
 
 from tessera_cli.errors import Malformed
 from tessera_cli.manifests import named
 from tessera_cli.reading import convert
+from tessera_core.dialects.gpumanager import quota as gpumanager
 from tessera_core.limits import (
     VERSION,
     AcceleratorQuota,
@@ -17,7 +20,11 @@ from tessera_core.limits import (
     resource_limits,
 )
 from tessera_core.registry import Registry
+from tessera_schema.kube import ObjectMeta
 from tessera_schema.quotas import Limit
+
+GPU_QUOTA: Final = ("kube-system", "gpuquota")
+"""Namespace and name of GPU Manager's ConfigMap of quotas."""
 
 
 def resource_quota(
@@ -41,6 +48,20 @@ def accelerator_quota(
         return accelerator_limit(convert(raw, AcceleratorQuota, where), registry)
     except BadLimit as e:
         raise _malformed(where, e) from e
+
+
+def gpu_quota(raw: Mapping[str, Any], where: str) -> tuple[Limit, ...]:
+    """The limits of GPU Manager's ConfigMap of quotas. Raises Malformed."""
+    found = convert(raw, _ConfigMap, where)
+    try:
+        return gpumanager.limits(found.data, f"ConfigMap {found.metadata.name}")
+    except BadLimit as e:
+        raise _malformed(where, e) from e
+
+
+class _ConfigMap(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
 
 
 def _malformed(where: str, error: BadLimit) -> Malformed:

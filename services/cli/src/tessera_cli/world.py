@@ -14,7 +14,7 @@ from tessera_cli.errors import Malformed, Repeated
 from tessera_cli.loose import mended, without_nulls
 from tessera_cli.manifests import BAD_JSON, Item, named
 from tessera_cli.plain import several
-from tessera_cli.quotas import accelerator_quota, resource_quota
+from tessera_cli.quotas import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
 from tessera_cli.reading import called, convert
 from tessera_cli.workloads import WORKLOADS, Copies, Workload
 from tessera_core.cluster import Cluster
@@ -47,6 +47,7 @@ class World:
         self._bound: list[Pod] = []
         self.planned: list[Planned] = []
         self._limits: list[Limit] = []
+        self._namespaces: dict[str, Mapping[str, str]] = {}
         self._others: list[tuple[str, Item]] = []
         self._places: dict[str, str] = {}
         self._to_plan: set[str] = set()
@@ -55,6 +56,8 @@ class World:
         self._kinds: Mapping[tuple[str, str], Callable[[Item], None]] = {
             ("", "Node"): self._node,
             ("", "Pod"): self._pod,
+            ("", "Namespace"): self._namespace,
+            ("", "ConfigMap"): self._config_map,
             ("", "ResourceQuota"): self._resource_quota,
             (GROUP, QUOTA_KIND): self._accelerator_quota,
             **dict.fromkeys(WORKLOADS, self._workload),
@@ -82,7 +85,10 @@ class World:
                 f"{several(self._made_already)}: in the cluster already, so are the pods: "
                 "not planned again (remove metadata.uid to plan its template)"
             )
-        return Cluster(nodes=self._nodes, bound=self._bound, customs=customs, limits=self._limits)
+        return Cluster(
+            nodes=self._nodes, bound=self._bound, customs=customs, limits=self._limits,
+            namespaces=self._namespaces,
+        )  # fmt: skip
 
     # -- kinds
 
@@ -142,6 +148,22 @@ class World:
                 self._bind(copy, where)
             else:
                 self._plan(copy, name, where, warnings)
+
+    def _namespace(self, item: Item) -> None:
+        raw = without_nulls(item.generic())
+        where = called(item, raw)
+        meta = convert(raw.get("metadata") or {}, ObjectMeta, where, field="metadata")
+        self._namespaces[_name(meta, where)] = meta.labels
+
+    def _config_map(self, item: Item) -> None:
+        """One of all: GPU Manager's quotas."""
+        raw = without_nulls(item.generic())
+        meta = raw.get("metadata")
+        at = (meta.get("namespace"), meta.get("name")) if isinstance(meta, dict) else None
+        if at == GPU_QUOTA:
+            self._limits += gpu_quota(raw, called(item, raw))
+        else:
+            self._other(item)
 
     def _resource_quota(self, item: Item) -> None:
         raw = without_nulls(item.generic())

@@ -10,8 +10,8 @@ from typing import Final
 
 from tessera_core.pages import Entry
 from tessera_core.quota_status import amounts, counts
-from tessera_quota import stamps
 from tessera_quota.pods import Pods, PodSight
+from tessera_runtime import stamps
 from tessera_schema.quotas import IdleGrant, Limit
 
 _ALL: Final = Limit(namespace="", source="every card")

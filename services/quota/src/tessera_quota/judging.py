@@ -18,7 +18,6 @@ from tessera_core.ledger import Ledger
 from tessera_core.machines.throttle import Phase
 from tessera_core.quota import Use, Uses
 from tessera_core.quota_status import Measured, amounts, over, parts, quantity, waiting
-from tessera_quota import stamps
 from tessera_quota.idle import idle_grant, resting
 from tessera_quota.objects import Objects, QuotaSight
 from tessera_quota.pods import Pods
@@ -26,6 +25,7 @@ from tessera_quota.settings import QuotaSettings
 from tessera_quota.telling import Teller
 from tessera_quota.tracked import Change, Tracked
 from tessera_quota.usage import Key, Usage
+from tessera_runtime import stamps
 from tessera_runtime.clock import Clock
 from tessera_schema.quotas import Limit, QuotaStatus, SeenUse
 
@@ -91,16 +91,23 @@ class Judging:
         for key in list(self.objects.known):
             sight = self.objects.known.get(key)
             if sight is not None:
-                self.statuses[key] = self._status(sight, measured)
+                self.statuses[key] = self._status(self._resolved(sight), measured)
             await asyncio.sleep(0)
         self.judged.set()
 
     def _gone(self, sight: QuotaSight) -> None:
         self.statuses.pop(sight.key, None)
         self._told_at.pop(sight.key, None)
+        sight = self._resolved(sight)
         tracked = self._tracked.pop(sight.key, None)
         if tracked is not None and tracked.phase is not Phase.WITHIN:
             self._of.teller.gone(sight)
+
+    def _resolved(self, sight: QuotaSight) -> QuotaSight:
+        """With the namespaces that it selects at this moment."""
+        if sight.limit is None:
+            return sight
+        return replace(sight, limit=self._of.ledger.resolved(sight.limit))
 
     def _status(self, sight: QuotaSight, measured: Measurements) -> QuotaStatus:
         of, wall, now = self._of, self._of.clock.time(), self._of.now()
@@ -117,7 +124,9 @@ class Judging:
         seconds = of.usage.gpu_seconds(limit.group, limit.vendor)
         tracked.count(parts(limit, held.used), seconds, now)
         seen = _seen(limit, measured.use)
-        message = over(of.ledger.allowance(limit.group[0]), limit, seen)
+        message = ""
+        if limit.group:
+            message = over(of.ledger.allowance(limit.group[0]), limit, seen)
         throttles = sight.cores_percent < 100
         change = tracked.judge(message, sight.after_s, throttles=throttles, wall=wall, now=now)
         idle = resting(of.pods, limit, measured.active, wall - of.settings.count.idle_s)

@@ -53,7 +53,7 @@ class QuotaMetrics:
         for sight in self._objects.known.values():
             if sight.limit is not None:
                 labels = (sight.of.namespace, sight.of.name)
-                used = self._ledger.allowance(sight.limit.group[0]).used(sight.limit)
+                used = self._ledger.used(sight.limit)
                 memory.add_metric(labels, used.memory_bytes)
                 cores.add_metric(labels, used.cores_percent)
                 cards.add_metric(labels, used.cards)

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from tessera_core.ledger import Ledger
 from tessera_core.limits import (
-    VERSION,
     AcceleratorQuota,
     BadLimit,
     ResourceQuota,
@@ -25,14 +24,12 @@ from tessera_core.limits import (
 from tessera_core.registry import Registry
 from tessera_quota.settings import ThrottleSettings
 from tessera_runtime import logs
+from tessera_runtime.following.kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube.objects import Identity, identity
 from tessera_runtime.kube.reflector import Change, Watched
-from tessera_schema.keys import GROUP
 from tessera_schema.quotas import Limit, QuotaStatus
 from tessera_schema.wire import decoder
 
-OWN: Final = f"/apis/{GROUP}/{VERSION}/acceleratorquotas"
-THEIRS: Final = "/api/v1/resourcequotas"
 _log: Final = logs.named("tessera.quota.objects")
 
 
@@ -80,11 +77,11 @@ class QuotaReader:
 
     def watched(self) -> Watched[QuotaSight]:
         """Where our own are."""
-        return Watched(OWN, self.read)
+        return Watched(ACCELERATOR_QUOTAS, self.read)
 
     def watched_theirs(self) -> Watched[tuple[str, tuple[Limit, ...]]]:
         """Where Kubernetes' own are."""
-        return Watched(THEIRS, self.read_theirs)
+        return Watched(RESOURCE_QUOTAS, self.read_theirs)
 
     def read(self, raw: bytes) -> QuotaSight:
         """Raises msgspec.DecodeError for what is no object at all; everything else that makes no

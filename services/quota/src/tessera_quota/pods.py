@@ -12,22 +12,20 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.admission import Admission, admit
-from tessera_core.adoption import adopt
 from tessera_core.charges import init_is_over
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Entry, Seen
 from tessera_core.quota import Uses, least_use
 from tessera_core.registry import Registry
 from tessera_core.signing import Verifier
-from tessera_quota import stamps
+from tessera_runtime import stamps
+from tessera_runtime.following.granted import LIVING, Granted
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
 from tessera_schema.wire import decoder
 
-LIVING: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-"""Pods that hold something. One that ends is told as deleted."""
 RUNNING: Final = "Running"
 
 
@@ -69,9 +67,7 @@ class PodReader:
     ) -> None:  # fmt: skip
         """With `migration` what other systems wrote on pods counts too."""
         self._registry = registry
-        self._ledger = ledger
-        self._verifier = verifier
-        self._migration = migration
+        self._granted = Granted(registry, ledger.fleet, verifier, migration=migration)
 
     def watched(self) -> Watched[PodSight]:
         """Where they are."""
@@ -87,12 +83,7 @@ class PodReader:
                 uid=meta.uid, namespace=namespace, name=meta.name, ended=pod.terminal,
                 asks=None if pod.terminal else self._asks(pod),
             )  # fmt: skip
-        row = self._ledger.fleet.rows.get(pod.spec.node_name)
-        cards = () if row is None else self._ledger.fleet.facts[row]
-        adopted = adopt(
-            self._registry, pod, cards, verifier=self._verifier(), others=self._migration
-        )
-        grant = adopted.grant
+        grant = self._granted.of(pod)
         return PodSight(
             uid=meta.uid, namespace=namespace, name=meta.name,
             grant=None if grant is None else msgspec.structs.replace(grant, given={}),

@@ -13,36 +13,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from msgspec import Struct
 
 from tessera_core.ledger import Ledger
 from tessera_core.registry import Registry as Dialects
-from tessera_quota import keys
 from tessera_quota.judging import Judging, Parts
-from tessera_quota.keys import Keys
 from tessera_quota.metrics import QuotaMetrics
-from tessera_quota.nodes import Nodes
 from tessera_quota.objects import QuotaReader, Theirs
 from tessera_quota.pods import PodReader, Pods
 from tessera_quota.settings import QuotaSettings
 from tessera_quota.telling import Teller
 from tessera_quota.usage import Usage
 from tessera_quota.writing import StatusWriter
-from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiNotFound, TesseraError
-from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.following import keys, namespaces
+from tessera_runtime.following.keys import Keys
+from tessera_runtime.following.kinds import installed
+from tessera_runtime.following.nodes import Nodes
+from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import Events, open_events
 from tessera_runtime.kube.reflector import Reflector, Sink, Watched
 from tessera_runtime.metrics import Registry
 
 T = TypeVar("T")
-_log: Final = logs.named("tessera.quota")
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -106,10 +104,14 @@ class Quota:
             known = self._reflector(keys.watched(settings.keys.namespace), self.keys)
             cards = self._reflector(nodes.watched(), nodes)
             theirs = self._reflector(reader.watched_theirs(), Theirs(self.judging.objects))
+            groups = self._reflector(
+                namespaces.watched(), namespaces.Namespaces(self.ledger, lambda: None)
+            )
             group.create_task(known.run(), name="key watcher")
             group.create_task(cards.run(), name="node watcher")
             group.create_task(theirs.run(), name="resource quota watcher")
-            for first in (cards, theirs):
+            group.create_task(groups.run(), name="namespace watcher")
+            for first in (cards, theirs, groups):
                 await first.synced.wait()
             await self.keys.known.wait()
             group.create_task(self._watch_pods(), name="pod watcher")
@@ -126,28 +128,14 @@ class Quota:
             world.registry, self.ledger, lambda: self.keys.verifier,
             migration=world.settings.count.migration,
         )  # fmt: skip
-        while True:
-            self.keys.changed_anew.clear()
-            reflector = self._reflector(reader.watched(), self.pods)
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(reflector.run(), name="pod reflector")
-                await reflector.synced.wait()
-                self.counting.set()
-                await self.keys.changed_anew.wait()
-                watching.cancel()
+        await keys.watch_with(
+            self.keys, lambda: self._reflector(reader.watched(), self.pods), self.counting
+        )
 
     async def _watch_own(self, reader: QuotaReader) -> NoReturn:
         """AcceleratorQuotas, once their definition is there."""
-        watched = reader.watched()
-        while True:
-            try:
-                await self._world.kube.call(Verb.GET, watched.path, query={"limit": "1"})
-                break
-            except ApiNotFound:
-                _log.info("AcceleratorQuota is not installed", path=watched.path)
-            except TesseraError as e:
-                _log.warning("AcceleratorQuota not looked for", why=str(e))
-            await asyncio.sleep(self._world.settings.count.look_s)
+        world, watched = self._world, reader.watched()
+        await installed(world.kube, watched.path, world.settings.count.look_s)
         reflector = self._reflector(watched, self.judging.objects)
         async with asyncio.TaskGroup() as group:
             group.create_task(reflector.run(), name="quota reflector")

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.following.keys import KeySettings
 from tessera_runtime.http import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.service import ProcessSettings
@@ -55,13 +56,6 @@ class StatusSettings(Struct, frozen=True, kw_only=True):
     calm_s: Seconds = 300.0
     """Seconds between two writes when only measurements have changed: 1,000 quotas are three
     writes a second."""
-
-
-class KeySettings(Struct, frozen=True, kw_only=True):
-    """The public keys that grants are verified with."""
-
-    namespace: str = "tessera-system"
-    """Where the scheduler publishes them."""
 
 
 class QuotaSettings(Struct, frozen=True, kw_only=True):

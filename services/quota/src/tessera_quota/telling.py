@@ -9,11 +9,10 @@ from collections.abc import Set
 from typing import Final
 
 from tessera_core.limits import VERSION
-from tessera_quota import stamps
 from tessera_quota.objects import QuotaSight
 from tessera_quota.pods import PodSight
 from tessera_quota.tracked import Change
-from tessera_runtime import logs
+from tessera_runtime import logs, stamps
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import About, Events, of_pod

@@ -16,7 +16,7 @@ from tessera_core.machines.throttle import (
     ReturnedBelow,
     advance,
 )
-from tessera_quota import stamps
+from tessera_runtime import stamps
 from tessera_schema.quotas import Hours, QuotaStatus
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tessera_core.registry import Registry
+from tessera_schema.keys import GROUP, OWNER_KEYS
 
 _NOTES = "metadata.annotations"
 
@@ -36,9 +37,18 @@ def bears_keys(registry: Registry) -> str:
     return f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, {_ours(registry)})"
 
 
-def changes_keys(registry: Registry) -> str:
-    """True for an update that adds, changes or takes away a key that is ours to write."""
-    ours = _ours(registry)
+def changes_keys(registry: Registry, but: Iterable[str] = ()) -> str:
+    """True for an update that adds, changes or takes away a key that is ours to write, `but` for
+    these."""
+    return _changes(_ours(registry, but))
+
+
+def changes(keys: Iterable[str]) -> str:
+    """True for an update that adds, changes or takes away one of these keys."""
+    return _changes(f"k in {_list(keys)}")
+
+
+def _changes(ours: str) -> str:
     old, new = f"oldObject.{_NOTES}", f"object.{_NOTES}"
     return (
         f"has({new}) && {new}.exists(k, ({ours})"
@@ -56,9 +66,13 @@ def by_others(writers: Iterable[str]) -> str:
     )
 
 
-def _ours(registry: Registry) -> str:
-    """True for a key `k` that only a scheduler or an agent may write."""
-    begins = [f"k.startsWith({_text(p)})" for p in sorted(registry.result_prefixes)]
+def _ours(registry: Registry, but: Iterable[str] = ()) -> str:
+    """True for a key `k` that only a scheduler or an agent may write, `but` for these."""
+    free = _list({*OWNER_KEYS, *but})
+    begins = [
+        f"k.startsWith({_text(p)})" + (f" && !(k in {free})" if p == f"{GROUP}/" else "")
+        for p in sorted(registry.result_prefixes)
+    ]
     return " || ".join((f"k in {_list(registry.result_keys)}", *begins))
 
 

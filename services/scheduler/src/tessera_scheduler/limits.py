@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from tessera_core.dialects.gpumanager import quota as gpu_quota
 from tessera_core.ledger import Ledger
 from tessera_core.limits import (
     AcceleratorQuota,
@@ -25,8 +26,17 @@ from tessera_runtime.kube.objects import Identity, identity
 from tessera_schema.quotas import Limit
 from tessera_schema.wire import decoder
 
+GPU_QUOTA = "ConfigMap"
+"""Kind of GPU Manager's quota object."""
+
+
+class _ConfigMap(Struct, frozen=True):
+    data: dict[str, str] | None = None
+
+
 _resource_quota = decoder(ResourceQuota)
 _accelerator_quota = decoder(AcceleratorQuota)
+_config_map = decoder(_ConfigMap)
 _log = logs.named("tessera.scheduler.limits")
 
 
@@ -69,6 +79,16 @@ class Limits:
         try:
             quota = _accelerator_quota(bytes(raw))
             return LimitSight(key=key, limits=(accelerator_limit(quota, self._registry),))
+        except (BadLimit, msgspec.DecodeError) as e:
+            return LimitSight(key=key, problem=str(e))
+
+    def read_gpu_quota(self, raw: bytes | msgspec.Raw) -> LimitSight:
+        """GPU Manager's ConfigMap; one that cannot be read has a problem."""
+        meta = identity(raw)
+        key = _key(GPU_QUOTA, meta)
+        try:
+            data = _config_map(bytes(raw)).data or {}
+            return LimitSight(key=key, limits=gpu_quota.limits(data, f"ConfigMap {meta.name}"))
         except (BadLimit, msgspec.DecodeError) as e:
             return LimitSight(key=key, problem=str(e))
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
+from tessera_core.packing.hosts import Host, of_node
 from tessera_core.registry import Registry
 from tessera_runtime import logs
 from tessera_schema.cards import Card
@@ -39,6 +40,8 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     name: str
     cards: tuple[Card, ...] = ()
     warnings: tuple[str, ...] = ()
+    host: Host | None = None
+    """What it has for pods beside cards; None = it does not say."""
 
 
 class Nodes:
@@ -63,7 +66,7 @@ class Nodes:
         node = _node(bytes(raw))
         own = tuple(self._customs.get(node.name, {}).values())
         cards, warnings = cards_of(self._registry, node, {node.name: own})
-        return NodeSight(name=node.name, cards=cards, warnings=warnings)
+        return NodeSight(name=node.name, cards=cards, warnings=warnings, host=of_node(node))
 
     def relisted(self, sights: Iterable[NodeSight]) -> None:
         """A whole list of nodes."""

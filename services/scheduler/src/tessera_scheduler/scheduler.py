@@ -30,7 +30,7 @@ from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.events import About, Events, open_events
+from tessera_runtime.kube.events import About, Events, of_pod, open_events
 from tessera_runtime.kube.lease import Lease, open_lease
 from tessera_scheduler.agents import Agents
 from tessera_scheduler.alarms import Alarm, Alarms
@@ -39,6 +39,7 @@ from tessera_scheduler.binder import Binder
 from tessera_scheduler.books import Books
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.extender import Extender, Parts
+from tessera_scheduler.hints import Hints
 from tessera_scheduler.keys import Keys, open_keys
 from tessera_scheduler.leading import Leading
 from tessera_scheduler.limits import Limits
@@ -49,6 +50,9 @@ from tessera_scheduler.nodes import Nodes
 from tessera_scheduler.outcomes import Around
 from tessera_scheduler.packing import Around as PackingAround
 from tessera_scheduler.packing import Packing
+from tessera_scheduler.reservations import Reservations
+from tessera_scheduler.resizing import Resizing
+from tessera_scheduler.resizing import Tools as ResizingTools
 from tessera_scheduler.restoring import Restoring, Tools
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.sights import Reader
@@ -88,6 +92,7 @@ class Scheduler:
         self._world = world
         self.registry, self.keys, self.steady = world.registry, world.keys, world.steady
         self.ledger, self.decisions, self.measures = Ledger(), Decisions(), Measures()
+        self._lent = self.ledger.lent
         self.measures.watch(self.ledger)
         self.filter = Filter(world.registry, self.ledger, self.decisions)
         self.errands = Errands(
@@ -113,11 +118,20 @@ class Scheduler:
         )  # fmt: skip
         self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
         self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
+        self._resizing = Resizing(self._tools_of_resizing(), call_s=settings.kube.call_s)
         self._nodes = Nodes(world.registry, self.ledger, news_s=books.news_s)
         self.agents = Agents(self.ledger, news_s=books.news_s)
         self.measures.differing.labels("agents").set_function(lambda: self.agents.differing)
+        self._hints = Hints(self.ledger.fleet, settings.hints, world.steady, self.measures)
+        self._reservations = Reservations(self.filter.reserved, self.freed)
         self.watching = Watching(
-            world.kube, world.bus, self._told(), books, settings.kube, world.random
+            world.kube,
+            world.bus,
+            self._told(),
+            books,
+            settings.kube,
+            world.random,
+            settings.quota.gpu_quota,
         )
         self.audit = Audit(
             world.kube, self.ledger, self.reader, self, self.measures, world.clock,
@@ -142,6 +156,7 @@ class Scheduler:
             group.create_task(self._sweep(books.sweep_s), name="sweeping")
             group.create_task(self.audit.run(books.audit_s), name="auditing")
             group.create_task(self.packing.run(), name="packing")
+            group.create_task(self._hints.run(self._world.bus), name="hints")
 
     # -- consequences of what the books see
 
@@ -156,7 +171,11 @@ class Scheduler:
         self.filter.done_with(uid)
         self.packing.gone(uid)
         self.binder.gone(uid)
+        self._resizing.gone(uid)
         self._news.gone(uid)
+        if self._lent != self.ledger.lent:  # what it asked for, and never got, is lent again
+            self._lent = self.ledger.lent
+            self.freed()
 
     def doubt(self, pod: PodKey) -> None:
         """See `books.Consequences`."""
@@ -170,6 +189,10 @@ class Scheduler:
     def restore(self, pod: PodKey) -> None:
         """See `books.Consequences`."""
         self.errands.add("restore", pod.uid, partial(self._restoring.restore, pod))
+
+    def resize(self, pod: PodKey) -> None:
+        """See `books.Consequences`."""
+        self.errands.add("resize", pod.uid, partial(self._resizing.resize, pod))
 
     def freed(self) -> None:
         """See `books.Consequences`."""
@@ -208,6 +231,7 @@ class Scheduler:
             expired = self.ledger.expire(now - self._world.settings.books.reservation_s)
             self.measures.expired.inc(len(expired))
             self.agents.expire(now)
+            self._reservations.expire(now)
             if self._nodes.expire(now) or expired:
                 self.freed()
 
@@ -230,8 +254,8 @@ class Scheduler:
     def _around_packing(self) -> PackingAround:
         world = self._world
         return PackingAround(
-            kube=world.kube, namespace=world.settings.namespace, ledger=self.ledger,
-            filter=self.filter, measures=self.measures, steady=world.steady,
+            kube=world.kube, namespace=world.settings.namespace, registry=world.registry,
+            ledger=self.ledger, filter=self.filter, measures=self.measures, steady=world.steady,
             leads=lambda: self.leading.leads,
         )  # fmt: skip
 
@@ -243,12 +267,26 @@ class Scheduler:
             holds=lambda: self.leading.holds,
         )  # fmt: skip
 
+    def _tools_of_resizing(self) -> ResizingTools:
+        world = self._world
+        return ResizingTools(
+            kube=world.kube, registry=world.registry, ledger=self.ledger, looking=self._looking,
+            reader=self.reader, keys=world.keys, measures=self.measures, clock=world.clock,
+            holds=lambda: self.leading.holds, fence=self.leading.fence, freed=self.freed,
+            tell=self._tell,
+        )  # fmt: skip
+
+    def _tell(self, pod: PodKey, reason: str, words: str) -> None:
+        self._world.events.tell(of_pod(pod), reason, words)
+
     def _told(self) -> Told:
         return Told(
-            registry=self.registry, reader=self.reader, books=self.books, agents=self.agents,
+            ledger=self.ledger, registry=self.registry, reader=self.reader, books=self.books,
+            agents=self.agents,
             nodes=self._nodes, limits=Limits(self.registry, self.ledger),
             errands=self.errands, measures=self.measures, steady=self._world.steady,
-            freed=self.freed,
+            freed=self.freed, reservations=self._reservations,
+            hosts=self.packing.hosts,
         )  # fmt: skip
 
 

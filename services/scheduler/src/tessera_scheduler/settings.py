@@ -15,6 +15,7 @@ from tessera_runtime.kube.settings import EventSettings, KubeSettings, LeaseSett
 from tessera_runtime.service import ProcessSettings
 from tessera_runtime.telemetry import TelemetrySettings
 from tessera_scheduler.explaining import ExplainSettings
+from tessera_scheduler.hints import HintSettings
 from tessera_scheduler.keys import KeySettings
 from tessera_scheduler.packing import PackingSettings
 from tessera_scheduler.webhook.settings import WebhookSettings
@@ -64,12 +65,22 @@ class BooksSettings(Struct, frozen=True, kw_only=True):
     """Most seconds between two such calls about one pod."""
 
 
+class QuotaSettings(Struct, frozen=True, kw_only=True):
+    """Quota objects of other systems."""
+
+    gpu_quota: str = "kube-system/gpuquota"
+    """Namespace and name of GPU Manager's ConfigMap of quotas; empty = none is read."""
+
+
 class DialectsSettings(Struct, frozen=True, kw_only=True):
     """The dialects."""
 
     file: Path | None = None
     """A YAML or JSON file: dialect -> option -> value, `enabled: false` among them; none = the
     defaults of all."""
+    volcano_conf: str = "volcano-system/volcano-scheduler-configmap"
+    """Namespace and name of Volcano's ConfigMap, whose arguments about cards are served where the
+    file says nothing of `volcano.scheduler_conf`; empty = none is read."""
 
 
 class SchedulerSettings(Struct, frozen=True, kw_only=True):
@@ -81,15 +92,18 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     telemetry: TelemetrySettings = TelemetrySettings()
     kube: KubeSettings = KubeSettings()
     bus: BusSettings = BusSettings()
-    outbox: OutboxSettings = OutboxSettings()
+    outbox: OutboxSettings = OutboxSettings(gather_s=0.1)
+    """Pods are bound by the hundred in a second, and nobody waits for the news of one."""
     lease: LeaseSettings = LeaseSettings()
     """Its namespace is ours: keys and certificates are there too."""
     events: EventSettings = EventSettings()
     keys: KeySettings = KeySettings()
     dialects: DialectsSettings = DialectsSettings()
     books: BooksSettings = BooksSettings()
+    quota: QuotaSettings = QuotaSettings()
     bind: BindSettings = BindSettings()
     packing: PackingSettings = PackingSettings()
+    hints: HintSettings = HintSettings()
     extender: HttpSettings = HttpSettings(port=8888, body_bytes=10 * 2**20)
     """What kube-scheduler calls; on 127.0.0.1, as it is a container of the same pod. 5,000 names
     and a pod have 200 KiB, so 10 MiB are plenty."""

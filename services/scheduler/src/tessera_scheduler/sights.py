@@ -18,13 +18,18 @@ from tessera_core.adoption import Adopted, adopt
 from tessera_core.charges import init_is_over
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
+from tessera_core.packing.hosts import NOTHING, Host, of_pod
 from tessera_core.pages import Seen
 from tessera_core.registry import Registry
+from tessera_core.reserved import Holding
+from tessera_core.resizing import follows
 from tessera_core.signing import Verifier
 from tessera_core.takeover import count_by_requests
 from tessera_runtime.kube.objects import Identity
+from tessera_scheduler.roomfor import held_for
 from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.kube import Pod
+from tessera_schema.resizes import RESIZE_KEY
 from tessera_schema.wire import decoder
 
 
@@ -60,8 +65,14 @@ class Sight(Struct, frozen=True, kw_only=True):
     """A valid grant of another release: the node is closed while the pod lives."""
     unwritten: bool = False
     """It is bound and asks for cards, and nothing that counts says which."""
+    resize: bool = False
+    """It bears a question for other amounts."""
     told: str = ""
     """What an operator should know of how it was read."""
+    reserved: Holding | None = None
+    """Of a pod that waits: the room that a plan makes for it."""
+    host: Host = NOTHING
+    """Of a bound pod, with cards or without: what it requests of its host."""
 
     @property
     def seen(self) -> Seen:
@@ -103,10 +114,13 @@ class Reader:
         meta = pod.metadata
         sight = Sight(
             uid=meta.uid, namespace=meta.namespace, name=meta.name, node=pod.spec.node_name,
-            ended=pod.terminal,
+            ended=pod.terminal, resize=RESIZE_KEY in meta.annotations,
         )  # fmt: skip
-        if sight.ended or not sight.node:
+        if sight.ended:
             return sight
+        if not sight.node:
+            return replace(sight, reserved=held_for(self._registry, pod))
+        sight = replace(sight, host=of_pod(pod))
         text = meta.annotations.get(GRANT_KEY)
         known = self._known(sight, text)
         if known is not None:
@@ -146,7 +160,7 @@ class Reader:
     def _judged(self, pod: Pod, sight: Sight, adopted: Adopted, text: str | None) -> Sight:
         if adopted.grant is not None and text is not None and not adopted.forged:
             grant, entry = replace(adopted.grant, given={}), self._ledger.entry(sight.uid)
-            if entry is None or entry.grant == grant:
+            if entry is None or entry.grant == grant or follows(grant, entry.grant):
                 self._digests[sight.uid] = _digest(text)
             return replace(sight, grant=grant, init_over=init_is_over(pod))
         sight = replace(

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from tessera_core.ledger import Ledger
+from tessera_core.packing.hosts import HostBook
 from tessera_core.registry import Registry
 from tessera_runtime.kube.reflector import Change
 from tessera_scheduler.agents import Agents
@@ -17,6 +19,7 @@ from tessera_scheduler.errands import Errands
 from tessera_scheduler.limits import Limits, LimitSight
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.nodes import Nodes, NodeSight
+from tessera_scheduler.reservations import Reservations
 from tessera_scheduler.sights import Reader, Sight
 from tessera_scheduler.steady import Steady
 from tessera_schema.kube import Custom
@@ -25,12 +28,15 @@ from tessera_schema.kube import Custom
 class Told(Struct, frozen=True, kw_only=True):
     """Who is told."""
 
+    ledger: Ledger
     registry: Registry
     reader: Reader
     books: Books
     agents: Agents
     nodes: Nodes
     limits: Limits
+    reservations: Reservations
+    hosts: HostBook
     errands: Errands
     measures: Measures
     steady: Steady
@@ -48,13 +54,28 @@ class PodSink:
         self._told.measures.relists.labels("pods").inc()
         steady = self._told.steady
         self._told.books.relisted(items, steady.at(started), steady.at(now))
+        self._told.reservations.relisted(items, steady.at(now))
+        self._told.hosts.only(item.uid for item in items if _runs(item))
+        for item in filter(_runs, items):
+            self._told.hosts.hold(item.uid, item.node, item.host)
 
     def changed(self, change: Change, item: Sight, now: float) -> None:
         """See `Sink.changed`."""
         if change is Change.DELETED:
             self._told.books.deleted(item.uid)
+            self._told.reservations.gone(item.uid)
+            self._told.hosts.release(item.uid)
         else:
             self._told.books.changed(item, self._told.steady.at(now))
+            self._told.reservations.changed(item, self._told.steady.at(now))
+            if _runs(item):
+                self._told.hosts.hold(item.uid, item.node, item.host)
+            elif item.ended:
+                self._told.hosts.release(item.uid)
+
+
+def _runs(pod: Sight) -> bool:
+    return bool(pod.node) and not pod.ended
 
 
 class NodeSink:
@@ -67,13 +88,16 @@ class NodeSink:
         """See `Sink.relisted`."""
         self._told.measures.relists.labels("nodes").inc()
         self._told.nodes.relisted(items)
+        self._told.hosts.nodes({item.name: item.host for item in items})
 
     def changed(self, change: Change, item: NodeSight, now: float) -> None:
         """See `Sink.changed`."""
         if change is Change.DELETED:
             self._told.nodes.deleted(item.name)
+            self._told.hosts.node(item.name, None)
         else:
             self._told.nodes.changed(item)
+            self._told.hosts.node(item.name, item.host)
 
 
 class LimitSink:

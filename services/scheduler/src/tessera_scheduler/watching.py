@@ -20,11 +20,13 @@ from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, News, Resync
 from tessera_runtime.bus.latest import Latest
 from tessera_runtime.errors import ApiNotFound, TesseraError
+from tessera_runtime.following import namespaces
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.objects import Unreadable
 from tessera_runtime.kube.reflector import Reflector, Sink, Watched
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_scheduler.limits import GPU_QUOTA, LimitSight
 from tessera_scheduler.settings import BooksSettings
 from tessera_scheduler.sights import Sight
 from tessera_scheduler.sinks import CustomSink, LimitSink, NodeSink, PodSink, Told
@@ -91,9 +93,11 @@ class Watching:
 
     def __init__(
         self, kube: Kube, bus: Bus, told: Told, settings: BooksSettings, calls: KubeSettings,
-        random: Random,
+        random: Random, gpu_quota: str = "",
     ) -> None:  # fmt: skip
-        """`calls` says how lists and watches are made, `random` spreads them in time."""
+        """`calls` says how lists and watches are made, `random` spreads them in time, `gpu_quota`
+        where GPU Manager's quotas are."""
+        self._gpu_quota_at = gpu_quota
         self._kube = kube
         self._bus = bus
         self._told = told
@@ -129,6 +133,10 @@ class Watching:
             "resourcequotas",
         )
         own = Watched(OWN_QUOTAS, told.limits.read_accelerator_quota)
+        known = self._reflector(
+            namespaces.watched(), namespaces.Namespaces(told.ledger, told.freed), "namespaces"
+        )
+        theirs = self._gpu_quota()
         async with asyncio.TaskGroup() as group:
             settled = []
             for path in customs:
@@ -140,15 +148,30 @@ class Watching:
                 await event.wait()
             group.create_task(nodes.run(), name="node watcher")
             group.create_task(quotas.run(), name="quota watcher")
+            group.create_task(known.run(), name="namespace watcher")
             there = asyncio.Event()
             limits = LimitSink("AcceleratorQuota", told)
             group.create_task(self._if_there(own, limits, there), name="own quota watcher")
             group.create_task(self._listen(), name="device listener")
-            for event in (nodes.synced, quotas.synced, there):
+            if theirs is not None:
+                group.create_task(theirs.run(), name="GPU quota watcher")
+                await theirs.synced.wait()
+            for event in (nodes.synced, quotas.synced, known.synced, there):
                 await event.wait()
             self._nodes_read.set()
             await self.pods.run()
         raise AssertionError("watches never end")
+
+    def _gpu_quota(self) -> Reflector[LimitSight] | None:
+        """GPU Manager's quotas; None where nobody wants them."""
+        namespace, _, name = self._gpu_quota_at.partition("/")
+        if not name:
+            return None
+        watched = Watched(
+            paths.in_core(namespace, "configmaps"), self._told.limits.read_gpu_quota,
+            {"fieldSelector": f"metadata.name={name}"},
+        )  # fmt: skip
+        return self._reflector(watched, LimitSink(GPU_QUOTA, self._told), "configmaps")
 
     def _reflector(self, watched: Watched[T], sink: Sink[T], kind: str) -> Reflector[T]:
         def unreadable(what: Unreadable) -> None:

@@ -47,6 +47,26 @@ def binding_annotations(
     return written
 
 
+def changed_annotations(
+    registry: Registry, ledger: Ledger, signer: Signer, pod: Pod, grants: tuple[Grant, Grant],
+    clock: Clock,
+) -> dict[str, str]:  # fmt: skip
+    """What has to be written on a bound pod so that it bears the second of two grants instead of
+    the first: the grant, and of the dialects' keys those that tell amounts and that nobody has
+    changed since. Raises Unwritable."""
+    old, new = grants
+    row = ledger.fleet.rows.get(new.node)
+    cards = () if row is None else ledger.fleet.facts[row]
+    clean, _ = strip_results(registry, pod)
+    now_ns, had = clock.time_ns(), pod.metadata.annotations
+    before = written_annotations(registry, clean, old, cards, now_ns)
+    after = binding_annotations(registry, ledger, signer, pod, new, clock)
+    return {
+        key: value for key, value in after.items()
+        if key == GRANT_KEY or (value != before.get(key) and had.get(key) == before.get(key))
+    }  # fmt: skip
+
+
 def _check_size(had: Mapping[str, str], written: Mapping[str, str]) -> None:
     size = sum(len(k.encode()) + len(v.encode()) for k, v in {**had, **written}.items())
     if size > MOST_BYTES:

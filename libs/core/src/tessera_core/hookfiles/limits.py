@@ -39,7 +39,7 @@ FILE: Final = Record(
     "tessera_limits", SIZE,
     {
         "head": "64s", "flags": "I", "log_level": "I", "generation": "Q", "container": "128s",
-        "reserved": "304s", "card": f"{CARDS * 176}s", "reserved_end": "768s",
+        "hold_until_ns": "Q", "reserved": "296s", "card": f"{CARDS * 176}s", "reserved_end": "768s",
     },
 )  # fmt: skip
 
@@ -61,7 +61,7 @@ class Flag(IntFlag):
     SUSPEND = 1
     """Every launch and allocation waits."""
     HOLD_LAUNCHES = 2
-    """Launches wait: a more important neighbour is busy."""
+    """Launches wait, until `hold_until_ns`: a more important neighbour is busy."""
     CLOSED = 4
     """Without a usage file memory is refused."""
     SCALE_UTILIZATION = 8
@@ -110,6 +110,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     generation: int = 0
     """Counts changes; the hook repeats in its usage file the one that is in force."""
     flags: Flag = Flag.NONE
+    hold_until_ns: int = 0
+    """Wall clock: a hold ends here even if the agent is gone; 0 = without end."""
     log_level: int = 0
     """0 = not said."""
 
@@ -125,6 +127,11 @@ def encode_limits(limits: Limits, sequence: int, now_ns: int) -> bytes:
             f"container {limits.container}: {len(limits.cards)} cards: the hook limits {CARDS} at "
             "most; give the container fewer"
         )
+    if not 0 <= limits.hold_until_ns <= _UINT64:
+        raise BadLimits(
+            f"container {limits.container}: hold_until_ns {limits.hold_until_ns}: "
+            f"write 0 to {_UINT64}"
+        )
     data = bytearray(SIZE)
     HEAD.write(data, 0, {
         "layout": LAYOUT, "size": SIZE, "cards": len(limits.cards),
@@ -133,7 +140,8 @@ def encode_limits(limits: Limits, sequence: int, now_ns: int) -> bytes:
     FILE.write(data, 0, {
         "head": bytes(data[: HEAD.size]), "flags": int(limits.flags),
         "log_level": limits.log_level, "generation": limits.generation & _UINT64,
-        "container": padded(limits.container, _CONTAINER_BYTES), "card": _cards(limits.cards),
+        "container": padded(limits.container, _CONTAINER_BYTES),
+        "hold_until_ns": limits.hold_until_ns, "card": _cards(limits.cards),
     })  # fmt: skip
     return bytes(data)
 
@@ -172,7 +180,8 @@ def decode_limits(data: bytes) -> Limits:
         raise BadLimits(str(e)) from e
     return Limits(
         container=text_of(body["container"]), cards=cards, generation=body["generation"],
-        flags=Flag(body["flags"]), log_level=body["log_level"],
+        flags=Flag(body["flags"]), hold_until_ns=body["hold_until_ns"],
+        log_level=body["log_level"],
     )  # fmt: skip
 
 

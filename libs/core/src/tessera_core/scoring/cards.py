@@ -12,28 +12,33 @@ from typing import Final
 from tessera_core.cards import NodeView, at
 from tessera_core.ladder import Amounts
 from tessera_core.scoring.koordinator import card_score
-from tessera_schema.requests import CardKey, Request, Weights
+from tessera_core.scoring.pressure import felt
+from tessera_schema.requests import CardKey, Heed, Request, Weights
 
 
 def usage_score(
     used: tuple[float, float, float], total: tuple[float, float, float], weights: Weights
 ) -> float:
     """Slots, cores, memory in use (request included) of the totals; 0 where a total is 0."""
-    if not all(total):
+    slots, cores, memory = total
+    if not (slots and cores and memory):
         return 0.0
-    weighted = zip(used, total, (weights.slot, weights.core, weights.memory), strict=True)
-    return 10 * sum(weight * part / whole for part, whole, weight in weighted)
+    return 10 * (
+        weights.slot * used[0] / slots
+        + weights.core * used[1] / cores
+        + weights.memory * used[2] / memory
+    )
 
 
 def _usage(view: NodeView, i: int, request: Request, need: Amounts) -> float:
     s = view.state
     return usage_score(
         (
-            s.sharers[i] + need.slots,
-            s.cores_used[i] + at(need.cores, i),
-            s.memory_used[i] + at(need.memory, i),
+            s.sharers.item(i) + need.slots,
+            s.cores_used.item(i) + at(need.cores, i),
+            s.memory_used.item(i) + at(need.memory, i),
         ),
-        (s.slots[i], s.cores_total[i], s.memory_total[i]),
+        (s.slots.item(i), s.cores_total.item(i), s.memory_total.item(i)),
         request.policy.weights,
     )
 
@@ -67,10 +72,21 @@ def in_order(
     policy = request.policy
     sign = -1 if policy.highest_index_first else 1
     keys = [_told(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
+    match policy.heed:
+        case Heed.FIRST:
+            keys.insert(0, _pressure)
+        case Heed.TIES:
+            keys.append(_pressure)
+        case Heed.NOTHING:
+            pass
     return sorted(
         cards,
         key=lambda i: (*(k(view, i, request, need) for k in keys), sign * view.facts[i].index),
     )
+
+
+def _pressure(view: NodeView, card: int, request: Request, _need: Amounts) -> float:
+    return float(felt(view.state, request)[card])
 
 
 def _told(numbers: Sequence[float]) -> Key:

@@ -6,19 +6,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.cards import Bools, Floats, Ints
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
+from tessera_core.packing.hosts import NOTHING, Host
+from tessera_core.scoring import pressure
 from tessera_core.scoring.koordinator import node_score
-from tessera_schema.requests import NodeOrder, Request
+from tessera_schema.requests import Heed, NodeOrder, Request
 
 
-def keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
-    """The columns of the request's order, most important first, the node's name last."""
+def keys(
+    fleet: Fleet, request: Request, room: Bools | None = None, *, host: Host = NOTHING
+) -> list[Floats | Ints]:
+    """The columns of the request's order, most important first, the node's name last. `room` are
+    the cards that have room for the request, where that is known already. `host` is what the
+    pod asks of its host."""
     packer = fleet.packer
     if request.policy.node is NodeOrder.PACK and packer is not None:
-        return [*order.keys(fleet, request, packer.state), fleet.rank]
-    return [*_keys(fleet, request), fleet.rank]
+        hosts = packer.hosts.columns(fleet)
+        columns = order.keys(fleet, request, packer.state, hosts=hosts, host=host)
+    else:
+        columns = _keys(fleet, request)
+    match request.policy.heed:
+        case Heed.FIRST:
+            columns.insert(0, pressure.of_nodes(fleet, request, room))
+        case Heed.TIES:
+            columns.append(pressure.of_nodes(fleet, request, room))
+        case Heed.NOTHING:
+            pass
+    return [*columns, fleet.rank]
 
 
 def _keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:

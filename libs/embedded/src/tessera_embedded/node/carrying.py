@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -28,7 +29,7 @@ from tessera_kubelet.nri.merge import amended
 from tessera_kubelet.nri.nouns import ContainerInfo, Event, Sandbox, State
 from tessera_kubelet.nri.runtime import Runtime
 
-_KILLED_S: Final = 5.0
+_KILLED_S: Final = 60.0
 """Seconds that a process may take to end after SIGKILL."""
 
 
@@ -95,7 +96,6 @@ class Carrier:
 
     async def run(
         self,
-        runtime: Runtime,
         pod: NodePod,
         container: Container,
         made: tuple[Sandbox, ContainerInfo],
@@ -104,16 +104,30 @@ class Carrier:
         """Start a created container's process. `kept`: since when, and how often it was started
         again. Raises OSError."""
         sandbox, info = made
-        process = await asyncio.to_thread(
-            start, program(self.description, container.image), self._env(pod, container, info),
-            self._place(pod.uid, container.name),
-        )  # fmt: skip
-        info = replace(info, state=State.RUNNING, pid=process.pid)
-        record = Kept(sandbox, info, process.record, *kept)
-        await asyncio.to_thread(self._write, pod.uid, container.name, record)
+        argv, env = program(self.description, container.image), self._env(pod, container, info)
+
+        def started() -> tuple[Process, ContainerInfo]:
+            """At one go: a process that was not written down would be lost to the next node."""
+            process = start(argv, env, self._place(pod.uid, container.name))
+            running = replace(info, state=State.RUNNING, pid=process.pid)
+            record = Kept(sandbox, running, process.record, *kept)
+            self._write(pod.uid, container.name, record)
+            return process, running
+
+        begun = asyncio.get_running_loop().run_in_executor(None, started)
+        try:
+            process, info = await asyncio.shield(begun)
+        except asyncio.CancelledError:
+            with suppress(OSError):  # a thread cannot be cancelled: its process is ours to end
+                await self.stop((await begun)[0], 0)
+            raise
         self._runs[info.id] = sandbox, info
-        await runtime.tell(Event.POST_START_CONTAINER, sandbox, info)
         return process
+
+    async def started(self, runtime: Runtime, id_: str) -> None:
+        """The container's process runs: tell the agents. Raises CallFailed."""
+        sandbox, info = self._runs[id_]
+        await runtime.tell(Event.POST_START_CONTAINER, sandbox, info)
 
     def adopt(self, pod: NodePod, container: Container) -> tuple[Kept, Process] | None:
         """The container as a former node process left it, when it still runs."""

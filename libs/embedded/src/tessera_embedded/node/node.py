@@ -35,6 +35,9 @@ class Node:
         self._clock = clock
         self._tasks: asyncio.TaskGroup
         self._changed: dict[str, asyncio.Event] = {}
+        self._over: dict[str, bool] = {}
+        """Pods that have ended, by uid, and whether they were deleted then. A watch may still show
+        them as they were before."""
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Register, and keep the Lease; pods are carried by tasks of this group."""
@@ -49,6 +52,7 @@ class Node:
         """All pods that are bound here."""
         del started, now
         shown = {pod.uid: pod for pod in items}
+        self._over = {uid: gone for uid, gone in self._over.items() if uid in shown}
         self._tasks.create_task(self._sweep(frozenset(shown)), name="left behind")
         for uid, worker in self.workers.items():
             if uid not in shown:
@@ -67,13 +71,17 @@ class Node:
         worker = self.workers.get(item.uid)
         if change is not Change.DELETED:
             self._pod(item)
-        elif worker is not None:
+            return
+        self._over.pop(item.uid, None)
+        if worker is not None:
             worker.leave()
 
     def _pod(self, pod: NodePod) -> None:
         worker = self.workers.get(pod.uid)
         if worker is None:
-            if pod.ended and not pod.deleting:
+            deleted = self._over.get(pod.uid, False)
+            ended = pod.ended or pod.uid in self._over
+            if deleted or (ended and not pod.deleting):
                 return
             changed = self._changed[pod.uid] = asyncio.Event()
             worker = Worker(pod, self._carrier, self.runtime, self._clock, changed.set)
@@ -94,6 +102,7 @@ class Node:
         if self.workers.get(uid) is worker:
             del self.workers[uid]
             self._changed.pop(uid, None)
+            self._over[uid] = worker.pod.deleting
 
     async def _tell(self, worker: Worker) -> None:
         """Write the pod's status whenever it changes, until the pod is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from tessera_embedded.node.carrying import Carrier, Kept, sandbox_of
@@ -140,14 +141,15 @@ class Worker:
             return None
         since = self._clock.time()
         try:
-            process = await self._carrier.run(
-                self._runtime, self.pod, container, made, (since, state.restarts)
-            )
+            process = await self._carrier.run(self.pod, container, made, (since, state.restarts))
         except OSError as e:
             self._put(container, Waiting("RunContainerError", str(e)))
             return None
+        self._processes[container.name] = process
         state.id = made[1].id
-        return await self._ended(container, process, since, made[1].id)
+        with suppress(KubeletError):
+            await self._carrier.started(self._runtime, state.id)
+        return await self._ended(container, process, since, state.id)
 
     async def _follow(self, container: Container, kept: Kept, process: Process) -> int | None:
         state = self._states[container.name]
@@ -162,14 +164,9 @@ class Worker:
         code = await process.wait()
         self._processes.pop(container.name, None)
         self._put(container, Terminated(code, since, self._clock.time()))
-        await self._told_stopped(id_)
-        return code
-
-    async def _told_stopped(self, id_: str) -> None:
-        try:
+        with suppress(KubeletError):
             await self._carrier.stopped(self._runtime, id_)
-        except KubeletError:
-            return
+        return code
 
     async def _stop_all(self) -> None:
         async with asyncio.TaskGroup() as stops:
@@ -186,7 +183,5 @@ class Worker:
         self._told()
 
     async def _quietly(self, event: Event) -> None:
-        try:
+        with suppress(KubeletError):
             await self._runtime.tell(event, sandbox_of(self.pod))
-        except KubeletError:
-            return

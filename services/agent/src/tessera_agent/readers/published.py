@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tessera_agent.readers import Reader, Silent, World
@@ -55,7 +56,8 @@ class PublishedReader:
         notes.pop(f"{CARDS_PREFIX}{self._vendor}", None)
         bare = replace(node, metadata=replace(node.metadata, annotations=notes))
         cards, warnings = cards_of(self._registry, bare, {})
-        return tuple(card for card in cards if card.vendor == self._vendor), warnings
+        ours = (card for card in cards if card.vendor == self._vendor)
+        return tuple(replace(card, siting=UNSET) for card in ours), warnings
 
 
 def _with_use(read: Readings, seen: Readings) -> Readings:

@@ -189,7 +189,8 @@ def _inside(evidence: Evidence, made: Mapping[str, Grant]) -> list[Promise]:
 def _told(seen: Seen, name: str) -> Promise:
     pod = seen.pods.get(name)
     steps = seen.steps(pod["metadata"]["uid"]) if pod else []
-    return Promise(f"the bus told of {name}", "granted" in steps, f"it told {steps}")
+    told = bool(steps)  # any of them: who is killed takes news with him
+    return Promise(f"the bus told of {name}", told, "it told nothing")
 
 
 def _traced(trace: Sequence[Collected]) -> Promise:

@@ -14,8 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from tessera_cli.demo import judging
+from tessera_cli.demo.creating import insist
 from tessera_cli.demo.inside import hooked, kept, printed
 from tessera_cli.demo.judging import Evidence, Promise
+from tessera_cli.demo.lending import play_lending
+from tessera_cli.demo.planning import play_plans
 from tessera_cli.demo.scene import REFUSED, WAITS, Scene, name_of, read_scene
 from tessera_cli.demo.seen import Seen, follow_news, follow_pods
 from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
@@ -25,14 +28,13 @@ from tessera_embedded.node.opening import SOCKET
 from tessera_kubelet.tasks import open_tasks
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.errors import ApiRefused, Passing, TesseraError
+from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.api import Verb
 from tessera_schema.keys import CARDS_PREFIX, TRACE_KEY
 
-_SEEN_S: Final = 90.0
+_SEEN_S: Final = 180.0
 """Seconds for everything to be seen; what is missing then is told."""
-_RETRY_S: Final = 0.3
 _SOCKET_MOST: Final = 107
 """Bytes of a unix socket's path, without its NUL."""
 
@@ -121,7 +123,10 @@ async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outc
         await _create(stage, seen, tell, kill=kill)
         await _look(stage, seen, tell)
         evidence = await _gather(stage, seen)
-    return Outcome(stage, evidence, judging.judge(evidence))
+        promises = judging.judge(evidence)
+        promises += await play_lending(stage, seen, tell)
+        promises += await play_plans(stage, seen, tell)
+    return Outcome(stage, evidence, promises)
 
 
 async def _up(stage: Stage, tell: Callable[[str], None]) -> None:
@@ -155,7 +160,7 @@ async def _up(stage: Stage, tell: Callable[[str], None]) -> None:
 async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill: bool) -> None:
     for quota in stage.scene.quotas:
         meta = quota["metadata"]
-        await _insist(stage.kube, paths.in_core(meta["namespace"], "resourcequotas"), quota)
+        await insist(stage.kube, paths.in_core(meta["namespace"], "resourcequotas"), quota)
     pods = stage.scene.pods
     half = len(pods) // 2
     tell(f"creating {len(pods)} pods")
@@ -164,28 +169,10 @@ async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill
             await _kill(stage, tell)
         try:
             meta = pod["metadata"]
-            await _insist(stage.kube, paths.in_core(meta["namespace"], "pods"), pod)
+            await insist(stage.kube, paths.in_core(meta["namespace"], "pods"), pod)
         except ApiRefused as e:
             seen.refused[name_of(pod)] = e.message
             seen.ring()
-
-
-async def _insist(kube: Kube, path: str, body: Mapping[str, Any]) -> None:
-    """Create it, also while the API server or the webhook is away. Raises ApiRefused."""
-    async with asyncio.timeout(_SEEN_S):
-        while True:
-            try:
-                await kube.call(Verb.POST, path, body=msgspec.json.encode(body))
-            except Passing:
-                await asyncio.sleep(_RETRY_S)
-            except ApiRefused as e:
-                if e.reason == "AlreadyExists":  # the answer was lost, the write was not
-                    return
-                if e.status < 500 and e.reason != "InternalError":
-                    raise
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
 
 
 async def _kill(stage: Stage, tell: Callable[[str], None]) -> None:

@@ -34,8 +34,10 @@ from tessera_schema.keys import SCHEDULER
 
 NAMESPACE: Final = "tessera-system"
 CLUSTER: Final = "demo"
-_READY_S: Final = 60.0
+_READY_S: Final = 120.0
 _LOOK_S: Final = 0.1
+_HARD: Final = {"TESSERA_LENDING_ENABLED": "false"}
+"""Agents of the scene's own nodes: what a container may use is to be seen, not what it is lent."""
 _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV")
 
 
@@ -52,14 +54,26 @@ class Ports(Struct, frozen=True):
     status: int
 
 
+class Around(Struct, frozen=True):
+    """What every node of the stage needs."""
+
+    hook: Path
+    """Where the hook library and the simulated driver were built."""
+    base: Mapping[str, str]
+    """Variables of every process."""
+    traced: Mapping[str, str]
+    """The same for processes that tell what they do."""
+
+
 class Stage:
     """Everything that runs."""
 
     def __init__(
         self, folder: Path, scene: Scene, ports: Ports, programs: Programs, collector: Collector,
-        nats: NatsServer, kube: Kube,
+        nats: NatsServer, kube: Kube, around: Around,
     ) -> None:  # fmt: skip
         """Made by `open_stage`."""
+        self._around = around
         self.folder = folder
         self.scene = scene
         self.ports = ports
@@ -82,6 +96,15 @@ class Stage:
             "TESSERA_KUBE_TOKEN_FILE": str(folder / "token"),
             "TESSERA_KUBE_CA_FILE": str(folder / "ca.crt"),
         }
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables of every service."""
+        return self._around.traced
+
+    async def join(self, node: NodeDescription, agent: Mapping[str, str]) -> None:
+        """Start one more node, whose agents get these variables as well. Raises StageFailed."""
+        await _start_node(self, node, self._around, agent)
 
     def node_folder(self, node: str) -> Path:
         """A node's own folder."""
@@ -114,13 +137,14 @@ async def open_stage(
         tell("starting the API server")
         await programs.start(
             "api",
-            _python("tessera_embedded.apiserver", "--folder", folder / "api", "--port", ports.api),
+            python("tessera_embedded.apiserver", "--folder", folder / "api", "--port", ports.api),
             base,
         )
         kubeconfig = folder / "api" / "kubeconfig"
         await until(programs, kubeconfig.exists, "the API server")
         kube = await stack.enter_async_context(open_kube(KubeSettings(kubeconfig=str(kubeconfig))))
-        stage = Stage(folder, scene, ports, programs, collector, nats, kube)
+        around = Around(hook, base, traced)
+        stage = Stage(folder, scene, ports, programs, collector, nats, kube, around)
         await until(programs, _answers(kube), "the API server")
         await _make(
             kube,
@@ -137,7 +161,7 @@ async def open_stage(
         tell("starting the scheduler, the nodes and their agents")
         await _start_scheduler(stage, traced)
         for node in scene.nodes:
-            await _start_node(stage, node, hook, base, traced)
+            await stage.join(node, _HARD)
         yield stage
 
 
@@ -148,11 +172,11 @@ def _write_token(folder: Path) -> None:
 
 async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
     ports, local = stage.ports, "127.0.0.1"
-    await stage.programs.start("scheduler", _python("tessera_scheduler"), {
+    await stage.programs.start("scheduler", python("tessera_scheduler"), {
         **env, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
         "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo",
-        "TESSERA_LEASE_DURATION_S": "4", "TESSERA_LEASE_RENEW_S": "1",
-        "TESSERA_LEASE_RETRY_S": "0.3", "TESSERA_KUBE_CALL_S": "2",
+        "TESSERA_LEASE_DURATION_S": "10", "TESSERA_LEASE_RENEW_S": "1",
+        "TESSERA_LEASE_RETRY_S": "0.3", "TESSERA_KUBE_CALL_S": "4",
         "TESSERA_EXTENDER_PORT": str(ports.extender), "TESSERA_HTTP_PORT": str(ports.status),
         "TESSERA_WEBHOOK_HTTP_HOST": local, "TESSERA_WEBHOOK_HTTP_PORT": str(ports.webhook),
         "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
@@ -163,18 +187,15 @@ async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
     await asyncio.to_thread(file.write_bytes, msgspec.json.encode(config))
     await stage.programs.start(
         "kube-scheduler",
-        _python("tessera_embedded.scheduling", "--kubeconfig", stage.kubeconfig, "--config", file),
+        python("tessera_embedded.scheduling", "--kubeconfig", stage.kubeconfig, "--config", file),
         env,
     )
 
 
 async def _start_node(
-    stage: Stage,
-    node: NodeDescription,
-    hook: Path,
-    base: Mapping[str, str],
-    traced: Mapping[str, str],
+    stage: Stage, node: NodeDescription, around: Around, agent: Mapping[str, str]
 ) -> None:
+    hook = around.hook
     folder = stage.node_folder(node.name)
     host = folder / "host"
     await asyncio.to_thread(_install_hook, hook, host)
@@ -186,7 +207,7 @@ async def _start_node(
     await asyncio.to_thread(description.write_bytes, msgspec.json.encode(described))
     await stage.programs.start(
         node.name,
-        _python(
+        python(
             "tessera_embedded.node",
             "--kubeconfig",
             stage.kubeconfig,
@@ -195,19 +216,19 @@ async def _start_node(
             "--description",
             description,
         ),
-        base,
+        around.base,
     )
     for vendor in node.machines:
         machine = folder / "machines" / vendor
         await until(
             stage.programs, lambda machine=machine: any(machine.glob("tessera-sim-*")), node.name
         )
-        await stage.programs.start(f"agent-{node.name}", _python("tessera_agent"), {
-            **traced, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
+        await stage.programs.start(f"agent-{node.name}", python("tessera_agent"), {
+            **around.traced, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
             "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_NODE": node.name, "TESSERA_VENDOR": vendor,
-            "TESSERA_FOLDER": str(stage.agent_folder(node.name)), "TESSERA_KUBE_CALL_S": "2",
+            "TESSERA_FOLDER": str(stage.agent_folder(node.name)), "TESSERA_KUBE_CALL_S": "4",
             "TESSERA_NRI_SOCKET": str(folder / "nri.sock"), "TMPDIR": str(machine),
-            "TESSERA_READER_LIBRARY": str(next((hook / "sim").glob("lib*-ml.so.1"))),
+            "TESSERA_READER_LIBRARY": str(next((hook / "sim").glob("lib*-ml.so.1"))), **agent,
         })  # fmt: skip
 
 
@@ -224,7 +245,7 @@ def _install_hook(hook: Path, host: Path) -> None:
 async def until(
     programs: Programs, holds: Callable[[], bool] | Callable[[], Awaitable[bool]], what: str
 ) -> None:
-    """Wait until it holds. Raises StageFailed after a minute."""
+    """Wait until it holds. Raises StageFailed after two minutes."""
     try:
         async with asyncio.timeout(_READY_S):
             while True:
@@ -254,7 +275,8 @@ async def _make(kube: Kube, path: str, *objects: Mapping[str, object]) -> None:
             await kube.call(Verb.POST, path, body=msgspec.json.encode(made))
 
 
-def _python(module: str, *arguments: object) -> list[str]:
+def python(module: str, *arguments: object) -> list[str]:
+    """The command line of one of our programs."""
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 

@@ -1,0 +1,16 @@
+# The rebalancer. From the repository's root:
+#
+#     docker build -f deploy/images/rebalancer.Dockerfile -t tessera/rebalancer:0.1.0 .
+
+FROM docker.io/library/python:3.11.14-slim-bookworm AS packages
+COPY deploy/images/rebalancer.lock /tmp/
+RUN python -m venv /opt/tessera/python \
+    && /opt/tessera/python/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r /tmp/rebalancer.lock
+
+FROM docker.io/library/python:3.11.14-slim-bookworm
+COPY --from=packages /opt/tessera/python /opt/tessera/python
+COPY libs/schema/src libs/core/src libs/runtime/src services/rebalancer/src /opt/tessera/lib/
+RUN python -m compileall -q /opt/tessera/lib
+ENV PATH=/opt/tessera/python/bin:$PATH PYTHONPATH=/opt/tessera/lib PYTHONUNBUFFERED=1
+USER 65532:65532
+CMD ["python", "-m", "tessera_rebalancer"]

@@ -1,0 +1,231 @@
+"""Room for a pod that waits only for cards: which pods move so that it fits, and where they fit.
+
+On each node that would do with some pods away the cheapest of them are sought: one alone, two
+together, then as few as a walk in order of cost leaves. A set counts only when its pods fit
+elsewhere, all at the same time, beside the pod that waited, and when none of them matters more.
+Quota stays as it is: the pod must be within its own, and whoever moves may not come to use more.
+It promises no cheapest plan of all: the search is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, islice
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.fitting import Unfit
+from tessera_core.fleet import Fleet
+from tessera_core.kubefit import Refusals
+from tessera_core.placement import Found, fit, place, screen
+from tessera_core.quota import NO_LIMITS, least_use
+from tessera_core.rebalance.moving import Running
+from tessera_core.rebalance.seating import Seated, parts_of, seat
+from tessera_core.rebalance.situation import (
+    Movable,
+    Seats,
+    Situation,
+    Waits,
+    at_once,
+    movable,
+    take_off,
+)
+from tessera_core.units import Unit, units
+from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
+from tessera_schema.reasons import Reason
+
+NODES: Final = 16
+"""Nodes that are searched for one pod, those with the fewest pods in the way first."""
+PAIRS: Final = 64
+"""Pairs that are tried on a node."""
+SETS: Final = 8
+"""Sets, the cheapest of all nodes first, for whose pods other places are sought."""
+
+
+class Room(Struct, frozen=True, kw_only=True):
+    """Pods that would leave a node, so that the waiting one fits there."""
+
+    node: str
+    movers: tuple[Running, ...]
+    cost: float
+
+
+def defragment(situation: Situation, waits: Waits, able: Movable | None = None) -> PlanSpec | str:
+    """The cheapest plan that was found for a waiting pod, or why there is none. `able` are the pods
+    that may be moved, where the caller knows them already."""
+    rules = situation.rules
+    problem = waits_for_others(situation, waits)
+    if problem:
+        return problem
+    if waits.pod.metadata.uid in situation.spent.busy:
+        return "another plan is about it"
+    if able is None or not able.fits(situation.ledger.fleet):
+        able = at_once(movable(situation))
+    rooms = sorted(_rooms(situation, waits, able), key=lambda room: (room.cost, room.node))
+    for room in rooms[:SETS]:
+        seated = _seated(situation, waits, room)
+        if seated is None:
+            continue
+        gain = seated.parts * rules.worth.horizon_s
+        if gain < rules.worth.times * room.cost:
+            return (
+                f"moving would cost {room.cost:.0f} card-seconds and gain {gain:.0f}: "
+                f"{rules.worth.times:g} times as much is asked"
+            )
+        return _spec(situation, waits, room, seated, gain)
+    return "no pods that may move leave room for it and fit elsewhere"
+
+
+def stale(situation: Situation, spec: PlanSpec) -> str:
+    """Why the plan does not hold (any more), in words; empty when it does."""
+    waits = situation.waiting.get(spec.for_pod.uid) if spec.for_pod is not None else None
+    if waits is None:
+        name = "" if spec.for_pod is None else f"{spec.for_pod.namespace}/{spec.for_pod.name}"
+        return f"{name} no longer waits"
+    there = still_there(situation, spec)
+    if isinstance(there, str):
+        return there
+    problem = waits_for_others(situation, waits) or situation.stay(there)
+    if problem:
+        return problem
+    if any(one.priority > waits.priority for one in there):
+        return "a pod that was to move matters more"
+    room = Room(node=there[0].grant.node, movers=there, cost=situation.cost(there))
+    seated = _seated(situation, waits, room)
+    told = f"moving them would no longer leave room on {room.node} and seats elsewhere"
+    return told if seated is None else ""
+
+
+def still_there(situation: Situation, spec: PlanSpec) -> tuple[Running, ...] | str:
+    """The pods of the plan's steps, all on the node that they were on; or what has changed."""
+    there = []
+    for step in spec.steps:
+        one = situation.running.get(step.pod.uid)
+        if one is None:
+            return f"{step.pod.namespace}/{step.pod.name} holds no cards any more"
+        if one.grant.node != spec.steps[0].pod.node:
+            return f"{one.pod.name} is not on {spec.steps[0].pod.node}"
+        there.append(one)
+    return tuple(there) or "it has no steps"
+
+
+def waits_for_others(situation: Situation, waits: Waits) -> str:
+    """Why making room is not what the pod needs; empty when it is."""
+    request, fleet = waits.request, situation.ledger.fleet
+    allowance = situation.ledger.allowance(request.namespace)
+    over = allowance.exceeded(least_use(request))
+    if over:
+        return f"{waits.pod.name} waits for its quota: {over}"
+    rows = Seats(situation, ()).rows(fleet, waits.pod)
+    if isinstance(place(fleet.snapshot(), request, allowance, rows), Found):
+        return f"{waits.pod.name} fits without it"
+    return ""
+
+
+# -- who has to go
+
+
+def _rooms(situation: Situation, waits: Waits, able: Movable) -> Iterator[Room]:
+    """The cheapest set of each node that is worth a search."""
+    wanted, refused = units(waits.request), situation.kubefit.refusals(waits.pod)
+    rows = able.without.only("")
+    for node in able.on:
+        rows[able.without.rows[node]] = not _for_good(refused, node)
+    fits = screen(able.without, wanted, NO_LIMITS, rows)
+    nodes = sorted(
+        (node for node in able.on if fits[able.without.rows[node]]),
+        key=lambda node: (len(able.on[node]), node),
+    )
+    trial = situation.ledger.fleet.snapshot()
+    for node in nodes[:NODES]:
+        lesser = [one for one in able.on[node] if one.priority <= waits.priority]
+        movers = _cheapest(situation, trial, node, wanted, lesser)
+        if movers:
+            yield Room(node=node, movers=movers, cost=situation.cost(movers))
+
+
+def _for_good(refused: Refusals, node: str) -> bool:
+    """True for a node that is out whoever leaves it."""
+    return node in refused and refused[node][0] is not Reason.NODE_INSUFFICIENT_RESOURCE
+
+
+def _cheapest(
+    situation: Situation, trial: Fleet, node: str, wanted: Sequence[Unit], lesser: list[Running]
+) -> tuple[Running, ...]:
+    """The cheapest set on one node that was found; nothing where there is none."""
+    most = situation.rules.budget.at_most
+    lesser.sort(key=lambda one: (situation.cost((one,)), one.uid))
+    singles: Iterator[tuple[Running, ...]] = ((one,) for one in lesser)
+    pairs = list(islice(combinations(lesser, 2), PAIRS if most > 1 else 0))
+    pairs.sort(key=situation.cost)
+    for movers in (*singles, *pairs):
+        if _leaves_room(situation, trial, node, wanted, movers):
+            return movers
+    gone = list(_walk(situation, trial, node, wanted, lesser))
+    for one in reversed(list(gone)):
+        fewer = tuple(other for other in gone if other is not one)
+        if _leaves_room(situation, trial, node, wanted, fewer):
+            gone.remove(one)
+    return tuple(gone) if len(gone) <= most else ()
+
+
+def _walk(
+    situation: Situation, trial: Fleet, node: str, wanted: Sequence[Unit], lesser: list[Running]
+) -> tuple[Running, ...]:
+    """As many as it takes, the cheapest first."""
+    for count in range(1, len(lesser) + 1):
+        movers = tuple(lesser[:count])
+        if _leaves_room(situation, trial, node, wanted, movers):
+            return movers
+    return ()
+
+
+def _leaves_room(
+    situation: Situation, trial: Fleet, node: str, wanted: Sequence[Unit],
+    movers: Sequence[Running],
+) -> bool:  # fmt: skip
+    if situation.stay(movers):
+        return False
+    take_off(trial, situation, movers)
+    fits = not isinstance(fit(trial, trial.rows[node], wanted, NO_LIMITS), Unfit)
+    take_off(trial, situation, movers, 1)
+    return fits
+
+
+# -- where they go
+
+
+def _seated(situation: Situation, waits: Waits, room: Room) -> Seated | None:
+    """Everybody's place once the movers have left the node; None where one has none."""
+    trial = situation.ledger.fleet.snapshot()
+    take_off(trial, situation, room.movers)
+    seats = Seats(situation, room.movers)
+    if room.node in seats.refusals(waits.pod):
+        return None
+    allowance = situation.ledger.allowance(waits.request.namespace)
+    found = place(trial, waits.request, allowance, trial.only(room.node))
+    if not isinstance(found, Found):
+        return None
+    parts = parts_of(trial, found.node, found.shares)
+    return seat(situation, trial, seats, (waits.pod, found), room.movers, parts)
+
+
+def _spec(situation: Situation, waits: Waits, room: Room, seated: Seated, gain: float) -> PlanSpec:
+    meta = waits.pod.metadata
+    names = " and ".join(one.pod.name for one in room.movers)
+    held = sum(one.parts for one in room.movers)
+    waited_s = situation.now - waits.since
+    return PlanSpec(
+        kind=PlanKind.DEFRAGMENT,
+        reason=f"{waits.pod.name} has waited {waited_s:.0f} s for {seated.parts:.2g} cards; "
+        f"to leave {room.node} for it: {names}, with {held:.2g}, for whom there is room on "
+        f"{', '.join(dict.fromkeys(seated.nodes))}; {room.cost:.0f} card-seconds are lost, "
+        f"{gain:.0f} won within {situation.rules.worth.horizon_s:.0f} s",
+        steps=tuple(
+            PlanStep(pod=one.named, to_node=node)
+            for one, node in zip(room.movers, seated.nodes, strict=True)
+        ),
+        for_pod=PodOfPlan(namespace=meta.namespace or "default", name=meta.name, uid=meta.uid),
+        cost=round(room.cost, 1), gain=round(gain, 1),
+    )  # fmt: skip

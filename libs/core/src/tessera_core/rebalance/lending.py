@@ -1,0 +1,245 @@
+"""Idle cores of a card, lent to its busy neighbours and taken back when they are wanted.
+
+Pure: readings of the hooks' counters come in, some ten times a second, loans come out. Each
+container keeps a **claim** on its own cores: nothing while it is idle, all of them from the moment
+at which it launches again, and slowly less while it uses less. What no claim covers is lent to
+those that are held back, in proportion to the cores that they were granted, for a short time.
+
+Claims and loans of a card never add up to more than the card. It promises nothing about kernels
+that run already: a loan that is taken back ends with the borrower's next launch. A kernel longer
+than any before it may be taken for idleness once; from then on its length is known.
+
+Priorities are HAMi's: while a container that matters more (a lower number) is active, those that
+matter less are held. Containers without a priority neither hold nor are held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+FULL: Final = 1000
+"""Permille of a card."""
+_STEP: Final = 10
+"""Loans are multiples of this; the odd rest stays idle."""
+_STEADY: Final = 20
+"""A loan that would grow by no more than this stays as it is."""
+_SPARE: Final = 50
+"""Permille that an owner's claim, or a borrower's loan, is above what it uses."""
+_SECOND: Final = 1_000_000_000
+
+
+class Pace(Struct, frozen=True, kw_only=True):
+    """How quickly is lent and taken back."""
+
+    idle_s: float = 0.5
+    """Without a launch for so long, all of a container's cores are lent; longer where its own
+    kernels are."""
+    window_s: float = 1.0
+    """Over which use is measured; longer where kernels are."""
+    settle_s: float = 4.0
+    """In which the claim of a container that wants nothing of it would go down from all to none."""
+    hungry_s: float = 2.0
+    """For so long after it was held back a container counts as wanting more."""
+    active_s: float = 3.0
+    """For so long after a launch a container holds those that matter less."""
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """One container on one card, now."""
+
+    key: str
+    """Names the container."""
+    granted_permille: int
+    """Of the card's time; 0, or 1000 and more = not limited: it needs no loan."""
+    most_permille: int = FULL
+    """What lending may take it to, its own included; at or below its own, it gets nothing."""
+    priority: int | None = None
+    """Lower matters more; None = it has none."""
+    lends: bool = True
+    """False = all of its own is kept for it, whatever it uses."""
+    lent_permille: int = 0
+    """The loan in force."""
+    gpu_ns: int = 0
+    """GPU time so far. This and the counters below may go back: then they begin anew."""
+    throttled_ns: int = 0
+    launches: int = 0
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What each container of a card is to have from now on."""
+
+    loans: Mapping[str, int]
+    """Key -> permille on top of its own; 0 = none."""
+    held: frozenset[str]
+    """Those that must not launch for now."""
+    calm: bool = False
+    """Nobody is lent to or held, and nobody wants to be: it can be looked at less often."""
+
+
+class _Point(NamedTuple):
+    at_s: float
+    gpu_ns: int
+    launches: int
+
+
+class _Followed:
+    """What is remembered of one container on one card."""
+
+    def __init__(self, now: Reading, at_s: float) -> None:
+        """A container that was just met keeps all of its own."""
+        self.claim = float(_granted(now))
+        self.active_s = self.hungry_s = at_s
+        self.launched_s = float("-inf")
+        """When it was seen to launch last."""
+        self.hungry = False
+        self.use = 0.0
+        """Permille of the card, over the window."""
+        self.last = now
+        self._long_s = 0.0
+        """How long its kernels take, the longest mean of late."""
+        self._at_s = at_s
+        self._points = deque([_Point(at_s, now.gpu_ns, now.launches)])
+
+    def idle(self, at_s: float, pace: Pace) -> bool:
+        """Whether it has launched nothing for longer than its own kernels explain."""
+        return at_s - self.active_s >= pace.idle_s + 2 * self._long_s
+
+    def see(self, now: Reading, at_s: float, pace: Pace) -> None:
+        """The counters as they are now, which have not gone back."""
+        before, passed_s = self.last, at_s - self._at_s
+        self.last, self._at_s = now, at_s
+        throttled = now.throttled_ns > before.throttled_ns
+        moved = throttled or now.launches > before.launches
+        self._measure(now, at_s, pace)
+        granted = _granted(now)
+        if moved:
+            woke = self.idle(at_s, pace)
+            self.active_s = self.launched_s = at_s
+            self._claim(granted, passed_s, pace, all_=woke or throttled or not now.lends)
+        elif self.idle(at_s, pace) and now.lends:
+            self.claim = 0.0
+        else:
+            self._claim(granted, passed_s, pace, all_=not now.lends)
+        if throttled:
+            self.hungry_s, self.hungry = at_s, True
+        elif at_s - self.hungry_s >= pace.hungry_s + self._long_s:
+            self.hungry = False
+
+    def _claim(self, granted: int, passed_s: float, pace: Pace, *, all_: bool) -> None:
+        if all_:
+            self.claim = float(granted)
+            return
+        wanted = self.use * 1.25 + _SPARE
+        settled = self.claim - FULL * passed_s / pace.settle_s
+        self.claim = min(float(granted), max(wanted, settled))
+
+    def _measure(self, now: Reading, at_s: float, pace: Pace) -> None:
+        points = self._points
+        points.append(_Point(at_s, now.gpu_ns, now.launches))
+        window_s = pace.window_s + 2 * self._long_s
+        while len(points) > 2 and at_s - points[1].at_s >= window_s:
+            points.popleft()
+        first, last = points[0], points[-1]
+        span_s = last.at_s - first.at_s
+        if span_s > 0:
+            busy_s = (last.gpu_ns - first.gpu_ns) / _SECOND
+            self.use = min(max(busy_s / span_s, 0) * FULL, FULL)
+            launched = last.launches - first.launches
+            mean_s = max(busy_s, 0) / launched if launched > 0 else 0.0
+            self._long_s = max(mean_s, self._long_s * (1 - min(span_s, 1) / 100))
+
+    def wants(self, now: Reading) -> float:
+        """The loan that it can use, in permille."""
+        granted = _granted(now)
+        most = min(now.most_permille, FULL) - granted
+        if most <= 0 or not 0 < now.granted_permille < FULL:
+            return 0
+        if self.hungry:
+            return most
+        kept = self.use * 1.1 + _SPARE - granted
+        return max(0, min(kept, now.lent_permille, most))
+
+
+class Lender:
+    """Decides for one card."""
+
+    def __init__(self, pace: Pace) -> None:
+        """Nobody is known."""
+        self._pace = pace
+        self._known: dict[str, _Followed] = {}
+
+    def decide(self, readings: Sequence[Reading], at_s: float) -> Decision:
+        """What each of these containers, which are all that hold a part of the card, is to have.
+        `at_s` is of a clock that never jumps."""
+        self._known = {r.key: self._seen(r, at_s) for r in readings}
+        held = self._held(readings, at_s)
+        claimed = sum(self._known[r.key].claim for r in readings if r.key not in held)
+        wanted = {r.key: self._known[r.key].wants(r) for r in readings if r.key not in held}
+        weights = {r.key: _granted(r) for r in readings}
+        shared = _shared(max(FULL - claimed, 0), wanted, weights)
+        loans = {r.key: _rounded(shared.get(r.key, 0), r.lent_permille) for r in readings}
+        calm = not held and not any(wanted.values()) and not any(r.lent_permille for r in readings)
+        return Decision(loans=loans, held=held, calm=calm)
+
+    def claim(self, key: str) -> float:
+        """Permille that is kept for a container; 0 where it is not known."""
+        followed = self._known.get(key)
+        return followed.claim if followed else 0.0
+
+    def _seen(self, reading: Reading, at_s: float) -> _Followed:
+        followed = self._known.get(reading.key)
+        if followed is None or _went_back(followed.last, reading):
+            return _Followed(reading, at_s)
+        followed.see(reading, at_s, self._pace)
+        return followed
+
+    def _held(self, readings: Sequence[Reading], at_s: float) -> frozenset[str]:
+        active = [
+            r.priority for r in readings
+            if r.priority is not None
+            and at_s - self._known[r.key].launched_s < self._pace.active_s
+        ]  # fmt: skip
+        highest = min(active, default=None)
+        if highest is None:
+            return frozenset()
+        return frozenset(r.key for r in readings if r.priority is not None and r.priority > highest)
+
+
+def _granted(reading: Reading) -> int:
+    """What the container may use without a loan; one without a limit, all."""
+    return reading.granted_permille if 0 < reading.granted_permille < FULL else FULL
+
+
+def _went_back(before: Reading, now: Reading) -> bool:
+    return (
+        now.launches < before.launches
+        or now.throttled_ns < before.throttled_ns
+        or now.gpu_ns + _SECOND < before.gpu_ns  # what was predicted is corrected both ways
+    )
+
+
+def _shared(
+    pool: float, wanted: Mapping[str, float], weights: Mapping[str, int]
+) -> dict[str, float]:
+    """The pool by weight, nobody more than he wants; what he leaves goes to the others."""
+    given = dict.fromkeys(wanted, 0.0)
+    open_ = {key for key, want in wanted.items() if want > 0}
+    while open_ and pool > 1e-6:
+        total = sum(weights[key] for key in open_)
+        part = {key: pool * weights[key] / total for key in open_}
+        full = {key for key in open_ if given[key] + part[key] >= wanted[key]}
+        for key in full or open_:
+            more = wanted[key] - given[key] if full else part[key]
+            given[key] += more
+            pool -= more
+        open_ = open_ - full if full else set()
+    return given
+
+
+def _rounded(loan: float, before: int) -> int:
+    whole = int(loan + 1e-6) // _STEP * _STEP  # what sharing lost to rounding
+    return before if 0 < before <= whole <= before + _STEADY else whole

@@ -1,0 +1,86 @@
+"""`tessera plan`: its arguments, and what each of its verbs does.
+
+Nothing that needs a cluster is imported before it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[Any]
+
+
+def plan_parser(commands: Commands, environ: Mapping[str, str]) -> None:
+    """Add the command, with defaults from the environment."""
+    command = commands.add_parser(
+        "plan",
+        help="show, approve or decline changes that the rebalancer proposes",
+        description="Show RebalancePlans: what would be moved or resized, why, what it costs and "
+        "should gain, how far it has come and what it really gained; approve or decline one.",
+    )
+    verbs = command.add_subparsers(title="verbs", required=True, metavar="VERB")
+    shown = verbs.add_parser("list", help="a row for each plan")
+    _common(shown, environ)
+    shown.set_defaults(run=_list)
+    one = verbs.add_parser("show", help="everything about one plan")
+    one.add_argument("plan", metavar="PLAN")
+    _common(one, environ)
+    one.set_defaults(run=_show)
+    for decision, text in (
+        ("approve", "let it be carried out"), ("decline", "let nothing of it be done"),
+    ):  # fmt: skip
+        verb = verbs.add_parser(decision, help=text)
+        verb.add_argument("plan", metavar="PLAN")
+        verb.add_argument(
+            "--dry-run", action="store_true", help="show what would be decided, decide nothing"
+        )
+        _common(verb, environ)
+        verb.set_defaults(run=_decide, decision=f"{decision}d")
+
+
+def _common(verb: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    verb.add_argument("--kubeconfig", default=environ.get("KUBECONFIG", ""), metavar="FILE")
+    verb.set_defaults(sized=bool(environ.get("COLUMNS")))
+    verb.add_argument("-o", "--output", choices=("table", "json"), default="table")
+
+
+def _list(options: argparse.Namespace) -> int:
+    from tessera_cli import plans, table
+
+    found = asyncio.run(plans.ask(options.kubeconfig))
+    if options.output == "json":
+        sys.stdout.buffer.write(plans.document(found))
+    else:
+        sized = sys.stdout.isatty() or options.sized
+        plans.show(table.console(sized=sized), found)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    from tessera_cli import plans
+
+    return _tell(options, asyncio.run(plans.ask_one(options.kubeconfig, options.plan)))
+
+
+def _decide(options: argparse.Namespace) -> int:
+    from tessera_cli import plans
+
+    decided = plans.decide(
+        options.kubeconfig, options.plan, options.decision, dry_run=options.dry_run
+    )
+    return _tell(options, asyncio.run(decided))
+
+
+def _tell(options: argparse.Namespace, plan: Any) -> int:
+    from tessera_cli import plans, table
+
+    if options.output == "json":
+        sys.stdout.buffer.write(plans.document([plan]))
+    else:
+        plans.detail(table.console(sized=False), plan)
+    return 0

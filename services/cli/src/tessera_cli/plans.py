@@ -1,0 +1,248 @@
+"""RebalancePlans as the API server has them, for people and programs; and decisions about them.
+
+Everything is done with the caller's own rights: whoever may edit plans decides. A decision is only
+written down; the rebalancer looks once more whether the plan still holds, and carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tessera_cli.errors import Refused
+from tessera_cli.plain import printable
+from tessera_runtime.errors import ApiNotFound, ApiRefused, BadSettings, TesseraError
+from tessera_runtime.kube.api import NONE, Body, Kube, Verb
+from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.objects import pages
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.plans import PLANS, Decision, PlanPhase, PlanSpec, PlanStatus, PlanStep
+from tessera_schema.wire import decoder
+
+_STYLES: Final = {
+    PlanPhase.PROPOSED: "yellow", PlanPhase.STARTED: "bold", PlanPhase.DONE: "green",
+    PlanPhase.DECLINED: "dim", PlanPhase.FAILED: "bold red",
+}  # fmt: skip
+_PAGE: Final = 500
+_HEADS: Final = ("Plan", "Kind", "Phase", "Decision", "Pods", "Cost", "Gain", "Gained", "For")
+_REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_SOMEBODY: Final = "tessera plan"
+"""Who decided, where the API server does not tell who asks."""
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class NoPlan(Refused):
+    """Plans cannot be read or decided on; the message says why, and what would do."""
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+    creation_timestamp: str = ""
+
+
+class Shown(Struct, frozen=True):
+    """One plan."""
+
+    spec: PlanSpec
+    metadata: _Meta = _Meta()
+    status: PlanStatus = PlanStatus()
+
+
+class _UserInfo(Struct, frozen=True):
+    username: str = ""
+
+
+class _ReviewStatus(Struct, frozen=True, rename="camel"):
+    user_info: _UserInfo = _UserInfo()
+
+
+class _Review(Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+_shown = decoder(Shown)
+_review = decoder(_Review)
+
+
+async def ask(kubeconfig: str) -> list[Shown]:
+    """All plans, the oldest first. Raises NoPlan."""
+    try:
+        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-plan-cli") as kube:
+            return await read_all(kube)
+    except (TesseraError, BadSettings) as e:
+        raise NoPlan(f"{e}") from e
+
+
+async def ask_one(kubeconfig: str, name: str) -> Shown:
+    """One plan. Raises NoPlan."""
+    try:
+        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-plan-cli") as kube:
+            return await read_one(kube, name)
+    except (TesseraError, BadSettings) as e:
+        raise NoPlan(f"{e}") from e
+
+
+async def decide(kubeconfig: str, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
+    """Approve or decline a plan; the plan as it is then. Raises NoPlan."""
+    try:
+        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-plan-cli") as kube:
+            return await write(kube, name, decision, dry_run=dry_run)
+    except (TesseraError, BadSettings) as e:
+        raise NoPlan(f"{e}") from e
+
+
+async def read_all(kube: Kube) -> list[Shown]:
+    """See `ask`; raises NoPlan, and as `Kube.call` does."""
+    try:
+        found = [
+            _shown(bytes(raw))
+            async for page in pages(kube, PLANS, limit=_PAGE)
+            for raw in page.items or ()
+        ]
+    except ApiNotFound as e:
+        raise NoPlan(
+            "the definition of RebalancePlan is not installed in this cluster: apply it first"
+        ) from e
+    except msgspec.DecodeError as e:
+        raise NoPlan(f"a plan is not of this release's form: {e}") from e
+    return sorted(found, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name))
+
+
+async def read_one(kube: Kube, name: str) -> Shown:
+    """See `ask_one`; raises NoPlan, and as `Kube.call` does."""
+    try:
+        return _shown(await kube.call(Verb.GET, f"{PLANS}/{name}"))
+    except ApiNotFound as e:
+        raise NoPlan(
+            f"plan {name}: there is none: `tessera plan list` shows those there are"
+        ) from e
+    except msgspec.DecodeError as e:
+        raise NoPlan(f"plan {name} is not of this release's form: {e}") from e
+
+
+async def write(kube: Kube, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
+    """See `decide`; raises NoPlan, and as `Kube.call` does."""
+    plan = await read_one(kube, name)
+    phase = plan.status.phase
+    if phase is not PlanPhase.PROPOSED:
+        raise NoPlan(f"plan {name} is {phase}: only a plan that is Proposed can be {decision}")
+    if plan.spec.dry_run and decision == "approved":
+        raise NoPlan(
+            f"plan {name} is a dry run and never carried out: "
+            "start the rebalancer without TESSERA_PLANS_DRY_RUN"
+        )
+    # The version: who decides has seen this plan, and no other by its name.
+    body = {
+        "metadata": {"resourceVersion": plan.metadata.resource_version},
+        "spec": {"decision": decision, "decidedBy": await _who(kube)},
+    }
+    query = {"dryRun": "All"} if dry_run else NONE
+    try:
+        answer = await kube.call(
+            Verb.PATCH, f"{PLANS}/{name}", query=query, body=_encode(body), kind=Body.MERGE_PATCH
+        )
+    except ApiRefused as e:
+        raise NoPlan(f"plan {name} cannot be {decision}: {e.message}") from e
+    return _shown(answer)
+
+
+async def _who(kube: Kube) -> str:
+    """Who the API server says we are."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = await kube.call(Verb.POST, _REVIEWS, body=_encode(body))
+        return _review(answer).status.user_info.username or _SOMEBODY
+    except (ApiRefused, msgspec.DecodeError):
+        return _SOMEBODY
+
+
+# -- for people
+
+
+def show(to: Console, plans: Sequence[Shown]) -> None:
+    """Print a row for each plan, and below why."""
+    if not plans:
+        to.print("no plans")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for head in _HEADS:
+        table.add_column(head, no_wrap=head in ("Plan", "Phase"))
+    for one in plans:
+        table.add_row(*_row(one))
+    to.print(table)
+    for one in plans:
+        if one.status.phase in (PlanPhase.PROPOSED, PlanPhase.STARTED, PlanPhase.FAILED):
+            text = one.status.message or one.spec.reason
+            to.print(Text(printable(f"{one.metadata.name}: {text}")))
+
+
+def detail(to: Console, plan: Shown) -> None:
+    """Print everything about one plan."""
+    for line in _lines(plan):
+        to.print(Text(printable(line)))
+
+
+def document(plans: Sequence[Shown]) -> bytes:
+    """The same as JSON."""
+    rows = [{"name": p.metadata.name, "spec": p.spec, "status": p.status} for p in plans]
+    return _encode({"plans": rows}) + b"\n"
+
+
+def _row(one: Shown) -> Iterator[Text]:
+    spec, status = one.spec, one.status
+    yield Text(printable(one.metadata.name))
+    yield Text(spec.kind)
+    yield Text(status.phase, style=_STYLES[status.phase])
+    yield Text(_decision(spec))
+    yield Text(printable(", ".join(dict.fromkeys(_pod(step) for step in spec.steps))))
+    yield Text(f"{spec.cost:.0f}")
+    yield Text(f"{spec.gain:.0f}")
+    yield Text("" if status.gained is None else f"{status.gained:.0f}")
+    waits = spec.for_pod
+    yield Text("" if waits is None else printable(f"{waits.namespace}/{waits.name}"))
+
+
+def _lines(plan: Shown) -> Iterator[str]:
+    spec, status = plan.spec, plan.status
+    yield f"{plan.metadata.name}: {spec.kind}, {status.phase}, {_decision(spec)}"
+    yield f"why: {spec.reason}"
+    yield f"costs {spec.cost:.0f} card-seconds, should gain {spec.gain:.0f}"
+    for number, step in enumerate(spec.steps):
+        done = number < status.steps_done
+        mark = "done" if done else "begun" if number < status.steps_begun else "to do"
+        yield f"step {number + 1} ({mark}): {_step(step)}"
+    if status.started:
+        yield f"started {status.started}"
+    if status.ended:
+        yield f"ended {status.ended}"
+    if status.message:
+        yield status.message
+    if status.gained is not None:
+        yield f"gained {status.gained:.0f} card-seconds"
+
+
+def _step(step: PlanStep) -> str:
+    if not step.container:
+        return f"{_pod(step)} leaves {step.pod.node}; there is room for it on {step.to_node}"
+    amounts = [step.memory] if step.memory else []
+    amounts += [f"{step.cores:g} %"] if step.cores is not None else []
+    of = f"of card {step.card} on {step.pod.node}"
+    return f"{_pod(step)}, container {step.container}: {' and '.join(amounts)} {of}"
+
+
+def _decision(spec: PlanSpec) -> str:
+    by = f" by {spec.decided_by}" if spec.decided_by else ""
+    made = f"{spec.decision}{by}" if spec.decision else "nobody has decided"
+    return f"dry run, {made}" if spec.dry_run else made
+
+
+def _pod(step: PlanStep) -> str:
+    return f"{step.pod.namespace}/{step.pod.name}"

@@ -1,0 +1,35 @@
+"""The rebalancer's process: what `open_rebalancer` needs, and a server for health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tessera_core import registry
+from tessera_rebalancer.listing import listed
+from tessera_rebalancer.rebalancer import World, open_rebalancer
+from tessera_rebalancer.settings import RebalancerSettings
+from tessera_runtime import http
+from tessera_runtime.bus.client import open_bus
+from tessera_runtime.clock import SystemClock
+from tessera_runtime.kube.client import open_kube
+
+
+async def serve(settings: RebalancerSettings) -> None:
+    """Tell hints until cancelled."""
+    ports, clock = http.Ports(settings.process.ports_file), SystemClock()
+    dialects = await asyncio.to_thread(registry.load)
+    async with (
+        open_kube(settings.kube, name="tessera-rebalancer") as kube,
+        open_bus(settings.bus, "rebalancer", settings.instance) as bus,
+        open_rebalancer(
+            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=dialects)
+        ) as rebalancer,
+    ):
+        rebalancer.metrics.of_process()
+        app = http.application(settings.http)
+        app.add_routes(http.status_routes(ready=rebalancer.problem, metrics=rebalancer.metrics))
+        async with (
+            http.serving(app, settings.http, name="http", ports=ports),
+            listed(bus, clock, rebalancer, settings.instance),
+        ):
+            await asyncio.Event().wait()

@@ -1,0 +1,55 @@
+"""The rebalancer's metrics: read when they are scraped, from what was last told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tessera_rebalancer.telling import Teller
+from tessera_rebalancer.usage import Usage
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+
+
+class RebalancerMetrics:
+    """Collects."""
+
+    def __init__(self, registry: Registry, teller: Teller, usage: Usage) -> None:
+        """Registers itself."""
+        self._full = registry.full
+        self._teller = teller
+        self._usage = usage
+        registry.collect(self.collect)
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family, those without samples included."""
+        nodes = GaugeMetricFamily(
+            self._full("hinted_nodes"), "Nodes that are measured.", value=len(self._teller.told)
+        )
+        yield nodes
+        yield from self._of_cards()
+        usage = self._usage
+        yield self._counter("hints_told", "Messages with hints.", self._teller.count)
+        yield self._counter("usage_messages", "Measurements that counted.", usage.taken)
+        yield self._counter("usage_messages_late", "Late ones and repeats.", usage.late)
+        yield self._counter("usage_messages_unreadable", "Made no sense.", usage.unreadable)
+
+    def _of_cards(self) -> Iterable[Metric]:
+        busy = self._gauge("card_busy_percent", "GPU time of everybody on it.")
+        waits = self._gauge("card_contended_percent", "Time that somebody waited.")
+        cores = self._gauge("card_idle_cores_percent", "Cores granted and not used.")
+        memory = self._gauge("card_idle_memory_bytes", "Memory granted and not used.")
+        for node, told in self._teller.told.items():
+            for card in told.cards:
+                labels = node, card.card
+                busy.add_metric(labels, card.busy_percent)
+                waits.add_metric(labels, card.contended_percent)
+                cores.add_metric(labels, card.idle_cores_percent)
+                memory.add_metric(labels, card.idle_memory_bytes)
+        yield from (busy, waits, cores, memory)
+
+    def _gauge(self, name: str, what: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(self._full(name), what, labels=("node", "card"))
+
+    def _counter(self, name: str, what: str, value: float) -> Metric:
+        family = CounterMetricFamily(self._full(name), what)
+        family.add_metric((), value)
+        return family

@@ -1,0 +1,95 @@
+"""One pod evicted, through the API server, which keeps disruption budgets.
+
+Asking twice is harmless: the pod's uid is a precondition. What does not succeed in time is given
+up, and says why. Nothing is deleted past its budget, and no grace is shortened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.rebalance.moving import wish
+from tessera_rebalancer.plans.settings import PaceSettings
+from tessera_runtime import logs
+from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Passing
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.binding import PodKey, read_back
+from tessera_schema.keys import REBALANCE_KEY
+
+_log: Final = logs.named("tessera.rebalancer.plans.evicting")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class _NotYet(Struct, frozen=True):
+    why: str
+    wait_s: float
+
+
+class Evicting:
+    """Evicts."""
+
+    def __init__(self, kube: Kube, pace: PaceSettings) -> None:
+        """`pace` says how long is too long."""
+        self._kube = kube
+        self._pace = pace
+
+    async def evict(self, pod: PodKey) -> str:
+        """Evict it and wait until it has ended; why that was given up, empty when it has."""
+        pace, now = self._pace, asyncio.get_running_loop().time
+        began, why = now(), ""
+        while now() - began < pace.evict_s:
+            turned = await self._attempt(pod)
+            if isinstance(turned, str):
+                return turned
+            why = turned.why
+            _log.info("not evicted yet", pod=f"{pod.namespace}/{pod.name}", why=why)
+            await asyncio.sleep(turned.wait_s)
+        return f"given up after {pace.evict_s:g} s: {why}"
+
+    async def _attempt(self, pod: PodKey) -> str | _NotYet:
+        """What came of it, or that it is to be tried again."""
+        pace = self._pace
+        try:
+            found = await read_back(self._kube, pod)
+            if found is None or found.terminal:
+                return ""
+            if not found.metadata.deletion_timestamp:
+                if wish(found) == "false":
+                    return f"its owner does not want it ({REBALANCE_KEY})"
+                await self._ask(pod)
+            return await self._ended(pod)
+        except ApiBusy as e:
+            return _NotYet(str(e), max(e.retry_after_s, pace.again_s))
+        except (Passing, ApiNotFound, ApiConflict) as e:
+            return _NotYet(str(e), pace.look_s)  # if it is gone the next look tells
+        except ApiRefused as e:
+            return str(e)
+
+    async def _ask(self, pod: PodKey) -> None:
+        body = {
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }  # fmt: skip
+        path = paths.pod(pod.namespace, pod.name, "eviction")
+        await self._kube.call(Verb.POST, path, body=_encode(body))
+
+    async def _ended(self, pod: PodKey) -> str:
+        """Wait until a pod that was told to end has."""
+        pace, now = self._pace, asyncio.get_running_loop().time
+        began = now()
+        while now() - began < pace.gone_s:
+            try:
+                found = await read_back(self._kube, pod)
+            except Passing as e:
+                _log.info("pod not looked at", pod=f"{pod.namespace}/{pod.name}", why=str(e))
+            else:
+                if found is None or found.terminal:
+                    return ""
+            await asyncio.sleep(pace.look_s)
+        return f"it was evicted and has not ended within {pace.gone_s:g} s"

@@ -1,0 +1,82 @@
+"""Room that is being made is kept for the pod that waits, by an annotation for the scheduler.
+
+It is written before the first pod is evicted, and again by whoever goes on after a crash, with the
+same end. It falls by itself at its end, and when the pod is bound or gone; a plan that fails takes
+it away.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from tessera_rebalancer.plans.objects import PlanSight
+from tessera_rebalancer.plans.settings import PaceSettings
+from tessera_runtime import logs, stamps
+from tessera_runtime.clock import Clock
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Passing
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.binding import PodKey, read_back
+from tessera_runtime.kube.patches import annotate
+from tessera_schema.keys import RESERVE_KEY
+from tessera_schema.plans import Reservation, encode_reservation
+
+_log: Final = logs.named("tessera.rebalancer.plans.room")
+
+
+class Kept(StrEnum):
+    """What is known of the pod that waits; the value is for messages."""
+
+    WAITS = "it waits"
+    """Or there is none: the plan is about others."""
+    BOUND = "the pod that waited has a node"
+    GONE = "the pod that waited is gone"
+
+
+class KeepingRoom:
+    """Keeps room."""
+
+    def __init__(self, kube: Kube, clock: Clock, pace: PaceSettings) -> None:
+        """`pace` says how long."""
+        self._kube = kube
+        self._clock = clock
+        self._pace = pace
+
+    async def keep(self, sight: PlanSight) -> Kept:
+        """Keep the room on the node that the plan empties. Raises as `Kube.call` does."""
+        waits = sight.spec.for_pod
+        if waits is None:
+            return Kept.WAITS
+        key = PodKey(waits.namespace, waits.name, waits.uid)
+        pod = await read_back(self._kube, key)
+        if pod is None or pod.metadata.deletion_timestamp:
+            return Kept.GONE
+        if pod.spec.node_name:
+            return Kept.BOUND
+        started = stamps.read(sight.status.started) or self._clock.time()
+        held = Reservation(
+            node=sight.spec.steps[0].pod.node, until=started + self._pace.reserve_s,
+            plan=sight.name,
+        )  # fmt: skip
+        text = encode_reservation(held)
+        if pod.metadata.annotations.get(RESERVE_KEY) != text:
+            try:
+                await self._annotate(key, text)
+            except (ApiConflict, ApiNotFound):
+                return Kept.GONE
+        return Kept.WAITS
+
+    async def give_up(self, sight: PlanSight) -> None:
+        """Take it away; where that cannot be done it falls at its end."""
+        waits = sight.spec.for_pod
+        if waits is None:
+            return
+        try:
+            await self._annotate(PodKey(waits.namespace, waits.name, waits.uid), None)
+        except (ApiRefused, Passing) as e:
+            _log.info("reservation not taken away", plan=sight.name, why=str(e))
+
+    async def _annotate(self, key: PodKey, text: str | None) -> None:
+        path = paths.pod(key.namespace, key.name)
+        await annotate(self._kube, path, {RESERVE_KEY: text}, uid=key.uid)

@@ -1,0 +1,106 @@
+"""What quota objects limit, as plans see it.
+
+An object that makes no sense limits what it did before, if it was ever right, as in the scheduler,
+which tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.ledger import Ledger
+from tessera_core.limits import (
+    AcceleratorQuota,
+    BadLimit,
+    ResourceQuota,
+    accelerator_limit,
+    resource_limits,
+)
+from tessera_core.registry import Registry
+from tessera_runtime.following.kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
+from tessera_runtime.kube.objects import identity
+from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.quotas import Limit
+from tessera_schema.wire import decoder
+
+Limits = tuple[Limit, ...]
+_ours: Final = decoder(AcceleratorQuota)
+_theirs: Final = decoder(ResourceQuota)
+
+
+class LimitSight(Struct, frozen=True):
+    """One quota object."""
+
+    key: str
+    """Namespace and name."""
+    limits: Limits | None
+    """None = it makes no sense."""
+
+
+class Book:
+    """The limits of all kinds, in the ledger."""
+
+    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+        """Nothing is limited."""
+        self.own = Kind(self, lambda raw: (accelerator_limit(_ours(raw), registry),))
+        """AcceleratorQuotas."""
+        self.theirs = Kind(
+            self, lambda raw: tuple(resource_limits(_theirs(raw), registry, lambda _: None))
+        )
+        """ResourceQuotas."""
+        self._ledger = ledger
+
+    def watched_own(self) -> Watched[LimitSight]:
+        """Where AcceleratorQuotas are."""
+        return Watched(ACCELERATOR_QUOTAS, self.own.read)
+
+    def watched_theirs(self) -> Watched[LimitSight]:
+        """Where ResourceQuotas are."""
+        return Watched(RESOURCE_QUOTAS, self.theirs.read)
+
+    def write(self) -> None:
+        """Bring everything that limits to the ledger."""
+        objects = (*self.own.known.values(), *self.theirs.known.values())
+        self._ledger.set_limits(one for limits in objects for one in limits)
+
+
+class Kind:
+    """All objects of one kind; a sink."""
+
+    def __init__(self, book: Book, limits: Callable[[bytes], Limits]) -> None:
+        """`limits` reads an object. Raises BadLimit and msgspec.DecodeError."""
+        self.known: dict[str, Limits] = {}
+        self._book = book
+        self._limits = limits
+
+    def read(self, raw: bytes) -> LimitSight:
+        """One that cannot be read is seen all the same: it is not gone."""
+        of = identity(raw)
+        key = f"{of.namespace}/{of.name}"
+        try:
+            return LimitSight(key, self._limits(raw))
+        except (BadLimit, msgspec.DecodeError):
+            return LimitSight(key, None)
+
+    def relisted(self, items: list[LimitSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        del started, now
+        before, self.known = self.known, {}
+        for item in items:
+            self._know(item, before.get(item.key, ()))
+        self._book.write()
+
+    def changed(self, change: Change, item: LimitSight, now: float) -> None:
+        """See `Sink.changed`."""
+        del now
+        before = self.known.pop(item.key, ())
+        if change is not Change.DELETED:
+            self._know(item, before)
+        self._book.write()
+
+    def _know(self, item: LimitSight, before: Limits) -> None:
+        self.known[item.key] = before if item.limits is None else item.limits

@@ -1,0 +1,69 @@
+"""Metrics of plans: read when they are scraped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tessera_rebalancer.plans.judging import Judging
+from tessera_rebalancer.plans.objects import Plans
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+from tessera_schema.plans import PlanKind, PlanPhase
+
+
+class PlanMetrics:
+    """Collects."""
+
+    def __init__(self, registry: Registry, plans: Plans, judging: Judging) -> None:
+        """Registers itself."""
+        self._full = registry.full
+        self._plans = plans
+        self._judging = judging
+        registry.collect(self.collect)
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family, those without samples included."""
+        counts = Counter((s.spec.kind, s.status.phase) for s in self._plans.known.values())
+        there = GaugeMetricFamily(
+            self._full("plans"), "RebalancePlans that there are.", labels=("kind", "phase")
+        )
+        for kind in PlanKind:
+            for phase in PlanPhase:
+                there.add_metric((kind, phase), counts[kind, phase])
+        yield there
+        yield self._made()
+        yield self._seconds("expected", "their plans expect")
+        yield self._seconds("gained", "were measured afterwards")
+        paused = GaugeMetricFamily(
+            self._full("plans_paused"), "1 while nothing is proposed as gains do not come."
+        )
+        paused.add_metric((), float(self._judging.paused is not None))
+        yield paused
+        failures = CounterMetricFamily(
+            self._full("plan_round_failures"), "Rounds that the API server kept from being done."
+        )
+        failures.add_metric((), self._judging.failures)
+        yield failures
+
+    def _made(self) -> Metric:
+        made = CounterMetricFamily(
+            self._full("plans_proposed"), "Plans that were proposed.", labels=("kind",)
+        )
+        for kind in PlanKind:
+            made.add_metric((kind,), self._judging.proposed[kind])
+        return made
+
+    def _seconds(self, what: str, text: str) -> Metric:
+        """Of plans whose gain is known."""
+        family = GaugeMetricFamily(
+            self._full(f"plan_gain_{what}_card_seconds"), f"Card-seconds that {text}, of the plans "
+            "that were measured and are kept.", labels=("kind",),
+        )  # fmt: skip
+        total: Counter[PlanKind] = Counter()
+        for sight in self._plans.known.values():
+            if sight.status.gained is not None:
+                gained = sight.status.gained if what == "gained" else sight.spec.gain
+                total[sight.spec.kind] += round(gained)
+        for kind in PlanKind:
+            family.add_metric((kind,), total[kind])
+        return family

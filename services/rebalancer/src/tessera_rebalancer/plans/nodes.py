@@ -1,0 +1,118 @@
+"""Nodes and disruption budgets, as plans see them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from tessera_core.ledger import Ledger
+from tessera_core.rebalance.disruption import Disruption
+from tessera_core.registry import Registry
+from tessera_core.selectors import selector
+from tessera_runtime.following import nodes
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.objects import identity
+from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.kube import Node
+from tessera_schema.wire import decoder
+
+BUDGETS: Final = "/apis/policy/v1/poddisruptionbudgets"
+
+
+class NodeSight(Struct, frozen=True):
+    """A node, and its cards."""
+
+    node: Node
+    cards: nodes.NodeSight
+
+
+_node = decoder(Node)
+
+
+class Nodes:
+    """Nodes as they are written; a sink that keeps the ledger's, too."""
+
+    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+        """No node is known."""
+        self.known: dict[str, Node] = {}
+        self._cards = nodes.Nodes(registry, ledger)
+
+    def watched(self) -> Watched[NodeSight]:
+        """Where they are."""
+        return Watched(paths.NODES, self.read)
+
+    def read(self, raw: bytes) -> NodeSight:
+        """Raises msgspec.DecodeError."""
+        node = _node(raw)
+        return NodeSight(node, self._cards.sight(node))
+
+    def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        self.known = {item.node.name: item.node for item in items}
+        self._cards.relisted([item.cards for item in items], started, now)
+
+    def changed(self, change: Change, item: NodeSight, now: float) -> None:
+        """See `Sink.changed`."""
+        if change is Change.DELETED:
+            self.known.pop(item.node.name, None)
+        else:
+            self.known[item.node.name] = item.node
+        self._cards.changed(change, item.cards, now)
+
+
+class _BudgetSpec(Struct, frozen=True):
+    selector: dict[str, Any] | None = None
+
+
+class _BudgetStatus(Struct, frozen=True, rename="camel"):
+    disruptions_allowed: int = 0
+
+
+class _Budget(Struct, frozen=True):
+    spec: _BudgetSpec = _BudgetSpec()
+    status: _BudgetStatus = _BudgetStatus()
+
+
+_budget = decoder(_Budget)
+
+
+class Disruptions:
+    """A sink that knows the disruption budgets."""
+
+    def __init__(self) -> None:
+        """None is known."""
+        self._known: dict[str, Disruption] = {}
+
+    @property
+    def all(self) -> tuple[Disruption, ...]:
+        """All of them."""
+        return tuple(self._known.values())
+
+    def watched(self) -> Watched[Disruption]:
+        """Where they are."""
+        return Watched(BUDGETS, self.read)
+
+    def read(self, raw: bytes) -> Disruption:
+        """Raises msgspec.DecodeError and ValueError. Without a selector it guards nobody."""
+        of, budget = identity(raw), _budget(raw)
+        if budget.spec.selector is None:
+            return Disruption(namespace="", name=of.name, selector=(), allowed=0)
+        return Disruption(
+            namespace=of.namespace, name=of.name, selector=selector(budget.spec.selector),
+            allowed=budget.status.disruptions_allowed,
+        )  # fmt: skip
+
+    def relisted(self, items: list[Disruption], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        del started, now
+        self._known = {f"{item.namespace}/{item.name}": item for item in items}
+
+    def changed(self, change: Change, item: Disruption, now: float) -> None:
+        """See `Sink.changed`."""
+        del now
+        key = f"{item.namespace}/{item.name}"
+        if change is Change.DELETED:
+            self._known.pop(key, None)
+        else:
+            self._known[key] = item

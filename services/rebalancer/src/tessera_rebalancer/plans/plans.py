@@ -1,0 +1,118 @@
+"""Plans in one event loop: watches, judgements, and whoever carries plans out.
+
+    async with open_plans(world) as plans:
+        ...
+
+One process does for a cluster. A second one would find the same plans; writes are guarded so that
+no pod is evicted that a plan does not name. While it is away plans stand still, and what was
+reserved for waiting pods falls by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.rebalance.smooth import SmoothContainer
+from tessera_core.registry import Registry as Dialects
+from tessera_rebalancer.plans import executing, judging
+from tessera_rebalancer.plans.executing import Executing
+from tessera_rebalancer.plans.judging import Judging
+from tessera_rebalancer.plans.metrics import PlanMetrics
+from tessera_rebalancer.plans.objects import Plans, watched
+from tessera_rebalancer.plans.settings import PlanSettings
+from tessera_rebalancer.plans.telling import Teller
+from tessera_rebalancer.plans.view import View, ViewSettings
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.bus.outbox import Outbox
+from tessera_runtime.clock import Clock
+from tessera_runtime.following.kinds import installed
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.events import Events
+from tessera_runtime.kube.reflector import Reflector
+from tessera_runtime.metrics import Registry
+from tessera_schema.hints import NodeHints
+from tessera_schema.plans import PLANS
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What plans stand in."""
+
+    kube: Kube
+    clock: Clock
+    registry: Dialects
+    outbox: Outbox
+    events: Events
+    metrics: Registry
+    settings: PlanSettings
+    view: ViewSettings
+    cluster: str
+    """Third token of subjects."""
+    hints: Callable[[], Mapping[str, NodeHints]]
+    """Of each node that is measured, the newest."""
+    measured: Callable[[], Sequence[SmoothContainer]]
+    """Containers of which something was measured lately."""
+
+
+class Planning:
+    """The parts that others may want to see."""
+
+    def __init__(self, world: World) -> None:
+        """Use `open_plans`."""
+        settings = world.settings
+        self._world = world
+        view = replace(world.view, install_s=settings.pace.install_s)
+        self.view = View(world.kube, world.registry, world.clock, view)
+        self.plans = Plans(world.kube)
+        teller = Teller(world.outbox, world.events, world.cluster)
+        self.judging = Judging(
+            judging.Means(
+                plans=self.plans, view=self.view, teller=teller, clock=world.clock,
+                settings=settings, hints=world.hints, measured=world.measured,
+            )
+        )  # fmt: skip
+        self.executing = Executing(
+            executing.Means(
+                kube=world.kube, plans=self.plans, teller=teller, clock=world.clock,
+                pace=settings.pace, stale=self.judging.stale, contention=self.judging.contention,
+            )
+        )  # fmt: skip
+        self.ready = asyncio.Event()
+        """Set once plans are judged."""
+        PlanMetrics(world.metrics, self.plans, self.judging)
+
+    def problem(self) -> str:
+        """Why no plans are made now; empty when they are, or are switched off."""
+        if self.ready.is_set() or not self._world.settings.on:
+            return ""
+        if not self.view.read.is_set():
+            return "what plans are made from has not been read yet"
+        return "the definition of RebalancePlan is not installed, or its objects are not read yet"
+
+    async def run(self) -> None:
+        """Watch, judge and carry out, until cancelled."""
+        world, look_s = self._world, self._world.settings.pace.install_s
+        if not world.settings.on:
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.view.run(), name="plan view")
+            await installed(world.kube, PLANS, look_s)
+            reflector = Reflector(world.kube, watched(), self.plans, settings=world.view.kube)
+            group.create_task(reflector.run(), name="plan watcher")
+            await reflector.synced.wait()
+            await self.view.read.wait()
+            self.ready.set()
+            group.create_task(self.executing.run(), name="carrying out")
+            group.create_task(self.judging.run(), name="judging plans")
+
+
+@asynccontextmanager
+async def open_plans(world: World) -> AsyncGenerator[Planning]:
+    """Plans that are proposed, judged and carried out until left."""
+    planning = Planning(world)
+    async with aside(planning.run(), "plans"):
+        yield planning

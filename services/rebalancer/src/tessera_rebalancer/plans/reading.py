@@ -1,0 +1,210 @@
+"""A pod of the API server reduced to what plans need: what it holds or waits for, what it asks of
+its node, and what binds it to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.admission import Admission, admit
+from tessera_core.charges import init_is_over
+from tessera_core.kubescheduler import profiles
+from tessera_core.ledger import Ledger
+from tessera_core.registry import Registry
+from tessera_core.signing import Verifier
+from tessera_runtime import stamps
+from tessera_runtime.following.granted import LIVING, Granted
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.reflector import Watched
+from tessera_schema.grants import Grant
+from tessera_schema.kube import Container, ObjectMeta, Pod
+from tessera_schema.requests import PodRequest
+from tessera_schema.wire import decoder
+
+
+class _Owner(Struct, frozen=True):
+    kind: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Meta(Struct, frozen=True, rename="camel"):
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Volume(Struct, frozen=True, rename="camel"):
+    empty_dir: Mapping[str, Any] | None = None
+    host_path: Mapping[str, Any] | None = None
+    persistent_volume_claim: Mapping[str, Any] | None = None
+    ephemeral: Mapping[str, Any] | None = None
+
+
+class _Port(Struct, frozen=True, rename="camel"):
+    host_port: int = 0
+
+
+class _Container(Struct, frozen=True):
+    ports: tuple[_Port, ...] = ()
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    volumes: tuple[_Volume, ...] = ()
+    containers: tuple[_Container, ...] = ()
+    host_network: bool | None = None
+    termination_grace_period_seconds: float | None = None
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    reason: str = ""
+
+
+class _Status(Struct, frozen=True, rename="camel"):
+    start_time: str | None = None
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Ties(Struct, frozen=True):
+    """What binds a pod to its node."""
+
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class PodSight(Struct, frozen=True, kw_only=True):
+    """One pod."""
+
+    pod: Pod
+    """As written where it asks for cards; else what it asks of its node."""
+    request: PodRequest | None = None
+    grant: Grant | None = None
+    init_over: bool = False
+    since: float = 0
+    """Unix time: when its node took it, or, of one that waits, when it was created."""
+    owner: str = ""
+    owner_kind: str = ""
+    local: bool = False
+    grace_s: float = 30
+    tied: str = ""
+
+    @property
+    def uid(self) -> str:
+        """The pod's."""
+        return self.pod.metadata.uid
+
+    @property
+    def node(self) -> str:
+        """Empty while it waits."""
+        return self.pod.spec.node_name
+
+
+class PodReader:
+    """Reads pods."""
+
+    def __init__(
+        self, registry: Registry, ledger: Ledger, verifier: Callable[[], Verifier], *,
+        migration: bool,
+    ) -> None:  # fmt: skip
+        """`verifier` gives the keys known at the moment; with `migration` what other systems wrote
+        on pods counts too."""
+        self._registry = registry
+        self._granted = Granted(registry, ledger.fleet, verifier, migration=migration)
+        self._profiles = frozenset(profiles(registry))
+
+    def watched(self) -> Watched[PodSight]:
+        """Where they are."""
+        return Watched(paths.PODS, self.read, LIVING)
+
+    def read(self, raw: bytes) -> PodSight:
+        """Raises msgspec.DecodeError."""
+        pod = _pod(raw)
+        admission = admit(self._registry, pod, runs=bool(pod.spec.node_name))
+        if not isinstance(admission, Admission) or not admission.request.containers:
+            return PodSight(pod=_lean(pod))
+        ties, unread = _ties_of(raw)
+        created = stamps.read(pod.metadata.creation_timestamp) or 0
+        if not pod.spec.node_name:
+            asks = admission.request if self._tried(pod, ties.status) else None
+            return PodSight(pod=pod, request=asks, since=created)
+        owner = next((o for o in ties.metadata.owner_references if o.controller), _Owner())
+        return PodSight(
+            pod=pod, request=admission.request, grant=self._grant(pod),
+            init_over=init_is_over(pod), since=stamps.read(ties.status.start_time) or created,
+            owner=owner.uid, owner_kind=owner.kind, tied=unread or _tied(pod, ties.spec),
+            local=any(v.empty_dir is not None for v in ties.spec.volumes),
+            grace_s=_grace_s(ties.spec),
+        )  # fmt: skip
+
+    def _tried(self, pod: Pod, status: _Status) -> bool:
+        """Whether a scheduler of ours has found no place for it: not one whose gates are closed,
+        and not another's."""
+        ours = pod.spec.scheduler_name in self._profiles
+        told = (c.reason for c in status.conditions if c.type == "PodScheduled")
+        return ours and "Unschedulable" in told
+
+    def _grant(self, pod: Pod) -> Grant | None:
+        grant = self._granted.of(pod)
+        return None if grant is None else replace(grant, given={})
+
+
+def _ties_of(raw: bytes) -> tuple[_Ties, str]:
+    """What binds it, and what is wrong with that: a pod of an odd form holds its cards all the
+    same, and stays where it is."""
+    try:
+        return _ties(raw), ""
+    except msgspec.DecodeError as e:
+        return _Ties(), f"its manifest cannot be read whole: {e}"
+
+
+def _lean(pod: Pod) -> Pod:
+    """What is counted of a pod that holds no cards."""
+    meta, spec = pod.metadata, pod.spec
+    return replace(
+        pod,
+        metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid),
+        spec=replace(
+            spec, containers=_amounts(spec.containers), volumes=(),
+            init_containers=_amounts(spec.init_containers), ephemeral_containers=(),
+            affinity=None, tolerations=(), topology_spread_constraints=(),
+        ),
+    )  # fmt: skip
+
+
+def _amounts(containers: Iterable[Container]) -> tuple[Container, ...]:
+    return tuple(
+        Container(name=c.name, resources=c.resources, restart_policy=c.restart_policy)
+        for c in containers
+    )
+
+
+def _tied(pod: Pod, spec: _Spec) -> str:
+    """What may bind it to its node in a way that is not looked at here."""
+    affinity: dict[str, Any] = pod.spec.affinity or {}
+    spreads = pod.spec.topology_spread_constraints
+    signs = (
+        ("affinity between pods", "podAffinity" in affinity or "podAntiAffinity" in affinity),
+        ("topology spread", any(s.when_unsatisfiable != "ScheduleAnyway" for s in spreads)),
+        ("a volume", any(_bound(v) for v in spec.volumes)),
+        ("host ports", any(p.host_port for c in spec.containers for p in c.ports)),
+        ("the host's network", bool(spec.host_network)),
+    )
+    return " and ".join(name for name, there in signs if there)
+
+
+def _grace_s(spec: _Spec) -> float:
+    seconds = spec.termination_grace_period_seconds
+    return 30 if seconds is None else seconds  # as the API server fills it in
+
+
+def _bound(volume: _Volume) -> bool:
+    kinds = (volume.host_path, volume.persistent_volume_claim, volume.ephemeral)
+    return any(kind is not None for kind in kinds)
+
+
+_pod = decoder(Pod)
+_ties = decoder(_Ties)

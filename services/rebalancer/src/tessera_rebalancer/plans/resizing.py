@@ -1,0 +1,132 @@
+"""Live resizes: asked of the scheduler by an annotation, answered by the grant's next revision.
+
+Only the scheduler changes books. It answers the question by taking it away: with a grant of a
+larger revision when it agrees, with a sentence when it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tessera_core.quantity import value
+from tessera_rebalancer.plans.objects import PlanSight
+from tessera_rebalancer.plans.settings import PaceSettings
+from tessera_runtime import logs
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Passing
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.binding import PodKey, read_back
+from tessera_runtime.kube.patches import annotate
+from tessera_schema.grants import GRANT_KEY, Grant, UnknownGrantVersion, decode_grant
+from tessera_schema.kube import Pod
+from tessera_schema.plans import PlanStep, PodOfPlan
+from tessera_schema.resizes import (
+    RESIZE_KEY,
+    RESIZE_REFUSED_KEY,
+    Resize,
+    ShareChange,
+    encode_resize,
+)
+
+_log: Final = logs.named("tessera.rebalancer.plans.resizing")
+
+
+class Resizing:
+    """Asks."""
+
+    def __init__(self, kube: Kube, pace: PaceSettings) -> None:
+        """`pace` says how long an answer may take."""
+        self._kube = kube
+        self._pace = pace
+
+    async def resize(self, sight: PlanSight) -> str:
+        """All pods' shares as the plan says; why not, empty when they are. Pods are asked one after
+        the other; what earlier ones were granted stays."""
+        pods = dict.fromkeys(step.pod for step in sight.spec.steps)
+        for number, pod in enumerate(pods):
+            steps = [step for step in sight.spec.steps if step.pod == pod]
+            why = await self._one(sight.name, pod, steps)
+            if why:
+                so_far = f" ({number} of {len(pods)} pods were resized)" if number else ""
+                return f"{pod.namespace}/{pod.name}: {why}{so_far}"
+        return ""
+
+    async def _one(self, plan: str, of: PodOfPlan, steps: Sequence[PlanStep]) -> str:
+        key, text = PodKey(of.namespace, of.name, of.uid), encode_resize(_asked(plan, steps))
+        now = asyncio.get_running_loop().time
+        began, asked = now(), False
+        while now() - began < self._pace.resize_s:
+            try:
+                pod = await read_back(self._kube, key)
+                if pod is None or pod.terminal:
+                    return "it is gone"
+                answer = _answer(pod, steps, asked=asked)
+                if answer is not None:
+                    return answer
+                if pod.metadata.annotations.get(RESIZE_KEY) != text:
+                    changes = {RESIZE_KEY: text}
+                    await annotate(
+                        self._kube, paths.pod(of.namespace, of.name), changes, uid=of.uid
+                    )
+                asked = True
+            except Passing as e:
+                _log.info("not asked yet", pod=f"{of.namespace}/{of.name}", why=str(e))
+            except (ApiConflict, ApiNotFound):
+                return "it is gone"
+            except ApiRefused as e:
+                return str(e)
+            await asyncio.sleep(self._pace.look_s)
+        await self._take_back(key)
+        return f"the scheduler did not answer within {self._pace.resize_s:g} s"
+
+    async def _take_back(self, key: PodKey) -> None:
+        try:
+            path = paths.pod(key.namespace, key.name)
+            await annotate(self._kube, path, {RESIZE_KEY: None}, uid=key.uid)
+        except (ApiRefused, Passing) as e:
+            _log.warning("question not taken back", pod=key.name, why=str(e))
+
+
+def _answer(pod: Pod, steps: Sequence[PlanStep], *, asked: bool) -> str | None:
+    """What the scheduler has answered: why not, or empty for yes; None = nothing yet."""
+    notes = pod.metadata.annotations
+    if _is_so(pod, steps):
+        return ""
+    if asked and RESIZE_KEY not in notes:
+        return notes.get(RESIZE_REFUSED_KEY) or "the question was taken away, and nothing granted"
+    return None
+
+
+def _is_so(pod: Pod, steps: Sequence[PlanStep]) -> bool:
+    """Whether the pod's grant has what the steps ask for."""
+    try:
+        text = pod.metadata.annotations.get(GRANT_KEY, "")
+        grant = decode_grant(text)
+    except (UnknownGrantVersion, msgspec.DecodeError):
+        return False
+    return all(_has(grant, step) for step in steps)
+
+
+def _has(grant: Grant, step: PlanStep) -> bool:
+    wanted = _change(step)
+    return any(
+        (wanted.memory_bytes is None or share.memory_bytes == wanted.memory_bytes)
+        and (wanted.cores_percent is None or share.cores_percent == wanted.cores_percent)
+        for share in grant.shares
+        if (share.container, share.card) == (step.container, step.card)
+    )
+
+
+def _asked(plan: str, steps: Sequence[PlanStep]) -> Resize:
+    return Resize(plan=plan, changes=tuple(_change(step) for step in steps))
+
+
+def _change(step: PlanStep) -> ShareChange:
+    return ShareChange(
+        container=step.container, card=step.card, cores_percent=step.cores,
+        memory_bytes=value(step.memory) if step.memory else None,
+    )  # fmt: skip

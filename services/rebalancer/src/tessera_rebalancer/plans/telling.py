@@ -1,0 +1,92 @@
+"""What is told of plans: news on the bus, Kubernetes Events on the pods that they are about.
+
+The RebalancePlan itself is what lasts; whoever missed the news finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tessera_rebalancer.plans.objects import PlanSight
+from tessera_runtime import logs
+from tessera_runtime.bus.outbox import Outbox
+from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.kube.events import Events, of_pod
+from tessera_schema import catalogue
+from tessera_schema.plans import (
+    PlanDeclined,
+    PlanDone,
+    PlanEvent,
+    PlanFailed,
+    PlanPhase,
+    PlanProposed,
+    PlanStarted,
+    PodOfPlan,
+    encode_plan,
+    plan_subject,
+)
+
+_log: Final = logs.named("tessera.rebalancer.plans")
+_TYPES: Final[dict[type[PlanEvent], str]] = {
+    PlanProposed: catalogue.PLAN_PROPOSED,
+    PlanStarted: catalogue.PLAN_STARTED,
+    PlanDone: catalogue.PLAN_DONE,
+    PlanDeclined: catalogue.PLAN_DECLINED,
+    PlanFailed: catalogue.PLAN_FAILED,
+}
+
+
+class Teller:
+    """Tells; never waits, never fails."""
+
+    def __init__(self, outbox: Outbox, events: Events, cluster: str) -> None:
+        """`cluster` is the third token of the subjects."""
+        self._outbox = outbox
+        self._events = events
+        self._cluster = cluster
+
+    def entered(self, sight: PlanSight) -> None:
+        """The plan has come to the phase that it is in."""
+        status, spec = sight.status, sight.spec
+        common: dict[str, Any] = {
+            "plan": sight.name, "kind": spec.kind, "for_pod": spec.for_pod, "cost": spec.cost,
+            "pods": tuple(step.pod for step in spec.steps), "gain": spec.gain,
+            "message": status.message or spec.reason,
+        }  # fmt: skip
+        _log.info("plan", plan=sight.name, phase=status.phase, told=common["message"])
+        match status.phase:
+            case PlanPhase.PROPOSED:
+                self._send(PlanProposed(**common, dry_run=spec.dry_run))
+                self._tell(sight, "RebalanceProposed", spec.reason)
+            case PlanPhase.STARTED:
+                self._send(PlanStarted(**common, decided_by=spec.decided_by))
+                by = f" (approved by {spec.decided_by})" if spec.decided_by else ""
+                self._tell(sight, "RebalanceStarted", f"{spec.reason}{by}")
+            case PlanPhase.DONE:
+                self._send(PlanDone(**common))
+                self._tell(sight, "RebalanceDone", status.message or "all steps were done")
+            case PlanPhase.DECLINED:
+                self._send(PlanDeclined(**common))
+                self._tell(sight, "RebalanceDeclined", status.message)
+            case PlanPhase.FAILED:
+                self._send(PlanFailed(**common))
+                self._tell(sight, "RebalanceFailed", status.message, warning=True)
+
+    def _tell(self, sight: PlanSight, reason: str, text: str, *, warning: bool = False) -> None:
+        for pod in _about(sight):
+            about = of_pod(PodKey(pod.namespace, pod.name, pod.uid))
+            self._events.tell(about, reason, f"plan {sight.name}: {text}", warning=warning)
+
+    def _send(self, event: PlanEvent) -> None:
+        self._outbox.tell(
+            plan_subject(self._cluster, event), _TYPES[type(event)], encode_plan(event)
+        )
+
+
+def _about(sight: PlanSight) -> Iterator[PodOfPlan]:
+    """The pods of a plan, each once."""
+    pods = {step.pod.uid: step.pod for step in sight.spec.steps}
+    if sight.spec.for_pod is not None:
+        pods[sight.spec.for_pod.uid] = sight.spec.for_pod
+    yield from pods.values()

@@ -1,0 +1,148 @@
+"""The cluster as plans see it, kept up to date by watches of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from msgspec import Struct
+
+from tessera_core.kubefit import KubeFit
+from tessera_core.ledger import Ledger
+from tessera_core.quantity import BadQuantity
+from tessera_core.rebalance.budget import Former, spent
+from tessera_core.rebalance.proposing import Rules
+from tessera_core.rebalance.situation import Situation
+from tessera_core.rebalance.smooth import SmoothContainer
+from tessera_core.registry import Registry
+from tessera_rebalancer.plans.limits import Book
+from tessera_rebalancer.plans.nodes import Disruptions, Nodes
+from tessera_rebalancer.plans.pods import Pods
+from tessera_rebalancer.plans.reading import PodReader
+from tessera_runtime import logs
+from tessera_runtime.clock import Clock
+from tessera_runtime.following import keys, namespaces
+from tessera_runtime.following.keys import Keys
+from tessera_runtime.following.kinds import installed
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.reflector import Reflector, Sink, Watched
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.hints import CardHint, NodeHints
+from tessera_schema.kube import Pod
+
+T = TypeVar("T")
+
+_log: Final = logs.named("tessera.rebalancer.plans")
+_AT_ONCE: Final = 500
+"""Pods counted before others on the loop have their turn: some milliseconds."""
+
+
+class ViewSettings(Struct, frozen=True, kw_only=True):
+    """What is read, and where."""
+
+    kube: KubeSettings = KubeSettings()
+    keys_namespace: str = "tessera-system"
+    """Where the scheduler publishes the keys that grants are verified with."""
+    migration: bool = False
+    """Count what other systems wrote on pods."""
+    install_s: float = 60.0
+    """Seconds between two looks for a kind that is not installed."""
+
+
+class View:
+    """Pods, nodes, quotas, namespaces and budgets."""
+
+    def __init__(
+        self, kube: Kube, registry: Registry, clock: Clock, settings: ViewSettings
+    ) -> None:
+        """`run` fills it."""
+        self.ledger = Ledger()
+        self.pods = Pods(self.ledger)
+        self.nodes = Nodes(registry, self.ledger)
+        self.limits = Book(registry, self.ledger)
+        self.disruptions = Disruptions()
+        self.keys = Keys()
+        self.read = asyncio.Event()
+        """Set once everything was read."""
+        self._kube = kube
+        self._registry = registry
+        self._clock = clock
+        self._settings = settings
+
+    async def run(self) -> None:
+        """Watch, until cancelled."""
+        settings = self._settings
+        reader = PodReader(
+            self._registry, self.ledger, lambda: self.keys.verifier, migration=settings.migration
+        )
+        pods_read = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            firsts: list[Reflector[Any]] = [
+                self._reflector(keys.watched(settings.keys_namespace), self.keys),
+                self._reflector(self.nodes.watched(), self.nodes),
+                self._reflector(self.disruptions.watched(), self.disruptions),
+                self._reflector(self.limits.watched_theirs(), self.limits.theirs),
+                self._reflector(
+                    namespaces.watched(), namespaces.Namespaces(self.ledger, lambda: None)
+                ),
+            ]
+            for first in firsts:
+                group.create_task(first.run(), name="plan watcher")
+            for first in firsts:
+                await first.synced.wait()
+            own = asyncio.Event()
+            group.create_task(self._watch_own(own), name="quota watcher")
+            await own.wait()
+            await self.keys.known.wait()
+            watching = keys.watch_with(
+                self.keys, lambda: self._reflector(reader.watched(), self.pods), pods_read
+            )
+            group.create_task(watching, name="pod watcher")
+            await pods_read.wait()
+            self.read.set()
+
+    async def situation(
+        self, rules: Rules, plans: list[Former], hints: Mapping[str, NodeHints],
+        measured: Sequence[SmoothContainer],
+    ) -> Situation:  # fmt: skip
+        """This moment."""
+        now = self._clock.time()
+        running, waiting = self.pods.running(), self.pods.waiting()
+        kubefit = KubeFit(tuple(self.nodes.known.values()), (), self._registry.resources)
+        for number, pod in enumerate(self.pods.all_bound(), 1):
+            _take(kubefit, pod)
+            if not number % _AT_ONCE:
+                await asyncio.sleep(0)
+        return Situation(
+            now=now, ledger=self.ledger, kubefit=kubefit, nodes=self.nodes.known,
+            bound=self.pods.bound, ours=self._registry.resources, running=running,
+            waiting=waiting, disruptions=self.disruptions.all, hints=_by_card(hints),
+            measured=measured,
+            spent=spent(plans, rules.plan.move, rules.plan.budget, now), rules=rules.plan,
+        )  # fmt: skip
+
+    async def _watch_own(self, settled: asyncio.Event) -> NoReturn:
+        """AcceleratorQuotas, once their definition is there; `settled` once that is known."""
+        watched = self.limits.watched_own()
+        await installed(self._kube, watched.path, self._settings.install_s, settled.set)
+        reflector = self._reflector(watched, self.limits.own)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reflector.run(), name="quota reflector")
+            await reflector.synced.wait()
+            settled.set()
+        raise AssertionError("watches never end")
+
+    def _reflector(self, watched: Watched[T], sink: Sink[T]) -> Reflector[T]:
+        return Reflector(self._kube, watched, sink, settings=self._settings.kube)
+
+
+def _take(kubefit: KubeFit, pod: Pod) -> None:
+    try:
+        kubefit.take(pod, pod.spec.node_name)
+    except BadQuantity as e:
+        _log.warning("pod counted as asking nothing of its node", pod=pod.name, why=str(e))
+
+
+def _by_card(hints: Mapping[str, NodeHints]) -> dict[str, dict[str, CardHint]]:
+    return {told.node: {card.card: card for card in told.cards} for told in hints.values()}

@@ -1,0 +1,102 @@
+"""Pods reduced to what hints and lending need: what their containers were granted, by node.
+
+A pod that cannot be read keeps what it was last seen to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.fleet import Fleet
+from tessera_core.rebalance.holders import Held, Holders, holders_of
+from tessera_core.rebalance.smooth import Key
+from tessera_core.registry import Registry
+from tessera_core.signing import Verifier
+from tessera_runtime.following.granted import LIVING, Granted
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.kube import Pod
+from tessera_schema.wire import decoder
+
+BOUND: Final = {"fieldSelector": f"{LIVING['fieldSelector']},spec.nodeName!="}
+"""Those of the living that have a node."""
+_pod: Final = decoder(Pod)
+
+
+class PodSight(Struct, frozen=True, kw_only=True):
+    """What the API server shows of one bound pod."""
+
+    uid: str
+    node: str = ""
+    held: Mapping[Key, Held] = {}
+    """Empty once it has ended."""
+
+
+class PodReader:
+    """Reads pods."""
+
+    def __init__(
+        self, registry: Registry, fleet: Fleet, verifier: Callable[[], Verifier], *,
+        migration: bool,
+    ) -> None:  # fmt: skip
+        """With `migration` what other systems wrote on pods counts too, for the fleet's cards."""
+        self._registry = registry
+        self._granted = Granted(registry, fleet, verifier, migration=migration)
+
+    def watched(self) -> Watched[PodSight]:
+        """Where they are."""
+        return Watched(paths.PODS, self.read, BOUND)
+
+    def read(self, raw: bytes) -> PodSight:
+        """Raises msgspec.DecodeError."""
+        pod = _pod(raw)
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if pod.terminal or not node:
+            return PodSight(uid=uid)
+        grant = self._granted.of(pod)
+        held = {} if grant is None else holders_of(grant, pod, self._registry)
+        return PodSight(uid=uid, node=node, held=held)
+
+
+class Pods:
+    """All pods that hold cards; a sink."""
+
+    def __init__(self) -> None:
+        """No pod is known."""
+        self._on: dict[str, dict[Key, Held]] = {}
+        self._of: dict[str, PodSight] = {}
+
+    def on(self, node: str) -> Holders:
+        """What containers on a node were granted."""
+        return self._on.get(node, {})
+
+    def relisted(self, items: list[PodSight], started: float, now: float) -> None:
+        """See `Sink.relisted`."""
+        del started, now
+        self._on, self._of = {}, {}
+        for item in items:
+            self._know(item)
+
+    def changed(self, change: Change, item: PodSight, now: float) -> None:
+        """See `Sink.changed`."""
+        del now
+        self._forget(item.uid)
+        if change is not Change.DELETED:
+            self._know(item)
+
+    def _know(self, item: PodSight) -> None:
+        if item.held:
+            self._on.setdefault(item.node, {}).update(item.held)
+            self._of[item.uid] = item
+
+    def _forget(self, uid: str) -> None:
+        before = self._of.pop(uid, None)
+        if before is not None:
+            held = self._on[before.node]
+            for key in before.held:
+                held.pop(key, None)
+            if not held:
+                del self._on[before.node]

@@ -1,0 +1,53 @@
+"""Room that plans make for waiting pods, read from the pods (`tessera_core.reserved`).
+
+The annotation is the truth: whoever leads after us reads the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tessera_core.reserved import Reserved
+from tessera_runtime import logs
+from tessera_scheduler.sights import Sight
+
+_log = logs.named("tessera.scheduler.reservations")
+
+
+class Reservations:
+    """Keeps the filter's reserved nodes in step with the pods."""
+
+    def __init__(self, reserved: Reserved, freed: Callable[[], None]) -> None:
+        """`freed` is told when nodes open again."""
+        self._reserved = reserved
+        self._freed = freed
+
+    def relisted(self, sights: Iterable[Sight], now: float) -> None:
+        """All pods."""
+        held = {s.uid: s.reserved for s in sights if s.reserved is not None}
+        opened = self._reserved.keep(frozenset(held))
+        for one in held.values():
+            self._reserved.put(one, now)
+        if opened:
+            self._freed()
+
+    def changed(self, sight: Sight, now: float) -> None:
+        """One pod."""
+        if sight.reserved is not None:
+            if self._reserved.put(sight.reserved, now):
+                _log.info(
+                    "room is made", pod=sight.reserved.pod, node=sight.reserved.node,
+                    plan=sight.reserved.plan,
+                )  # fmt: skip
+        else:
+            self.gone(sight.uid)
+
+    def gone(self, uid: str) -> None:
+        """A pod is no more, or is bound."""
+        if self._reserved.drop(uid):
+            self._freed()
+
+    def expire(self, now: float) -> None:
+        """Open the nodes whose time is over."""
+        if self._reserved.expire(now):
+            self._freed()

@@ -1,0 +1,140 @@
+"""Containers of a group that uses more than its quota get less of their cores, until it is told
+otherwise, or nobody tells any more."""
+
+import asyncio
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tessera_agent.settings import LendingSettings, ResizeSettings
+from tessera_agent.throttling import Throttling
+from tessera_core.hookfiles.limits import CardLimit, Mode
+from tessera_schema.envelope import Envelope
+from tessera_schema.quotas import (
+    QuotaEvent,
+    QuotaExceeded,
+    QuotaRestored,
+    QuotaThrottled,
+    encode_quota,
+    quota_subject,
+)
+from tests.agent.nri.test_idle_cores_are_lent_on_the_node import Container, wants_more
+from tests.agent.nri.world import Node, a_node, a_share, granted, until
+
+QUICK = ResizeSettings(look_s=0.02)
+THROTTLED = QuotaThrottled(
+    namespace="team", quota="q", message="too much", cores_percent=50, namespaces=("team", "ci")
+)
+RESTORED = QuotaRestored(namespace="team", quota="q", namespaces=("team", "ci"))
+
+
+async def tell(node: Node, event: QuotaEvent) -> None:
+    envelope = Envelope(
+        id=str(id(event)), source="/tessera/quota/test", type="dev.tessera.quota.throttled",
+        epoch=1, sequence=1, time="2026-01-01T00:00:00Z",
+    )  # fmt: skip
+    await node.bus.publish(quota_subject("default", event), envelope, encode_quota(event))
+
+
+def cores(card: CardLimit) -> tuple[int, Mode]:
+    return card.cores_permille, card.mode
+
+
+async def test_cores_are_lowered_and_raised_again(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node, node.agent(resize=QUICK):
+        some = Container(await node.run(granted("some", a_share(cores_percent=30))))
+        free = Container(await node.run(granted("free", a_share(cores_percent=0, mib=100))))
+        await tell(node, THROTTLED)
+        await until(lambda: cores(some.card) == (150, Mode.HARD))
+        await until(lambda: cores(free.card) == (500, Mode.HARD))
+        late = Container(await node.run(granted("late", a_share(cores_percent=20, mib=100))))
+        await until(lambda: cores(late.card) == (100, Mode.HARD))
+        await tell(node, RESTORED)
+        await until(lambda: cores(some.card) == (300, Mode.HARD))
+        await until(lambda: cores(free.card) == (0, Mode.OFF))
+        await until(lambda: cores(late.card) == (200, Mode.HARD))
+
+
+async def test_who_is_throttled_is_lent_nothing_and_what_he_lost_is_lent(tmp_path: Path) -> None:
+    lending = LendingSettings(tick_s=0.02, idle_s=0.1)
+    async with a_node(tmp_path) as node, node.agent(resize=QUICK, lending=lending):
+        poor = Container(await node.run(granted("poor", a_share(cores_percent=60))))
+        rich = granted("rich", a_share(cores_percent=40))
+        await tell(node, replace(THROTTLED, namespaces=("team",)))
+        await until(lambda: poor.card.cores_permille == 300)
+        other = Container(await node.run(replace(rich, namespace="other")))
+
+        def both() -> bool:
+            poor.works(throttled=True)
+            return wants_more(other, 300)
+
+        await until(both)
+        assert poor.card.lent_permille == 0
+
+
+async def test_the_next_agent_leaves_lowered_cores_until_it_is_told(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node:
+        async with node.agent(resize=QUICK):
+            some = Container(await node.run(granted("some", a_share(cores_percent=30))))
+            await tell(node, THROTTLED)
+            await until(lambda: some.card.cores_permille == 150)
+        async with node.agent(resize=QUICK) as agent:
+            assert [h.lowered for h in agent.holdings] == [{"GPU-0"}]
+            await agent.resizing.look()
+            assert some.card.cores_permille == 150
+            await tell(node, RESTORED)
+            await until(lambda: some.card.cores_permille == 300)
+
+
+async def test_the_next_agent_waits_no_longer_than_it_would_for_news(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node:
+        async with node.agent(resize=QUICK):
+            some = Container(await node.run(granted("some", a_share(cores_percent=30))))
+            await tell(node, THROTTLED)
+            await until(lambda: some.card.cores_permille == 150)
+        async with node.agent(resize=replace(QUICK, throttle_s=0.2)):
+            await until(lambda: some.card.cores_permille == 300)
+
+
+# -- what holds
+
+
+def throttling(vendor: str = "acme") -> Throttling:
+    return Throttling(vendor, asyncio.Event(), valid_s=600, now=0)
+
+
+async def test_a_monitor_that_is_gone_throttles_nobody_for_ever() -> None:
+    known = throttling()
+    known.heard(THROTTLED, 100)
+    assert known.percent("ci", 700) == 50
+    assert known.percent("ci", 701) == 100
+    known.heard(THROTTLED, 800)
+    assert known.percent("ci", 900) == 50
+
+
+async def test_nobody_knows_at_first() -> None:
+    known = throttling()
+    assert known.percent("team", 1) is None
+    known.heard(RESTORED, 2)
+    assert known.percent("team", 2) == 100
+    assert known.percent("other", 2) is None
+    assert known.percent("other", 601) == 100
+
+
+async def test_the_lowest_of_several_quotas_holds() -> None:
+    known = throttling()
+    known.heard(THROTTLED, 0)
+    known.heard(replace(THROTTLED, quota="r", cores_percent=20), 0)
+    assert known.percent("team", 1) == 20
+    known.heard(replace(RESTORED, quota="r"), 2)
+    assert known.percent("team", 2) == 50
+
+
+async def test_quotas_of_other_vendors_and_grace_change_nothing() -> None:
+    known = throttling()
+    known.heard(RESTORED, 0)
+    known.heard(replace(THROTTLED, vendor="other"), 0)
+    known.heard(QuotaExceeded(namespace="team", quota="q", message="m"), 0)
+    assert known.percent("team", 1) == 100
+    known.heard(replace(THROTTLED, vendor="acme"), 0)
+    assert known.percent("team", 1) == 50

@@ -1,0 +1,151 @@
+"""How far a container may grow into cores that rest."""
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_core.rebalance.bounds import LendingRules
+from tessera_core.rebalance.hints import Hinting
+from tessera_core.rebalance.holders import Held, Holders, holders_of
+from tessera_core.rebalance.smooth import Key
+from tessera_core.rebalance.smoothing import Smoother
+from tessera_core.registry import load
+from tessera_schema.grants import Grant, Share
+from tessera_schema.kube import Pod
+from tessera_schema.telling import ContainerUse
+from tessera_testing.builders import a_container, a_pod
+from tests.core.rebalance.measured import GIB, NODE, a_use, granted, key, measure
+
+REGISTRY = load()
+
+
+def bounds_of(
+    holders: Holders, *uses: ContainerUse, rules: LendingRules | None = None
+) -> dict[str, float]:
+    """Pod -> its bound."""
+    smoother = Smoother()
+    now = measure(smoother, *uses)
+    seen = smoother.node(NODE, now)
+    assert seen is not None
+    told = Hinting(rules).of(seen, holders).bounds
+    return {bound.uid.removeprefix("uid-"): bound.most_cores_percent for bound in told}
+
+
+def with_(holders: dict[Key, Held], name: str, **fields: object) -> dict[Key, Held]:
+    return holders | {key(name): replace(holders[key(name)], **fields)}
+
+
+def test_all_that_rests_on_the_card_may_be_lent() -> None:
+    assert bounds_of(granted(a=30, b=50), a_use("a", 30), a_use("b", 0)) == {"a": 100, "b": 100}
+
+
+def test_an_operator_may_bound_it() -> None:
+    rules = LendingRules(most_cores_percent=60)
+    assert bounds_of(granted(a=30, b=70), a_use("a"), a_use("b"), rules=rules) == {"a": 60, "b": 70}
+
+
+def test_or_switch_it_off() -> None:
+    rules = LendingRules(on=False)
+    assert bounds_of(granted(a=30, b=70), a_use("a"), a_use("b"), rules=rules) == {"a": 30, "b": 70}
+
+
+def test_containers_without_a_limit_need_no_bound() -> None:
+    assert bounds_of(granted(a=0, b=100, c=30), a_use("a"), a_use("b"), a_use("c")) == {"c": 100}
+
+
+def test_who_takes_no_part_is_lent_nothing_and_lends_nothing() -> None:
+    holders = with_(granted(a=30, b=50), "b", lends=False)
+    assert bounds_of(holders, a_use("a"), a_use("b")) == {"a": 50, "b": 50}
+
+
+def test_who_matters_less_borrows_nothing_of_who_matters_more() -> None:
+    holders = with_(with_(granted(a=30, b=50), "a", priority=1), "b", priority=0)
+    assert bounds_of(holders, a_use("a"), a_use("b")) == {"a": 50, "b": 100}
+
+
+def test_a_ceiling_of_its_author_holds() -> None:
+    holders = with_(granted(a=30, b=50), "a", most_cores_percent=45)
+    assert bounds_of(holders, a_use("a"), a_use("b")) == {"a": 45, "b": 100}
+    holders = with_(granted(a=30, b=50), "a", most_cores_percent=0)
+    assert bounds_of(holders, a_use("a"), a_use("b")) == {"a": 30, "b": 100}
+
+
+def test_nothing_is_lent_on_a_card_that_its_holders_fill() -> None:
+    assert bounds_of(granted(a=50, b=50), a_use("a", 49), a_use("b", 48)) == {"a": 50, "b": 50}
+
+
+def test_what_is_borrowed_does_not_count_as_filling() -> None:
+    assert bounds_of(granted(a=30, b=70), a_use("a", 95), a_use("b", 1)) == {"a": 100, "b": 100}
+
+
+def test_lending_begins_again_only_when_there_is_clearly_room() -> None:
+    smoother, hinting = Smoother(), Hinting()
+    holders, now, told = granted(a=50, b=50), 0.0, []
+    for use in (50, 45, 40):
+        now = measure(smoother, a_use("a", 50), a_use("b", use), since=now)
+        seen = smoother.node(NODE, now)
+        assert seen is not None
+        told.append(hinting.of(seen, holders).bounds[0].most_cores_percent)
+    assert told == [50, 50, 50]
+    now = measure(smoother, a_use("a", 50), a_use("b", 30), since=now)
+    seen = smoother.node(NODE, now)
+    assert seen is not None
+    assert hinting.of(seen, holders).bounds[0].most_cores_percent == 100
+
+
+# -- what a pod says
+
+
+def held(
+    dialect: str, annotations: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None,
+) -> Held:  # fmt: skip
+    pod: Pod = a_pod(
+        a_container(limits, name="c", env=env), annotations=annotations, node=NODE, name="p"
+    )
+    share = Share(
+        container="c", position=0, vendor="acme", dialect=dialect, card="GPU-0", index=0,
+        memory_bytes=GIB, cores_percent=30,
+    )  # fmt: skip
+    grant = Grant(uid="u", namespace="default", name="p", node=NODE, shares=(share,))
+    [found] = holders_of(grant, pod, REGISTRY).values()
+    return found
+
+
+def test_a_grant_is_what_is_held() -> None:
+    assert held("hami") == Held(memory_bytes=GIB, cores_percent=30)
+
+
+@pytest.mark.parametrize(("text", "lends"), [("false", False), ("False ", False), ("true", True)])
+def test_an_annotation_keeps_a_pod_out(text: str, lends: bool) -> None:  # noqa: FBT001  (a column)
+    assert held("hami", {"tessera.dev/lending": text}).lends is lends
+
+
+@pytest.mark.parametrize(("text", "priority"), [("0", 0), ("1", 1), ("high", None), ("", None)])
+def test_hamis_priority_is_read_from_the_containers_own_variables(
+    text: str, priority: int | None
+) -> None:
+    assert held("koordinator", env={"CUDA_TASK_PRIORITY": text}).priority == priority
+
+
+def test_who_wants_his_limit_enforced_is_lent_nothing() -> None:
+    assert held("hami", env={"GPU_CORE_UTILIZATION_POLICY": "FORCE"}).most_cores_percent == 0
+
+
+ASKS = {"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "4"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "most"),
+    [
+        ({"tencent.com/vcuda-core-limit": "60"}, 60),
+        ({}, 0),
+        ({"tencent.com/vcuda-core-limit": "many"}, 0),
+        ({"inspur.com/vcuda-core-limit": "60"}, 0),
+    ],
+)
+def test_gpu_managers_ceiling_is_its_bound_and_without_one_its_limit_is_hard(
+    annotations: Mapping[str, str], most: float
+) -> None:
+    assert held("gpumanager", annotations, limits=ASKS).most_cores_percent == most

@@ -1,0 +1,271 @@
+"""Of several places that fit, one where cards are less used; what fits never depends on it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tessera_core.charges import Charge
+from tessera_core.fleet import Fleet
+from tessera_core.ledger import Ledger
+from tessera_core.packing.packer import Packer
+from tessera_core.placement import Found, place
+from tessera_core.scoring import pressure
+from tessera_core.several import scores
+from tessera_core.units import units
+from tessera_schema.cards import MIB, Card
+from tessera_schema.hints import CardHint, NodeHints
+from tessera_schema.requests import (
+    CardKey,
+    ContainerRequest,
+    NodeOrder,
+    PodRequest,
+    Policy,
+    Request,
+    Role,
+)
+from tessera_testing.builders import a_card
+from tests.core.test_screen_and_fit_agree import FREE, a_fleet, nodes, requests
+
+NAMES = ("n0", "n1", "n2")
+
+
+def a_cluster(
+    cards: int = 1, *, packer: bool = True, used: Mapping[str, float] | None = None
+) -> Fleet:
+    """Three equal nodes; `used` are cores in use of first cards."""
+    fleet = Fleet()
+    for n in NAMES:
+        fleet.put(n, [a_card(f"{n}-{i}", i) for i in range(cards)])
+    for n, cores in (used or {}).items():
+        fleet.charge(n, f"{n}-0", Charge(memory_bytes=8192 * MIB, cores_percent=cores, slots=1))
+    if packer:
+        fleet.packer = Packer()
+    return fleet
+
+
+def hot(fleet: Fleet, node: str, *cards: int, busy: float = 100) -> None:
+    hints = tuple(CardHint(card=f"{node}-{i}", busy_percent=busy, confidence=1) for i in cards)
+    pressure.press(fleet, NodeHints(node=node, at=0, cards=hints))
+
+
+def a_pod(
+    cores: float = 0, count: int = 1, order: NodeOrder = NodeOrder.BINPACK, uid: str = "u"
+) -> PodRequest:
+    request = Request(
+        vendor="acme", dialect="acme", count=count, memory_bytes=MIB, cores_percent=cores,
+        policy=Policy(node=order, cards=(CardKey.BINPACK,)),
+    )  # fmt: skip
+    container = ContainerRequest(container="c", position=0, role=Role.APP, requests=(request,))
+    return PodRequest(namespace="d", name="p", uid=uid, containers=(container,))
+
+
+def put(fleet: Fleet, pod: PodRequest) -> tuple[str, ...]:
+    """Node and cards that the pod gets."""
+    found = place(fleet, pod, FREE)
+    assert isinstance(found, Found)
+    return found.node, *(share.card for share in found.shares)
+
+
+def test_without_hints_nothing_is_heeded() -> None:
+    fleet, pod = a_cluster(), a_pod()
+    wanted = units(pod)
+    assert pressure.heeding(fleet, pod.uid, wanted) is wanted
+    hot(fleet, "n0", 0, busy=70)
+    assert pressure.heeding(fleet, pod.uid, wanted) is wanted
+    hot(fleet, "n0", 0)
+    assert pressure.heeding(fleet, pod.uid, wanted) is not wanted
+    hot(fleet, "n0")
+    assert pressure.heeding(fleet, pod.uid, wanted) is wanted
+    assert not fleet.cards.pressure.any()
+
+
+def test_a_node_whose_card_is_used_up_comes_last() -> None:
+    fleet = a_cluster()
+    assert put(fleet, a_pod())[0] == "n0"
+    hot(fleet, "n0", 0)
+    assert put(fleet, a_pod())[0] == "n1"
+
+
+def test_so_it_does_where_binpack_would_prefer_it() -> None:
+    fleet = a_cluster(used={"n2": 40})
+    assert put(fleet, a_pod())[0] == "n2"
+    hot(fleet, "n2", 0)
+    assert put(fleet, a_pod())[0] == "n0"
+
+
+def test_another_card_of_the_node_is_as_good_as_another_node() -> None:
+    fleet = a_cluster(cards=2, used={"n0": 40})
+    hot(fleet, "n0", 0)
+    assert put(fleet, a_pod()) == ("n0", "n0-1")
+    hot(fleet, "n0", 0, 1)
+    assert put(fleet, a_pod())[0] == "n1"
+
+
+def test_a_full_card_that_rests_does_not_speak_for_its_node() -> None:
+    fleet = a_cluster(cards=2, used={"n0": 100})
+    hot(fleet, "n0", 1)
+    assert put(fleet, a_pod(cores=50))[0] == "n1"
+
+
+def test_several_cards_are_as_good_as_the_worst_of_them() -> None:
+    fleet = a_cluster(cards=2)
+    hot(fleet, "n0", 0)
+    assert put(fleet, a_pod(count=2))[0] == "n1"
+    assert put(fleet, a_pod(count=1)) == ("n0", "n0-1")
+
+
+def test_a_pod_that_names_an_order_keeps_it_and_only_equals_are_decided() -> None:
+    fleet = a_cluster(used={"n2": 40})
+    assert fleet.packer is not None
+    fleet.packer.named("u")
+    hot(fleet, "n2", 0)
+    assert put(fleet, a_pod())[0] == "n2"
+    hot(fleet, "n2")
+    hot(fleet, "n0", 0)
+    assert put(fleet, a_pod(order=NodeOrder.SPREAD))[0] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("order", "used"),
+    [
+        (NodeOrder.SPREAD, {"n0": 40, "n1": 40}),
+        (NodeOrder.LEAST_ALLOCATED, {"n0": 40, "n1": 40}),
+        (NodeOrder.MOST_ALLOCATED, {"n2": 40}),
+    ],
+)
+def test_orders_that_do_not_give_way_are_kept(order: NodeOrder, used: Mapping[str, float]) -> None:
+    fleet = a_cluster(used=used)
+    assert put(fleet, a_pod(order=order))[0] == "n2"
+    hot(fleet, "n2", 0)
+    assert put(fleet, a_pod(order=order))[0] == "n2"
+
+
+def test_where_nobody_counts_named_orders_only_equals_are_decided() -> None:
+    fleet = a_cluster(packer=False, used={"n2": 40})
+    hot(fleet, "n2", 0)
+    assert put(fleet, a_pod())[0] == "n2"
+
+
+def test_pack_goes_by_it_first() -> None:
+    fleet = a_cluster(cards=2)
+    assert fleet.packer is not None
+    fleet.packer.by_default = True
+    node, card = put(fleet, a_pod(cores=50))
+    hot(fleet, node, 0, 1)
+    other, _ = put(fleet, a_pod(cores=50))
+    assert other != node
+    assert card.startswith(node)
+
+
+def test_promised_cores_feel_less_than_none() -> None:
+    fleet = a_cluster()
+    hot(fleet, "n0", 0, busy=90)
+    assert put(fleet, a_pod(cores=20))[0] == "n0"
+    assert put(fleet, a_pod(cores=0))[0] == "n1"
+    hot(fleet, "n0", 0, busy=100)
+    assert put(fleet, a_pod(cores=20))[0] == "n1"
+
+
+def test_a_card_that_nobody_holds_is_not_begun_for_a_little_less_pressure() -> None:
+    fleet = a_cluster(used={"n2": 20})
+    hot(fleet, "n2", 0, busy=80)
+    assert put(fleet, a_pod())[0] == "n2"
+    hot(fleet, "n2", 0, busy=90)
+    assert put(fleet, a_pod())[0] == "n0"
+
+
+def test_a_begun_card_that_rests_is_taken_before_one_that_nobody_holds() -> None:
+    fleet = a_cluster(used={"n1": 20, "n2": 40})
+    hot(fleet, "n2", 0)
+    assert put(fleet, a_pod())[0] == "n1"
+
+
+def test_that_a_card_is_held_says_nothing_to_who_takes_all_of_it() -> None:
+    fleet = a_cluster(cards=2, used={"n0": 20})
+    hot(fleet, "n0", 1)
+    assert put(fleet, a_pod(cores=100))[0] == "n1"
+
+
+@pytest.mark.parametrize(
+    ("hint", "steps"),
+    [
+        (CardHint(card="c", busy_percent=100, confidence=1), 8),
+        (CardHint(card="c", busy_percent=40, confidence=1), 3),
+        (CardHint(card="c", busy_percent=40, contended_percent=80, confidence=1), 6),
+        (CardHint(card="c", busy_percent=40, trend_percent=80, confidence=1), 4),
+        (CardHint(card="c", busy_percent=40, trend_percent=-80, confidence=1), 3),
+        (CardHint(card="c", busy_percent=100, contended_percent=100, confidence=0.5), 4),
+        (CardHint(card="c", busy_percent=100, contended_percent=100), 0),
+    ],
+)
+def test_pressure_is_use_soon_and_half_of_waiting_by_confidence(hint: CardHint, steps: int) -> None:
+    assert pressure.steps(hint) == steps
+
+
+def test_hints_outlive_a_change_of_the_nodes_cards() -> None:
+    fleet = a_cluster()
+    hot(fleet, "n0", 0)
+    fleet.put("n0", [a_card("new", 0), a_card("n0-0", 1)])
+    assert fleet.cards.pressure[fleet.rows["n0"]].tolist()[:2] == [0, 8]
+    fleet.remove("n0")
+    fleet.put("n3", [a_card("n0-0")])
+    assert not fleet.cards.pressure[fleet.rows["n3"]].any()
+
+
+def test_hints_may_come_before_their_node() -> None:
+    fleet = Fleet()
+    hot(fleet, "n0", 0)
+    fleet.put("n0", [a_card("n0-0")])
+    assert fleet.cards.pressure[fleet.rows["n0"], 0] == pressure.STEPS
+
+
+def test_a_snapshot_keeps_the_pressure_that_it_was_taken_with() -> None:
+    fleet = a_cluster()
+    before = fleet.snapshot()
+    hot(fleet, "n0", 0)
+    assert not before.cards.pressure.any()
+    assert fleet.cards.pressure.any()
+
+
+def test_scores_for_pods_that_wish_go_by_it_too() -> None:
+    ledger = Ledger()
+    for n in NAMES:
+        ledger.put_node(n, [a_card(f"{n}-0")])
+    ledger.fleet.packer = Packer()
+    assert set(scores(ledger, a_pod(), NAMES).values()) == {10}
+    hot(ledger.fleet, "n1", 0)
+    assert scores(ledger, a_pod(), NAMES) == {"n0": 10, "n1": 0, "n2": 10}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    nodes, st.lists(requests, min_size=1, max_size=3), st.booleans(),
+    st.lists(st.integers(0, pressure.STEPS), min_size=24, max_size=24),
+)  # fmt: skip
+def test_whether_a_pod_fits_does_not_depend_on_it(
+    spec: list[list[tuple[Card, Charge]]],
+    asked: list[Request],
+    packs: bool,  # noqa: FBT001  (drawn)
+    levels: list[int],
+) -> None:
+    plain, pressed = a_fleet(spec), a_fleet(spec)
+    for fleet in (plain, pressed):
+        fleet.packer = Packer()
+        fleet.packer.by_default = packs
+    rest = iter(levels)
+    for node, row in pressed.rows.items():
+        pressed.press(node, {c.id: n for c in pressed.facts[row] if (n := next(rest))})
+    containers = tuple(
+        ContainerRequest(container=f"c{i}", position=i, role=Role.APP, requests=(request,))
+        for i, request in enumerate(asked)
+    )
+    pod = PodRequest(namespace="d", name="p", uid="u", containers=containers)
+    before, after = place(plain, pod, FREE), place(pressed, pod, FREE)
+    assert isinstance(after, Found) == isinstance(before, Found)
+    if isinstance(before, Found) and isinstance(after, Found):
+        assert before.feasible == after.feasible
+    if not np.asarray(pressed.cards.pressure).any():
+        assert before == after

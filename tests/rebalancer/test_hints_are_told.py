@@ -1,0 +1,191 @@
+"""From what agents measure to what NATS keeps about each node."""
+
+import asyncio
+
+import pytest
+
+from tessera_core.signing import Signer, new_key
+from tests.rebalancer.world import NODE, Cluster, a_use, rebalancing, settings, until
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_a_contended_card_is_told_of_within_five_seconds_of_its_message() -> None:
+    cluster = Cluster()
+    a, b = cluster.bound("a"), cluster.bound("b")
+    calm = (a, a_use(30)), (b, a_use(10))
+    async with rebalancing(cluster):
+        await cluster.agents.measure(120, *calm)
+        hints = cluster.hints()
+        assert hints is not None
+        [card] = hints.cards
+        assert (card.card, card.contended_percent) == ("n0-0", 0)
+        assert 59 < card.idle_cores_percent < 61
+        await cluster.agents.tell((a, a_use(50, throttled_percent=90)), (b, a_use(10)))
+        await asyncio.sleep(5)
+        hints = cluster.hints()
+        assert hints is not None
+        assert hints.cards[0].contended_percent > 25
+
+
+async def test_what_does_not_change_is_told_every_half_minute() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a")
+    async with rebalancing(cluster):
+        await cluster.agents.measure(300, (a, a_use(30)))
+        before = len(cluster.told())
+        await cluster.agents.measure(300, (a, a_use(30)))
+        assert 9 <= len(cluster.told()) - before <= 11
+
+
+async def test_however_fast_it_changes_a_node_is_told_of_every_two_seconds_at_most() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a")
+    async with rebalancing(cluster):
+        for n in range(200):
+            await cluster.agents.tell((a, a_use(100 * (n % 2), throttled_percent=100 * (n % 2))))
+            await asyncio.sleep(0.25)
+        assert 5 <= len(cluster.told()) <= 26
+
+
+async def test_a_node_that_fell_silent_is_told_of_no_more_even_when_nats_comes_back() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a")
+    async with rebalancing(cluster) as rebalancer:
+        await cluster.agents.measure(60, (a, a_use(30)))
+        assert cluster.told()
+        await asyncio.sleep(60)
+        before = len(cluster.told())
+        assert rebalancer.teller.told == {}
+        cluster.bus.away()
+        cluster.bus.back()
+        await asyncio.sleep(60)
+        assert len(cluster.told()) == before
+
+
+async def test_while_nats_is_away_the_newest_waits_for_it() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a")
+    async with rebalancing(cluster):
+        await cluster.agents.measure(60, (a, a_use(10)))
+        cluster.bus.remake("tessera-hints")
+        await asyncio.sleep(1)
+        hints = cluster.hints()
+        assert hints is not None
+        assert hints.node == NODE
+
+
+async def test_names_with_dots_are_one_token() -> None:
+    cluster = Cluster("gpu-1.example.org")
+    a = cluster.bound("a", node="gpu-1.example.org")
+    async with rebalancing(cluster):
+        await cluster.agents.measure(
+            10, (a, a_use(10, node="gpu-1.example.org")), node="gpu-1.example.org"
+        )
+        hints = cluster.hints("gpu-1.example.org")
+        assert hints is not None
+        assert hints.node == "gpu-1.example.org"
+
+
+async def test_two_vendors_of_a_node_are_one_message() -> None:
+    cluster = Cluster()
+    async with rebalancing(cluster):
+        for _ in range(10):
+            await cluster.agents.tell(loads={"n0-0": 30})
+            await cluster.agents.tell(vendor="iluvatar", loads={"BI-0": 70})
+            await asyncio.sleep(2)
+        hints = cluster.hints()
+        assert hints is not None
+        assert {c.card: round(c.busy_percent) for c in hints.cards} == {"n0-0": 30, "BI-0": 70}
+
+
+async def test_a_grant_that_the_scheduler_did_not_sign_is_not_idle() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a", signer=Signer(new_key()))
+    async with rebalancing(cluster):
+        await cluster.agents.measure(60, (a, a_use(10)))
+        hints = cluster.hints()
+        assert hints is not None
+        assert (hints.cards[0].idle_cores_percent, hints.bounds) == (0, ())
+
+
+async def test_bounds_follow_grants_as_pods_come_and_go() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a", 30)
+    out = cluster.bound("out", 50, annotations={"tessera.dev/lending": "false"})
+
+    def bounds() -> dict[str, float]:
+        hints = cluster.hints()
+        return {} if hints is None else {b.uid: b.most_cores_percent for b in hints.bounds}
+
+    async with rebalancing(cluster):
+        await cluster.agents.measure(20, (a, a_use(10)), (out, a_use(10)))
+        assert bounds() == {a: 50, out: 50}
+        cluster.end("out")
+        await cluster.agents.measure(10, (a, a_use(10)))
+        assert bounds() == {a: 100}
+
+
+async def test_lending_may_be_switched_off() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a", 30)
+    off = settings(lending=settings().lending.__class__(on=False))
+    async with rebalancing(cluster, off):
+        await cluster.agents.measure(20, (a, a_use(10)))
+        hints = cluster.hints()
+        assert hints is not None
+        assert [b.most_cores_percent for b in hints.bounds] == [30]
+
+
+async def test_repeats_and_nonsense_change_nothing_and_are_counted() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a", 30)
+    async with rebalancing(cluster) as rebalancer:
+        await cluster.agents.measure(20, (a, a_use(10)))
+        taken = rebalancer.usage.taken
+        said = cluster.bus.said("tessera.v1.default.usage.n0")
+        cluster.bus.repeat("tessera.v1.default.usage.n0")
+        nonsense = said[-1]
+        envelope = nonsense.envelope.__class__(
+            id="x", source="/tessera/agent/other", type="t", time="2026-11-21T00:00:00Z",
+            epoch=1, sequence=1,
+        )  # fmt: skip
+        await cluster.bus.publish(nonsense.subject, envelope, b'{"node": 7}')
+        await asyncio.sleep(5)
+        usage = rebalancer.usage
+        assert (usage.taken, usage.late, usage.unreadable) == (taken, len(said), 1)
+        text = rebalancer.metrics.text().decode().splitlines()
+        assert f"tessera_rebalancer_usage_messages_total {float(taken)}" in text
+        assert "tessera_rebalancer_usage_messages_unreadable_total 1.0" in text
+        assert "tessera_rebalancer_hinted_nodes 1.0" in text
+
+
+async def test_without_the_schedulers_keys_nothing_is_told() -> None:
+    cluster = Cluster(keys=False)
+    a = cluster.bound("a", 30)
+    async with rebalancing(cluster) as rebalancer:
+        await cluster.agents.measure(20, (a, a_use(10)))
+        assert "public keys" in rebalancer.problem()
+        assert cluster.told() == []
+        cluster.publish_keys()
+        await until(rebalancer.counting.is_set)
+        await cluster.agents.measure(10, (a, a_use(10)))
+        hints = cluster.hints()
+        assert hints is not None
+        assert hints.bounds
+
+
+async def test_a_rebalancer_that_starts_anew_goes_on_with_less_confidence() -> None:
+    cluster = Cluster()
+    a = cluster.bound("a", 30)
+    async with rebalancing(cluster):
+        await cluster.agents.measure(300, (a, a_use(10)))
+    sure = cluster.hints()
+    async with rebalancing(cluster):
+        await cluster.agents.measure(10, (a, a_use(10)))
+    unsure = cluster.hints()
+    assert sure is not None
+    assert unsure is not None
+    assert sure.bounds == unsure.bounds
+    assert sure.cards[0].confidence > 0.9
+    assert unsure.cards[0].confidence < 0.3
