@@ -34,9 +34,9 @@ from tessera_core.filtering import Filter
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
 from tessera_core.packing.history import History
+from tessera_core.packing.hosts import Host, HostBook
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
-from tessera_core.packing.state import Wish
 from tessera_core.pages import Seen
 from tessera_core.registry import Registry, load
 from tessera_schema.extender import ExtenderFilterResult
@@ -44,6 +44,9 @@ from tessera_schema.kube import Node, Pod
 from tessera_schema.quotas import Limit
 
 PAGE = 500
+HOST = Host(96_000, 768 << 30)
+ASKED = Host(4_000, 16 << 30)
+"""What each container of `benchmarks.fleet` requests."""
 
 _node = msgspec.json.Decoder(Node).decode
 _pods = msgspec.json.Decoder(tuple[Pod, ...]).decode
@@ -87,15 +90,20 @@ def _pages(nodes: int, grants: int, ids: dict[str, list[str]]) -> Iterator[bytes
 def learned(registry: Registry, ledger: Ledger, *, warm: bool) -> Packer:
     """What a scheduler knows that has placed these pods for a while."""
     history, packer = History(), Packer()
+    for node in ledger.fleet.rows:
+        packer.hosts.node(node, HOST)
+    for entry in ledger.entries():
+        packer.hosts.hold(entry.grant.uid, entry.grant.node, ASKED)
     for number in range(100 * len(kinds())):
         pod = msgspec.convert(a_pod(number, kinds()[number % len(kinds())]), Pod)
         admission = admit(registry, pod)
         if isinstance(admission, Admission):
             history.add(admission.request, 0)
     state, fleet = packer.state, ledger.fleet
-    state.adopt(learn(*state.lesson(fleet, history, 0)))
-    state.follow(fleet)
-    state.warm(fleet, [Wish(shape) for shape in history.shapes] if warm else [])
+    hosts = packer.hosts.columns(fleet)
+    state.adopt(learn(*state.lesson(fleet, history, 0, hosts)))
+    state.follow(fleet, hosts)
+    state.warm(fleet, history.wishes if warm else [])
     packer.by_default = True
     return packer
 
@@ -108,6 +116,7 @@ def measure(
     rng = random.Random(11)
     names = json.dumps(list(ledger.fleet.rows)).encode()
     alive = [e.grant.uid for e in ledger.entries()]
+    hosts = HostBook() if ledger.fleet.packer is None else ledger.fleet.packer.hosts
     shapes = kinds()
     spent: dict[str, list[float]] = defaultdict(list)
     for call in range(calls):
@@ -124,9 +133,11 @@ def measure(
         if result.node_names:
             ledger.sent(uid)
             ledger.settle(uid, bound=True)
+            hosts.hold(uid, result.node_names[0], ASKED)
             alive.append(uid)
             last = rng.randrange(len(alive))
             alive[last], alive[-1] = alive[-1], alive[last]
+            hosts.release(alive[-1])
             ledger.ended(alive.pop())
     return spent
 
