@@ -1,0 +1,88 @@
+"""What hints, lending and moves gain: a cluster in virtual time, the policies side by side.
+
+    python benchmarks/workloads.py [--workload NAME] [--policy NAME] [--seeds N] [--json]
+    python benchmarks/workloads.py --file recording.csv --nodes 10 [--cards 4] [--memory-mib 81920]
+
+Without names all of them: mixed, services, research (`workloads_made`), and nothing, hints,
+lending, moves, all (`workloads_run`). What is modelled and what is not: `workloads_world` and
+`workloads_cards`; decisions are taken by the functions that the services call. How a recording is
+written: `workloads_recorded`. What the figures are: `workloads_counted`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import workloads_made as made
+from benchmarks.workloads_counted import FIGURES
+from benchmarks.workloads_pods import Workload
+from benchmarks.workloads_recorded import Malformed, read
+from benchmarks.workloads_run import POLICIES, Outcome, as_json, run, show
+from tessera_core.registry import load
+
+FIRST_SEED = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0, or 2 for a recording that cannot be read."""
+    args = _arguments(argv)
+    try:
+        chosen = _workloads(args)
+    except Malformed as e:
+        print(e, file=sys.stderr)
+        return 2
+    registry = load()
+    found: dict[str, dict[str, list[Outcome]]] = {}
+    for name, seeds in chosen.items():
+        found[name] = {
+            policy: [run(workload, registry, policy, seed) for seed, workload in seeds.items()]
+            for policy in args.policy or POLICIES
+        }
+        if not args.json:
+            show(name, found[name])
+    if args.json:
+        print(json.dumps(as_json(found)))
+    else:
+        print("\n" + "\n".join(f"{figure}: {what}" for figure, what in FIGURES.items()))
+    return 0
+
+
+def _workloads(args: argparse.Namespace) -> dict[str, dict[int, Workload]]:
+    """Name -> seed -> workload."""
+    if args.file is not None:
+        recorded = read(args.file, nodes=args.nodes, cards=args.cards, memory_mib=args.memory_mib)
+        return {recorded.name: {0: recorded}}
+    seeds = range(FIRST_SEED, FIRST_SEED + args.seeds)
+    size = {"nodes": args.nodes, "hours": args.hours}
+    return {
+        name: {seed: made.make(name, seed, **size) for seed in seeds}
+        for name in args.workload or made.MADE
+    }
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--workload", action="append", choices=list(made.MADE))
+    parser.add_argument("--policy", action="append", choices=list(POLICIES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--hours", type=float, default=made.HOURS)
+    parser.add_argument("--file", type=Path, help="a recording instead of a made workload")
+    parser.add_argument("--nodes", type=int, default=made.NODES)
+    parser.add_argument("--cards", type=int, default=made.CARDS, help="of each node, with --file")
+    parser.add_argument("--memory-mib", type=int, default=made.MEMORY_MIB, help="with --file")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    for name in ("seeds", "hours", "nodes", "cards", "memory_mib"):
+        if getattr(args, name) <= 0:
+            parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: write more than 0")
+    return args
+
+
+if __name__ == "__main__":
+    sys.exit(main())

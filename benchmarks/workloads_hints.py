@@ -1,0 +1,130 @@
+"""Hints as the rebalancer makes them: what the agents would tell goes through the real smoother,
+and what comes of it into the fleet that pods are placed on.
+
+Agents tell every two seconds, and hints follow. Here they tell every `HINT_S` of the minute that
+has just passed, and that one message is believed as its thirty would be.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from benchmarks.workloads_cards import FULL, capacity
+from benchmarks.workloads_cluster import EPOCH_S, TICK_S, VENDOR, Run, node_name
+from benchmarks.workloads_world import World
+from tessera_core.cards import Floats
+from tessera_core.rebalance.hints import Hinting
+from tessera_core.rebalance.holders import Held, holders_of
+from tessera_core.rebalance.smooth import Constants
+from tessera_core.rebalance.smoothing import Smoother
+from tessera_core.scoring.pressure import press
+from tessera_schema.cards import MIB
+from tessera_schema.hints import NodeHints
+from tessera_schema.telling import CardLoad, CardUse, ContainerUse, NodeUsage
+
+HINT_S: Final = 300.0
+CONSTANTS: Final = Constants(load_s=Constants().load_s / 3)
+"""A mean over the last minute, as with the default and a message every two seconds."""
+Key = tuple[str, str, str]
+
+
+class Hints:
+    """A part of a policy."""
+
+    def __init__(self, *, scoring: bool = True) -> None:
+        """Without `scoring` they are only for others to read."""
+        self.told: dict[str, NodeHints] = {}
+        """By node."""
+        self.most: dict[tuple[str, str], float] = {}
+        """Pod and card -> how far lending may take it."""
+        self._scoring = scoring
+        self._smoother, self._hinting = Smoother(CONSTANTS), Hinting()
+        self._holders: dict[Key, Held] = {}
+        self._known: dict[str, Run] = {}
+        self._due = 0.0
+
+    def before(self, world: World, wants: Floats) -> None:
+        """Nothing: hints are news of what was."""
+
+    def after(self, world: World, wants: Floats, got: Floats) -> None:
+        """The agents tell, and the rebalancer what follows from it."""
+        if world.now < self._due:
+            return
+        self._due = world.now + HINT_S
+        self._learn_holders(world)
+        now = EPOCH_S + world.now
+        for usage in usages(world, wants, got):
+            self._smoother.take(usage, now)
+            self._tell(world, usage.node, now)
+
+    def _tell(self, world: World, node: str, now: float) -> None:
+        seen = self._smoother.node(node, now)
+        if seen is None:
+            return
+        told = self.told[node] = self._hinting.of(seen, self._holders)
+        for bound in told.bounds:
+            self.most[bound.uid, bound.card] = bound.most_cores_percent
+        if self._scoring:
+            press(world.ledger.fleet, told)
+
+    def _learn_holders(self, world: World) -> None:
+        """Who holds what, in step with who runs."""
+        running = {run.request.uid: run for run in world.running.values()}
+        for uid in running.keys() - self._known.keys():
+            run = running[uid]
+            if run.grant is not None:
+                self._holders |= holders_of(run.grant, run.pod, world.registry)
+        if self._known.keys() - running.keys():
+            self._holders = {k: held for k, held in self._holders.items() if k[0] in running}
+            self.most = {k: most for k, most in self.most.items() if k[0] in running}
+        self._known = running
+
+
+def usages(world: World, wants: Floats, got: Floats) -> list[NodeUsage]:
+    """What each node's agent tells of the tick that has passed."""
+    seats = world.seats
+    limits = seats.limits() + seats.lent
+    held = np.where(wants > limits, 1 - limits / np.maximum(wants, 1e-9), 0) * FULL
+    limits = np.where(limits < FULL, limits, 0)
+    busy = (FULL * got.sum(1) / capacity(np.minimum(wants, np.where(limits > 0, limits, FULL)))
+            ).clip(0, FULL).tolist()  # fmt: skip
+    rows = [column.tolist() for column in (seats.job, seats.memory, got, limits, held)]
+    told, number = [], 0
+    for node, cards in enumerate(world.cards):
+        containers: list[ContainerUse] = []
+        loads = []
+        for card in cards:
+            loads.append(CardLoad(card=card.id, cores_percent=busy[number]))
+            containers += [
+                _use(world.running[job], card.id, memory, *rates)
+                for job, memory, *rates in zip(*(row[number] for row in rows), strict=True)
+                if job >= 0 and job in world.running
+            ]
+            number += 1
+        told.append(
+            NodeUsage(
+                node=node_name(node), vendor=VENDOR, at=EPOCH_S + world.now, interval_s=TICK_S,
+                containers=tuple(containers), cards=tuple(loads),
+            )
+        )  # fmt: skip
+    return told
+
+
+def _use(run: Run, card: str, memory: int, *rates: float) -> ContainerUse:
+    got, limit, held = rates
+    request = run.request
+    use = CardUse(
+        card=card, memory_bytes=_used(run, memory), memory_limit_bytes=memory,
+        cores_percent=got, cores_limit_percent=limit, throttled_percent=held, processes=1,
+    )  # fmt: skip
+    return ContainerUse(
+        namespace=request.namespace, pod=request.name, uid=request.uid, container="main",
+        cards=(use,),
+    )  # fmt: skip
+
+
+def _used(run: Run, memory: int) -> int:
+    job = run.job
+    return min(int(job.memory_mib * MIB) or int(memory * job.memory_used), memory)
