@@ -90,7 +90,7 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """This replica's name in the Lease and in messages; empty = the host's."""
     process: ProcessSettings = ProcessSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
-    kube: KubeSettings = KubeSettings()
+    kube: KubeSettings = KubeSettings(gather_s=0.05)
     bus: BusSettings = BusSettings()
     outbox: OutboxSettings = OutboxSettings(gather_s=0.1)
     """Pods are bound by the hundred in a second, and nobody waits for the news of one."""

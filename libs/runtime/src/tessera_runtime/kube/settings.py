@@ -48,7 +48,7 @@ class KubeSettings(Struct, frozen=True, kw_only=True):
     watch_s: Seconds = 300.0
     """Seconds that a watch is asked to last; a random part, up to as much again, is added, so that
     the agents of 5,000 nodes do not come back together."""
-    gather_s: Annotated[float, Meta(ge=0)] = 0.05
+    gather_s: Annotated[float, Meta(ge=0)] = 0.0
     """Seconds for which a watch that has just told something is not listened to: what comes
     meanwhile is read at once, which costs far less than to be woken by each event."""
     silence_s: Seconds = 90.0
