@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -10,10 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tessera_embedded.node.carrying import Kept
-from tessera_embedded.node.processes import is_alive
-from tessera_kubelet.nri.nouns import Adjustment, Refusal
+from tessera_embedded.node.carrying import Carrier, Kept, sandbox_of
+from tessera_embedded.node.pods import Container, NodePod, read_pod
+from tessera_embedded.node.processes import is_alive, start
+from tessera_embedded.node.settings import NodeDescription
+from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal
 from tessera_runtime.errors import ApiNotFound
+from tessera_runtime.kube.reflector import Change
+from tessera_schema.kube import ObjectMeta
 from tests.embedded.node.world import BUILD, a_world, build, tile
 
 
@@ -56,6 +61,26 @@ async def test_init_containers_go_first_and_a_failed_one_ends_the_pod(tmp_path: 
     started = [told for told in world.agent.told if told.startswith("started")]
     assert started == ["started i0", "started i1", "started c0", "started i0"]
     assert pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "PodInitializing"
+
+
+async def test_a_pod_that_has_ended_is_not_carried_again_by_old_news(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world, world.node() as node:
+        await world.pod("p", "true", restartPolicy="Never")
+        now = read_pod(msgspec.json.encode(await world.phase("p", "Succeeded")))
+        while node.workers:
+            await asyncio.sleep(0.02)
+        node.changed(Change.MODIFIED, NodePod(now.metadata, now.spec), 0)
+        assert not node.workers
+
+
+async def test_a_process_whose_start_is_not_waited_for_is_ended(tmp_path: Path) -> None:
+    pod = NodePod(metadata=ObjectMeta(name="p", uid="u"))
+    carrier = Carrier(NodeDescription(name="n1", programs={"*": ("sleep", "1000")}), tmp_path, {})
+    info = ContainerInfo(id="c", sandbox_id="s", name="main")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await carrier.run(pod, Container(name="main"), (sandbox_of(pod), info), (0, 0))
+    assert not _lives((tmp_path / "pods/u/main/kept").read_bytes())
 
 
 async def test_a_container_that_fails_is_started_again(tmp_path: Path) -> None:
@@ -128,6 +153,13 @@ async def test_containers_outlive_the_nodes_process_and_are_found_again(tmp_path
         second.send_signal(signal.SIGTERM)
         assert await second.wait() == 0
         assert not _lives(before)
+
+
+async def test_a_process_that_was_not_written_down_in_time_is_ended(tmp_path: Path) -> None:
+    place = tmp_path / "node/pods/u/main"
+    lost = await asyncio.to_thread(start, ("sleep", "1000"), {"PATH": os.defpath}, place)
+    async with a_world(tmp_path) as world, world.node():
+        assert await lost.wait() == 128 + signal.SIGKILL
 
 
 def _is_another(kept: Path, before: bytes) -> bool:

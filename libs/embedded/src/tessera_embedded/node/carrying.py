@@ -22,7 +22,7 @@ from tessera_embedded.node.environment import (
     with_limiter,
 )
 from tessera_embedded.node.pods import Container, NodePod
-from tessera_embedded.node.processes import Process, Record, is_alive, start
+from tessera_embedded.node.processes import Process, Record, is_alive, start, writing_below
 from tessera_embedded.node.settings import NodeDescription
 from tessera_embedded.node.toolkits import Asked, Toolkit
 from tessera_kubelet.nri.merge import amended
@@ -131,12 +131,8 @@ class Carrier:
 
     def adopt(self, pod: NodePod, container: Container) -> tuple[Kept, Process] | None:
         """The container as a former node process left it, when it still runs."""
-        try:
-            text = (self._place(pod.uid, container.name) / "kept").read_bytes()
-            kept = msgspec.json.decode(text, type=Kept)
-        except (OSError, msgspec.DecodeError):
-            return None
-        if not is_alive(kept.process):
+        kept = _read(self._place(pod.uid, container.name) / "kept")
+        if kept is None or not is_alive(kept.process):
             return None
         self._runs[kept.container.id] = kept.sandbox, kept.container
         return kept, Process(kept.process)
@@ -167,13 +163,20 @@ class Carrier:
         for path in sorted((self.folder / "pods").glob("*/*/kept")):
             if path.parent.parent.name in alive:
                 continue
-            try:
-                kept = msgspec.json.decode(path.read_bytes(), type=Kept)
-            except (OSError, msgspec.DecodeError):
-                continue
-            if is_alive(kept.process):
+            kept = _read(path)
+            if kept is not None and is_alive(kept.process):
                 found.append(Process(kept.process))
         return found
+
+    def end_unrecorded(self) -> None:
+        """Kill what a former node process started and did not live to write down. Before anything
+        is started here."""
+        pods = (self.folder / "pods").resolve()
+        for pid, session, log in writing_below(pods):
+            kept = _read(log.with_name("kept"))
+            if kept is None or kept.process.pid != session:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _env(self, pod: NodePod, container: Container, info: ContainerInfo) -> dict[str, str]:
         lookup = on_node(self.description.host_root)
@@ -199,6 +202,13 @@ class Carrier:
         new = path.with_suffix(".new")
         new.write_bytes(msgspec.json.encode(kept))
         new.replace(path)
+
+
+def _read(path: Path) -> Kept | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def sandbox_of(pod: NodePod) -> Sandbox:

@@ -35,6 +35,7 @@ async def open_node(
     `folder` is the node's own: `nri.sock`, `pods/`, `machines/`. Raises BadDescription.
     """
     carrier = Carrier(description, folder, load_toolkits())
+    await asyncio.to_thread(carrier.end_unrecorded)
     for vendor, words in description.machines.items():
         await make_machine(carrier.machine(vendor), words, description)
     settings = KubeSettings(kubeconfig=str(kubeconfig), retry_most_s=2)

@@ -81,6 +81,19 @@ def start(argv: Sequence[str], env: Mapping[str, str], folder: Path) -> Process:
     return Process(Record(popen.pid, _started(popen.pid)), popen)
 
 
+def writing_below(folder: Path) -> list[tuple[int, int, Path]]:
+    """Pid, session and log of every process whose output goes to a log below a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            pid, log = int(process.name), (process / "fd/1").readlink()
+            if log.is_relative_to(folder):
+                found.append((pid, os.getsid(pid), log))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
 def is_alive(record: Record) -> bool:
     """True while that very process runs."""
     return bool(record.started) and _started(record.pid) == record.started
