@@ -9,7 +9,8 @@ import pytest
 
 from tessera_cli import plans, table
 from tessera_cli.__main__ import run
-from tessera_schema.plans import PlanPhase
+from tessera_embedded.apiserver.faults import Answer, Fault
+from tessera_schema.plans import PLANS, PlanPhase
 from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until
 
 looptime = pytest.mark.looptime
@@ -92,3 +93,26 @@ def test_a_server_that_is_not_there_is_one_sentence(
         assert said.out == ""
         assert said.err.startswith("tessera: error: ")
         assert len(said.err.splitlines()) == 1
+
+
+@looptime
+async def test_a_decision_outlives_that_the_plan_is_written_to_meanwhile() -> None:
+    cluster = two_half_full()
+    async with planning(cluster):
+        await until(cluster.plans)
+        name = cluster.the_plan()[0]
+        cluster.kube.faults.add(Fault("PATCH", f"{PLANS}/{name}", Answer(409), 2))
+        shown = await plans.write(cluster.kube, name, "approved")
+        assert shown.spec.decision == "approved"
+        await until(lambda: cluster.status().phase is PlanPhase.DONE)
+
+
+@looptime
+async def test_a_plan_that_is_always_written_to_is_told() -> None:
+    cluster = two_half_full()
+    async with planning(cluster):
+        await until(cluster.plans)
+        name = cluster.the_plan()[0]
+        cluster.kube.faults.add(Fault("PATCH", f"{PLANS}/{name}", Answer(409), 5))
+        with pytest.raises(plans.NoPlan, match="written to all the time"):
+            await plans.write(cluster.kube, name, "approved")

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tessera_cli.errors import Refused
 from tessera_cli.plain import printable
-from tessera_runtime.errors import ApiNotFound, ApiRefused, BadSettings, TesseraError
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, BadSettings, TesseraError
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.objects import pages
@@ -35,6 +35,8 @@ _HEADS: Final = ("Plan", "Kind", "Phase", "Decision", "Pods", "Cost", "Gain", "G
 _REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _SOMEBODY: Final = "tessera plan"
 """Who decided, where the API server does not tell who asks."""
+_TRIES: Final = 5
+"""A plan's status may be written to while somebody decides."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -130,7 +132,31 @@ async def read_one(kube: Kube, name: str) -> Shown:
 
 async def write(kube: Kube, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
     """See `decide`; raises NoPlan, and as `Kube.call` does."""
-    plan = await read_one(kube, name)
+    plan = seen = await read_one(kube, name)
+    by = await _who(kube)
+    query = {"dryRun": "All"} if dry_run else NONE
+    for _ in range(_TRIES):
+        _check(name, plan, decision)
+        # The version: who decides has seen this plan, and no other by its name.
+        body = {
+            "metadata": {"resourceVersion": plan.metadata.resource_version},
+            "spec": {"decision": decision, "decidedBy": by},
+        }
+        try:
+            return _shown(await kube.call(
+                Verb.PATCH, f"{PLANS}/{name}", query=query, body=_encode(body),
+                kind=Body.MERGE_PATCH,
+            ))  # fmt: skip
+        except ApiConflict:
+            plan = await read_one(kube, name)
+            if plan.spec != seen.spec:
+                raise NoPlan(f"plan {name} has changed: look at it again, then decide") from None
+        except ApiRefused as e:
+            raise NoPlan(f"plan {name} cannot be {decision}: {e.message}") from e
+    raise NoPlan(f"plan {name} is being written to all the time: try again")
+
+
+def _check(name: str, plan: Shown, decision: Decision) -> None:
     phase = plan.status.phase
     if phase is not PlanPhase.PROPOSED:
         raise NoPlan(f"plan {name} is {phase}: only a plan that is Proposed can be {decision}")
@@ -139,19 +165,6 @@ async def write(kube: Kube, name: str, decision: Decision, *, dry_run: bool = Fa
             f"plan {name} is a dry run and never carried out: "
             "start the rebalancer without TESSERA_PLANS_DRY_RUN"
         )
-    # The version: who decides has seen this plan, and no other by its name.
-    body = {
-        "metadata": {"resourceVersion": plan.metadata.resource_version},
-        "spec": {"decision": decision, "decidedBy": await _who(kube)},
-    }
-    query = {"dryRun": "All"} if dry_run else NONE
-    try:
-        answer = await kube.call(
-            Verb.PATCH, f"{PLANS}/{name}", query=query, body=_encode(body), kind=Body.MERGE_PATCH
-        )
-    except ApiRefused as e:
-        raise NoPlan(f"plan {name} cannot be {decision}: {e.message}") from e
-    return _shown(answer)
 
 
 async def _who(kube: Kube) -> str:
