@@ -56,12 +56,14 @@ ALONE(10) ALONE(25) ALONE(30) ALONE(50) ALONE(75) ALONE(90)
 
 #define TWO(name, a, b)                                         \
     KERNELS(c2, 2, 1, 3, name, {.cores = a}, {.cores = b})      \
-    KERNELS(c2, 2, 2, 5, name, {.cores = a}, {.cores = b})
+    KERNELS(c2, 2, 2, 5, name, {.cores = a}, {.cores = b})      \
+    KERNELS(c2, 2, 4, 9, name, {.cores = a}, {.cores = b})
 TWO(50_50, 50, 50) TWO(30_70, 30, 70)
 
 #define QUARTER {.cores = 25}
 KERNELS(c4, 4, 1, 5, 25_each, QUARTER, QUARTER, QUARTER, QUARTER)
 KERNELS(c4, 4, 2, 9, 25_each, QUARTER, QUARTER, QUARTER, QUARTER)
+KERNELS(c4, 4, 4, 17, 25_each, QUARTER, QUARTER, QUARTER, QUARTER)
 KERNELS(c4, 4, 1, 5, one_idle, QUARTER, QUARTER, QUARTER, {.cores = 25, .idle = 1})
 
 /* An event pair that a time slice ends includes the others' slices: what the agent's measurement is for. */
