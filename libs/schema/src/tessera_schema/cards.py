@@ -99,4 +99,6 @@ class Inventory(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...] = ()
     cordoned: tuple[str, ...] = ()
     """Ids that an operator keeps off new pods, whichever source names the cards."""
+    giving: str = ""
+    """`Published.giving`, where the source is our agent; empty = unset."""
     warnings: tuple[str, ...] = ()

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from tessera_schema.cards import Card
 from tessera_schema.wire import decoder
 
 PUBLISHED_VERSION: Final = 1
+ALLOCATE: Final = "allocate"
+"""See `Published.giving`."""
 
 
 class Published(Struct, frozen=True, kw_only=True):
@@ -22,6 +24,10 @@ class Published(Struct, frozen=True, kw_only=True):
 
     version: int = PUBLISHED_VERSION
     cards: tuple[Card, ...] = ()
+    giving: str | UnsetType = UNSET
+    """How containers get these cards. Unset = the runtime asks the agent about each by name.
+    `allocate` = kubelet asks a device plugin, and does not tell it for whom: two pods that ask for
+    as much must not start on the node at once. What is not known counts as `allocate`."""
 
 
 _encode = msgspec.json.Encoder().encode
