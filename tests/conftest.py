@@ -2,11 +2,14 @@
 
 import asyncio
 import inspect
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
+
+from tests.cluster.plane import Plane, all_programs, real_plane
+from tests.contract.kept import kept_open, or_skip
 
 # With warnings as errors, a suite that mixes plain and asynchronous tests would else fail on the
 # loop that pytest-asyncio leaves behind (3.11), or on its absence (3.12 and later).
@@ -20,6 +23,16 @@ NEVER_BLOCK = (
     "tessera_runtime", "tessera_kubelet", "tessera_scheduler", "tessera_agent", "tessera_quota",
     "tessera_rebalancer",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """The real control plane that all tests of a cluster or a whole node share: each leaves it as
+    it found it."""
+    with or_skip():
+        all_programs()
+    with kept_open(real_plane(tmp_path_factory.mktemp("plane"))) as plane:
+        yield plane
 
 
 @pytest.fixture(autouse=True)

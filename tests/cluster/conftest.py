@@ -1,4 +1,4 @@
-"""One control plane for all tests of this folder; each test opens its own services on it.
+"""Each test opens its own services on the control plane that all of them share.
 
 It needs the programs of `deploy/kube-bin`, which are built before the first test if they are not
 there yet. Where they cannot be had, the tests are skipped, on CI they fail.
@@ -6,19 +6,16 @@ there yet. Where they cannot be had, the tests are skipped, on CI they fail.
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import OpenCluster, RealCluster, real_cluster
-from tests.cluster.plane import Plane, all_programs, real_plane
+from tests.cluster.plane import Plane, all_programs
 from tests.contract.real import KubeBinMissing
 
-CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
 HERE = Path(__file__).parent
 
 
@@ -33,24 +30,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         capture = config.pluginmanager.getplugin("capturemanager")
         with suppress(KubeBinMissing), capture.global_and_fixture_disabled():
             all_programs(heard=True)
-
-
-@pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """The shared control plane."""
-    try:
-        all_programs()
-    except KubeBinMissing as e:
-        if CI:
-            raise
-        pytest.skip(str(e))
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        opened = real_plane(tmp_path_factory.mktemp("plane"))
-        plane = runner.run(opened.__aenter__())
-        try:
-            yield plane
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
 
 
 @pytest.fixture

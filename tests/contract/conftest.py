@@ -6,8 +6,6 @@ the programs of `deploy/kube-bin`, which are built before the first test if they
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,10 +15,10 @@ import pytest
 from tests.contract.cluster import Cluster, OpenCluster, Server, cluster_on
 from tests.contract.embedded import embedded_control_plane
 from tests.contract.extender import Extender, OpenScheduling, configuration, open_extender
+from tests.contract.kept import kept_open, or_skip
 from tests.contract.real import KubeBinMissing, programs, real_control_plane
 from tests.contract.receiver import OpenAdmission, Receiver, open_receiver
 
-CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
 KINDS = ("real", "embedded")
 
 
@@ -49,19 +47,10 @@ def _is_real(item: pytest.Item) -> bool:
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The shared real control plane."""
-    try:
+    with or_skip():
         programs()
-    except KubeBinMissing as e:
-        if CI:
-            raise
-        pytest.skip(str(e))
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        plane = real_control_plane(tmp_path_factory.mktemp("real"))
-        server = runner.run(plane.__aenter__())
-        try:
-            yield server
-        finally:
-            runner.run(plane.__aexit__(None, None, None))
+    with kept_open(real_control_plane(tmp_path_factory.mktemp("real"))) as server:
+        yield server
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ import pytest
 import yaml
 from msgspec import Struct
 
+from tests.contract.kept import CI
+
 Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[2]
 KUSTOMIZE: Final = ROOT / "deploy" / "kustomize"
 OVERLAYS: Final = tuple(sorted(p.name for p in (KUSTOMIZE / "overlays").iterdir()))
 COMPONENTS: Final = tuple(sorted(p.name for p in (KUSTOMIZE / "components").iterdir()))
-CI: Final = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
 WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet")
 
 

@@ -7,7 +7,6 @@ needed. What is missing is told as the reason of a skip; where CI=true it is a f
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 import tempfile
@@ -17,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.kept import or_skip
 from tests.contract.real import BUILDER, KubeBinMissing
 from tests.e2e import network
 from tests.e2e.cluster import Cluster, open_cluster
 from tests.node.conftest import node_programs
 
-CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
 MORE = ("kubectl", "kube-proxy")
 HERE = Path(__file__).parent
 
@@ -39,12 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kube_programs() -> Path:
     """The folder of every program."""
-    try:
+    with or_skip():
         return _programs()
-    except KubeBinMissing as e:
-        if CI:
-            raise
-        pytest.skip(str(e))
 
 
 def _programs() -> Path:

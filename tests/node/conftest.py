@@ -5,7 +5,6 @@ What is missing is told as the reason of a skip; where CI=true it is a failure.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -19,14 +18,14 @@ import pytest
 
 from tests.agent.machine import built
 from tests.cluster.cluster import real_cluster
-from tests.cluster.plane import Plane, all_programs, real_plane
+from tests.cluster.plane import Plane, all_programs
+from tests.contract.kept import or_skip
 from tests.contract.real import BUILDER, KubeBinMissing
 from tests.node.agents import Agent, an_agent
 from tests.node.island import open_island
 from tests.node.kubelet import Node, real_node
 from tests.node.runtime import Containerd, make_images, real_containerd
 
-CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
 NEEDED = ("runc", "unshare", "nsenter", "gcc", "ldd")
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
 HERE = Path(__file__).parent
@@ -79,12 +78,8 @@ def node_programs(*, heard: bool = False) -> Path:
 @pytest.fixture(scope="session")
 def kube_programs() -> Path:
     """The folder of containerd, kubelet and the control plane."""
-    try:
+    with or_skip():
         return node_programs()
-    except KubeBinMissing as e:
-        if CI:
-            raise
-        pytest.skip(str(e))
 
 
 @pytest.fixture(scope="session")
@@ -127,19 +122,6 @@ def open_node(open_runtime: OpenRuntime) -> OpenNode:
             yield runtime, agent
 
     return opened
-
-
-@pytest.fixture(scope="session")
-def plane(kube_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A control plane that all tests of a whole node share."""
-    del kube_programs
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        opened = real_plane(tmp_path_factory.mktemp("plane"))
-        plane = runner.run(opened.__aenter__())
-        try:
-            yield plane
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import msgspec
-import pytest
 from aiohttp import web
 
 from tessera_core.quota import NO_LIMITS
@@ -24,7 +22,8 @@ from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
 from tessera_schema.keys import SCHEDULER
 from tests.contract.client import Client, open_client
 from tests.contract.embedded import embedded_control_plane
-from tests.contract.real import KubeBinMissing, real_control_plane
+from tests.contract.kept import or_skip
+from tests.contract.real import real_control_plane
 from tests.webhook.setting import REGISTRY
 
 KINDS = ("embedded", "real")
@@ -32,7 +31,6 @@ HOME = "tessera-system"
 SETTINGS = WebhookSettings(
     http=HttpSettings(), registration=RegistrationSettings(host="127.0.0.1", refresh_s=0.2)
 )
-CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -71,7 +69,7 @@ class Named:
 async def open_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
     """A control plane of its own; skipped where the real one cannot be had."""
     plane = embedded_control_plane(folder) if kind == "embedded" else real_control_plane(folder)
-    try:
+    with or_skip():
         async with plane as server:
             token = folder / "admin-token"
             token.write_text(server.token)
@@ -84,10 +82,6 @@ async def open_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
                     body = {"metadata": {"name": name}}
                     (await admin.post("/api/v1/namespaces", body)).done  # noqa: B018  (checks)
                 yield Cluster(admin, kube, server.tokens)
-    except KubeBinMissing as e:
-        if CI:
-            raise
-        pytest.skip(str(e))
 
 
 @asynccontextmanager
