@@ -1,1 +1,2 @@
-"""What an agent speaks on its node: NRI to the container runtime."""
+"""What an agent speaks on its node: NRI to the container runtime, device plugins and PodResources
+to kubelet."""

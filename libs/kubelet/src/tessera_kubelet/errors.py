@@ -83,3 +83,7 @@ class AdjustmentsClash(ContainerNotCreated):
 
 class PluginMissing(ContainerNotCreated):
     """A required plugin is not connected."""
+
+
+class NotAdmitted(Lasting):
+    """The pod has failed, and is not admitted again."""

@@ -1,0 +1,79 @@
+"""Where one resource's device plugin stands with its kubelet.
+
+    DETACHED --SocketAppeared--> REGISTERING --Accepted--> SERVING
+      |  ^                         |     |                 |    |
+      |  +------SocketVanished-----+-----)-----------------+    |
+      |                                  |                      |
+      |                              StopAsked              StopAsked
+      |                                  v                      |
+      +--StopAsked--> STOPPED <--SocketVanished-- DRAINING <----+
+
+A socket is there when kubelet's own is there, the same as before, and ours lies where it was put: a
+kubelet that starts deletes every socket of the folder before it makes its own. A refused
+registration changes nothing; it is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+
+class Phase(StrEnum):
+    """Where a registration is, and who moves it on."""
+
+    DETACHED = "detached"
+    """No kubelet is there; its socket moves it on."""
+    REGISTERING = "registering"
+    """Our socket listens; kubelet's answer moves it on."""
+    SERVING = "serving"
+    """Kubelet asks; it stays so until a socket is gone."""
+    DRAINING = "draining"
+    """Calls under way are let end; they, or time, move it on."""
+    STOPPED = "stopped"
+    """Nothing listens, and nothing will."""
+
+
+class SocketAppeared(Struct, frozen=True, tag=True):
+    """Kubelet's socket was seen, and ours listens."""
+
+
+class Accepted(Struct, frozen=True, tag=True):
+    """Kubelet took the registration and watches the devices."""
+
+
+class SocketVanished(Struct, frozen=True, tag=True):
+    """Kubelet's socket, or ours, is not what it was, or kubelet does not watch any more."""
+
+
+class StopAsked(Struct, frozen=True, tag=True):
+    """The plugin is to end."""
+
+
+Event = SocketAppeared | Accepted | SocketVanished | StopAsked
+
+LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
+    (Phase.DETACHED, SocketAppeared): Phase.REGISTERING,
+    (Phase.DETACHED, StopAsked): Phase.STOPPED,
+    (Phase.REGISTERING, Accepted): Phase.SERVING,
+    (Phase.REGISTERING, SocketVanished): Phase.DETACHED,
+    (Phase.REGISTERING, StopAsked): Phase.DRAINING,
+    (Phase.SERVING, SocketVanished): Phase.DETACHED,
+    (Phase.SERVING, StopAsked): Phase.DRAINING,
+    (Phase.DRAINING, SocketVanished): Phase.STOPPED,
+}
+
+
+class IllegalTransition(Exception):
+    """An event that cannot happen in this phase: a bug, never a kubelet's doing."""
+
+
+def advance(phase: Phase, event: Event) -> Phase:
+    """The next phase. Raises IllegalTransition."""
+    try:
+        return LEGAL[phase, type(event)]
+    except KeyError:
+        raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None

@@ -1,0 +1,50 @@
+"""What a plugin has, by resource; whoever watches is told the whole list again on every change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from tessera_kubelet.deviceplugin.nouns import Device
+
+
+class Offers:
+    """The devices of each resource. A resource is named by its first `put` and stays."""
+
+    def __init__(self) -> None:
+        """Nothing is offered yet."""
+        self._devices: dict[str, tuple[Device, ...]] = {}
+        self._changed: dict[str, asyncio.Event] = {}
+        self._named = asyncio.Event()
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """In the order in which they were named."""
+        return tuple(self._devices)
+
+    @property
+    def named(self) -> asyncio.Event:
+        """Is set when one more resource is named than now."""
+        return self._named
+
+    def put(self, resource: str, devices: Sequence[Device]) -> None:
+        """This is all that there is of it; kubelet is told at once if it is not what it was, and a
+        new resource is registered. Raises ValueError for an id that comes twice."""
+        now = tuple(devices)
+        if len({device.id for device in now}) < len(now):
+            raise ValueError(f"{resource}: an id comes twice; kubelet would count it once")
+        if self._devices.get(resource) == now:
+            return
+        new = resource not in self._devices
+        self._devices[resource] = now
+        if new:
+            self._changed[resource] = asyncio.Event()
+            self._named, named = asyncio.Event(), self._named
+            named.set()
+        else:
+            self._changed[resource], changed = asyncio.Event(), self._changed[resource]
+            changed.set()
+
+    def now(self, resource: str) -> tuple[tuple[Device, ...], asyncio.Event]:
+        """The devices, and what is set when they are not these any more. Raises KeyError."""
+        return self._devices[resource], self._changed[resource]

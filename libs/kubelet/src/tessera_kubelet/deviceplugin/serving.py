@@ -1,0 +1,198 @@
+"""The plugin's side: registers each resource with kubelet, and stays registered.
+
+Kubelet forgets its plugins when it restarts and tells nobody, so the sockets are looked at again
+and again. Containers that run do not need this, only those that are to start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from tessera_core.machines.registration import (
+    Accepted,
+    Event,
+    Phase,
+    SocketAppeared,
+    SocketVanished,
+    StopAsked,
+    advance,
+)
+from tessera_kubelet.deviceplugin import wire
+from tessera_kubelet.deviceplugin.asked import Asked
+from tessera_kubelet.deviceplugin.nouns import NotRegistered, Plugin, Registered
+from tessera_kubelet.deviceplugin.offers import Offers
+from tessera_kubelet.deviceplugin.settings import DevicePluginSettings
+from tessera_kubelet.deviceplugin.sockets import Made, kubelets_socket, made, plugins_socket
+from tessera_kubelet.errors import KubeletError, NobodyListens, SocketUnusable, Unanswered
+from tessera_kubelet.proto import deviceplugin_pb2 as pb
+from tessera_kubelet.rpc import open_channel, open_server
+from tessera_kubelet.tasks import open_tasks
+
+Observer = Callable[[Registered | NotRegistered], None]
+
+
+async def serve(
+    folder: Path,
+    offers: Offers,
+    plugin: Plugin,
+    settings: DevicePluginSettings,
+    observe: Observer = lambda _: None,
+) -> NoReturn:
+    """Be kubelet's plugin for all that is offered, until cancelled; a kubelet that is not there is
+    waited for. `folder`: kubelet's, for device plugins. `observe` is told each change. Raises
+    Misnamed, SocketUnusable."""
+    served: set[str] = set()
+    async with open_tasks() as tasks:
+        while True:
+            named = offers.named
+            for resource in set(offers.resources) - served:
+                served.add(resource)
+                registration = _Registration(folder, resource, offers, plugin, settings, observe)
+                tasks.create_task(registration.run(), name=f"device plugin of {resource}")
+            await named.wait()
+    raise AssertionError("it ends with an error")
+
+
+class _Vanished(Exception):
+    """A socket is not there any more, or kubelet does not watch."""
+
+
+class _Registration:
+    """One resource's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        resource: str,
+        offers: Offers,
+        plugin: Plugin,
+        settings: DevicePluginSettings,
+        observe: Observer,
+    ) -> None:
+        self._resource = resource
+        self._settings = settings
+        self._observe = observe
+        self._kubelets = kubelets_socket(folder)
+        self._own = plugins_socket(folder, settings.prefix, resource)
+        self._new_asked = partial(Asked, resource, offers, plugin, settings.answer_s)
+        self._phase = Phase.DETACHED
+        self._told: Registered | NotRegistered | None = None
+
+    async def run(self) -> NoReturn:
+        try:
+            while True:
+                try:
+                    await self._attach(await self._kubelet())
+                except _Vanished as e:
+                    self._tell(NotRegistered(resource=self._resource, why=str(e)))
+                except SocketUnusable as e:
+                    self._tell(NotRegistered(resource=self._resource, why=str(e)))
+                    await asyncio.sleep(self._settings.retry_s)
+        finally:
+            if self._phase is Phase.DETACHED:
+                self._move(StopAsked())
+
+    async def _kubelet(self) -> Made:
+        """Kubelet's socket, as soon as there is one."""
+        while (kubelet := await made(self._kubelets)) is None:
+            why = f"{self._kubelets}: kubelet is not there"
+            self._tell(NotRegistered(resource=self._resource, why=why))
+            await asyncio.sleep(self._settings.poll_s)
+        return kubelet
+
+    async def _attach(self, kubelet: Made) -> NoReturn:
+        """Listen, register and answer for as long as kubelet is this one. Raises _Vanished,
+        SocketUnusable."""
+        asked = self._new_asked()
+        try:
+            async with open_server(
+                self._own,
+                wire.PLUGIN_SERVICE,
+                asked.calls(),
+                asked.streams(),
+                drain_s=self._settings.drain_s,
+                message_bytes=self._settings.message_bytes,
+            ):
+                self._move(SocketAppeared())
+                try:
+                    await self._while_there(kubelet, asked)
+                except asyncio.CancelledError:
+                    self._move(StopAsked())
+                    raise
+        finally:
+            if self._phase is not Phase.DETACHED:
+                self._move(SocketVanished())
+
+    async def _while_there(self, kubelet: Made, asked: Asked) -> NoReturn:
+        own = await made(self._own)
+        async with open_tasks() as tasks:
+            tasks.create_task(self._registered(asked), name=f"registration of {self._resource}")
+            while True:
+                if await made(self._kubelets) != kubelet:
+                    raise _Vanished(f"{self._kubelets}: kubelet went away or restarted")
+                if own is None or await made(self._own) != own:
+                    raise _Vanished(f"{self._own}: somebody removed it")
+                if asked.unwatched.is_set():
+                    await self._unwatched()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.poll_s):
+                        await asked.unwatched.wait()
+        raise AssertionError("it ends with an error")
+
+    async def _unwatched(self) -> NoReturn:
+        """Begin anew, but not at once: a kubelet that was killed leaves its socket. Raises
+        _Vanished."""
+        why = f"{self._kubelets}: kubelet does not watch the devices any more"
+        self._tell(NotRegistered(resource=self._resource, why=why))
+        await asyncio.sleep(self._settings.poll_s)
+        raise _Vanished(why)
+
+    async def _registered(self, asked: Asked) -> None:
+        """Try until kubelet watches the devices."""
+        while True:
+            try:
+                await self._register(asked)
+                break
+            except KubeletError as e:
+                self._tell(NotRegistered(resource=self._resource, why=str(e)))
+                near = isinstance(e, NobodyListens)
+                await asyncio.sleep(self._settings.poll_s if near else self._settings.retry_s)
+        self._move(Accepted())
+        self._tell(Registered(resource=self._resource))
+
+    async def _register(self, asked: Asked) -> None:
+        """Raises KubeletError."""
+        call_s, message_bytes = self._settings.call_s, self._settings.message_bytes
+        async with open_channel(self._own, message_bytes=message_bytes) as channel:
+            method = f"/{wire.PLUGIN_SERVICE}/GetDevicePluginOptions"
+            await channel.call(method, b"", within_s=call_s)
+        message = pb.RegisterRequest(
+            version=wire.VERSION,
+            endpoint=self._own.name,
+            resource_name=self._resource,
+            options=wire.OPTIONS,
+        ).SerializeToString()
+        async with open_channel(self._kubelets, message_bytes=message_bytes) as channel:
+            method = f"/{wire.REGISTRATION_SERVICE}/Register"
+            await channel.call(method, message, within_s=call_s)
+        watch_s = self._settings.watch_s
+        try:
+            async with asyncio.timeout(watch_s):
+                await asked.watched.wait()
+        except TimeoutError as e:
+            raise Unanswered(
+                f"kubelet took the registration and did not ask for the devices within {watch_s} s"
+            ) from e
+
+    def _move(self, event: Event) -> None:
+        self._phase = advance(self._phase, event)
+
+    def _tell(self, now: Registered | NotRegistered) -> None:
+        if now != self._told:
+            self._told = now
+            self._observe(now)

@@ -1,0 +1,77 @@
+"""The device plugin protocol's words, and its messages as nouns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tessera_kubelet.deviceplugin.nouns import Allocation, Device, DeviceNode
+from tessera_kubelet.proto import deviceplugin_pb2 as pb
+from tessera_schema.injections import Mount
+
+VERSION = "v1beta1"
+REGISTRATION_SERVICE = "v1beta1.Registration"
+PLUGIN_SERVICE = "v1beta1.DevicePlugin"
+KUBELETS_SOCKET = "kubelet.sock"
+"""In the folder that plugins' sockets are in."""
+
+OPTIONS = pb.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
+"""Ours, told in both places: newer kubelets read the one, older ones the other."""
+
+_HEALTHY = "Healthy"
+_UNHEALTHY = "Unhealthy"
+
+
+def devices_message(devices: Sequence[Device]) -> pb.ListAndWatchResponse:
+    """The whole list."""
+    return pb.ListAndWatchResponse(devices=map(_device_message, devices))
+
+
+def devices(told: pb.ListAndWatchResponse) -> tuple[Device, ...]:
+    """The whole list; an id that comes twice counts once."""
+    return tuple({device.id: _device(device) for device in told.devices}.values())
+
+
+def allocation_message(given: Allocation) -> pb.ContainerAllocateResponse:
+    """What one container gets."""
+    return pb.ContainerAllocateResponse(
+        envs=given.env,
+        mounts=[
+            pb.Mount(container_path=m.destination, host_path=m.source, read_only=m.read_only)
+            for m in given.mounts
+        ],
+        devices=[
+            pb.DeviceSpec(container_path=d.path, host_path=d.source, permissions=d.permissions)
+            for d in given.devices
+        ],
+        annotations=given.annotations,
+        cdi_devices=[pb.CdiDevice(name=name) for name in given.cdi_devices],
+    )
+
+
+def allocation(told: pb.ContainerAllocateResponse) -> Allocation:
+    """What one container gets."""
+    return Allocation(
+        env=dict(told.envs),
+        mounts=tuple(
+            Mount(destination=m.container_path, source=m.host_path, read_only=m.read_only)
+            for m in told.mounts
+        ),
+        devices=tuple(
+            DeviceNode(path=d.container_path, source=d.host_path, permissions=d.permissions)
+            for d in told.devices
+        ),
+        annotations=dict(told.annotations),
+        cdi_devices=tuple(device.name for device in told.cdi_devices),
+    )
+
+
+def _device_message(device: Device) -> pb.Device:
+    message = pb.Device(id=device.id, health=_HEALTHY if device.healthy else _UNHEALTHY)
+    if device.numa:
+        message.topology.nodes.extend(pb.NumaNode(id=node) for node in device.numa)
+    return message
+
+
+def _device(told: pb.Device) -> Device:
+    numa = tuple(node.id for node in told.topology.nodes)
+    return Device(told.id, healthy=told.health == _HEALTHY, numa=numa)

@@ -1,0 +1,94 @@
+"""Asks kubelet which container has which ids, after the fact.
+
+Kubelet names no uid: a pod that was made anew under its name looks the same here. A container is
+there as soon as kubelet has stored what Allocate answered; init containers that are to end are
+never there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from msgspec import Struct
+
+from tessera_kubelet.errors import LinkGarbled
+from tessera_kubelet.proto import podresources_pb2 as pb
+from tessera_kubelet.rpc import Channel, open_channel
+
+SERVICE = "v1.PodResourcesLister"
+_MESSAGE_BYTES = 64 << 20
+
+
+class PodHolding(Struct, frozen=True, kw_only=True):
+    """What a pod's containers have."""
+
+    namespace: str
+    name: str
+    containers: Mapping[str, Mapping[str, frozenset[str]]]
+    """By container and resource, the ids."""
+
+
+class PodResources:
+    """Kubelet's answers."""
+
+    def __init__(self, channel: Channel, call_s: float) -> None:
+        """Made by `open_pod_resources`."""
+        self._channel = channel
+        self._call_s = call_s
+
+    async def list(self) -> tuple[PodHolding, ...]:
+        """All pods that kubelet has, also ones that have ended, by older kubelets. Raises
+        CallFailed, Unanswered, NobodyListens, LinkLost."""
+        method = f"/{SERVICE}/List"
+        answer = await self._channel.call(method, b"", within_s=self._call_s)
+        try:
+            told = pb.ListPodResourcesResponse.FromString(answer)
+        except DecodeError as e:
+            raise LinkGarbled(f"not an answer to List: {e}") from e
+        return tuple(map(_holding, told.pod_resources))
+
+
+@asynccontextmanager
+async def open_pod_resources(socket: Path, call_s: float) -> AsyncGenerator[PodResources]:
+    """Ask the kubelet whose socket this is, while the block lasts; it need not be there yet.
+    `call_s`: seconds that an answer may take."""
+    async with open_channel(socket, message_bytes=_MESSAGE_BYTES) as channel:
+        yield PodResources(channel, call_s)
+
+
+def message(holdings: Iterable[PodHolding]) -> pb.ListPodResourcesResponse:
+    """As a kubelet of 1.34 would tell it: every id by itself."""
+    return pb.ListPodResourcesResponse(
+        pod_resources=[
+            pb.PodResources(
+                name=holding.name,
+                namespace=holding.namespace,
+                containers=[
+                    pb.ContainerResources(
+                        name=name,
+                        devices=[
+                            pb.ContainerDevices(resource_name=resource, device_ids=[id_])
+                            for resource, ids in resources.items()
+                            for id_ in sorted(ids)
+                        ],
+                    )
+                    for name, resources in holding.containers.items()
+                ],
+            )
+            for holding in holdings
+        ]
+    )
+
+
+def _holding(told: pb.PodResources) -> PodHolding:
+    containers: dict[str, dict[str, frozenset[str]]] = {}
+    for container in told.containers:
+        has = containers.setdefault(container.name, {})
+        for devices in container.devices:
+            has[devices.resource_name] = has.get(devices.resource_name, frozenset()).union(
+                devices.device_ids
+            )
+    return PodHolding(namespace=told.namespace, name=told.name, containers=containers)

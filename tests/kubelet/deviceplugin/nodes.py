@@ -1,0 +1,120 @@
+"""A plugin for tests, and a node that has it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tessera_kubelet.deviceplugin.kubelet import Kubelet, open_kubelet
+from tessera_kubelet.deviceplugin.nouns import (
+    Allocation,
+    Device,
+    NotRegistered,
+    Refused,
+    Registered,
+)
+from tessera_kubelet.deviceplugin.offers import Offers
+from tessera_kubelet.deviceplugin.serving import serve
+from tessera_kubelet.deviceplugin.settings import DevicePluginSettings
+from tessera_kubelet.tasks import open_tasks
+
+CARD, SLICE = "vendor.example/card", "vendor.example/slice"
+SOON = DevicePluginSettings(poll_s=0.02, retry_s=0.05)
+TWO = (Device("c0"), Device("c1"))
+
+Give = Callable[[str, Sequence[str]], Awaitable[Allocation | Refused]]
+Start = Callable[[str, Sequence[str]], Awaitable[Refused | None]]
+
+
+class FakePlugin:
+    """Answers as it is told to, and remembers what it was asked."""
+
+    def __init__(
+        self, give: Give | Allocation | Refused | None = None, start: Start | Refused | None = None
+    ) -> None:
+        self.give = give or Allocation()
+        self.start = start
+        self.advice: Sequence[str] = ()
+        self.allocated: list[tuple[str, tuple[str, ...]]] = []
+        self.started: list[tuple[str, tuple[str, ...]]] = []
+        self.advised: list[tuple[str, tuple[str, ...], tuple[str, ...], int]] = []
+
+    async def allocate(self, resource: str, ids: Sequence[str]) -> Allocation | Refused:
+        self.allocated.append((resource, tuple(ids)))
+        return await self.give(resource, ids) if callable(self.give) else self.give
+
+    async def pre_start(self, resource: str, ids: Sequence[str]) -> Refused | None:
+        self.started.append((resource, tuple(ids)))
+        return await self.start(resource, ids) if callable(self.start) else self.start
+
+    def preferred(
+        self, resource: str, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> Sequence[str]:
+        self.advised.append((resource, tuple(available), tuple(must_include), size))
+        return self.advice
+
+
+class News:
+    """What `serve` tells its observer; can be waited for."""
+
+    def __init__(self) -> None:
+        self.seen: list[Registered | NotRegistered] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, news: Registered | NotRegistered) -> None:
+        self.seen.append(news)
+        self._changed.set()
+
+    def why(self) -> list[str]:
+        return [news.why for news in self.seen if isinstance(news, NotRegistered)]
+
+    async def until(self, wanted: Callable[[], bool]) -> None:
+        while not wanted():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def until_registered(self, times: int = 1) -> None:
+        await self.until(lambda: sum(isinstance(n, Registered) for n in self.seen) >= times)
+
+    async def until_told(self, words: str) -> None:
+        await self.until(lambda: any(words in why for why in self.why()))
+
+
+def offering(*devices: Device, resource: str = CARD) -> Offers:
+    offers = Offers()
+    offers.put(resource, devices or TWO)
+    return offers
+
+
+@asynccontextmanager
+async def running(
+    folder: Path,
+    plugin: FakePlugin,
+    offers: Offers | None = None,
+    settings: DevicePluginSettings = SOON,
+) -> AsyncGenerator[News]:
+    """The plugin of whatever kubelet is there, or will be."""
+    news = News()
+    async with open_tasks() as tasks:
+        tasks.create_task(
+            serve(folder, offers or offering(), plugin, settings, news), name="plugin under test"
+        )
+        yield news
+
+
+@asynccontextmanager
+async def a_node(
+    folder: Path,
+    plugin: FakePlugin | None = None,
+    offers: Offers | None = None,
+    settings: DevicePluginSettings = SOON,
+) -> AsyncGenerator[tuple[Kubelet, News]]:
+    """Kubelet, and the plugin, of which kubelet has heard all that it offers now."""
+    offers = offers or offering()
+    async with (
+        open_kubelet(folder, pod_resources=folder / "pods.sock") as kubelet,
+        running(folder, plugin or FakePlugin(), offers, settings) as news,
+    ):
+        await kubelet.until(lambda: all(map(kubelet.devices, offers.resources)))
+        await news.until_registered(len(offers.resources))
+        yield kubelet, news
