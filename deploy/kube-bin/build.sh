@@ -8,12 +8,16 @@
 #
 # The folder lies outside the clone, one for each set of pins, so another clone finds it and nothing
 # is built twice: ${TESSERA_KUBE_BIN:-${XDG_CACHE_HOME:-~/.cache}/tessera/kube-bin}/<hash of pins>.
-# Go is needed only for what is not there yet.
+# Each group of pins is built in a folder of its own beside it, and linked from there: a group that
+# changes leaves the others as they are. Go is needed only for what is not there yet.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+recipe=1 # one more when programs are built otherwise, so that they are built anew
 programs=(etcd kube-apiserver kube-scheduler kube-controller-manager kube-proxy kubectl kubelet kwok
-    containerd containerd-shim-runc-v2 ctr)
+    containerd containerd-shim-runc-v2 ctr
+    containerd-2.1/containerd containerd-2.1/containerd-shim-runc-v2)
+groups=(containerd containerd-2.1 etcd kubernetes kwok)
 
 complain() {
     echo "kube-bin: $*" >&2
@@ -31,6 +35,8 @@ source_of() {
         kwok) echo kwok sigs.k8s.io/kwok/cmd/kwok 0 ;;
         containerd | containerd-shim-runc-v2 | ctr)
             echo containerd "github.com/containerd/containerd/v2/cmd/$1" 1 ;;
+        containerd-2.1/containerd | containerd-2.1/containerd-shim-runc-v2)
+            echo containerd-2.1 "github.com/containerd/containerd/v2/cmd/${1#*/}" 1 ;;
         *) complain "there is no program '$1'; there are: ${programs[*]}" ;;
     esac
 }
@@ -50,32 +56,48 @@ stamp_of() {
             IFS=. read -ra parts <<< "${version#v}"
             echo "-X $at.gitVersion=$version -X $at.gitMajor=${parts[0]} -X $at.gitMinor=${parts[1]}"
             ;;
-        containerd)
-            version=$(pinned containerd github.com/containerd/containerd/v2)
+        containerd*)
+            version=$(pinned "$1" github.com/containerd/containerd/v2)
             echo "-X github.com/containerd/containerd/v2/version.Version=$version"
             ;;
     esac
 }
 
+# What decides how the programs of a group come out.
+pins_of() {
+    local pins
+    pins=$( (cat "$here/$1/go.mod" "$here/$1/go.sum"; echo "$recipe"; uname -sm) | sha256sum)
+    echo "${pins:0:16}"
+}
+
 build() {
     local program=$1 group package cgo began=$SECONDS
     read -r group package cgo < <(source_of "$program")
-    echo "kube-bin: building $program" >&2
-    half_built="$folder/.$program.$$"
-    local -a compiler=()
-    [[ $cgo == 1 ]] || compiler=(CGO_ENABLED=0)
-    (
-        cd "$here/$group"
-        env GOWORK=off "${compiler[@]}" go build -mod=readonly -trimpath -buildvcs=false \
-            -ldflags "-s -w $(stamp_of "$group")" -o "$half_built" "$package"
-    ) >&2
+    local built=$root/$group-$(pins_of "$group")/${program##*/}
+    if [[ ! -x $built ]]; then
+        echo "kube-bin: building $program" >&2
+        mkdir -p "${built%/*}"
+        half_built=$built.$$
+        local -a compiler=()
+        [[ $cgo == 1 ]] || compiler=(CGO_ENABLED=0)
+        (
+            cd "$here/$group"
+            env GOWORK=off "${compiler[@]}" go build -mod=readonly -trimpath -buildvcs=false \
+                -ldflags "-s -w $(stamp_of "$group")" -o "$half_built" "$package"
+        ) >&2
+        mv "$half_built" "$built"
+        echo "kube-bin: built $program in $((SECONDS - began)) s" >&2
+    fi
+    mkdir -p "$folder/$(dirname "$program")"
+    half_built=$folder/$program.$$
+    ln -f "$built" "$half_built" 2> /dev/null || cp "$built" "$half_built"
     mv "$half_built" "$folder/$program"
-    echo "kube-bin: built $program in $((SECONDS - began)) s" >&2
 }
 
-pins=$( (cat "$here"/*/go.mod "$here"/*/go.sum "${BASH_SOURCE[0]}"; uname -sm) | sha256sum)
-folder=${TESSERA_KUBE_BIN:-${XDG_CACHE_HOME:-$HOME/.cache}/tessera/kube-bin}/${pins:0:16}
-[[ $folder == /* ]] || folder=$PWD/$folder # go builds from another folder
+root=${TESSERA_KUBE_BIN:-${XDG_CACHE_HOME:-$HOME/.cache}/tessera/kube-bin}
+[[ $root == /* ]] || root=$PWD/$root # go builds from another folder
+pins=$(for group in "${groups[@]}"; do pins_of "$group"; done | sha256sum)
+folder=$root/${pins:0:16}
 
 if [[ ${1:-} == --where ]]; then
     echo "$folder"
@@ -87,12 +109,21 @@ wanted=("$@")
 for program in "${wanted[@]}"; do source_of "$program" > /dev/null; done
 
 missing() { for program in "${wanted[@]}"; do [[ -x $folder/$program ]] || echo "$program"; done; }
+unbuilt() {
+    local group rest
+    for program in $(missing); do
+        read -r group rest < <(source_of "$program")
+        [[ -x $root/$group-$(pins_of "$group")/${program##*/} ]] || echo "$program"
+    done
+}
 
 if [[ -n $(missing) ]]; then
-    command -v go > /dev/null || complain "these are not in $folder yet:" $(missing) \
-        "- and there is no 'go' to build them with: install Go 1.24 or newer and put it on PATH"
-    mkdir -p "$folder"
-    exec 9> "$folder/.lock" # two that start together build once
+    if [[ -n $(unbuilt) ]] && ! command -v go > /dev/null; then
+        complain "these are not in $folder yet:" $(unbuilt) \
+            "- and there is no 'go' to build them with: install Go 1.24 or newer and put it on PATH"
+    fi
+    mkdir -p "$root"
+    exec 9> "$root/.lock" # two that start together build once
     if command -v flock > /dev/null; then flock 9; fi
     half_built=
     trap '[[ -z $half_built ]] || rm -f "$half_built"' EXIT
