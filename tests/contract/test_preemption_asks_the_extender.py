@@ -6,9 +6,9 @@ import asyncio
 
 from tests.contract.client import ANSWER_S
 from tests.contract.cluster import Cluster
-from tests.contract.extender import OpenScheduling
+from tests.contract.extender import OpenScheduling, Script
 from tests.contract.objects import a_pod
-from tests.contract.scheduling import ask, card_node, placed, waiting
+from tests.contract.scheduling import ask, card_node, placed, until, waiting
 
 KINDS = ("real",)
 VERBS = ("filter", "bind", "preempt")
@@ -94,3 +94,31 @@ async def test_for_nodes_that_can_never_do_no_victim_is_looked_for(
         condition = await waiting(cluster, "urgent")
     assert "1 Preemption is not helpful for scheduling" in condition["message"]
     assert "preempt" not in extender.verbs
+
+
+async def test_the_node_is_nominated_and_asked_about_alone_when_it_is_free(
+    scheduling: OpenScheduling,
+) -> None:
+    """What is held for a pod is told from its nomination, so that it must be written."""
+    async with scheduling(*VERBS) as (cluster, extender):
+        node = await card_node(cluster, "n", cards=1)
+        await card_node(cluster, "other", cards=1)
+        for name in ("victim", "second"):
+            await ask(cluster, name)
+            await placed(cluster, name)
+        extender.preempt = _only(node)
+        await ask(cluster, "urgent", priorityClassName=await urgent(cluster))
+        pod = await until(cluster, "urgent", lambda pod: "nominatedNodeName" in pod["status"])
+        assert pod["status"]["nominatedNodeName"] == node
+        for name in ("victim", "second"):
+            await cluster.admin.delete(f"{cluster.pods}/{name}", gracePeriodSeconds="0")
+        assert await placed(cluster, "urgent") == node
+        asked = [b["NodeNames"] for verb, b in extender.calls if verb == "filter"]
+    assert asked[-1] == [node]
+
+
+def _only(node: str) -> Script:
+    """Let go what stands on this node, and nothing else."""
+    return lambda body: {"NodeNameToMetaVictims": {
+        node: body["NodeNameToMetaVictims"][node],
+    }}  # fmt: skip

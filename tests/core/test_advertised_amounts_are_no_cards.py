@@ -5,13 +5,19 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.advertised import GENEROUS, is_generous, names_of, without_generous
+from tessera_core.advertised import (
+    GENEROUS,
+    allocated_names,
+    is_generous,
+    names_of,
+    without_counted,
+)
 from tessera_core.inventory import cards_of
 from tessera_core.quantity import value
 from tessera_core.registry import load
 from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Quantity
-from tessera_schema.published import Published, encode_published
+from tessera_schema.published import ALLOCATE, Published, encode_published
 from tessera_testing.builders import a_card
 
 REGISTRY = load()
@@ -50,6 +56,16 @@ def test_cards_that_are_published_stay_as_they_are() -> None:
     assert cards_of(REGISTRY, node, {}) == ((card,), ())
 
 
+def test_what_our_own_plugin_registers_counts_no_cards() -> None:
+    card = a_card("GPU-0", vendor="nvidia")
+    text = encode_published(Published(cards=(card,), giving=ALLOCATE))
+    names = dict.fromkeys(allocated_names(REGISTRY, "nvidia"), "400")
+    node = replace(
+        a_node(names), metadata=ObjectMeta(name="n", annotations={f"{CARDS_PREFIX}nvidia": text})
+    )
+    assert cards_of(REGISTRY, node, {}) == ((card,), ())
+
+
 def test_a_plugins_amounts_beside_it_still_count() -> None:
     amounts = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
     counted = cards_of(REGISTRY, a_node(amounts), {})
@@ -59,7 +75,7 @@ def test_a_plugins_amounts_beside_it_still_count() -> None:
 
 def test_a_node_without_it_is_not_copied() -> None:
     node = a_node({"nvidia.com/gpu": "8"})
-    assert without_generous(node) is node
+    assert without_counted(node) is node
 
 
 def test_kube_scheduler_can_add_it_up_and_score_by_it() -> None:

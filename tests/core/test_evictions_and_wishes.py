@@ -1,9 +1,11 @@
 """Several answers for pods that wish where to be; evictions that make room."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit
 from tessera_core.cards import Bools
@@ -11,6 +13,7 @@ from tessera_core.deciding import Waiting
 from tessera_core.ledger import Ledger
 from tessera_core.preempting import useful
 from tessera_core.registry import load
+from tessera_core.reserved import LONGEST_S, Holding, Reserved
 from tessera_core.several import Room, rooms, scores, wishes
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Spread
@@ -108,3 +111,51 @@ def test_evicting_is_of_use_where_it_makes_room() -> None:
     before = ledger.fleet.cards.memory_used.copy()
     assert useful(ledger, a_request(14), victims) == {"n0", "n2"}
     assert (ledger.fleet.cards.memory_used == before).all()
+
+
+def a_nomination(uid: str = "urgent", node: str = "n0", priority: int = 10) -> Holding:
+    return Holding(
+        uid=uid, pod=f"team/{uid}", node=node, until=math.inf, priority=priority,
+        vendors=frozenset({"acme"}), nominated=True,
+    )  # fmt: skip
+
+
+def test_a_nominated_node_is_closed_to_pods_that_matter_no_more() -> None:
+    reserved, request = Reserved(), a_request(4)
+    assert reserved.put(a_nomination(), 0)
+    for priority in (0, 10):
+        assert reserved.closed_to(request, priority, 1) == {
+            "n0": "room is being made there by preemption for team/urgent, of priority 10"
+        }
+    assert not reserved.closed_to(request, 11, 1)
+    assert not reserved.closed_to(replace(request, uid="urgent"), 10, 1)
+
+
+def test_a_node_is_open_while_the_books_hold_the_nominated_pods_cards() -> None:
+    there: set[str] = set()
+    reserved = Reserved(there.__contains__)
+    reserved.put(a_nomination(), 0)
+    there.add("urgent")
+    assert not reserved.closed_to(a_request(4), 0, 1)
+    there.clear()
+    assert reserved.closed_to(a_request(4), 0, 1)
+
+
+def test_a_nomination_holds_once_and_not_for_ever() -> None:
+    reserved = Reserved()
+    reserved.put(a_nomination(), 0)
+    assert not reserved.put(a_nomination(), LONGEST_S / 2)
+    assert reserved.expire(LONGEST_S)
+    assert not reserved.put(a_nomination(), LONGEST_S + 1)
+    assert not reserved.closed_to(a_request(4), 0, LONGEST_S + 1)
+    assert reserved.put(a_nomination(node="n1"), LONGEST_S + 2)
+    assert reserved.closed_to(a_request(4), 0, LONGEST_S + 3).keys() == {"n1"}
+
+
+@pytest.mark.parametrize("ends", [lambda r: r.drop("urgent"), lambda r: r.keep(frozenset())])
+def test_a_nomination_that_was_taken_back_may_be_made_again(ends: Any) -> None:
+    reserved = Reserved()
+    reserved.put(a_nomination(), 0)
+    reserved.expire(LONGEST_S)
+    ends(reserved)
+    assert reserved.put(a_nomination(), LONGEST_S + 1)

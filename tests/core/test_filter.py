@@ -158,6 +158,34 @@ def test_a_body_that_lacks_something_is_told(body: object, said: str) -> None:
     assert answer.node_names is None
 
 
+@pytest.mark.parametrize("nodes", [(), ("n0",), ("n0", "n1"), ("n0", "n0", "n1")])
+def test_only_nodes_that_are_offered_count(nodes: tuple[str, ...]) -> None:
+    scheduler = Scheduler(3)
+    scheduler.names = ["n2", "n1", "n0"]
+    assert [scheduler.ask(name, 16).node_names for name in "abc"] == [("n0",), ("n1",), ("n2",)]
+    for name in "abc":
+        scheduler.ledger.forget(name)
+    scheduler.names = list(nodes)
+    assert [scheduler.ask(name, 16).node_names for name in "def"] == [
+        *((node,) for node in sorted(set(nodes))), *[()] * (3 - len(set(nodes)))
+    ]  # fmt: skip
+
+
+def test_nodes_in_another_order_are_the_same_nodes() -> None:
+    """kube-scheduler looks at nodes in several threads, and names them as they are done."""
+    scheduler = Scheduler(3)
+    scheduler.ask("full", 16)
+    answers = []
+    for names in (["n0", "n1"], ["n1", "n0"], ["n0"]):
+        limits = {"acme.com/gib": "17"}
+        container = {"name": "c", "resources": {"limits": limits, "requests": limits}}
+        pod = {"metadata": {"name": "p", "uid": "p"}, "spec": {"containers": [container]}}
+        body = {"Pod": pod, "Nodes": None, "NodeNames": names}
+        answers.append(scheduler.filter(json.dumps(body).encode(), 1.0))
+    assert answers[1] is answers[0]  # remembered, not made anew
+    assert _read(answers[2]).failed_and_unresolvable_nodes == {"n0": "CardInsufficientMemory"}
+
+
 def test_waiting_answers_are_bounded() -> None:
     scheduler = Scheduler(1)
     scheduler.ask("full", 16)

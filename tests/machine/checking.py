@@ -111,7 +111,7 @@ async def _rest(world: World) -> None:
 async def _place_all(world: World, leader: Replica) -> None:
     """kube-scheduler does its work, as long as anything fits."""
     placing = world.placing
-    for _ in range(3):
+    while True:
         before = len(placing.waiting())
         for uid in placing.waiting():
             placing.show(uid)

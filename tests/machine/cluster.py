@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_scheduler.settings import BindSettings, SchedulerSettings
 from tessera_schema.cards import Card
 from tessera_schema.keys import CARDS_PREFIX
-from tessera_schema.published import Published, encode_published
+from tessera_schema.published import ALLOCATE, Published, encode_published
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import a_store
@@ -93,8 +94,12 @@ SHAPES: Final[tuple[dict[str, Any], ...]] = (
 class Cluster:
     """Objects, the bus, the time."""
 
-    def __init__(self, loop: StoppableLoop, nodes: int, cards: int) -> None:
+    def __init__(
+        self, loop: StoppableLoop, nodes: int, cards: int, *, allocating: bool = False
+    ) -> None:
+        """`allocating`: kubelet asks the last node's agent for cards, and does not say for whom."""
         self.loop = loop
+        self.allocating = f"n{nodes - 1}" if allocating else ""
         self.clock = LoopClock(loop)
         self.store = a_store(self.clock)
         self.bus = FakeBus()
@@ -114,7 +119,7 @@ class Cluster:
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
         self.limit(QUOTA_MIB)
-        self.truth = Truth(self.store, self.time, self.cards)
+        self.truth = Truth(self.store, self.time, self.cards, self.allocating)
         self.truth.on_bound = self._check_quota
         for node in self.cards:
             self.join(node)
@@ -164,7 +169,8 @@ class Cluster:
 
     def publish(self, node: str) -> None:
         """Its agent writes its cards as they are."""
-        text = encode_published(Published(cards=self.cards_of(node)))
+        giving = ALLOCATE if node == self.allocating else UNSET
+        text = encode_published(Published(cards=self.cards_of(node), giving=giving))
         note = {"metadata": {"annotations": {f"{CARDS_PREFIX}nvidia": text}}}
         self.call("PATCH", f"/api/v1/nodes/{node}", note)
 

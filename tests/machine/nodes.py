@@ -134,7 +134,14 @@ class Node:
             for name, shares in runs.shares.items() for s in shares
         )  # fmt: skip
 
+    def _admit(self, pod: Pod) -> None:
+        """Ask the agent for the pod's containers, and report that."""
+        if self.name == self._cluster.allocating and not pod.status.start_time:
+            status = {"status": {"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"}}
+            self._cluster.call("PATCH", f"{self._cluster.path(pod.metadata.uid)}/status", status)
+
     def _go_on(self, pod: Pod) -> None:
+        self._admit(pod)
         runs = self._runs.setdefault(pod.metadata.uid, _Runs(pod))
         if all(self._is_past(pod, runs, init) for init in pod.spec.init_containers):
             for container in pod.spec.containers:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tessera_scheduler.extender import NotLeading
 from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult
+from tessera_schema.reasons import Reason
 from tests.machine.cluster import Cluster
 from tests.machine.replicas import Replica
 
@@ -39,6 +40,8 @@ class Placing:
         self.wrong: list[str] = []
         self.promised: dict[str, str] = {}
         """Uids of pods that were said to be bound, and where."""
+        self.turned_away = 0
+        """Answers that name a node where an equal pod has to start first."""
         self._calls: list[Replica] = []
         """Whom kube-scheduler waits for."""
         self._cluster = cluster
@@ -78,6 +81,8 @@ class Placing:
         except NotLeading:
             return None
         assert not answer.error, answer.error
+        failed = (answer.failed_and_unresolvable_nodes or {}).values()
+        self.turned_away += Reason.NODE_STARTING_EQUAL_POD.wire in failed
         names = tuple(answer.node_names or ())
         meta = msgspec.json.decode(self.seen[uid])["metadata"]
         for node in names:

@@ -36,7 +36,9 @@ def walk(steps: int, *, same: bool) -> dict[str, int]:
 def test_over_ten_thousand_steps(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     seen = walk(10_000, same=True)
-    for what in ("bound", "waiting", "stopped as it bound", "overtaken", "overfull", "resized"):
+    for what in (
+        "bound", "waiting", "stopped as it bound", "overtaken", "overfull", "resized", "kept apart",
+    ):  # fmt: skip
         assert seen[what], what
 
 

@@ -25,6 +25,9 @@ CALL_S = 5.0
 SLACK_S = 0.1
 """What a fake call takes beyond its deadline."""
 
+COUNTED = ("nvidia.com/gpu", "volcano.sh/vgpu-number", "tencent.com/vcuda-core")
+"""What the shapes of pods ask device plugins for."""
+
 Place = tuple[str, str]
 """Node and card."""
 
@@ -59,8 +62,10 @@ class Truth:
     """Pods, and by whom they were bound."""
 
     def __init__(
-        self, store: Store, now: Callable[[], float], cards: Mapping[str, Mapping[str, Card]]
-    ) -> None:
+        self, store: Store, now: Callable[[], float], cards: Mapping[str, Mapping[str, Card]],
+        allocating: str = "",
+    ) -> None:  # fmt: skip
+        """On the node `allocating` kubelet does not say for whom it asks."""
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, Bound] = {}
         """By uid, those that are gone among them."""
@@ -71,6 +76,9 @@ class Truth:
         self.holder = ""
         self.reign = 0
         """Counts the holders of the Lease."""
+        self.kept_apart = 0
+        """Pods that were bound to that node while others were on their way to it."""
+        self._allocating = allocating
         self._store = store
         self._now = now
         self._cards = cards
@@ -131,7 +139,26 @@ class Truth:
                 f"{pod.name} was bound {took_s:g} s after it was sent, and others lead already"
             )
         self.bound[uid] = Bound(grant=grant, at=self._now(), overtaken=overtaken)
+        self._alone(pod, self.bound[uid])
         self.on_bound(self.bound[uid])
+
+    def _alone(self, pod: Pod, bound: Bound) -> None:
+        """Of the pods that kubelet has still to admit on that node, no two ask for as much. Who was
+        bound by somebody else, or by a writer that came back, nobody could know of."""
+        node = pod.spec.node_name
+        if node != self._allocating or bound.overtaken:
+            return
+        for other, known in self.living():
+            on_its_way = other.spec.node_name == node and not other.status.start_time
+            if other is pod or known.overtaken or not on_its_way:
+                continue
+            if _asks(other).isdisjoint(_asks(pod)):
+                self.kept_apart += 1
+            else:
+                self.wrong.append(
+                    f"{pod.name} was bound while {other.name} is on its way to {node}, and asks "
+                    "for as much"
+                )
 
     def _resized(self, uid: str, pod: Pod) -> None:
         """Its grant may be a later one; what else is written there is nobody's word."""
@@ -200,6 +227,16 @@ class Truth:
             if pod.metadata.namespace == namespace and not bound.overtaken
             for charge in charges(bound.grant.shares, init_over=init_is_over(pod)).values()
         )
+
+
+def _asks(pod: Pod) -> set[tuple[str, str]]:
+    """What kubelet asks a device plugin for, container by container."""
+    return {
+        (name, str(amount))
+        for container in pod.all_containers
+        for name, amount in container.resources.limits.items()
+        if name in COUNTED
+    }
 
 
 def fits(charge: Charge, card: Card) -> bool:

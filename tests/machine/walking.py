@@ -36,7 +36,7 @@ class Walk(RuleBasedStateMachine):
         pods=st.integers(0, 9),
     )  # fmt: skip
     def begin(self, nodes: int, cards: int, replicas: int, pods: int) -> None:
-        self.world = World(nodes=nodes, cards=cards, replicas=replicas)
+        self.world = World(nodes=nodes, cards=cards, replicas=replicas, allocating=nodes == 3)
         for i in range(pods):
             self.world.cluster.create(f"p{i}", NAMESPACES[i % 2], SHAPES[i % len(SHAPES)])
         self.do(self.world.until("somebody leads", lambda: self.world.leader, 60))
@@ -130,5 +130,7 @@ class Walk(RuleBasedStateMachine):
         for _ in truth.overfull():
             self.count("overfull")
         self.seen["resized"] = self.seen.get("resized", 0) + truth.resized
+        apart = truth.kept_apart + self.world.placing.turned_away
+        self.seen["kept apart"] = self.seen.get("kept apart", 0) + apart
         for _ in self.world.placing.waiting():
             self.count("waiting")

@@ -108,6 +108,20 @@ async def test_the_audit_finds_and_mends_what_no_event_told() -> None:
         await until(lambda: phase(scheduler, uids["a"]) is None, 10)
 
 
+async def test_the_audit_waits_for_news_that_are_on_their_way() -> None:
+    world = World(1)
+    uid = world.pod("a", 7000)
+    async with leading(world, config=settings(audit_s=50)) as scheduler:
+        await world.place(scheduler, "a")
+        world.kube.event_delay_s = 3
+        await asyncio.sleep(48)
+        world.delete("a")
+        await asyncio.sleep(2.5)
+        assert phase(scheduler, uid) is Phase.BOUND
+        await until(lambda: counted(scheduler, "audit_timestamp_seconds") > 0, 20)
+        assert counted(scheduler, 'audit_cards_differing{against="api"}') == 0
+
+
 async def test_pods_are_read_after_the_nodes_however_long_those_take() -> None:
     world = World(1)
     world.pod("a", 9000)

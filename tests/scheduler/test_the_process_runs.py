@@ -13,11 +13,11 @@ import pytest
 from aiohttp import ClientError, ClientSession
 
 from tessera_embedded.apiserver import ApiServer, open_apiserver
+from tessera_runtime import dialects
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_scheduler.main import dialects
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.published import Published, encode_published
 from tests.scheduler.world import CARDS, HOME, LEASE, cards_on
@@ -159,7 +159,7 @@ async def test_settings_that_make_no_sense_stop_it_with_a_sentence(tmp_path: Pat
 def test_the_dialects_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "dialects.yaml"
     file.write_text("volcano: {enabled: false}\n")
-    assert "volcano" not in dialects(file).dialects
+    assert "volcano" not in dialects.load(file).dialects
     for text, told in (
         ("hami: {nonsense: 1}", "dialects.hami: "),
         ("nobody: {}", "no such dialect"),
@@ -168,5 +168,5 @@ def test_the_dialects_file_is_read(tmp_path: Path) -> None:
     ):
         file.write_text(text)
         with pytest.raises(BadSettings, match=r"^dialects\.file: ") as caught:
-            dialects(file)
+            dialects.load(file)
         assert told in str(caught.value)

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tessera_schema.cards import Card
@@ -34,7 +35,7 @@ from tessera_schema.grants import (
     encode_grant,
 )
 from tessera_schema.injections import Injection, Mount
-from tessera_schema.published import Published, decode_published, encode_published
+from tessera_schema.published import ALLOCATE, Published, decode_published, encode_published
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
 
@@ -125,6 +126,10 @@ def test_published_cards_are_written_so() -> None:
     )
     assert encode_published(Published(cards=(card,))) == data
     assert decode_published(data).cards == (card,)
+    assert decode_published(data).giving is UNSET
+    by_kubelet = Published(giving=ALLOCATE)
+    assert encode_published(by_kubelet) == '{"version":1,"cards":[],"giving":"allocate"}'
+    assert decode_published(encode_published(by_kubelet)) == by_kubelet
 
 
 def test_decisions_are_written_so() -> None:
@@ -165,6 +170,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         106: "NodeUnschedulable",
         107: "NodeInsufficientResource",
         108: "NodeReserved",
+        109: "NodeStartingEqualPod",
         201: "InvalidRequest",
         202: "TwoDialects",
         203: "IsolationDefeated",

@@ -27,19 +27,30 @@ def names_of(registry: Registry, vendor: str) -> frozenset[str]:
     return frozenset(name for dialect in speaks for name in dialect.resources)
 
 
+def allocated_names(registry: Registry, vendor: str) -> frozenset[str]:
+    """The names of the vendor's dialects, on or off, that kubelet asks a device plugin to allocate:
+    every container that holds the vendor's cards has at least one of them in its limits."""
+    speaks = (d for d in registry.readers.values() if d.vendor == vendor)
+    return frozenset(name for dialect in speaks for name in dialect.allocated)
+
+
 def is_generous(quantity: Quantity | None) -> bool:
     """Whether the amount is what agents advertise. API servers keep its spelling."""
     return str(quantity) == GENEROUS
 
 
-def without_generous(node: Node) -> Node:
-    """The node as it would be if no agent advertised anything."""
+def without_counted(node: Node, names: frozenset[str] = frozenset()) -> Node:
+    """The node as it would be if no agent advertised anything. `names` are those that agents of
+    ours have kubelet count on it: such an amount says nothing about cards either."""
     status = node.status
-    capacity, allocatable = _true(status.capacity), _true(status.allocatable)
+    capacity, allocatable = _true(status.capacity, names), _true(status.allocatable, names)
     if (len(capacity), len(allocatable)) == (len(status.capacity), len(status.allocatable)):
         return node
     return replace(node, status=replace(status, capacity=capacity, allocatable=allocatable))
 
 
-def _true(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    return {name: amount for name, amount in amounts.items() if not is_generous(amount)}
+def _true(amounts: Mapping[str, Quantity], names: frozenset[str]) -> dict[str, Quantity]:
+    return {
+        name: amount for name, amount in amounts.items()
+        if not is_generous(amount) and name not in names
+    }  # fmt: skip

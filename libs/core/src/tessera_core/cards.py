@@ -66,11 +66,14 @@ class Cards:
         """See `tessera_core.scoring.pressure`; 0 = nothing is known against the card."""
 
     def at(self, row: int, columns: slice | Ints = slice(None)) -> Cards:
-        """A private copy of one node's columns."""
-        copy = object.__new__(Cards)
+        """One node's columns; those of what is used are copies, the others may be shared."""
+        part = object.__new__(Cards)
         for name in self.__slots__:
-            setattr(copy, name, getattr(self, name)[row, columns].copy())
-        return copy
+            setattr(part, name, getattr(self, name)[row, columns])
+        if isinstance(columns, slice):
+            for name in USAGE:
+                setattr(part, name, getattr(part, name).copy())
+        return part
 
     def copy(self, *columns: str) -> Cards:
         """These columns copied, the others shared."""
@@ -104,3 +107,8 @@ class NodeView:
 def at(column: Any, card: int) -> Any:
     """The card's value in a column, which may be one number for all cards."""
     return column[card] if isinstance(column, np.ndarray) else column
+
+
+def each(column: Any, count: int) -> list[Any]:
+    """The values of the first `count` cards in a column, which may be one number for all."""
+    return column.tolist() if isinstance(column, np.ndarray) else [column] * count

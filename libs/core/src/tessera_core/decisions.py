@@ -53,6 +53,8 @@ class Decision(Struct, kw_only=True):
     """The rows that were offered, and not left to others."""
     reserved: Mapping[str, str] = {}
     """Nodes that were left to others, with why."""
+    starting: Mapping[str, str] = {}
+    """Nodes on which another pod has to start first, with which."""
 
 
 class Decisions:
@@ -123,5 +125,9 @@ def _not_offered(decision: Decision, fleet: Fleet) -> dict[str, tuple[Reason, st
     text = "kube-scheduler left it out before cards were looked at"
     out = np.flatnonzero(~decision.candidates).tolist()
     left = {fleet.names[i]: (Reason.NODE_NOT_SELECTED, text) for i in out if fleet.names[i]}
-    closed = decision.reserved.items()
-    return left | {node: (Reason.NODE_RESERVED, why) for node, why in closed if node in fleet.rows}
+    for reason, closed in (
+        (Reason.NODE_STARTING_EQUAL_POD, decision.starting),
+        (Reason.NODE_RESERVED, decision.reserved),
+    ):
+        left |= {node: (reason, why) for node, why in closed.items() if node in fleet.rows}
+    return left

@@ -86,6 +86,9 @@ class Placed(Struct, frozen=True, kw_only=True):
     """This dialect's, by container position, then in the order in which cards were chosen."""
     cards: Mapping[str, Card]
     """The node's cards of the dialect's vendor, by id."""
+    given: bool = False
+    """An agent of ours gives them: the original system's node side is not there and writes
+    nothing on the pod."""
     now_ns: int
     """Unix time in nanoseconds."""
 
@@ -143,6 +146,15 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Every resource name it reads. Owned by this dialect alone, except those in `lent`."""
     lent: frozenset[str] = frozenset()
     """Names of another dialect that it takes over for pods that it `insists` on."""
+    allocated: frozenset[str] = frozenset()
+    """Names whose amounts are all that a device plugin has to tell pods apart: kubelet says how
+    much of which name it wants, and not for whom. Each container that admission lets pass, and
+    that asks for cards, has one of them. A plugin of ours registers just these. All count cards
+    or percents of them, but for Volcano's `gpu-memory`: MiB, or what its factor makes of them."""
+    allocates: bool = False
+    """Its own device plugin tells pods apart by nothing but how much they ask for."""
+    assigned: frozenset[str] = frozenset()
+    """Pod annotations by which a device plugin says, with `true`, that it gave the cards."""
     result_keys: tuple[str, ...] = ()
     """Pod annotations that only a scheduler or an agent may write; a trailing `*` is a prefix.
     Admission strips them from new pods."""
@@ -178,6 +190,15 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """What of its configuration is not served."""
 
 
+class Shows(Struct, frozen=True, kw_only=True):
+    """By what a container shows which cards the vendor's own plugin gave it."""
+
+    variables: tuple[str, ...] = ()
+    """Each lists cards' numbers or ids."""
+    device: str = ""
+    """How the paths of its device nodes begin; the card's minor number follows."""
+
+
 class Vendor(Struct, frozen=True, kw_only=True):
     """A make of hardware: what a container that holds shares of its cards is given.
 
@@ -185,6 +206,11 @@ class Vendor(Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    allocates: bool = False
+    """Containers get its cards from its own device plugin, which tells pods apart by nothing but
+    how much they ask for, whether an agent of ours is on the node or not."""
+    shows: Shows = Shows()
+    """Of vendors that do."""
     give: Callable[[Sequence[Share], Mapping[str, Card]], Injection]
     """Shares of one container and the node's cards -> identity of cards, device nodes, hook."""
     deny: Mapping[str, str] = {}
@@ -192,6 +218,9 @@ class Vendor(Struct, frozen=True, kw_only=True):
     guarded_env: Mapping[str, frozenset[str]] = {}
     """Variables by which a container of its own accord would get cards or lift its limits, a
     trailing `*` for a beginning, with the values that do neither. Admission takes them away."""
+    driver: str = ""
+    """Folder in which users of a dialect that mounts the driver look for it. Its runtime puts it
+    elsewhere, so links to that are mounted there."""
 
 
 def role_of(container: Container, *, init: bool) -> Role:

@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.admission import Admission
+from tessera_core.allocating import Allocated, reading
 from tessera_core.capacity import unusable
 from tessera_core.deciding import Reserved, Waiting, decide
 from tessera_core.decisions import Decision, Decisions
@@ -33,6 +34,7 @@ from tessera_core.registry import Registry
 from tessera_core.remembered import Admissions
 from tessera_core.reserved import Reserved as ReservedNodes
 from tessera_core.several import Room, rooms, wishes
+from tessera_core.starting import Starting
 from tessera_core.words import node_words
 from tessera_schema.extender import (
     ExtenderArgs,
@@ -90,8 +92,10 @@ class Filter:
         self._admissions = Admissions(registry)
         self._ledger = ledger
         self._decisions = decisions
-        self.reserved = ReservedNodes()
-        """Nodes on which plans make room for pods."""
+        self.reserved = ReservedNodes(lambda uid: ledger.entry(uid) is not None)
+        """Nodes on which plans and preemption make room for pods."""
+        self.starting = Starting(reading(registry), self._held_on)
+        """Nodes on which an equal pod has to start first."""
         self._offers = Offers(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, Offer | None] = (-1, None)
@@ -113,7 +117,7 @@ class Filter:
         if admission is None or not admission.request.containers:
             return Answered(body=_several(offer.names), pod=args.pod)
         closed = self.reserved.closed_to(admission.request, args.pod.spec.priority or 0, now)
-        offer = self._offers.without(offer, closed)
+        offer = self._offers.without(offer, closed, self.starting.closed_to(args.pod))
         node = self._held(admission, offer, now)
         if node:
             self._remember(args.pod, admission)
@@ -125,7 +129,21 @@ class Filter:
     def closed(self, ask: Ask, node: str, now: float) -> str:
         """Why the node is left to another pod just now; empty when it is not."""
         priority = ask.pod.spec.priority or 0
-        return self.reserved.closed_to(ask.request, priority, now).get(node, "")
+        closed = self.reserved.closed_to(ask.request, priority, now).get(node, "")
+        return closed or self.starting.closed_to(ask.pod).get(node, "")
+
+    def put_node(self, node: str, allocated: Allocated, now: float) -> bool:
+        """How the node's containers get cards; True when that was otherwise before."""
+        if not self.starting.put_node(node, allocated):
+            return False
+        for uid, ask in self._asks.items():
+            if self._held_on(uid) == node:
+                self.starting.reserve(ask.pod, node, now)
+        return True
+
+    def _held_on(self, uid: str) -> str:
+        entry = self._ledger.entry(uid)
+        return "" if entry is None else entry.grant.node
 
     def ask(self, uid: str) -> Ask | None:
         """The pod as it was when it got its node; None when that is too long ago."""
@@ -185,6 +203,7 @@ class Filter:
     ) -> Answered:
         request, node = admission.request, "" if grant is None else grant.node
         self._remember(pod, admission)
+        self.starting.reserve(pod, node, now)
         self._decisions.keep(
             Decision(
                 uid=request.uid, request=request, verdict=Verdict.PLACED, at=now, node=node,
@@ -206,7 +225,7 @@ class Filter:
                 uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
                 over=waiting.over, generation=self._ledger.generation,
                 allowance=self._ledger.allowance(request.namespace), candidates=offer.rows,
-                reserved=offer.reserved,
+                reserved=offer.reserved, starting=offer.starting,
             ),
             self._ledger.fleet,
         )  # fmt: skip
@@ -249,8 +268,12 @@ class Filter:
         words = node_words(self._ledger.fleet, waiting.units, allowance)
         given = (words[row] for row in offer.at.tolist())
         failed = dict(zip(offer.names, given, strict=True))
-        closed = failed.keys() & offer.reserved.keys()
-        return failed | dict.fromkeys(closed, Reason.NODE_RESERVED.wire)
+        for reason, closed in (
+            (Reason.NODE_STARTING_EQUAL_POD, offer.starting),
+            (Reason.NODE_RESERVED, offer.reserved),
+        ):
+            failed |= dict.fromkeys(failed.keys() & closed.keys(), reason.wire)
+        return failed
 
 
 def _unasked(args: ExtenderArgs) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tessera_core import ladder
 from tessera_core.capacity import over
-from tessera_core.cards import Codes, NodeView, at
+from tessera_core.cards import Bools, Codes, NodeView, at
 from tessera_core.charges import charges
 from tessera_core.choosing import links, ordered, scopes, tree
 from tessera_core.fleet import Fleet
@@ -51,8 +51,12 @@ class Fitting:
     """One pod on trial on one node. Containers are taken in spec order: an init container meets
     the sidecars started before it, everything else meets what already runs."""
 
-    def __init__(self, fleet: Fleet, row: int, allowance: Allowance) -> None:
-        """Nothing is changed outside this object."""
+    def __init__(
+        self, fleet: Fleet, row: int, allowance: Allowance, room: Bools | None = None
+    ) -> None:
+        """Nothing is changed outside this object. `room` are the fleet's cards that have room for
+        the first unit, where that is known and nobody is limited."""
+        self._room = room
         self._fleet = fleet
         self._row = row
         self._allowance = allowance
@@ -70,9 +74,11 @@ class Fitting:
         if unit.lead.count > len(view.facts):
             return Unfit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view)
         need = unit.need(view.state)
-        chosen, codes = self._choose(unit, view, need, banned)
+        chosen = self._at_once(unit, view, need)
         if chosen is None:
-            return Unfit(_main_reason(codes), unit, view, need, codes)
+            chosen, codes = self._choose(unit, view, need, banned)
+            if chosen is None:
+                return Unfit(_main_reason(codes), unit, view, need, codes)
         self._give(unit, view, chosen)
         self.chosen.append(frozenset(view.facts[i].id for i in chosen))
         return None
@@ -84,6 +90,19 @@ class Fitting:
                 return None
             self._views[vendor] = view
         return self._views[vendor]
+
+    def _at_once(self, unit: Unit, view: NodeView, need: Amounts) -> tuple[int, ...] | None:
+        """The cards of the first unit, where it is known which have room; None where none do or
+        that has to be asked."""
+        room, self._room = self._room, None
+        if room is None:
+            return None
+        columns = self._fleet.columns(self._row, unit.lead.vendor)
+        passed: list[int] = np.flatnonzero(room[self._row, columns]).tolist()
+        eligible = in_order(view, passed, unit.lead, need, self._packed(unit, view))
+        if len(eligible) < unit.lead.count:
+            return None
+        return CHOOSERS[unit.lead.policy.choice](view, eligible, unit.lead)
 
     def _choose(
         self, unit: Unit, view: NodeView, need: Amounts, banned: frozenset[str]

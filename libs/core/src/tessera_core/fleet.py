@@ -68,6 +68,8 @@ class Fleet:
         """What policy `pack` goes by; None = nobody keeps count of what is asked."""
         self.pressed: dict[str, Mapping[str, int]] = {}
         """Node -> card's id -> its pressure, where that is not 0. Set by `press`."""
+        self.given: dict[str, frozenset[str]] = {}
+        """Node -> vendors whose cards an agent of ours gives there. Set by who reads nodes."""
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
@@ -146,7 +148,10 @@ class Fleet:
         if row is None:
             return None
         card_id = self._renamed[row].get(card_id, card_id)
-        return next(((row, i) for i, c in enumerate(self.facts[row]) if c.id == card_id), None)
+        for i, card in enumerate(self.facts[row]):
+            if card.id == card_id:
+                return row, i
+        return None
 
     def rename(self, node: str, old_id: str, vendor: str, index: int) -> None:
         """A grant names a card that is not there: its vendor's card of that index is meant, if
@@ -169,13 +174,17 @@ class Fleet:
 
     def view(self, row: int, vendor: str) -> NodeView | None:
         """A private view of one vendor's cards on a node; None where it has none."""
-        columns = self._columns[row].get(vendor)
-        if columns is None:
+        if vendor not in self._columns[row]:
             return None
-        facts = self.facts[row]
-        if len(columns) != len(facts):
+        columns, facts = self.columns(row, vendor), self.facts[row]
+        if not isinstance(columns, slice):
             facts = tuple(facts[i] for i in columns)
         return NodeView(self.names[row], facts, self.cards.at(row, columns))
+
+    def columns(self, row: int, vendor: str) -> Ints | slice:
+        """Where a vendor's cards are in a node's row."""
+        columns, count = self._columns[row][vendor], len(self.facts[row])
+        return columns if len(columns) != count else slice(count)
 
     def of_vendor(self, vendor: str) -> Bools:
         """The cards of a vendor, (nodes, cards); none for a vendor that no node has."""

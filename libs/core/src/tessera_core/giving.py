@@ -3,20 +3,21 @@ the dialect's, which the scheduler wrote into the grant.
 
 The cards' identity is the vendor's to tell: a dialect may number cards otherwise than the node
 does. Of the dialect's part, folders and device nodes are left out: they belong to the system that
-it comes from, which does not run here, and a source that is missing fails the container.
+it comes from, which does not run here, and a source that is missing fails the container. Where that
+system mounts the driver, our own links to it are mounted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tessera_core.dialect import Vendor
-from tessera_core.hookpaths import HOOK_LIBRARY_HOST
+from tessera_core.hookpaths import DRIVER_HOST, HOOK_LIBRARY_HOST
 from tessera_core.results import merge
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, Share
-from tessera_schema.injections import Injection
+from tessera_schema.injections import Injection, Mount
 
 _NOTHING: Final = Injection()
 
@@ -39,10 +40,18 @@ def what_is_given(
         own,
         Injection(
             env={name: value for name, value in given.env.items() if name not in own.env},
-            mounts=tuple(m for m in given.mounts if m.source == HOOK_LIBRARY_HOST),
+            mounts=tuple(_mounts(given, vendor)),
             annotations=given.annotations,
         ),
     ])  # fmt: skip
+
+
+def _mounts(given: Injection, vendor: Vendor) -> Iterator[Mount]:
+    for mount in given.mounts:
+        if mount.source == HOOK_LIBRARY_HOST:
+            yield mount
+        elif mount.destination == vendor.driver:
+            yield Mount(destination=vendor.driver, source=DRIVER_HOST)
 
 
 def _giver(container: str, grant: Grant, vendors: Mapping[str, Vendor]) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from tessera_core.advertised import without_generous
+from tessera_core.advertised import allocated_names, without_counted
+from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card, Inventory, Precision, Siting
 from tessera_schema.keys import CARDS_PREFIX, GROUP
@@ -28,14 +29,33 @@ MOST_CORES_PERCENT: Final = 1_000_000
 MOST_SLOTS: Final = 1_000_000
 
 
+class NodeCards(Struct, frozen=True, kw_only=True):
+    """What is published of a node's cards."""
+
+    cards: tuple[Card, ...] = ()
+    warnings: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+    """Vendors whose cards an agent of ours gives to containers."""
+    allocated: Allocated = NOTHING_ALLOCATED
+    """What of the node kubelet asks device plugins for."""
+
+
 def cards_of(
     registry: Registry, node: Node, customs: Mapping[str, Sequence[Custom]]
 ) -> tuple[tuple[Card, ...], tuple[str, ...]]:
-    """The node's cards, vendor by vendor, and what is wrong with what was published.
+    """The node's cards, vendor by vendor, and what is wrong with what was published."""
+    on = cards_on(registry, node, customs)
+    return on.cards, on.warnings
+
+
+def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Custom]]) -> NodeCards:
+    """The node's cards, vendor by vendor, what is wrong with what was published, and how containers
+    get them.
 
     `customs` are custom resources by name: those named like the node are asked.
     """
-    found, node = _ours(registry, node), without_generous(node)
+    found = _ours(registry, node)
+    node = without_counted(node, _registered(registry, found))
     for dialect in registry.readers.values():
         found += dialect.inventory(node, customs.get(node.name, ()))
     warnings = [w for inventory in found for w in inventory.warnings]
@@ -55,8 +75,49 @@ def cards_of(
                 "on the node; correct the list"
             )
         warnings += told
-    cards = _in_pool(registry, node, cards)
-    return _with_unique_ids(node.name, cards, warnings), tuple(warnings)
+    given, allocated = _giving(registry, found)
+    return NodeCards(
+        cards=_with_unique_ids(node.name, _in_pool(registry, node, cards), warnings),
+        warnings=tuple(warnings), given=given, allocated=allocated,
+    )  # fmt: skip
+
+
+def _registered(registry: Registry, ours: Sequence[Inventory]) -> frozenset[str]:
+    """The names that our agents have kubelet count on the node, as many as it may run."""
+    asked = (i.vendor for i in ours if i.giving and not registry.vendors[i.vendor].allocates)
+    return _names(registry, frozenset(asked))
+
+
+def _giving(registry: Registry, found: Sequence[Inventory]) -> tuple[frozenset[str], Allocated]:
+    """Vendors whose cards our agent gives, and what kubelet asks whose device plugins for."""
+    given, ours, theirs = set(), set(), set()
+    there = [i for i in found if i.cards or i.precision is Precision.OURS]
+    for vendor in {i.vendor for i in there}:
+        best = min((i for i in there if i.vendor == vendor), key=_rank)
+        by_us = best.precision is Precision.OURS
+        if _allocates(registry, vendor, best, by_us=by_us):
+            theirs.add(vendor)
+        elif by_us:
+            given.add(vendor)
+            if best.giving:
+                ours.add(vendor)
+    if not (ours or theirs):
+        return frozenset(given), NOTHING_ALLOCATED
+    return frozenset(given), Allocated(
+        ours=_names(registry, frozenset(ours)), theirs=_names(registry, frozenset(theirs))
+    )
+
+
+def _allocates(registry: Registry, vendor: str, best: Inventory, *, by_us: bool) -> bool:
+    """Whether a plugin that is not ours does: the vendor's, or where no agent of ours is, that of
+    the system that the cards are known from."""
+    if vendor in registry.vendors and registry.vendors[vendor].allocates:
+        return True
+    return not by_us and registry.readers[best.source].allocates
+
+
+def _names(registry: Registry, vendors: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for v in vendors for name in allocated_names(registry, v))
 
 
 def _in_pool(registry: Registry, node: Node, cards: list[Card]) -> list[Card]:
@@ -89,8 +150,10 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
             continue
         cards: tuple[Card, ...] = ()
         warnings: tuple[str, ...] = ()
+        giving = ""
         try:
             published = decode_published(text)
+            giving = published.giving or ""
             cards = published.cards if published.version == PUBLISHED_VERSION else ()
             if published.version != PUBLISHED_VERSION:
                 what = f"version {published.version}, this one reads {PUBLISHED_VERSION}: upgrade"
@@ -101,7 +164,7 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
             Inventory(
                 vendor=vendor, source="tessera", precision=Precision.OURS,
                 cards=tuple(replace(c, vendor=vendor, siting=UNSET) for c in cards),
-                warnings=warnings,
+                giving=giving, warnings=warnings,
             )
         )  # fmt: skip
     return found
@@ -127,8 +190,12 @@ def _can_be(card: Card) -> bool:
     )
 
 
+def _rank(inventory: Inventory) -> tuple[int, str]:
+    return inventory.precision, inventory.source
+
+
 def _merge(node: str, sources: Sequence[Inventory]) -> tuple[list[Card], list[str]]:
-    ranked = sorted(sources, key=lambda i: (i.precision, i.source))
+    ranked = sorted(sources, key=_rank)
     if not ranked:
         return [], []
     base, warnings = ranked[0], []

@@ -83,7 +83,7 @@ def _best(
 ) -> tuple[int, tuple[Share, ...]] | None:
     columns = nodes.keys(fleet, joint(wanted[0]), room, host=host)
     best = nodes.best(rows, columns)
-    fitted = fit(fleet, best, wanted, allowance)
+    fitted = fit(fleet, best, wanted, allowance, None if allowance.limits else room)
     if not isinstance(fitted, Unfit):
         return best, fitted
     return _next_best(fleet, nodes.in_order(rows, columns), wanted, allowance)
@@ -113,11 +113,13 @@ def fit(
     row: int,
     wanted: Sequence[Unit],
     allowance: Allowance,
+    room: Bools | None = None,
 ) -> tuple[Share, ...] | Unfit:
-    """The shares that one node gives the pod, in container order, or why it cannot."""
+    """The shares that one node gives the pod, in container order, or why it cannot. `room` are the
+    fleet's cards that have room for the first unit, where that is known."""
     if fleet.blocked[row]:
         return Unfit(Reason.NODE_BLOCKED, wanted[0])
-    fitting = Fitting(fleet, row, allowance)
+    fitting = Fitting(fleet, row, allowance, room)
     for unit in wanted:
         unfit = fitting.take(unit)
         if unfit is not None:

@@ -1,17 +1,20 @@
-"""Nodes on which a plan makes room for a waiting pod, and to whom they are closed meanwhile.
+"""Nodes on which room is made for a waiting pod, and to whom they are closed meanwhile.
 
-A plan evicts one pod after another; what becomes free must not go to whoever asks next. So until
-the pod is bound or gone, or the time is over, nobody of no higher priority is placed on that node
-with cards of a make that the pod asks for. Nothing is added to the books: the pod itself may be
-placed anywhere, and a node that is closed too long costs room, never truth.
+A plan evicts one pod after another, and so does kube-scheduler's preemption, which then nominates
+the node; what becomes free must not go to whoever asks next. So until the pod has cards or is gone,
+or the time is over, nobody of no higher priority is placed on that node with cards of a make that
+the pod asks for. Nothing is added to the books: the pod itself may be placed anywhere, and a node
+that is closed too long costs room, never truth. Room that is free before a nomination is seen may
+be taken by another pod.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_schema.requests import PodRequest
 
@@ -33,14 +36,20 @@ class Holding(Struct, frozen=True, kw_only=True):
     priority: int = 0
     vendors: frozenset[str] = frozenset()
     plan: str = ""
+    nominated: bool = False
+    """kube-scheduler evicted pods there for it; its nomination bears no time."""
 
 
 class Reserved:
     """All of them."""
 
-    def __init__(self) -> None:
-        """None."""
+    def __init__(self, has_cards: Callable[[str], bool] = lambda _: False) -> None:
+        """`has_cards` tells whether a pod (uid) is in the books: what it has needs no holding."""
+        self._has_cards = has_cards
         self._by_pod: dict[str, Holding] = {}
+        self._over: dict[str, str] = {}
+        """Pod -> node of a nomination that has held long enough: it must not begin anew with each
+        change of the pod."""
 
     def __len__(self) -> int:
         """How many hold."""
@@ -48,32 +57,32 @@ class Reserved:
 
     def put(self, held: Holding, now: float) -> bool:
         """The pod bears this; False when that changes nothing."""
-        if held.until <= now:
-            return self.drop(held.uid)
+        if held.until <= now or (held.nominated and self._over.get(held.uid) == held.node):
+            return self._drop(held.uid)
         known = self._by_pod.get(held.uid)
         if known is None and len(self._by_pod) >= MOST:
             return False
-        if known is not None and (known.node, known.plan) == (held.node, held.plan):
+        if known is not None and _room(known) == _room(held):
             return False
-        until = min(held.until, now + LONGEST_S)
-        self._by_pod[held.uid] = Holding(
-            uid=held.uid, pod=held.pod, node=held.node, until=until, priority=held.priority,
-            vendors=held.vendors, plan=held.plan,
-        )  # fmt: skip
+        self._over.pop(held.uid, None)
+        self._by_pod[held.uid] = replace(held, until=min(held.until, now + LONGEST_S))
         return True
 
     def drop(self, uid: str) -> bool:
         """The pod is bound or gone, or bears none any more; False when none was known."""
-        return self._by_pod.pop(uid, None) is not None
+        self._over.pop(uid, None)
+        return self._drop(uid)
 
     def keep(self, uids: frozenset[str]) -> bool:
         """Drop those of all other pods."""
-        return sum(self.drop(uid) for uid in self._by_pod.keys() - uids) > 0
+        others = (self._by_pod.keys() | self._over.keys()) - uids
+        return sum(self.drop(uid) for uid in others) > 0
 
     def expire(self, now: float) -> bool:
         """Drop those whose time is over; False when there are none."""
-        over = [h.uid for h in self._by_pod.values() if h.until <= now]
-        return sum(self.drop(uid) for uid in over) > 0
+        over = [h for h in self._by_pod.values() if h.until <= now]
+        self._over |= {h.uid: h.node for h in over if h.nominated}
+        return sum(self._drop(h.uid) for h in over) > 0
 
     def closed_to(self, request: PodRequest, priority: int, now: float) -> Mapping[str, str]:
         """The nodes that the pod must leave to others, with why in words."""
@@ -87,9 +96,17 @@ class Reserved:
             and priority <= held.priority
             and held.until > now
             and not vendors.isdisjoint(held.vendors)
+            and not self._has_cards(held.uid)
         }
+
+    def _drop(self, uid: str) -> bool:
+        return self._by_pod.pop(uid, None) is not None
+
+
+def _room(held: Holding) -> tuple[str, str, bool]:
+    return held.node, held.plan, held.nominated
 
 
 def _told(held: Holding) -> str:
-    by = f" by plan {held.plan}" if held.plan else ""
+    by = " by preemption" if held.nominated else f" by plan {held.plan}" if held.plan else ""
     return f"room is being made there{by} for {held.pod}, of priority {held.priority}"

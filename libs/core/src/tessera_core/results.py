@@ -14,14 +14,17 @@ from tessera_schema.injections import Injection
 from tessera_schema.kube import Pod
 
 _NOTHING: Final = Injection()
+_NOBODY: Final[frozenset[str]] = frozenset()
 
 
 def written_annotations(
-    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
-) -> dict[str, str]:
-    """Our grant, and every dialect's own result keys."""
+    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
+    given: frozenset[str] = _NOBODY,
+) -> dict[str, str]:  # fmt: skip
+    """Our grant, and every dialect's own result keys. `given` are the vendors whose cards an agent
+    of ours gives on the node."""
     written = {GRANT_KEY: encode_grant(grant)}
-    for name, placed in _placed(registry, pod, grant, cards, now_ns):
+    for name, placed in _placed(registry, pod, grant, cards, now_ns, given):
         written |= registry.dialects[name].annotate(placed)
     return written
 
@@ -73,10 +76,14 @@ def merge(parts: Sequence[Injection]) -> Injection:
 
 
 def _placed(
-    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
-) -> Iterator[tuple[str, Placed]]:
+    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
+    given: frozenset[str] = _NOBODY,
+) -> Iterator[tuple[str, Placed]]:  # fmt: skip
     for name in dict.fromkeys(s.dialect for s in grant.shares):
         vendor = registry.dialects[name].vendor
         of_vendor: Mapping[str, Card] = {c.id: c for c in cards if c.vendor == vendor}
         shares = tuple(s for s in grant.shares if s.dialect == name)
-        yield name, Placed(pod=pod, node=grant.node, shares=shares, cards=of_vendor, now_ns=now_ns)
+        yield name, Placed(
+            pod=pod, node=grant.node, shares=shares, cards=of_vendor, given=vendor in given,
+            now_ns=now_ns,
+        )  # fmt: skip

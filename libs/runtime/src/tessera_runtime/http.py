@@ -15,7 +15,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final
@@ -99,16 +99,22 @@ def status_routes(
     `ready` and `healthy` give the reason why not, or an empty text; they answer from memory.
     """
 
-    async def healthz(_: web.Request) -> web.Response:
-        return _verdict(healthy())
-
-    async def readyz(_: web.Request) -> web.Response:
-        return _verdict(ready())
-
     async def scrape(_: web.Request) -> web.Response:
         return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
-    return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", scrape)]
+    return [
+        verdict_route("/healthz", healthy), verdict_route("/readyz", ready),
+        web.get("/metrics", scrape),
+    ]  # fmt: skip
+
+
+def verdict_route(path: str, ready: Callable[[], str]) -> web.RouteDef:
+    """Another question like `/readyz`."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return _verdict(ready())
+
+    return web.get(path, answer)
 
 
 def _verdict(problem: str) -> web.Response:
@@ -126,11 +132,13 @@ async def serving(
     tls: Tls | None = None,
     ports: Ports = NO_PORTS,
     answers: Mapping[str, Answer] = NOTHING,
+    patient: bool = False,
 ) -> AsyncGenerator[Served]:
     """Answer requests until left. Raises BadSettings where the address cannot be had.
 
     `answers` are of POSTs that come by the hundred in a second (`tessera_runtime.quick`); what is
-    unusual about such a request is the application's to deal with.
+    unusual about such a request is the application's to deal with. A `patient` server lets what
+    came for others of the process go first.
     """
     app.add_routes([web.post(path, _of_framework(answer)) for path, answer in answers.items()])
     runner = web.AppRunner(
@@ -140,7 +148,8 @@ async def serving(
     try:
         listening = _listen(settings, name)
         context = tls.context if tls is not None else None
-        async with _listening(runner, listening, context, settings, answers):
+        before = _connections(runner, settings, answers, patient=patient)
+        async with _listening(runner, listening, context, settings, before):
             port = listening.getsockname()[1]
             served = Served(name, settings.host, port, "http" if tls is None else "https")
             log.info("listening", server=name, host=settings.host, port=port)
@@ -150,22 +159,30 @@ async def serving(
         await runner.cleanup()
 
 
+def _connections(
+    runner: web.AppRunner, settings: HttpSettings, answers: Mapping[str, Answer], *, patient: bool
+) -> AbstractAsyncContextManager[quick.Serving] | None:
+    """What stands before the framework's server; None where it has nothing to answer."""
+    if not answers or runner.server is None:
+        return None
+    return quick.connections(
+        answers, runner.server, body_most=settings.body_bytes, idle_s=KEEP_ALIVE_S,
+        stop_s=settings.stop_s, patient=patient,
+    )  # fmt: skip
+
+
 @asynccontextmanager
 async def _listening(
     runner: web.AppRunner, listening: socket.socket, context: ssl.SSLContext | None,
-    settings: HttpSettings, answers: Mapping[str, Answer],
+    settings: HttpSettings, before: AbstractAsyncContextManager[quick.Serving] | None,
 ) -> AsyncGenerator[None]:  # fmt: skip
     """The framework's server, with quick answers before it where there are any."""
-    others = runner.server
-    if not answers or others is None:
+    if before is None:
         site = web.SockSite(runner, listening, ssl_context=context, backlog=settings.backlog)
         await site.start()
         yield
         return
-    async with quick.connections(
-        answers, others, body_most=settings.body_bytes, idle_s=KEEP_ALIVE_S,
-        stop_s=settings.stop_s,
-    ) as serving:  # fmt: skip
+    async with before as serving:
         server = await asyncio.get_running_loop().create_server(
             serving.connection, sock=listening, ssl=context, backlog=settings.backlog
         )

@@ -15,6 +15,7 @@ from msgspec import Struct
 SCHEMA_VERSION: Final = 1
 MESSAGE_ID: Final = "Nats-Msg-Id"
 """JetStream drops a second message with an equal id within its window."""
+SIGNATURE: Final = "ce-signature"
 _MOST: Final = 1 << 53
 
 
@@ -37,6 +38,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA_VERSION
     traceparent: str = ""
     """W3C trace context of what made it happen; empty = none."""
+    signature: str = ""
+    """By which an agent proves its node (`Published.speaks`); empty = none."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -59,6 +62,8 @@ class Envelope(Struct, frozen=True, kw_only=True):
         }
         if self.traceparent:
             made["traceparent"] = self.traceparent
+        if self.signature:
+            made[SIGNATURE] = self.signature
         return made
 
 
@@ -69,7 +74,7 @@ def read_envelope(headers: Mapping[str, str]) -> Envelope:
         id=_text(low, "ce-id"), source=_text(low, "ce-source"), type=_text(low, "ce-type"),
         time=_text(low, "ce-time"), epoch=_number(low, "ce-epoch"),
         sequence=_number(low, "ce-sequence"), schema=_number(low, "ce-schemaversion"),
-        traceparent=low.get("traceparent", ""),
+        traceparent=low.get("traceparent", ""), signature=low.get(SIGNATURE, ""),
     )  # fmt: skip
 
 

@@ -83,6 +83,7 @@ _decode_args = decoder(ExtenderArgs)
 _decode_binding = decoder(ExtenderBindingArgs)
 _decode_preemption = decoder(ExtenderPreemptionArgs)
 _decode_names = msgspec.json.Decoder(tuple[str, ...] | None).decode
+_decode_name_set = msgspec.json.Decoder(frozenset[str] | None).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -94,6 +95,11 @@ def decode_args(body: bytes) -> ExtenderArgs:
 def decode_names(raw: msgspec.Raw) -> tuple[str, ...]:
     """Raises msgspec.DecodeError."""
     return _decode_names(raw) or ()
+
+
+def decode_name_set(raw: msgspec.Raw) -> frozenset[str]:
+    """The same, without their order. Raises msgspec.DecodeError."""
+    return _decode_name_set(raw) or frozenset()
 
 
 def decode_binding_args(body: bytes) -> ExtenderBindingArgs:

@@ -138,6 +138,10 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     """Of the pod as a whole (Kubernetes 1.34)."""
 
 
+class Running(Struct, frozen=True):
+    """A container runs."""
+
+
 class Terminated(Struct, frozen=True, rename="camel"):
     """A container's end."""
 
@@ -145,8 +149,9 @@ class Terminated(Struct, frozen=True, rename="camel"):
 
 
 class ContainerState(Struct, frozen=True):
-    """Only the terminated state matters to the books."""
+    """Neither = it waits."""
 
+    running: Running | None = None
     terminated: Terminated | None = None
 
 
@@ -158,10 +163,15 @@ class ContainerStatus(Struct, frozen=True):
 
 
 class PodStatus(Struct, frozen=True, rename="camel"):
-    """Phase and the ends of init containers."""
+    """Phase, how far containers are, and where kube-scheduler made room."""
 
     phase: str = ""
+    start_time: str = ""
+    """When kubelet reported the pod first, which it has admitted then; empty = not yet."""
+    nominated_node_name: str = ""
+    """The node on which pods were evicted for this one."""
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Struct, frozen=True, rename="camel"):

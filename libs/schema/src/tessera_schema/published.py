@@ -28,6 +28,9 @@ class Published(Struct, frozen=True, kw_only=True):
     """How containers get these cards. Unset = the runtime asks the agent about each by name.
     `allocate` = kubelet asks a device plugin, and does not tell it for whom: two pods that ask for
     as much must not start on the node at once. What is not known counts as `allocate`."""
+    speaks: str | UnsetType = UNSET
+    """Public key (Ed25519, base64) by which the agent's news about these cards are signed. Unset =
+    they are not."""
 
 
 _encode = msgspec.json.Encoder().encode

@@ -34,6 +34,9 @@ class Wrong(StrEnum):
     """Its grant is of another release: its node takes no more pods."""
     UNGRANTED = "CardsWithoutGrant"
     """It was bound by somebody else, and asks for cards. It is given none."""
+    NOT_STARTED = "StartsTooLong"
+    """It is bound to a node where a device plugin allocates, and equal pods wait for it to start,
+    or did."""
     TAKEN_OVER = "GrantTakenOver"
     """It was placed by another system and could be read only in part."""
 

@@ -2,7 +2,7 @@
 
 Books that are told every change need no audit, so what it finds is a bug, here or elsewhere: it is
 counted, logged, and each pod in question is read once more, which puts the books right. What
-changed while the list was made is no difference.
+changed while the list was made is no difference, nor is what is about to be told.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from tessera_schema.grants import Grant
 
 TOLD: Final = 20
 """Pods named in the log, of those that differ."""
+LATE_S: Final = 5.0
+"""Seconds for which news of a pod may be on their way."""
 AT_ONCE: Final = 200
 """Nodes compared before others on the loop get their turn."""
 
@@ -74,7 +76,7 @@ class Audit:
         while True:
             await asyncio.sleep(every_s)
             try:
-                found = await self.with_api()
+                found = await self._lasting(await self.with_api())
             except TesseraError as e:
                 _log.warning("not audited", why=str(e))
                 continue
@@ -82,6 +84,17 @@ class Audit:
             self._measures.differing.labels("columns").set(await self.with_columns())
             self._measures.audited.set(self._clock.time())
             self._mend(found)
+
+    async def _lasting(self, found: Differences) -> Differences:
+        """What still differs when news that were on their way have come: a pod may be gone from the
+        list, and its end not yet told."""
+        if not found.cards:
+            return found
+        await asyncio.sleep(LATE_S)
+        return Differences(
+            tuple(grant for grant in found.books_only if self._ledger.entry(grant.uid)),
+            tuple(grant for grant in found.api_only if self._unknown(grant.uid)),
+        )
 
     async def with_api(self) -> Differences:
         """The books against a list. Raises as `Kube.call` does."""
@@ -99,9 +112,12 @@ class Audit:
             if known and uid not in listed and not uid.startswith(OCCUPIED):
                 books_only.append(entry.grant)
         for uid, grant in listed.items():
-            if self._ledger.entry(uid) is None and not self._ledger.has_ended(uid):
+            if self._unknown(uid):
                 api_only.append(grant)
         return Differences(tuple(books_only), tuple(api_only))
+
+    def _unknown(self, uid: str) -> bool:
+        return self._ledger.entry(uid) is None and not self._ledger.has_ended(uid)
 
     async def with_columns(self) -> int:
         """Cards whose columns in the fleet are not the sum of what the ledger holds on them."""

@@ -136,6 +136,7 @@ class Binder:
             return f"node {node}: {closed}: filter it again"
         decided = decide(self._ledger, ask.request, only, now)
         if isinstance(decided, Reserved):
+            self._around.filter.starting.reserve(ask.pod, node, now)
             return ""
         return f"node {node} has no room for this pod any more: filter it again"
 

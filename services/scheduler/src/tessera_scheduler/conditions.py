@@ -66,6 +66,12 @@ def by_others(writers: Iterable[str]) -> str:
     )
 
 
+def both(first: str, second: str) -> str:
+    """True where both are. The API server evaluates every condition that it is given, so one that
+    is often false, and costs little, spares another only within one expression."""
+    return f"({first}) && ({second})"
+
+
 def _ours(registry: Registry, but: Iterable[str] = ()) -> str:
     """True for a key `k` that only a scheduler or an agent may write, `but` for these."""
     free = _list({*OWNER_KEYS, *but})

@@ -53,9 +53,12 @@ class Explainer:
     """Answers questions about pods."""
 
     def __init__(
-        self, kube: Kube, books: Books, settings: ExplainSettings, metrics: Metrics
-    ) -> None:
-        """Made inside the event loop that serves it."""
+        self, kube: Kube, books: Books, settings: ExplainSettings, metrics: Metrics,
+        elsewhere: Callable[[], str] = str,
+    ) -> None:  # fmt: skip
+        """Made inside the event loop that serves it. `elsewhere` names the replica that leads, and
+        alone knows what was decided; empty = this one."""
+        self._elsewhere = elsewhere
         self._kube = kube
         self._books = books
         self._settings = settings
@@ -82,6 +85,7 @@ class Explainer:
     async def _handle(self, request: web.Request, which: _Which) -> web.Response:
         try:
             async with asyncio.timeout(self._settings.whole_s):
+                self._must_lead()
                 caller = await self._caller(request)
                 namespace, name, uid = which()
                 pod = await self._readable(caller, namespace, name)
@@ -105,6 +109,14 @@ class Explainer:
             )
         self._answers.labels(str(response.status)).inc()
         return response
+
+    def _must_lead(self) -> None:
+        leader = self._elsewhere()
+        if leader:
+            raise _Answered(
+                503, f"standing by: {leader} leads and knows what was decided: ask again, or "
+                f"forward a port of pod/{leader}"
+            )  # fmt: skip
 
     async def _caller(self, request: web.Request) -> Caller:
         token = token_of(request.headers.get("Authorization", ""))

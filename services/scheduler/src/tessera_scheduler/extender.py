@@ -106,14 +106,17 @@ class Extender:
         return encode_result([HostPriority(name, scored.get(name, 0)) for name in names])
 
     def preempt(self, body: bytes) -> bytes:
-        """`/preempt`: the candidates where evicting would make room for the pod's cards."""
+        """`/preempt`: the candidates where evicting would make room for the pod's cards, and that
+        are not kept for another pod."""
         parts = self._leading()
         args = decode_preemption_args(body)
         victims = args.node_name_to_meta_victims or {}
         request = self._request(args.pod)
-        if request is not None:
+        if args.pod is not None and request is not None:
             uids = {node: [p.uid for p in v.pods or ()] for node, v in victims.items()}
-            kept = useful(parts.ledger, request, uids)
+            priority, now = args.pod.spec.priority or 0, parts.steady.time()
+            closed = parts.filter.reserved.closed_to(request, priority, now)
+            kept = useful(parts.ledger, request, uids) - closed.keys()
             victims = {node: v for node, v in victims.items() if node in kept}
         return encode_result(ExtenderPreemptionResult(victims))
 

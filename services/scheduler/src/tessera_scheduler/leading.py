@@ -8,6 +8,7 @@ reservations that it never sent, and goes on settling those that it did.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
@@ -15,6 +16,16 @@ from tessera_runtime import logs
 from tessera_runtime.kube.lease import Lease
 
 _log = logs.named("tessera.scheduler.leading")
+
+
+def identity_of(replica: str) -> str:
+    """A name for the Lease that a process does not share with its former self."""
+    return f"{replica}-{secrets.token_hex(4)}"
+
+
+def replica_of(holder: str) -> str:
+    """The replica that `identity_of` named; the Lease adds a part of its own."""
+    return holder.partition("_")[0].rpartition("-")[0]
 
 
 class Leading:
@@ -40,6 +51,15 @@ class Leading:
     def holds(self) -> bool:
         """True while nobody else may write, whether this replica answers already or not."""
         return self._lease.remaining() > 0
+
+    @property
+    def leader(self) -> str:
+        """The replica that holds the Lease, as far as we saw; empty when there is none."""
+        return replica_of(self._lease.holder)
+
+    def other_than(self, replica: str) -> str:
+        """The replica that leads, where that is another one; empty where it is not."""
+        return "" if self.holds or self.leader == replica else self.leader
 
     def problem(self) -> str:
         """Why it does not answer; empty when it does."""

@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
-from tessera_core import registry as registries
-from tessera_core.registry import BadConfiguration, Registry
-from tessera_runtime import http, logs
+from tessera_core.registry import Registry
+from tessera_runtime import dialects, http, logs
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
-from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_scheduler import hamimetrics, webhook
 from tessera_scheduler.explaining import Explainer
 from tessera_scheduler.explanations import Books
 from tessera_scheduler.extender import answers
+from tessera_scheduler.gate import open_gate
 from tessera_scheduler.listing import listed
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.settings import DialectsSettings, SchedulerSettings
@@ -47,6 +44,9 @@ async def serve(settings: SchedulerSettings) -> None:
         configured(kube, settings.dialects) as registry,
         open_bus(settings.bus, "scheduler", settings.instance) as bus,
         open_scheduler(kube, bus, settings, clock, registry) as scheduler,
+        open_gate(
+            kube, settings.namespace, settings.instance, settings.gate, scheduler.leading, clock
+        ) as gate,
     ):
         metrics = scheduler.measures.registry
         metrics.of_process()
@@ -56,10 +56,18 @@ async def serve(settings: SchedulerSettings) -> None:
 
         def problem() -> str:
             """Also whoever leads is not ready before pods come to him as they must be."""
-            told = "" if admits.is_set() else "the API server does not know the webhook yet"
-            return scheduler.leading.problem() or told
+            return scheduler.leading.problem() or unknown()
+
+        def unknown() -> str:
+            return "" if admits.is_set() else "the API server does not know the webhook yet"
+
+        def warming() -> str:
+            """Of a replica that stands by, too: it admits pods, and takes over at any moment."""
+            books = "" if scheduler.watching.warm else "the books are being read"
+            return unknown() or books or (gate.problem() if gate is not None else "")
 
         status.add_routes(http.status_routes(ready=problem, metrics=metrics))
+        status.add_routes([http.verdict_route("/warmz", warming)])
         status.add_routes(hamimetrics.routes(scheduler.ledger))
         world = webhook.World(
             kube=kube, namespace=settings.namespace, registry=registry,
@@ -68,7 +76,10 @@ async def serve(settings: SchedulerSettings) -> None:
         books = Books(
             registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock
         )
-        explainer = Explainer(kube, books, settings.explain, metrics)
+        explainer = Explainer(
+            kube, books, settings.explain, metrics,
+            lambda: scheduler.leading.other_than(settings.instance),
+        )  # fmt: skip
         async with (
             http.serving(
                 extender,
@@ -97,23 +108,9 @@ async def _forever(scheduler: Scheduler) -> None:
 async def configured(kube: Kube, settings: DialectsSettings) -> AsyncGenerator[Registry]:
     """The dialects as files and the cluster configure them. Raises BadSettings."""
     conf = await scheduler_conf(kube, settings.volcano_conf)
-    registry = await asyncio.to_thread(dialects, settings.file, conf)
+    unsaid = {"volcano": {"scheduler_conf": conf}} if conf else {}
+    registry = await asyncio.to_thread(dialects.load, settings.file, unsaid)
     for dialect in registry.dialects.values():
         for warning in dialect.warnings:
             _log.warning("not served", dialect=dialect.name, told=warning)
     yield registry
-
-
-def dialects(file: Path | None, volcano_conf: Mapping[str, Any] | None = None) -> Registry:
-    """The dialects as configured. Raises BadSettings."""
-    config: dict[str, dict[str, Any]] = {}
-    try:
-        if file is not None:
-            config = msgspec.yaml.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
-        if volcano_conf:
-            config.setdefault("volcano", {}).setdefault("scheduler_conf", volcano_conf)
-        return registries.load(config)
-    except OSError as e:
-        raise BadSettings(f"dialects.file: {file}: {e.strerror}: name a file to read") from e
-    except (msgspec.DecodeError, BadConfiguration, ImportError) as e:
-        raise BadSettings(f"dialects.file: {file}: {e}") from e

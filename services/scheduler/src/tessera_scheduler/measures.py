@@ -28,6 +28,9 @@ class Measures:
         self.undecodable = r.counter(
             "undecodable_objects", "Objects that cannot be read", ("kind",)
         )
+        self.disbelieved = r.counter(
+            "news_disbelieved", "News about a node that its own agent did not sign"
+        )
         self.relists = r.counter("relists", "Lists after a start or a gap", ("kind",))
         self.expired = r.counter("reservations_expired", "Reservations that nobody used")
         self.wakes = r.counter("wakes", "Touches that make kube-scheduler look again", ("outcome",))

@@ -10,18 +10,21 @@ then the agent has written what is true.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.inventory import cards_of
+from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
+from tessera_core.inventory import cards_on
 from tessera_core.ledger import Ledger
 from tessera_core.packing.hosts import Host, of_node
 from tessera_core.registry import Registry
 from tessera_runtime import logs
 from tessera_schema.cards import Card
+from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Custom, Node
 from tessera_schema.telling import DeviceState
 from tessera_schema.wire import decoder
@@ -29,6 +32,12 @@ from tessera_schema.wire import decoder
 WARNINGS: Final = 5_000
 """Nodes whose warnings are remembered, so that each is told once."""
 
+
+class _Voice(Struct, frozen=True):
+    speaks: str = ""
+
+
+_voice = decoder(_Voice)
 _node = decoder(Node)
 _custom = decoder(Custom)
 _log = logs.named("tessera.scheduler.nodes")
@@ -40,8 +49,13 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     name: str
     cards: tuple[Card, ...] = ()
     warnings: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+    """See `tessera_core.inventory.NodeCards`."""
+    allocated: Allocated = NOTHING_ALLOCATED
     host: Host | None = None
     """What it has for pods beside cards; None = it does not say."""
+    speaks: Mapping[str, str] = {}
+    """Vendor -> key by which the news of that vendor's agent are signed."""
 
 
 class Nodes:
@@ -58,6 +72,7 @@ class Nodes:
         self._lost: dict[str, dict[str, _Lost]] = {}
         """Node -> vendor -> what the bus took away."""
         self._told: dict[str, tuple[str, ...]] = {}
+        self._speaks: dict[str, Mapping[str, str]] = {}
 
     # -- what is published
 
@@ -65,8 +80,11 @@ class Nodes:
         """Raises msgspec.DecodeError for what is no node."""
         node = _node(bytes(raw))
         own = tuple(self._customs.get(node.name, {}).values())
-        cards, warnings = cards_of(self._registry, node, {node.name: own})
-        return NodeSight(name=node.name, cards=cards, warnings=warnings, host=of_node(node))
+        on = cards_on(self._registry, node, {node.name: own})
+        return NodeSight(
+            name=node.name, cards=on.cards, warnings=on.warnings, given=on.given,
+            allocated=on.allocated, host=of_node(node), speaks=_voices(node),
+        )  # fmt: skip
 
     def relisted(self, sights: Iterable[NodeSight]) -> None:
         """A whole list of nodes."""
@@ -87,13 +105,17 @@ class Nodes:
         for lost in self._lost.get(sight.name, {}).values():
             lost.published(self._published.get(sight.name, ()), sight.cards)
         self._published[sight.name] = sight.cards
+        self._speaks[sight.name] = sight.speaks
+        self._ledger.fleet.given[sight.name] = sight.given
         self._put(sight.name)
 
     def deleted(self, name: str) -> None:
         """A node is gone."""
         self._published.pop(name, None)
+        self._speaks.pop(name, None)
         self._told.pop(name, None)
         self._lost.pop(name, None)
+        self._ledger.fleet.given.pop(name, None)
         self._ledger.remove_node(name)
 
     def _put(self, name: str) -> None:
@@ -141,6 +163,10 @@ class Nodes:
 
     # -- what the bus tells
 
+    def speaks(self, node: str, vendor: str) -> str:
+        """The key by which the agent's news are signed; empty where the node shows none."""
+        return self._speaks.get(node, {}).get(vendor, "")
+
     def told(self, state: DeviceState, now: float) -> bool:
         """An agent's news of its cards; True when some of them came back."""
         vendors = self._lost.setdefault(state.node, {})
@@ -175,6 +201,15 @@ class Nodes:
             if not vendors:
                 del self._lost[name]
         return back
+
+
+def _voices(node: Node) -> Mapping[str, str]:
+    found = {}
+    for key, text in node.metadata.annotations.items():
+        if key.startswith(CARDS_PREFIX):
+            with suppress(msgspec.DecodeError):  # who reads its cards tells what is wrong
+                found[key.removeprefix(CARDS_PREFIX)] = _voice(text).speaks
+    return {vendor: voice for vendor, voice in found.items() if voice}
 
 
 class _Lost:

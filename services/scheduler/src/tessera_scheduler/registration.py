@@ -97,7 +97,7 @@ def configurations(
 
     created = [_rule("CREATE", "pods"), _rule("UPDATE", "pods/ephemeralcontainers")]
     asks = {"names-tessera": conditions.names_us(registry)}
-    others = {"by-others": conditions.by_others(terms.writers)}
+    others = conditions.by_others(terms.writers)
     mutating = [
         {**hook("admit", "/mutate", created, asks), "reinvocationPolicy": "IfNeeded"},
     ]
@@ -105,11 +105,11 @@ def configurations(
         hook("validate", "/validate", created, asks),
         hook(
             "keys", "/validate", [_rule("UPDATE", "pods", "pods/status")],
-            {**others, "changes-keys": conditions.changes_keys(registry)},
+            {"others-change-keys": conditions.both(others, conditions.changes_keys(registry))},
         ),
         hook(
             "bindings", "/validate", [_rule("CREATE", "pods/binding", "bindings")],
-            {**others, "bears-keys": conditions.bears_keys(registry)},
+            {"others-write-keys": conditions.both(others, conditions.bears_keys(registry))},
         ),
     ]  # fmt: skip
     return (_place("Mutating"), mutating), (_place("Validating"), validating)

@@ -1,6 +1,7 @@
-"""Room that plans make for waiting pods, read from the pods (`tessera_core.reserved`).
+"""Room that is made for waiting pods, read from the pods (`tessera_core.reserved`).
 
-The annotation is the truth: whoever leads after us reads the same.
+The plan's annotation and kube-scheduler's nomination are the truth: whoever leads after us reads
+the same.
 """
 
 from __future__ import annotations
@@ -33,14 +34,16 @@ class Reservations:
 
     def changed(self, sight: Sight, now: float) -> None:
         """One pod."""
-        if sight.reserved is not None:
-            if self._reserved.put(sight.reserved, now):
-                _log.info(
-                    "room is made", pod=sight.reserved.pod, node=sight.reserved.node,
-                    plan=sight.reserved.plan,
-                )  # fmt: skip
-        else:
+        held, before = sight.reserved, len(self._reserved)
+        if held is None:
             self.gone(sight.uid)
+        elif self._reserved.put(held, now):
+            if len(self._reserved) <= before:  # another node opens
+                self._freed()
+            _log.info(
+                "room is made", pod=held.pod, node=held.node, plan=held.plan,
+                nominated=held.nominated,
+            )  # fmt: skip
 
     def gone(self, uid: str) -> None:
         """A pod is no more, or is bound."""

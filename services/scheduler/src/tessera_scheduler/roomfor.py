@@ -1,7 +1,8 @@
-"""The room that a plan makes for a waiting pod, as the pod bears it.
+"""The room that is made for a waiting pod, as the pod bears it.
 
-One that cannot be read, or that is on a pod which asks for no cards, closes nothing and is told in
-the log.
+By a plan: an annotation. One that cannot be read, or that is on a pod which asks for no cards,
+closes nothing and is told in the log. By preemption: kube-scheduler's nomination, which goes first,
+as the victims are leaving already.
 """
 
 from __future__ import annotations
@@ -14,26 +15,35 @@ from tessera_core.reserved import Holding
 from tessera_runtime import logs
 from tessera_schema.keys import RESERVE_KEY
 from tessera_schema.kube import Pod
-from tessera_schema.plans import decode_reservation
+from tessera_schema.plans import Reservation, decode_reservation
 
 _log = logs.named("tessera.scheduler.reservations")
+_ALWAYS = float("inf")
+"""`Reserved` lets nothing hold that long."""
 
 
 def held_for(registry: Registry, pod: Pod) -> Holding | None:
     """What is reserved for a waiting pod; None where nothing is."""
+    nominated = pod.status.nominated_node_name
+    held = Reservation(node=nominated, until=_ALWAYS) if nominated else _planned(pod)
+    if held is None or not held.node:
+        return None
+    admission = admit(registry, pod)
+    if not isinstance(admission, Admission) or not admission.request.containers:
+        return None
+    return Holding(
+        uid=pod.metadata.uid, pod=pod.name, node=held.node, until=held.until, plan=held.plan,
+        nominated=bool(nominated), priority=pod.spec.priority or 0,
+        vendors=frozenset(r.vendor for c in admission.request.containers for r in c.requests),
+    )  # fmt: skip
+
+
+def _planned(pod: Pod) -> Reservation | None:
     text = pod.metadata.annotations.get(RESERVE_KEY)
     if text is None:
         return None
     try:
-        held = decode_reservation(text)
+        return decode_reservation(text)
     except msgspec.DecodeError as e:
         _log.warning("reservation not readable", pod=pod.name, key=RESERVE_KEY, why=str(e))
         return None
-    admission = admit(registry, pod)
-    if not isinstance(admission, Admission) or not held.node:
-        return None
-    return Holding(
-        uid=pod.metadata.uid, pod=pod.name, node=held.node, until=held.until, plan=held.plan,
-        priority=pod.spec.priority or 0,
-        vendors=frozenset(r.vendor for c in admission.request.containers for r in c.requests),
-    )  # fmt: skip

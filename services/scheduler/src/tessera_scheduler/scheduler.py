@@ -9,7 +9,6 @@ It opens no sockets: `tessera_scheduler.main` serves it, tests call it.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -41,7 +40,7 @@ from tessera_scheduler.errands import Errands
 from tessera_scheduler.extender import Extender, Parts
 from tessera_scheduler.hints import Hints
 from tessera_scheduler.keys import Keys, open_keys
-from tessera_scheduler.leading import Leading
+from tessera_scheduler.leading import Leading, identity_of
 from tessera_scheduler.limits import Limits
 from tessera_scheduler.looking import Looking
 from tessera_scheduler.measures import Measures
@@ -57,6 +56,7 @@ from tessera_scheduler.restoring import Restoring, Tools
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.sights import Reader
 from tessera_scheduler.sinks import Told
+from tessera_scheduler.starts import Starts
 from tessera_scheduler.steady import Steady
 from tessera_scheduler.wake import Waker
 from tessera_scheduler.watching import Watching
@@ -124,6 +124,7 @@ class Scheduler:
         self.measures.differing.labels("agents").set_function(lambda: self.agents.differing)
         self._hints = Hints(self.ledger.fleet, settings.hints, world.steady, self.measures)
         self._reservations = Reservations(self.filter.reserved, self.freed)
+        self._starts = Starts(self.filter, self._alarms, self.freed, longest_s=books.start_s)
         self.watching = Watching(
             world.kube,
             world.bus,
@@ -232,6 +233,7 @@ class Scheduler:
             self.measures.expired.inc(len(expired))
             self.agents.expire(now)
             self._reservations.expire(now)
+            self._starts.expire(now)
             if self._nodes.expire(now) or expired:
                 self.freed()
 
@@ -285,7 +287,7 @@ class Scheduler:
             agents=self.agents,
             nodes=self._nodes, limits=Limits(self.registry, self.ledger),
             errands=self.errands, measures=self.measures, steady=self._world.steady,
-            freed=self.freed, reservations=self._reservations,
+            freed=self.freed, reservations=self._reservations, starts=self._starts,
             hosts=self.packing.hosts,
         )  # fmt: skip
 
@@ -306,7 +308,7 @@ async def open_scheduler(
     and ApiRefused where its credentials do not do.
     """
     instance = settings.instance or "scheduler"
-    identity = f"{instance}-{secrets.token_hex(4)}"
+    identity = identity_of(instance)
     call_s = settings.kube.call_s
     chance = random if random is not None else Random()  # noqa: S311  (spreads load)
     async with (

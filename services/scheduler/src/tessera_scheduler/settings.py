@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from tessera_runtime import dialects
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BadSettings
@@ -15,6 +15,7 @@ from tessera_runtime.kube.settings import EventSettings, KubeSettings, LeaseSett
 from tessera_runtime.service import ProcessSettings
 from tessera_runtime.telemetry import TelemetrySettings
 from tessera_scheduler.explaining import ExplainSettings
+from tessera_scheduler.gate import GateSettings
 from tessera_scheduler.hints import HintSettings
 from tessera_scheduler.keys import KeySettings
 from tessera_scheduler.packing import PackingSettings
@@ -51,6 +52,10 @@ class BooksSettings(Struct, frozen=True, kw_only=True):
     audit_s: Seconds = 600.0
     """Seconds between two comparisons of the books with a fresh list of all pods: 50,000 pods cost
     the API server some 200 MB of answers."""
+    start_s: Seconds = 300.0
+    """Seconds within which a bound pod should start on a node where a device plugin allocates. Then
+    it is told of, and if kubelet has admitted it, equal pods wait for it no longer. Pulling a large
+    image takes minutes; one that cannot be pulled must not keep a node to itself."""
     sweep_s: Seconds = 1.0
     """Seconds between two looks for reservations that have run out."""
     custom_s: Seconds = 60.0
@@ -72,12 +77,9 @@ class QuotaSettings(Struct, frozen=True, kw_only=True):
     """Namespace and name of GPU Manager's ConfigMap of quotas; empty = none is read."""
 
 
-class DialectsSettings(Struct, frozen=True, kw_only=True):
+class DialectsSettings(dialects.DialectsSettings, frozen=True, kw_only=True):
     """The dialects."""
 
-    file: Path | None = None
-    """A YAML or JSON file: dialect -> option -> value, `enabled: false` among them; none = the
-    defaults of all."""
     volcano_conf: str = "volcano-system/volcano-scheduler-configmap"
     """Namespace and name of Volcano's ConfigMap, whose arguments about cards are served where the
     file says nothing of `volcano.scheduler_conf`; empty = none is read."""
@@ -96,9 +98,11 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """Pods are bound by the hundred in a second, and nobody waits for the news of one."""
     lease: LeaseSettings = LeaseSettings()
     """Its namespace is ours: keys and certificates are there too."""
+    gate: GateSettings = GateSettings()
     events: EventSettings = EventSettings()
     keys: KeySettings = KeySettings()
     dialects: DialectsSettings = DialectsSettings()
+    """The file is the same for every service."""
     books: BooksSettings = BooksSettings()
     quota: QuotaSettings = QuotaSettings()
     bind: BindSettings = BindSettings()

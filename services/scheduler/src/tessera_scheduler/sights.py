@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.adoption import Adopted, adopt
+from tessera_core.allocating import Start, reading
 from tessera_core.charges import init_is_over
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
@@ -70,7 +71,9 @@ class Sight(Struct, frozen=True, kw_only=True):
     told: str = ""
     """What an operator should know of how it was read."""
     reserved: Holding | None = None
-    """Of a pod that waits: the room that a plan makes for it."""
+    """Of a pod that waits: the room that is made for it."""
+    start: Start | None = None
+    """Of a bound pod that has not started."""
     host: Host = NOTHING
     """Of a bound pod, with cards or without: what it requests of its host."""
 
@@ -94,6 +97,7 @@ class Reader:
         self._verifier = verifier
         self._migration = migration
         self._resources = registry.resources
+        self._starts = reading(registry)
         self._digests: dict[str, bytes] = {}
 
     def read(self, raw: bytes | msgspec.Raw) -> Sight:
@@ -120,7 +124,7 @@ class Reader:
             return sight
         if not sight.node:
             return replace(sight, reserved=held_for(self._registry, pod))
-        sight = replace(sight, host=of_pod(pod))
+        sight = replace(sight, host=of_pod(pod), start=self._starts.start(pod))
         text = meta.annotations.get(GRANT_KEY)
         known = self._known(sight, text)
         if known is not None:

@@ -21,6 +21,7 @@ from tessera_scheduler.measures import Measures
 from tessera_scheduler.nodes import Nodes, NodeSight
 from tessera_scheduler.reservations import Reservations
 from tessera_scheduler.sights import Reader, Sight
+from tessera_scheduler.starts import Starts
 from tessera_scheduler.steady import Steady
 from tessera_schema.kube import Custom
 
@@ -36,6 +37,7 @@ class Told(Struct, frozen=True, kw_only=True):
     nodes: Nodes
     limits: Limits
     reservations: Reservations
+    starts: Starts
     hosts: HostBook
     errands: Errands
     measures: Measures
@@ -55,6 +57,7 @@ class PodSink:
         steady = self._told.steady
         self._told.books.relisted(items, steady.at(started), steady.at(now))
         self._told.reservations.relisted(items, steady.at(now))
+        self._told.starts.relisted(items, steady.at(now))
         self._told.hosts.only(item.uid for item in items if _runs(item))
         for item in filter(_runs, items):
             self._told.hosts.hold(item.uid, item.node, item.host)
@@ -64,10 +67,12 @@ class PodSink:
         if change is Change.DELETED:
             self._told.books.deleted(item.uid)
             self._told.reservations.gone(item.uid)
+            self._told.starts.gone(item.uid)
             self._told.hosts.release(item.uid)
         else:
             self._told.books.changed(item, self._told.steady.at(now))
             self._told.reservations.changed(item, self._told.steady.at(now))
+            self._told.starts.changed(item, self._told.steady.at(now))
             if _runs(item):
                 self._told.hosts.hold(item.uid, item.node, item.host)
             elif item.ended:
@@ -87,6 +92,8 @@ class NodeSink:
     def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
         """See `Sink.relisted`."""
         self._told.measures.relists.labels("nodes").inc()
+        allocated = {item.name: item.allocated for item in items}
+        self._told.starts.nodes(allocated, self._told.steady.at(now))
         self._told.nodes.relisted(items)
         self._told.hosts.nodes({item.name: item.host for item in items})
 
@@ -94,8 +101,10 @@ class NodeSink:
         """See `Sink.changed`."""
         if change is Change.DELETED:
             self._told.nodes.deleted(item.name)
+            self._told.starts.node_gone(item.name)
             self._told.hosts.node(item.name, None)
         else:
+            self._told.starts.node(item.name, item.allocated, self._told.steady.at(now))
             self._told.nodes.changed(item)
             self._told.hosts.node(item.name, item.host)
 

@@ -16,6 +16,7 @@ from typing import Generic, NoReturn, TypeVar
 import msgspec
 
 from tessera_core.adoption import credible
+from tessera_core.speaking import not_spoken
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, News, Resync
 from tessera_runtime.bus.latest import Latest
@@ -111,6 +112,11 @@ class Watching:
                 Watched(paths.PODS, told.reader.read, LIVING), PodSink(told), "pods"
             )
         )
+
+    @property
+    def warm(self) -> bool:
+        """Whether the books have seen everything once."""
+        return self._nodes_read.is_set() and self.pods.there
 
     async def synced(self) -> None:
         """Wait until the books have seen everything once."""
@@ -226,6 +232,7 @@ class Watching:
     # -- the bus
 
     async def _listen(self) -> NoReturn:
+        await self._nodes_read.wait()  # nodes show who speaks for them
         async with self._bus.watch(DEVICES_BUCKET) as told:
             await self._hear(told)
         raise AssertionError("watches never end")
@@ -240,8 +247,23 @@ class Watching:
                 self._told.measures.undecodable.labels("device news").inc()
                 _log.warning("device news not readable", subject=item.subject, why=str(e))
                 continue
-            if self._latest.offer(item.subject, item.envelope, state):
+            if self._believed(item, state) and self._latest.offer(
+                item.subject, item.envelope, state
+            ):
                 self._take(self._latest.get(item.subject) or state)
+
+    def _believed(self, item: News, state: DeviceState) -> bool:
+        """Whether the node's own agent says so. An agent of an older release signs nothing."""
+        voice = self._told.nodes.speaks(state.node, state.vendor)
+        told = item.envelope
+        wrong = voice and not_spoken(voice, told.signature, told.order, item.data)
+        if wrong:
+            self._told.measures.disbelieved.inc()
+            _log.warning(
+                "device news not believed", node=state.node, vendor=state.vendor,
+                source=told.source, why=wrong,
+            )  # fmt: skip
+        return not wrong
 
     def _take(self, state: DeviceState) -> None:
         now = self._told.steady.time()

@@ -23,6 +23,8 @@ from tessera_schema.kube import Pod
 MOST_BYTES: Final = 200 * 1024
 """Of a pod's annotations in all. The API server takes 262,144 with every later update, and checks
 nothing in a Binding: a pod beyond that could never get a status again."""
+_BYTES_OF_A_CHARACTER: Final = 4
+"""At most."""
 
 
 class Unwritable(Exception):
@@ -41,7 +43,8 @@ def binding_annotations(
     clean, _ = strip_results(registry, pod)
     now_ns = clock.time_ns()
     whole = replace(grant, given=given(registry, clean, grant, cards, now_ns))
-    written = written_annotations(registry, clean, whole, cards, now_ns)
+    by_us = ledger.fleet.given.get(grant.node, frozenset())
+    written = written_annotations(registry, clean, whole, cards, now_ns, by_us)
     written[GRANT_KEY] = signer.sign(written[GRANT_KEY])
     _check_size(clean.metadata.annotations, written)
     return written
@@ -59,7 +62,8 @@ def changed_annotations(
     cards = () if row is None else ledger.fleet.facts[row]
     clean, _ = strip_results(registry, pod)
     now_ns, had = clock.time_ns(), pod.metadata.annotations
-    before = written_annotations(registry, clean, old, cards, now_ns)
+    by_us = ledger.fleet.given.get(new.node, frozenset())
+    before = written_annotations(registry, clean, old, cards, now_ns, by_us)
     after = binding_annotations(registry, ledger, signer, pod, new, clock)
     return {
         key: value for key, value in after.items()
@@ -68,7 +72,10 @@ def changed_annotations(
 
 
 def _check_size(had: Mapping[str, str], written: Mapping[str, str]) -> None:
-    size = sum(len(k.encode()) + len(v.encode()) for k, v in {**had, **written}.items())
+    notes = {**had, **written}
+    if sum(map(len, notes)) + sum(map(len, notes.values())) <= MOST_BYTES // _BYTES_OF_A_CHARACTER:
+        return
+    size = sum(len(k.encode()) + len(v.encode()) for k, v in notes.items())
     if size > MOST_BYTES:
         raise Unwritable(
             f"metadata.annotations: {size} bytes with the grant: a pod may have {MOST_BYTES}: "

@@ -14,7 +14,9 @@ NODE: Final = "hami.io/vgpu-node"
 TIME: Final = "hami.io/vgpu-time"
 """When it was chosen, Unix seconds."""
 BIND_PHASE: Final = "hami.io/bind-phase"
-"""`allocating` from the binding on; a vendor's plugin makes it `success` or `failed`."""
+"""`allocating` from the binding on; a vendor's plugin makes it `success` or `failed`. Where an
+agent of ours gives the cards there is no such plugin, and the binding says `success`: who waits for
+it (HAMi's tools, and its plugin where it comes back) must not wait for ever."""
 BIND_TIME: Final = "hami.io/bind-time"
 """When the binding was sent, Unix seconds."""
 RESULT_KEYS: Final = (NODE, TIME, BIND_PHASE, BIND_TIME)
@@ -26,7 +28,8 @@ _FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 def binding_notes(placed: Placed) -> dict[str, str]:
     """The keys that every vendor's pods carry once they are bound."""
     seconds = str(placed.now_ns // 1_000_000_000)
-    return {NODE: placed.node, TIME: seconds, BIND_PHASE: "allocating", BIND_TIME: seconds}
+    phase = "success" if placed.given else "allocating"
+    return {NODE: placed.node, TIME: seconds, BIND_PHASE: phase, BIND_TIME: seconds}
 
 
 def annotation_field(key: str) -> str:

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tessera_core.cards import NodeView, at
+from tessera_core.cards import NodeView, each
 from tessera_core.ladder import Amounts
 from tessera_core.scoring.koordinator import card_score
 from tessera_core.scoring.pressure import felt
 from tessera_schema.requests import CardKey, Heed, Request, Weights
 
 
-def usage_score(
-    used: tuple[float, float, float], total: tuple[float, float, float], weights: Weights
-) -> float:
+def usage_score(used: Sequence[float], total: Sequence[float], weights: Weights) -> float:
     """Slots, cores, memory in use (request included) of the totals; 0 where a total is 0."""
     slots, cores, memory = total
     if not (slots and cores and memory):
@@ -30,37 +28,58 @@ def usage_score(
     )
 
 
-def _usage(view: NodeView, i: int, request: Request, need: Amounts) -> float:
+Column = Sequence[float] | Sequence[tuple[float, float]]
+"""A number, or several in order, for each card of a view."""
+Key = Callable[[NodeView, Request, Amounts], Column]
+
+
+def _usage(view: NodeView, request: Request, need: Amounts) -> Sequence[float]:
+    s, weights, count = view.state, request.policy.weights, len(view.facts)
+    rows = zip(
+        s.sharers.tolist(), s.cores_used.tolist(), s.memory_used.tolist(),
+        each(need.cores, count), each(need.memory, count),
+        s.slots.tolist(), s.cores_total.tolist(), s.memory_total.tolist(),
+        strict=True,
+    )  # fmt: skip
+    return [
+        usage_score(
+            (sharers + need.slots, cores_used + cores, memory_used + memory), totals, weights
+        )
+        for sharers, cores_used, memory_used, cores, memory, *totals in rows
+    ]
+
+
+def _negative(column: Sequence[float]) -> Sequence[float]:
+    return [-number for number in column]
+
+
+def _tightest(view: NodeView, _r: Request, _n: Amounts) -> Sequence[tuple[float, float]]:
     s = view.state
-    return usage_score(
-        (
-            s.sharers.item(i) + need.slots,
-            s.cores_used.item(i) + at(need.cores, i),
-            s.memory_used.item(i) + at(need.memory, i),
-        ),
-        (s.slots.item(i), s.cores_total.item(i), s.memory_total.item(i)),
-        request.policy.weights,
-    )
+    cores, memory = s.cores_total - s.cores_used, s.memory_total - s.memory_used
+    return list(zip(cores.tolist(), memory.tolist(), strict=True))
 
 
-Key = Callable[[NodeView, int, Request, Amounts], float | tuple[float, float]]
+def _allocated(*, most: bool) -> Key:
+    def column(view: NodeView, request: Request, need: Amounts) -> Sequence[float]:
+        cards = range(len(view.facts))
+        return [-card_score(view, i, request, need, most=most) for i in cards]
+
+    return column
+
 
 KEYS: Final[Mapping[CardKey, Key]] = {
-    CardKey.BINPACK: lambda v, i, r, n: -_usage(v, i, r, n),
+    CardKey.BINPACK: lambda v, r, n: _negative(_usage(v, r, n)),
     CardKey.SPREAD: _usage,
-    CardKey.NUMA_LOW: lambda v, i, _r, _n: v.state.numa[i],
-    CardKey.NUMA_HIGH: lambda v, i, _r, _n: -v.state.numa[i],
-    CardKey.TIGHTEST: lambda v, i, _r, _n: (
-        v.state.cores_total[i] - v.state.cores_used[i],
-        v.state.memory_total[i] - v.state.memory_used[i],
-    ),
-    CardKey.MOST_USED_MEMORY: lambda v, i, _r, _n: -v.state.memory_used[i],
-    CardKey.FEWEST_SHARERS: lambda v, i, _r, _n: v.state.sharers[i],
-    CardKey.LEAST_ALLOCATED: lambda v, i, r, n: -card_score(v, i, r, n, most=False),
-    CardKey.MOST_ALLOCATED: lambda v, i, r, n: -card_score(v, i, r, n, most=True),
-    CardKey.PACK: lambda v, i, r, n: -_usage(v, i, r, n),
+    CardKey.NUMA_LOW: lambda v, _r, _n: v.state.numa.tolist(),
+    CardKey.NUMA_HIGH: lambda v, _r, _n: (-v.state.numa).tolist(),
+    CardKey.TIGHTEST: _tightest,
+    CardKey.MOST_USED_MEMORY: lambda v, _r, _n: (-v.state.memory_used).tolist(),
+    CardKey.FEWEST_SHARERS: lambda v, _r, _n: v.state.sharers.tolist(),
+    CardKey.LEAST_ALLOCATED: _allocated(most=False),
+    CardKey.MOST_ALLOCATED: _allocated(most=True),
+    CardKey.PACK: lambda v, r, n: _negative(_usage(v, r, n)),
 }
-"""Key -> number of a card; the least is the best."""
+"""Key -> number of each card; the least is the best."""
 
 
 def in_order(
@@ -79,15 +98,15 @@ def in_order(
             keys.append(_pressure)
         case Heed.NOTHING:
             pass
-    return sorted(
-        cards,
-        key=lambda i: (*(k(view, i, request, need) for k in keys), sign * view.facts[i].index),
-    )
+    columns = [key(view, request, need) for key in keys]
+    facts = view.facts
+    return sorted(cards, key=lambda i: (*[column[i] for column in columns], sign * facts[i].index))
 
 
-def _pressure(view: NodeView, card: int, request: Request, _need: Amounts) -> float:
-    return float(felt(view.state, request)[card])
+def _pressure(view: NodeView, request: Request, _need: Amounts) -> Sequence[float]:
+    numbers: list[float] = felt(view.state, request).tolist()
+    return numbers
 
 
 def _told(numbers: Sequence[float]) -> Key:
-    return lambda _v, i, _r, _n: numbers[i]
+    return lambda _v, _r, _n: numbers

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tessera_core.care import Care, Minimum
-from tessera_core.dialect import Vendor
+from tessera_core.dialect import Shows, Vendor
 from tessera_core.readings import Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
@@ -23,7 +23,10 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
     return Injection()
 
 
-VENDOR: Final = Vendor(name="iluvatar", give=_give)
+VENDOR: Final = Vendor(
+    name="iluvatar", allocates=True, give=_give,
+    shows=Shows(variables=("ILUVATAR_COREX_VISIBLE_DEVICES",), device="/dev/iluvatar"),
+)  # fmt: skip
 
 
 def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str, ...]]:

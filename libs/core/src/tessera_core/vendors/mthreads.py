@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tessera_core.care import Care, Minimum
-from tessera_core.dialect import Vendor
+from tessera_core.dialect import Shows, Vendor
 from tessera_core.readings import Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
@@ -22,7 +22,11 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
     return Injection()
 
 
-VENDOR: Final = Vendor(name="mthreads", give=_give)
+VENDOR: Final = Vendor(
+    name="mthreads", allocates=True, give=_give,
+    shows=Shows(variables=("MTHREADS_VISIBLE_DEVICES",)),
+)  # fmt: skip
+"""Its toolkit is told cards by that variable. Which device node is which card is not known here."""
 
 
 def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str, ...]]:

@@ -91,8 +91,9 @@ _GUARDED: Final = {
 file: an own one would be a promise that nobody made."""
 
 VENDOR: Final = Vendor(
-    name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED
-)
+    name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED,
+    driver="/usr/local/nvidia",
+)  # fmt: skip
 
 
 _WORD: Final = "NVIDIA"

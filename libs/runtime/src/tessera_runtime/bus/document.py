@@ -30,8 +30,10 @@ _HEADERS: Final = {
     "ce-sequence": "Counts the source's messages within its epoch.",
     "Nats-Msg-Id": "The same as `ce-id`; JetStream drops repeats by it.",
     "traceparent": "W3C trace context of what made it happen. Optional.",
+    "ce-signature": "Of an agent's messages: Ed25519, base64, of `<epoch>.<sequence>.` and the "
+    "data, by the key in `speaks` of the node's annotation `cards.tessera.dev/<vendor>`. Optional.",
 }
-_OPTIONAL: Final = frozenset({"traceparent"})
+_OPTIONAL: Final = frozenset({"traceparent", "ce-signature"})
 
 _INTRODUCTION: Final = """\
 # Messages

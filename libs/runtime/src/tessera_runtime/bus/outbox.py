@@ -36,6 +36,8 @@ log = logs.named("tessera.bus")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 Place = tuple[str, str]
 """Bucket and key."""
+Sign = Callable[[tuple[int, int], bytes], str]
+"""The signature of a message: of its epoch and sequence, and its data."""
 
 
 class _Letter(Struct, frozen=True):
@@ -74,9 +76,10 @@ class Outbox:
 
     def __init__(
         self, clock: Clock, service: str, instance: str, settings: OutboxSettings,
-        on_drop: Callable[[str, str], None],
+        on_drop: Callable[[str, str], None], sign: Sign | None = None,
     ) -> None:  # fmt: skip
         """Use `open_outbox`."""
+        self._sign = sign
         self._clock = clock
         self._source = f"/tessera/{service}/{instance}"
         self._epoch = int(clock.time() * 1000)
@@ -105,7 +108,7 @@ class Outbox:
         capacity = self._settings.capacity
         while len(self._events) >= capacity:
             self._drop(self._events.popleft(), f"more than {capacity} messages wait")
-        self._events.append(_Letter(subject, self._envelope(type_, traceparent), data))
+        self._events.append(_Letter(subject, self._envelope(type_, traceparent, data), data))
         self._wake()
 
     def tell_state(
@@ -113,7 +116,7 @@ class Outbox:
     ) -> None:
         """The state of a key; one that waited for the bus is forgotten."""
         place = bucket, key
-        self._states[place] = _Letter(place, self._envelope(type_, traceparent), data)
+        self._states[place] = _Letter(place, self._envelope(type_, traceparent, data), data)
         self._untold[place] = None
         self._wake()
 
@@ -157,8 +160,9 @@ class Outbox:
             for place, letter in self._states.items():
                 if place not in self._untold:
                     # With the old id it could be taken for a repeat of what was lost.
-                    again = self._envelope(letter.envelope.type, letter.envelope.traceparent)
-                    self._states[place] = _Letter(place, again, letter.data)
+                    was, data = letter.envelope, letter.data
+                    again = self._envelope(was.type, was.traceparent, data)
+                    self._states[place] = _Letter(place, again, data)
                     self._untold[place] = None
             self._wake()
 
@@ -216,14 +220,16 @@ class Outbox:
             self._taken.clear()
             self._something.set()
 
-    def _envelope(self, type_: str, traceparent: str) -> Envelope:
+    def _envelope(self, type_: str, traceparent: str, data: bytes) -> Envelope:
         self._sequence += 1
+        order = self._epoch, self._sequence
         now = datetime.fromtimestamp(self._clock.time(), UTC)
         return Envelope(
             id=f"{self._life}-{self._sequence}", source=self._source, type=type_,
             time=now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             epoch=self._epoch, sequence=self._sequence,
             traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else "",
+            signature="" if self._sign is None else self._sign(order, data),
         )  # fmt: skip
 
 
@@ -258,10 +264,11 @@ async def open_outbox(
     *,
     settings: OutboxSettings | None = None,
     on_drop: Callable[[str, str], None] = _ignore,
+    sign: Sign | None = None,
 ) -> AsyncGenerator[Outbox]:
     """Tell news over the bus. `on_drop` is told the subject, or bucket and key, and the reason."""
     settings = settings or OutboxSettings()
-    outbox = Outbox(clock, service, instance, settings, on_drop)
+    outbox = Outbox(clock, service, instance, settings, on_drop, sign)
     pace = Pace(settings.retry_first_s, settings.retry_most_s, f"{service}/{instance}")
     async with (
         aside(outbox.send_to(bus, pace), "outbox"),

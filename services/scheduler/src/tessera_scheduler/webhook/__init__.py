@@ -73,7 +73,7 @@ async def open_webhook(
             open_tls(files) as tls,
             http.serving(
                 app, settings.http, name="webhook", tls=tls, ports=world.ports,
-                answers=webhook.answers(),
+                answers=webhook.answers(), patient=True,
             ) as served,
         ):  # fmt: skip
             terms = Terms(

@@ -21,7 +21,8 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
     node labeller and gpu-admission's documents."""
     driver_directory: str = "/etc/gpu-manager/vdriver"
     """Directory on the node with the driver's files as `nvidia` (for parts of cards) and
-    `origin` (for whole cards), mounted at /usr/local/nvidia. GPU Manager's volume.conf."""
+    `origin` (for whole cards), mounted at /usr/local/nvidia. GPU Manager's volume.conf. Our own
+    agent mounts links there instead, to the driver that the runtime gives."""
     pod_directory: str = "/etc/gpu-manager/vm"
     """Directory on the node with one directory for each pod's uid, mounted at /etc/vcuda. GPU
     Manager's --virtual-manager-path."""

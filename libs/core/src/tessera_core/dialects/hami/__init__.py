@@ -30,6 +30,7 @@ def dialect(options: Options) -> Dialect:
         name=NAME,
         vendor=VENDOR,
         resources=names,
+        allocated=frozenset({options.count}),
         result_keys=result.KEYS,
         schedulers=("hami-scheduler",),
         opt_out={"hami.io/webhook": "ignore"},

@@ -15,7 +15,7 @@ from tessera_core.dialects.iluvatar.admission import admit
 from tessera_core.dialects.iluvatar.holding import held
 from tessera_core.dialects.iluvatar.options import MEMORY_UNIT, NAME, Model, Options, forms
 from tessera_core.dialects.iluvatar.publishing import inventory
-from tessera_core.dialects.iluvatar.results import annotate, result_keys
+from tessera_core.dialects.iluvatar.results import ASSIGNED, annotate, result_keys
 
 __all__ = ["Model", "Options", "dialect"]
 
@@ -30,6 +30,8 @@ def dialect(options: Options) -> Dialect:
         name=NAME,
         vendor=NAME,
         resources=names,
+        allocated=frozenset(name for form in known for name in form.picked_by),
+        assigned=frozenset({ASSIGNED}),
         result_keys=result_keys(known),
         schedulers=("hami-scheduler",),
         quota=quota,

@@ -101,6 +101,12 @@ class Form(Struct, frozen=True, kw_only=True):
         """Count, memory, core."""
         return self.count, self.memory, self.core
 
+    @property
+    def picked_by(self) -> tuple[str, ...]:
+        """Names by whose amount the vendor's plugin picks the pod that it allocates for. The older
+        form's gpu-manager goes by cores; containers without any are told apart by their count."""
+        return (self.count,) if self.model else (self.count, self.core)
+
 
 def forms(options: Options) -> tuple[Form, ...]:
     """The forms that are understood: the older one first, then the models as listed."""

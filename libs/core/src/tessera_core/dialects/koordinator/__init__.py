@@ -32,6 +32,7 @@ def dialect(options: Options) -> Dialect:
         vendor=VENDOR,
         resources=frozenset((*options.names.values(), *DEPRECATED.values())),
         lent=frozenset((options.resource_whole,)),
+        allocated=frozenset((options.resource_shared, options.resource_whole)),
         result_keys=RESULT_KEYS,
         schedulers=(options.scheduler_name,),
         quota={

@@ -37,6 +37,7 @@ def dialect(options: Options) -> Dialect:
         name=NAME,
         vendor=NAME,
         resources=names,
+        allocated=frozenset({options.count}),
         result_keys=KEYS,
         schedulers=("hami-scheduler",),
         quota={

@@ -47,6 +47,7 @@ def dialect(options: Options) -> Dialect:
         name=DIALECT,
         vendor=VENDOR,
         resources=names,
+        allocated=frozenset(names & made.allocated_names),
         result_keys=RESULT_KEYS,
         schedulers=("volcano",),
         quota={name: unit for name, unit in _quota(made).items() if name in names},

@@ -93,6 +93,13 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(name for name in names if name) if self.vgpu else ()
 
     @property
+    def allocated_names(self) -> frozenset[str]:
+        """Names that Volcano's device plugins register."""
+        return frozenset(
+            (self.gpu_memory_resource, self.gpu_number_resource, self.vgpu_number_resource)
+        )
+
+    @property
     def vgpu_node_order(self) -> NodeOrder:
         """How nodes are ordered for vgpu."""
         named = self.schedule_policy if self.schedule_weight > 0 else ""

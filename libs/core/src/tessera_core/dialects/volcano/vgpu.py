@@ -260,7 +260,7 @@ def annotate(placed: Placed, options: Options) -> dict[str, str]:
         keys.VGPU_TIME: seconds,
         keys.VGPU_IDS: listed,
         keys.VGPU_TO_ALLOCATE: listed,
-        keys.BIND_PHASE: "allocating",
+        keys.BIND_PHASE: "success" if placed.given else "allocating",
         keys.BIND_TIME: seconds,
     }
 

@@ -1,0 +1,118 @@
+"""Of several replicas only the one that leads lets the kube-scheduler beside it work: it holds the
+Lease that the others' stand for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from tessera_embedded.apiserver.faults import Cut, Fault
+from tessera_scheduler.gate import MARK, Gate, GateSettings, open_gate
+from tessera_scheduler.scheduler import Scheduler
+from tessera_testing.kube import FakeKube
+from tests.scheduler.world import HOME, LEASE, World, settings, standing_by, until
+
+MAIN = f"{LEASE}/tessera-scheduler"
+pytestmark = pytest.mark.looptime
+GATED = GateSettings(enabled=True, pod_uid="u-1")
+
+
+@asynccontextmanager
+async def a_replica(
+    world: World, name: str, kube: FakeKube | None = None
+) -> AsyncGenerator[tuple[Scheduler, Gate]]:
+    config = msgspec.structs.replace(settings(), instance=name)
+    kube = kube or world.kube
+    async with (
+        standing_by(world, kube, config) as scheduler,
+        open_gate(kube, HOME, name, GATED, scheduler.leading, world.clock) as gate,
+    ):
+        assert gate is not None
+        await until(lambda: not gate.problem())
+        yield scheduler, gate
+
+
+def holder(world: World, replica: str) -> str | None:
+    """Who holds the Lease; None where there is none."""
+    found = world.store.handle("GET", f"{LEASE}/{replica}")
+    if found.code == 404:
+        return None
+    spec: dict[str, Any] = msgspec.json.decode(found.body)["spec"]
+    return str(spec["holderIdentity"])
+
+
+def take(world: World, replica: str) -> None:
+    """kube-scheduler does."""
+    spec = {"holderIdentity": f"{replica}_kube", "leaseDurationSeconds": 15}
+    world.call("PATCH", f"{LEASE}/{replica}", {"spec": spec})
+
+
+async def test_the_gate_is_open_beside_the_leader_and_closed_beside_the_others() -> None:
+    world = World(1)
+    async with a_replica(world, "a"):
+        await until(lambda: holder(world, "a") == "")
+        take(world, "a")
+        async with a_replica(world, "b"):
+            assert holder(world, "b") == MARK
+            await asyncio.sleep(60)
+            assert (holder(world, "a"), holder(world, "b")) == ("a_kube", MARK)
+
+
+async def test_it_is_closed_before_anybody_leads() -> None:
+    world = World(1)
+    world.fault("PUT", MAIN, Cut(), times=10_000)
+    async with a_replica(world, "a") as (scheduler, _):
+        assert not scheduler.leading.leads
+        assert holder(world, "a") == MARK
+
+
+async def test_who_stands_by_opens_when_it_takes_over_and_the_former_closes() -> None:
+    world = World(1)
+    of_first = FakeKube(world.store)
+    async with a_replica(world, "a", of_first) as (first, _):
+        await until(lambda: first.leading.leads)
+        await until(lambda: holder(world, "a") == "")
+        take(world, "a")
+        async with a_replica(world, "b") as (second, _):
+            of_first.faults.add(Fault("PUT", MAIN, Cut(), 10_000))
+            await until(lambda: second.leading.leads)
+            await until(lambda: holder(world, "b") == "")
+            await until(lambda: holder(world, "a") == MARK)
+
+
+async def test_a_service_that_starts_anew_leaves_its_kube_scheduler_at_work() -> None:
+    world = World(1)
+    async with a_replica(world, "a") as (scheduler, _):
+        await until(lambda: scheduler.leading.leads)
+        await until(lambda: holder(world, "a") == "")
+        take(world, "a")
+    async with a_replica(world, "a") as (scheduler, _):
+        assert holder(world, "a") == "a_kube"
+        await until(lambda: scheduler.leading.leads)
+        assert holder(world, "a") == "a_kube"
+
+
+async def test_the_lease_goes_with_its_pod_and_is_made_again_when_it_is_deleted() -> None:
+    world = World(1)
+    async with a_replica(world, "a") as (first, _):
+        await until(lambda: first.leading.leads)
+        async with a_replica(world, "b"):
+            made = world.call("GET", f"{LEASE}/b")
+            (owner,) = made["metadata"]["ownerReferences"]
+            assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", "b", "u-1")
+            assert made["spec"]["leaseDurationSeconds"] > 86400
+            world.call("DELETE", f"{LEASE}/b")
+            await until(lambda: holder(world, "b") == MARK)
+
+
+async def test_an_api_server_that_is_away_is_asked_again() -> None:
+    world = World(1)
+    world.fault("POST", LEASE, Cut(), times=5)
+    async with a_replica(world, "a") as (first, _):
+        await until(lambda: first.leading.leads)
+        await until(lambda: holder(world, "a") == "")
