@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tessera_core.hookfiles.limits import PATH, Limits, Mode, decode_limits
 from tessera_core.hookfiles.usage import PATH as USAGE_PATH
 from tessera_core.hookfiles.usage import SIZE
-from tessera_core.hookpaths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
+from tessera_core.hookpaths import DRIVER_HOST, HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.nouns import Adjustment
 from tessera_schema.cards import MIB
@@ -54,6 +54,7 @@ async def test_the_dialects_part_is_laid_over_but_for_identity(tmp_path: Path) -
         mounts=(
             Mount(destination="/usr/lib/libvgpu.so", source=HOOK_LIBRARY_HOST),
             Mount(destination="/usr/local/nvidia", source="/not/on/this/node"),
+            Mount(destination="/etc/vcuda", source="/nor/this"),
         ),
         devices=("/dev/nvidia7",), annotations={"note": "1"},
     )  # fmt: skip
@@ -62,7 +63,8 @@ async def test_the_dialects_part_is_laid_over_but_for_identity(tmp_path: Path) -
         given = await node.create(pod)
         assert given.env == {VISIBLE: "GPU-1", "CUDA_DEVICE_MEMORY_LIMIT_0": "4096m"}
         assert source_of(given, "/usr/lib/libvgpu.so") == Path(HOOK_LIBRARY_HOST)
-        assert "/usr/local/nvidia" not in {m.destination for m in given.mounts}
+        assert source_of(given, "/usr/local/nvidia") == Path(DRIVER_HOST)
+        assert "/etc/vcuda" not in {m.destination for m in given.mounts}
         assert given.devices == ()
         assert given.annotations == {"note": "1"}
 

@@ -3,8 +3,8 @@
     async with open_agent(world) as agent:
         ...
 
-Its only sockets are the runtime's and those of the reader; `tessera_agent.main` serves the rest.
-Without the API server and without the bus the runtime is answered all the same.
+Its only sockets are the runtime's, or kubelet's, and those of the reader; `tessera_agent.main`
+serves the rest. Without the API server and without the bus the runtime is answered all the same.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import importlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from tessera_agent import advertising, measuring, plugin, pods
-from tessera_agent import keys as published
-from tessera_agent.advertising import Advertising
+from tessera_agent import measuring, plugin, preparing
 from tessera_agent.bounds import Bounds
 from tessera_agent.devices import Devices
 from tessera_agent.devices import Outlets as DeviceOutlets
+from tessera_agent.disagreeing import Disagreeing
 from tessera_agent.files import HookFiles
 from tessera_agent.hamicore import Regions
 from tessera_agent.holdings import Holdings
@@ -37,19 +36,21 @@ from tessera_agent.metrics import AgentMetrics
 from tessera_agent.pids import ProcOwners
 from tessera_agent.plugin import CardsPlugin
 from tessera_agent.pods import NodePods
+from tessera_agent.preparing import Preparing
 from tessera_agent.readers import Reader, open_reader
 from tessera_agent.readers import World as ReaderWorld
+from tessera_agent.readers.handing import handing_by
 from tessera_agent.resizing import Resizing
 from tessera_agent.resizing import Tools as ResizingTools
 from tessera_agent.settings import AgentSettings
+from tessera_agent.speaking import a_speaker
 from tessera_agent.telling import Outlets, States, Teller
 from tessera_agent.throttling import Throttling
 from tessera_agent.usage import Sampler
-from tessera_core.advertised import names_of
+from tessera_agent.working import begin
 from tessera_core.care import Care
 from tessera_core.registry import Registry as Dialects
-from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
-from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.nri.plugin import Connected, Disconnected
 from tessera_kubelet.tasks import open_tasks
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus
@@ -60,6 +61,10 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import About, Events, open_events
 from tessera_runtime.metrics import Registry
 from tessera_schema.cards import Card
+from tessera_schema.published import ALLOCATE
+
+if TYPE_CHECKING:
+    from tessera_agent.bykubelet import ByKubelet
 
 _log: Final = logs.named("tessera.agent")
 
@@ -92,29 +97,42 @@ class Agent:
         self.devices = Devices(
             reader, _care(vendor.name), settings, telling.of_devices(inventory, states)
         )
-        files = HookFiles(Path(settings.folder), world.clock)
-        judge = Judge(
+        self.files = files = HookFiles(Path(settings.folder), world.clock)
+        self.judge = judge = Judge(
             Knowledge(
                 node=settings.node, vendor=vendor, vendors=world.dialects.vendors,
                 keys=self.keys, pods=self.pods, holdings=self.holdings, cards=self.cards,
             )
         )  # fmt: skip
         regions = Regions()
+        self.preparing = Preparing(
+            preparing.Tools(
+                vendor=vendor, judge=judge, dialects=world.dialects.readers,
+                holdings=self.holdings, files=files, teller=telling.teller,
+                now=asyncio.get_running_loop().time,
+                stands=preparing.STANDS[settings.giving],
+            )
+        )  # fmt: skip
+        self.disagreeing = Disagreeing(vendor, self.cards, telling.teller)
         self.plugin = CardsPlugin(
             plugin.Tools(
                 vendor=vendor, judge=judge, dialects=world.dialects.readers,
-                holdings=self.holdings, files=files,
+                holdings=self.holdings, preparing=self.preparing,
+                disagreeing=self.disagreeing,
                 teller=telling.teller, now=asyncio.get_running_loop().time,
                 regioned=regions.running,
                 left_alone=lambda: self.devices.left_to_others,
                 exempt_namespaces=frozenset(settings.nri.exempt_namespaces),
             )
         )  # fmt: skip
+        self.kubelet: ByKubelet | None = None
+        """Where kubelet gives the cards, and not the runtime."""
         owners = ProcOwners(settings.usage.proc_folder, self.holdings.roots)
         self.measuring = Measuring(
             measuring.Tools(
                 settings=settings, clock=world.clock, holdings=self.holdings, pods=self.pods,
-                devices=self.devices, inventory=inventory, files=files, plugin=self.plugin,
+                devices=self.devices, inventory=inventory, files=files, hooks=self.plugin.hooks,
+                synchronized=self._synchronized,
                 sampler=Sampler(settings.node, vendor.name, settings.usage, owners),
                 teller=telling.teller, states=states, regions=regions,
                 metrics=AgentMetrics(telling.metrics, settings.node),
@@ -147,9 +165,15 @@ class Agent:
         seen = self.devices.seen
         return {card.id: card for card in seen.cards} if seen.complete else None
 
+    def _synchronized(self) -> int:
+        return (self.kubelet.lives if self.kubelet else self.plugin).synchronized
+
     def problem(self) -> str:
         """Why containers cannot get cards now; empty when they can."""
-        if isinstance(self.runtime, Disconnected) and self.plugin.hooks:
+        if self.kubelet is not None:
+            if problem := self.kubelet.problem():
+                return problem
+        elif isinstance(self.runtime, Disconnected) and self.plugin.hooks:
             return f"the container runtime does not ask: {self.runtime.why}"
         if self.keys.verifier is None:
             return "the scheduler's public keys have not been read yet"
@@ -191,12 +215,24 @@ async def open_agent(world: World) -> AsyncGenerator[Agent]:
     if settings.vendor not in world.dialects.vendors:
         known = ", ".join(sorted(world.dialects.vendors))
         raise BadSettings(f"vendor: {settings.vendor!r}: write one of {known}")
-    inventory = Inventory(world.kube, settings.inventory, settings.node, settings.vendor)
+    by_kubelet = handing_by(settings)
+    speaker = await a_speaker(Path(settings.folder), settings.vendor)
+    inventory = Inventory(
+        world.kube, settings.inventory, settings.node, settings.vendor,
+        UNSET if by_kubelet is None else ALLOCATE, speaker.public,
+    )  # fmt: skip
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         instance = f"{settings.node}.{settings.vendor}"
         outbox = await enter(
-            open_outbox(world.bus, world.clock, "agent", instance, settings=settings.outbox)
+            open_outbox(
+                world.bus,
+                world.clock,
+                "agent",
+                instance,
+                settings=settings.outbox,
+                sign=speaker.sign,
+            )
         )
         events = await enter(
             open_events(
@@ -214,45 +250,23 @@ async def open_agent(world: World) -> AsyncGenerator[Agent]:
             outbox=outbox, events=events, cluster=settings.bus.cluster, node=settings.node,
             vendor=settings.vendor, now=asyncio.get_running_loop().time,
         )  # fmt: skip
-        agent = Agent(world, reader, inventory, _Telling(settings, events, outlets))
+        telling = _Telling(settings, events, outlets)
+        agent = Agent(world, reader, inventory, telling)
         await agent.keys.load()
         await agent.devices.look()
+        if by_kubelet is not None:
+            from tessera_agent import bykubelet  # it brings gRPC, which others do without
+
+            tools = bykubelet.Tools(
+                settings=settings, dialects=world.dialects, kube=world.kube, clock=world.clock,
+                judge=agent.judge, preparing=agent.preparing, holdings=agent.holdings,
+                pods=agent.pods, files=agent.files, teller=telling.teller, cards=agent.cards,
+                devices=agent.devices, handing=by_kubelet,
+            )  # fmt: skip
+            agent.kubelet = await enter(bykubelet.open_by_kubelet(tools))
         tasks = await enter(open_tasks())
-        _begin(tasks, agent, world, inventory)
+        begin(tasks, agent, world, inventory)
         yield agent
-
-
-def _begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inventory) -> None:
-    settings = world.settings
-    key_watcher = published.watcher(world.kube, agent.keys, settings.keys.namespace, settings.kube)
-    pod_watcher = pods.watcher(world.kube, agent.pods, settings.node, settings.kube)
-    nri = settings.nri
-    name = nri.name or ("tessera" if agent.plugin.hooks else f"tessera-{settings.vendor}")
-    plugin_settings = NriSettings(name=name, index=nri.index)
-    advertised = Advertising(
-        world.kube, settings.inventory,
-        advertising.About(
-            node=settings.node, names=names_of(world.dialects, settings.vendor),
-            shown=lambda: inventory.node, has_cards=lambda: bool(agent.devices.seen.cards),
-            left_to_others=lambda: agent.devices.left_to_others,
-        ),
-    )  # fmt: skip
-    for what, work in {
-        "inventory": inventory.keep(),
-        "advertising": advertised.keep(),
-        "devices": agent.devices.watch(),
-        "grant keys": key_watcher.run(),
-        "grant keys on disk": agent.keys.keep(),
-        "pod watcher": pod_watcher.run(),
-        "pods that are gone": agent.measuring.follow_pods(),
-        "measuring": agent.measuring.run(),
-        "resizing": agent.resizing.run(),
-        "news of quotas": agent.throttling.follow(world.bus, settings.bus.cluster),
-        "lending": agent.lending.run(),
-        "bounds of lending": agent.bounds.follow(world.bus, settings.node),
-        "runtime": serve(nri.socket, agent.plugin, plugin_settings, agent.observe),
-    }.items():
-        tasks.create_task(work, name=what)
 
 
 def _care(vendor: str) -> Care:

@@ -88,11 +88,10 @@ def hooks(vendor: Vendor) -> bool:
 
 
 def adjustment_of(
-    injection: Injection, files: Sequence[Mount], vendor: Vendor, container: ContainerInfo
+    injection: Injection, env: Mapping[str, str], files: Sequence[Mount]
 ) -> Adjustment:
     """What the runtime is answered for a container that holds shares. Raises OSError where a device
     node is not there."""
-    env = {**disarmed(vendor, container.env), **injection.env}
     return Adjustment(
         env=env, mounts=(*injection.mounts, *files), annotations=injection.annotations,
         devices=tuple(_device(path) for path in injection.devices),

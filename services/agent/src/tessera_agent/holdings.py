@@ -23,8 +23,10 @@ from tessera_schema.telling import CardHeld
 
 
 class Stage(StrEnum):
-    """Where a container is; the runtime moves it on."""
+    """Where a container is; the runtime moves it on, or what the API server shows of it."""
 
+    ALLOCATED = "allocated"
+    """Kubelet was told what it gets; holds nothing until it may start."""
     CREATED = "created"
     RUNNING = "running"
     ENDED = "ended"
@@ -61,7 +63,7 @@ class Holding(Struct, frozen=True, kw_only=True):
     @property
     def holds(self) -> bool:
         """Whether its shares are taken."""
-        return self.stage is not Stage.ENDED
+        return self.stage in (Stage.CREATED, Stage.RUNNING)
 
 
 class Holdings:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from tessera_agent.settings import InventorySettings
 from tessera_runtime import logs
@@ -36,13 +37,16 @@ class Inventory:
     """Keeps one annotation of one node as it should be."""
 
     def __init__(
-        self, kube: Kube, settings: InventorySettings, node_name: str, vendor: str
-    ) -> None:
-        """Nothing is read or written before `keep` runs."""
+        self, kube: Kube, settings: InventorySettings, node_name: str, vendor: str,
+        giving: str | UnsetType = UNSET, speaks: str | UnsetType = UNSET,
+    ) -> None:  # fmt: skip
+        """Nothing is read or written before `keep` runs. `giving`, `speaks`: `Published`'s."""
+        self._speaks = speaks
         self._kube = kube
         self._settings = settings
         self._path = f"/api/v1/nodes/{node_name}"
         self._key = f"{CARDS_PREFIX}{vendor}"
+        self._giving = giving
         self._wanted = self._written = ""
         self._woken = asyncio.Event()
         self._looked_at = self._wrote_at = self._retry_at = float("-inf")
@@ -65,7 +69,9 @@ class Inventory:
 
     def want(self, cards: Sequence[Card]) -> None:
         """What is to be published from now on. Never blocks."""
-        text = encode_published(Published(cards=tuple(cards)))
+        text = encode_published(
+            Published(cards=tuple(cards), giving=self._giving, speaks=self._speaks)
+        )
         if text != self._wanted:
             self._wanted = text
             self._woken.set()

@@ -50,12 +50,11 @@ class Judge:
         """Everything in it may change while the judge sits."""
         self._know = knowledge
 
-    def verdict(self, pod: Sandbox, container: str) -> Verdict:
-        """What the container is given now."""
+    def verdict(self, pod: Sandbox, container: str, *, beside: bool = True) -> Verdict:
+        """What the container is given now; `beside` what is held, or when there is room for it."""
         know, key = self._know, Key(uid=pod.uid, container=container)
-        scene = self._scene(
-            held=know.holdings.held(but=key), earlier=know.holdings.granted(pod.uid)
-        )
+        held = know.holdings.held(but=key) if beside else {}
+        scene = self._scene(held=held, earlier=know.holdings.granted(pod.uid))
         return judge(self._asked(pod, container), scene)
 
     def proven(self, uid: str, text: str) -> Grant | None:

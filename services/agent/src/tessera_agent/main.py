@@ -9,8 +9,7 @@ from tessera_agent import gpumanager_graph
 from tessera_agent.agent import World, open_agent
 from tessera_agent.listing import listed
 from tessera_agent.settings import AgentSettings
-from tessera_core import registry
-from tessera_runtime import http
+from tessera_runtime import dialects, http
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube.client import open_kube
@@ -19,12 +18,12 @@ from tessera_runtime.kube.client import open_kube
 async def serve(settings: AgentSettings) -> None:
     """Look after one vendor's cards on this node until cancelled."""
     ports, clock = http.Ports(settings.process.ports_file), SystemClock()
-    dialects = await asyncio.to_thread(registry.load)
+    registry = await asyncio.to_thread(dialects.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-agent") as kube,
         open_bus(settings.bus, "agent", f"{settings.node}.{settings.vendor}") as bus,
         open_agent(
-            World(kube=kube, bus=bus, settings=settings, clock=clock, dialects=dialects)
+            World(kube=kube, bus=bus, settings=settings, clock=clock, dialects=registry)
         ) as agent,
     ):
         agent.metrics.of_process()

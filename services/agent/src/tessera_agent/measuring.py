@@ -6,7 +6,7 @@ files of containers that are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from msgspec import Struct
@@ -18,7 +18,6 @@ from tessera_agent.hamicore import Regioned, Regions
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.inventory import Inventory
 from tessera_agent.metrics import AgentMetrics, Picture, Requested
-from tessera_agent.plugin import CardsPlugin
 from tessera_agent.pods import NodePods
 from tessera_agent.settings import AgentSettings
 from tessera_agent.telling import Alarm, States, Teller
@@ -46,7 +45,10 @@ class Tools(Struct, frozen=True, kw_only=True):
     sampler: Sampler
     regions: Regions
     files: HookFiles
-    plugin: CardsPlugin
+    hooks: bool
+    """Whether containers get files here; the folder may be another vendor's agent's else."""
+    synchronized: Callable[[], int]
+    """Times that it became known what has files."""
     teller: Teller
     states: States
     metrics: AgentMetrics
@@ -169,21 +171,18 @@ class Measuring:
         self._gaps = {key: gaps for key, gaps in self._gaps.items() if do.holdings.get(key)}
         do.pods.keep_only(do.holdings.pods())
         due = do.holdings.retired(now - do.settings.nri.keep_files_s)
-        if self._swept != do.plugin.synchronized and self._owns_files():
-            self._swept = do.plugin.synchronized
+        synchronized = do.synchronized()
+        if self._swept != synchronized and do.hooks:
+            self._swept = synchronized
             due = (*due, *await asyncio.to_thread(do.files.known))
         for key in due:
             if do.holdings.get(key) is None and not do.holdings.is_retired(key):
                 self._remove(key)
 
-    def _owns_files(self) -> bool:
-        """Only where containers get files; the folder may be another vendor's agent's."""
-        return self._do.plugin.hooks
-
     def _remove(self, key: Key) -> None:
         """On the loop: nobody may be given the files meanwhile."""
         try:
-            if self._owns_files():
+            if self._do.hooks:
                 self._do.files.remove(key)
         except (OSError, ValueError) as e:
             _log.warning("files not removed", uid=key.uid, container=key.container, why=str(e))

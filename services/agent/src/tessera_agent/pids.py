@@ -8,6 +8,7 @@ look is right.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,6 +17,16 @@ from tessera_core.cgroups import container_of
 _MOST_ANCESTORS: Final = 64
 _PARENT: Final = 1
 """Of the fields of /proc/<pid>/stat that follow the name in brackets."""
+
+
+def containers_in(proc_folder: str) -> frozenset[str]:
+    """The ids of all containers of which a process runs on the node. It reads a file for every
+    process: call it from a thread."""
+    found = set()
+    for cgroup in Path(proc_folder).glob("[0-9]*/cgroup"):
+        with suppress(OSError):
+            found.add(container_of(cgroup.read_text(errors="replace")))
+    return frozenset(found - {""})
 
 
 class Owners(Protocol):

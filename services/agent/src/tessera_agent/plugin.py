@@ -15,26 +15,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.files import ContainerFiles, HookFiles, Key
-from tessera_agent.given import (
-    adjustment_of,
-    below,
-    disarmed,
-    hooks,
-    in_force,
-    is_hooked,
-    limits_of,
-    sees_cards,
-    withstands,
-)
+from tessera_agent.disagreeing import Disagreeing
+from tessera_agent.files import Key
+from tessera_agent.given import adjustment_of, disarmed, hooks, limits_of, sees_cards, withstands
 from tessera_agent.hamicore import Running
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
+from tessera_agent.preparing import Preparing, Unprepared, Was
 from tessera_agent.telling import Alarm, Teller
 from tessera_agent.terms import terms_of
 from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles import limits as limits_file
-from tessera_core.judging import Deny, Give, Refuse, Why
+from tessera_core.judging import Deny, Give, Refuse
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox, State
 from tessera_runtime import logs, telemetry
 from tessera_schema.injections import Mount
@@ -49,9 +41,10 @@ class Tools(Struct, frozen=True, kw_only=True):
     judge: Judge
     dialects: Mapping[str, Dialect]
     holdings: Holdings
+    preparing: Preparing
+    disagreeing: Disagreeing
     regioned: Running
     """Those that HAMi-core limits, whoever granted them what."""
-    files: HookFiles
     teller: Teller
     now: Callable[[], float]
     """The loop's clock."""
@@ -107,6 +100,8 @@ class CardsPlugin:
             found = self._rebuilt(pod, container, stage, adjusted=adjusted)
         if found is not None:
             holdings.put(found if adjusted else self._unlimited(found))
+            if stage is Stage.RUNNING:
+                self._do.disagreeing.look(pod, container, found.granted or found.shares)
         elif stage is Stage.RUNNING and self._keeps_off(pod):
             self._look_for_cards(pod, container)
 
@@ -132,37 +127,13 @@ class CardsPlugin:
         self, pod: Sandbox, container: ContainerInfo, stage: Stage, *, adjusted: bool
     ) -> Holding | None:
         """What a container that runs holds, by its mounts, its files and its pod's grant."""
-        do, key = self._do, Key(uid=pod.uid, container=container.name)
-        kept = do.files.kept_grant(key) if adjusted else ""
-        shares = granted = do.judge.found(pod, container.name, adjusted=adjusted, kept=kept)
-        if not shares:
-            return None
-        limits = limits_of(pod, container.name, shares, container.env)
-        hooked = is_hooked(do.vendor.give(shares, {}))
-        files = self._adopted(key, limits) if adjusted and hooked else None
-        lowered: frozenset[str] = frozenset()
-        if files is not None:
-            shares = in_force(shares, files.limits)
-            lowered = below(granted, files.limits)
-        return Holding(
-            key=key, id=container.id, pod=pod, shares=shares, granted=granted, limits=limits,
-            hooked=hooked, files=files, stage=stage, pid=container.pid, since=float("-inf"),
-            terms=terms_of(
-                do.dialects, pod.annotations, shares, container.env, container.annotations
-            ), lowered=lowered,
+        was = Was(
+            limits=lambda shares: limits_of(pod, container.name, shares, container.env),
+            terms=lambda shares: terms_of(
+                self._do.dialects, pod.annotations, shares, container.env, container.annotations
+            ),
         )  # fmt: skip
-
-    def _adopted(self, key: Key, limits: limits_file.Limits) -> ContainerFiles | None:
-        """The files as they are, live changes included; made again where they cannot be read."""
-        try:
-            return self._do.files.adopt(key)
-        except (OSError, ValueError) as e:
-            _log.warning("limits made again", uid=key.uid, container=key.container, why=str(e))
-        try:
-            return self._do.files.make(key, limits)
-        except (OSError, ValueError) as e:
-            _log.warning("limits not made", uid=key.uid, container=key.container, why=str(e))
-            return None
+        return self._do.preparing.found(pod, container, stage, was, adjusted=adjusted)
 
     # -- what is created
 
@@ -182,9 +153,10 @@ class CardsPlugin:
                     return self._kept_off(pod, container, env)
                 case Refuse(why=why, message=message):
                     span.failed(message)
-                    return self._refused(pod, container, why, message)
+                    return _refusal(self._do.preparing.refused(pod, container.name, why, message))
                 case Give() as given:
                     span.set(cards=",".join(share.card for share in given.shares))
+                    self._do.disagreeing.look(pod, container, given.shares)
                     answer = self._prepared(pod, container, given)
                     if isinstance(answer, Refusal):
                         span.failed(answer.why)
@@ -193,46 +165,10 @@ class CardsPlugin:
     def _prepared(
         self, pod: Sandbox, container: ContainerInfo, given: Give
     ) -> Adjustment | Refusal:
-        do, key = self._do, Key(uid=pod.uid, container=container.name)
-        wanted = {**disarmed(do.vendor, container.env), **given.injection.env}
-        if name := withstands(wanted, do.vendor, container):
-            return self._set_twice(pod, container, name)
-        env = {**container.env, **given.injection.env}
-        limits = limits_of(pod, container.name, given.shares, env)
-        hooked = is_hooked(given.injection)
-        try:
-            resized = given.grant if given.grant.revision else None
-            files = do.files.make(key, limits, resized) if hooked else None
-            answer = adjustment_of(
-                given.injection, files.mounts if files else (), do.vendor, container
-            )
-        except (OSError, ValueError) as e:
-            message = f"what limits it cannot be made: {e}: see the agent's folder on the node"
-            return self._refused(pod, container, Why.NOT_PREPARED, message)
-        do.holdings.put(
-            Holding(
-                key=key, id=container.id, pod=pod, shares=given.shares, limits=limits,
-                hooked=hooked, files=files, since=do.now(),
-                terms=terms_of(
-                    do.dialects, pod.annotations, given.shares, env, given.injection.annotations
-                ),
-            )
-        )  # fmt: skip
-        do.holdings.remember(given.grant)
-        do.teller.prepared(pod, container.name, telemetry.current_traceparent())
-        return answer
+        def answer(env: Mapping[str, str], files: Sequence[Mount]) -> Adjustment:
+            return adjustment_of(given.injection, env, files)
 
-    def _refused(self, pod: Sandbox, container: ContainerInfo, why: Why, message: str) -> Refusal:
-        self._do.teller.refused(pod, container.name, why, message)
-        return Refusal(why=f"{why}: {message}")
-
-    def _set_twice(self, pod: Sandbox, container: ContainerInfo, name: str) -> Refusal:
-        message = (
-            f"variable {name} is set by its image and by the pod, so that its value "
-            f"{container.env[name]!r} would stand whatever it may have: take it out of the pod's "
-            "env and envFrom"
-        )
-        return self._refused(pod, container, Why.SET_TWICE, message)
+        return _refusal(self._do.preparing.prepare(pod, container, given, answer))
 
     def _kept_off(
         self, pod: Sandbox, container: ContainerInfo, deny: Mapping[str, str]
@@ -241,7 +177,7 @@ class CardsPlugin:
             return Adjustment()
         env = {**disarmed(self._do.vendor, container.env), **deny}
         if name := withstands(env, self._do.vendor, container):
-            return self._set_twice(pod, container, name)
+            return _refusal(self._do.preparing.set_twice(pod, container, name))
         return Adjustment(env=env)
 
     def _keeps_off(self, pod: Sandbox) -> bool:
@@ -257,14 +193,8 @@ class CardsPlugin:
             Key(uid=pod.uid, container=container.name), container.id, stage=Stage.RUNNING,
             pid=container.pid,
         )  # fmt: skip
-        if held is None:
-            return
-        with telemetry.span(
-            "tessera.agent.start", parent=self._do.judge.traceparent(pod),
-            pod=f"{pod.namespace}/{pod.name}", container=container.name,
-            after_s=self._do.now() - held.since,
-        ) as span:  # fmt: skip
-            self._do.teller.running(pod, container.name, span.traceparent)
+        if held is not None:
+            self._do.preparing.started(held)
 
     def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
         """Its process ended; what it held is free, its files stay for its next start."""
@@ -296,6 +226,12 @@ class CardsPlugin:
 
     def _of(self, pod: Sandbox) -> tuple[Holding, ...]:
         return tuple(h for h in self._do.holdings.of_pod(pod.uid) if h.pod.id == pod.id)
+
+
+def _refusal(answer: Adjustment | Unprepared) -> Adjustment | Refusal:
+    if isinstance(answer, Unprepared):
+        return Refusal(why=f"{answer.why}: {answer.message}")
+    return answer
 
 
 def _is_limits(mount: Mount, key: Key) -> bool:

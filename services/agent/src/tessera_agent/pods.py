@@ -8,58 +8,13 @@ restored since is here alone. While the API server is away this is what was know
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
-from msgspec import Struct
-
-from tessera_agent.terms import lends
+from tessera_agent.shown import Shown, read
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Change, Reflector, Watched
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import TRACE_KEY
-from tessera_schema.kube import TERMINAL_PHASES
-from tessera_schema.wire import decoder
-
-
-class _Meta(Struct, frozen=True):
-    uid: str = ""
-    annotations: dict[str, str] = {}
-
-
-class _Status(Struct, frozen=True):
-    phase: str = ""
-
-
-class _Pod(Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    status: _Status = _Status()
-
-
-class Shown(Struct, frozen=True, kw_only=True):
-    """A pod, as far as it matters here."""
-
-    uid: str
-    grant: str = ""
-    """The annotation; empty = none."""
-    traceparent: str = ""
-    lends: bool = True
-    """Whether it takes part in lending."""
-    ended: bool = False
-
-
-_decode = decoder(_Pod)
-
-
-def read(raw: bytes) -> Shown:
-    """Raises msgspec.DecodeError."""
-    pod = _decode(raw)
-    notes = pod.metadata.annotations
-    return Shown(
-        uid=pod.metadata.uid, grant=notes.get(GRANT_KEY, ""),
-        traceparent=notes.get(TRACE_KEY, ""), lends=lends(notes),
-        ended=pod.status.phase in TERMINAL_PHASES,
-    )  # fmt: skip
 
 
 class NodePods:
@@ -71,13 +26,24 @@ class NodePods:
         """Set when a pod is gone or has ended; whoever heeds it clears it."""
         self.grants = asyncio.Event()
         """Set when a pod shows another grant than before; whoever heeds it clears it."""
+        self.told = asyncio.Event()
+        """Set at the next change of any pod, and another one put in its place."""
         self._shown: dict[str, Shown] = {}
         self._lost: set[str] = set()
         self._listed = float("-inf")
 
+    def __iter__(self) -> Iterator[Shown]:
+        """A copy: what happens meanwhile does not matter."""
+        return iter(tuple(self._shown.values()))
+
     def get(self, uid: str) -> Shown | None:
         """The pod; None where it is not shown."""
         return self._shown.get(uid)
+
+    @property
+    def listed(self) -> bool:
+        """Whether all pods were shown at least once."""
+        return self._listed != float("-inf")
 
     def is_gone(self, uid: str, since: float) -> bool:
         """Whether a pod that was heard of at a time (the loop's) is not there any more."""
@@ -99,6 +65,7 @@ class NodePods:
         self._shown, self._listed = shown, started
         self.news.set()
         self.grants.set()
+        self._tell()
 
     def changed(self, change: Change, item: Shown, now: float) -> None:
         """One pod."""
@@ -114,6 +81,11 @@ class NodePods:
             self._lost.discard(item.uid)
         if item.ended or change is Change.DELETED:
             self.news.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        self.told, told = asyncio.Event(), self.told
+        told.set()
 
 
 def watcher(kube: Kube, pods: NodePods, node: str, settings: KubeSettings) -> Reflector[Shown]:

@@ -10,19 +10,25 @@ from typing import Final
 
 from tessera_core.care import Rival
 
+PREFIX: Final = "tessera"
+"""How the names of our own plugin's sockets begin."""
 _CONNECT_S: Final = 0.2
 """A socket of this machine answers at once or not at all."""
 
 
 def rivals_on(kubelet_folder: str, rivals: Sequence[Rival]) -> tuple[str, ...]:
-    """Names of those that run. A socket whose process is gone does not count. Blocks: call it
-    from a thread. A folder that is not there has nobody in it."""
+    """Names of those that run. A socket whose process is gone does not count, nor does our own
+    plugin's. Blocks: call it from a thread. A folder that is not there has nobody in it."""
     root = Path(kubelet_folder)
     return tuple(
         rival.name
         for rival in rivals
-        if any(_answers(path) for path in sorted(root.glob(rival.socket)))
+        if any(_answers(path) for path in sorted(root.glob(rival.socket)) if not _is_ours(path))
     )  # fmt: skip
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name.startswith(f"{PREFIX}-")
 
 
 def _answers(path: Path) -> bool:

@@ -4,6 +4,7 @@ its field, such as TESSERA_HEALTH_POLL_S."""
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.dialects import DialectsSettings
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.http import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
@@ -72,7 +74,7 @@ class InventorySettings(Struct, frozen=True, kw_only=True):
     put there, so that kube-scheduler lets pods that ask for them wait for it; off takes ours away.
     """
     kubelet_folder: str = "/var/lib/kubelet"
-    """Where such plugins are looked for."""
+    """Where such plugins are looked for, and kubelet itself."""
 
 
 class UsageSettings(Struct, frozen=True, kw_only=True):
@@ -141,6 +143,44 @@ class NriSettings(Struct, frozen=True, kw_only=True):
     """Seconds that a container's files outlive it: its last use is read within them."""
 
 
+class Giving(StrEnum):
+    """How containers get the vendor's cards."""
+
+    RUNTIME = "runtime"
+    """The container runtime asks about each container by name (NRI)."""
+    ALLOCATE = "allocate"
+    """Kubelet asks, through a device plugin, where the runtime has no NRI. It does not say for
+    whom, so the scheduler lets no two pods that ask for as much start on the node at once."""
+
+
+class By(StrEnum):
+    """How a device plugin hands a card to a container."""
+
+    CDI = "cdi"
+    """By its name, which the runtime looks up in the specifications that the vendor's toolkit
+    wrote, with UUIDs for names."""
+    NODES = "nodes"
+    """As device nodes; the vendor's runtime adds the driver's files."""
+    ENV = "env"
+    """By the variable that the vendor's runtime reads. One that the pod has from a ConfigMap stands
+    in its place."""
+
+
+class PluginSettings(Struct, frozen=True, kw_only=True):
+    """The device plugin, where kubelet asks for cards (TESSERA_GIVING=allocate)."""
+
+    cards: By = By.CDI
+    """How cards are handed over: `cdi`, `nodes` or `env`. A pod's own variable cannot give it a
+    card that comes by name, where the vendor's runtime is not the one that runs it."""
+    wait_s: float = 5.0
+    """Seconds for which the pod that kubelet asks for may be unknown here, or two that could be
+    meant: kubelet admits no other pod meanwhile, and one that is refused has failed for good."""
+    call_s: float = 5.0
+    """Seconds in which kubelet says which container has which ids."""
+    look_s: float = 2.0
+    """Seconds between looks at what became of containers while nothing is heard of them."""
+
+
 class KeySettings(Struct, frozen=True, kw_only=True):
     """The public keys that grants are verified with."""
 
@@ -157,6 +197,9 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Whose cards this agent looks after."""
     folder: str = "/var/lib/tessera"
     """Where the limits and usage files of containers are kept."""
+    giving: Giving = Giving.RUNTIME
+    """`runtime`, or `allocate` on nodes whose container runtime has no NRI. For a vendor whose own
+    device plugin gives its cards nothing but `runtime` will do."""
     reader: ReaderSettings = ReaderSettings()
     health: HealthSettings = HealthSettings()
     inventory: InventorySettings = InventorySettings()
@@ -164,9 +207,11 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     lending: LendingSettings = LendingSettings()
     resize: ResizeSettings = ResizeSettings()
     nri: NriSettings = NriSettings()
+    plugin: PluginSettings = PluginSettings()
     keys: KeySettings = KeySettings()
     process: ProcessSettings = ProcessSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    dialects: DialectsSettings = DialectsSettings()
     kube: KubeSettings = KubeSettings()
     bus: BusSettings = BusSettings(arrange=False)
     outbox: OutboxSettings = OutboxSettings(capacity=2000)
@@ -189,10 +234,17 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
                 f"lending.loan_s: {self.lending.loan_s:g}: write at least twice lending.tick_s "
                 f"({self.lending.tick_s:g}), or loans would end between two looks"
             )
+        if self.plugin.wait_s > MOST_WAIT_S:
+            raise BadSettings(
+                f"plugin.wait_s: {self.plugin.wait_s:g}: write {MOST_WAIT_S:g} or less: kubelet "
+                "admits no other pod while it waits"
+            )
         if self.health.recover_polls < 0:
             raise BadSettings(f"health.recover_polls: {self.health.recover_polls}: write 0 or more")
 
 
+MOST_WAIT_S: Final = 15.0
+"""Kubelet's questions are cut off a few seconds later."""
 _POSITIVE: Final = {
     "reader": ("call_s",),
     "health": ("poll_s", "patience_s", "forget_s"),
@@ -201,4 +253,5 @@ _POSITIVE: Final = {
     "resize": ("look_s", "patience_s", "throttle_s"),
     "lending": ("tick_s", "loan_s", "idle_s", "active_s", "bounds_s"),
     "nri": ("keep_files_s",),
+    "plugin": ("wait_s", "call_s", "look_s"),
 }

@@ -37,6 +37,14 @@ class Alarm(StrEnum):
     """A container that holds shares was created while no agent was asked: nothing limits it."""
     UNGRANTED = "CardsWithoutGrant"
     """A container that holds nothing was created while no agent was asked, and sees cards."""
+    AMBIGUOUS = "AllocationAmbiguous"
+    """Kubelet asks for one of several containers, and nothing tells for which."""
+    UNCLAIMED = "AllocationUnclaimed"
+    """Kubelet asks for a container, and there is none that it could be."""
+    MISMATCH = "AllocatedToAnother"
+    """Kubelet counts for another container what this one was given."""
+    OTHER_CARDS = "OtherCardsGiven"
+    """The vendor's plugin gave a container other cards than its pod was granted."""
     NOT_ENFORCED = "LimitsNotEnforced"
     """Its hook, or the driver, shows that its limits do not hold."""
 
@@ -97,6 +105,11 @@ class Teller:
         """Something is wrong with a container that runs."""
         self._alarms[alarm] += 1
         self._event(pod, container, alarm, message)
+
+    def unclaimed(self, message: str) -> None:
+        """Something is wrong with a pod that nobody can name; kubelet tells it why."""
+        self._alarms[Alarm.UNCLAIMED] += 1
+        _log.warning(str(Alarm.UNCLAIMED), told=message)
 
     def usage(self, usage: NodeUsage) -> None:
         """What was measured."""

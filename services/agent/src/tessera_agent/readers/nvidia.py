@@ -14,14 +14,28 @@ from typing import Final
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
 from tessera_agent.readers import Silent, World
+from tessera_agent.readers.handing import Handing
 from tessera_agent.readers.nvml import Session
 from tessera_agent.readers.onethread import Hanging, OneThread, one_thread
 from tessera_agent.settings import ReaderSettings
 from tessera_core.readings import Readings
+from tessera_core.vendors.nvidia import NONE_VISIBLE, VISIBLE
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
+from tessera_schema.cards import Card
 
 _log: Final = logs.named("tessera.agent.nvml")
+
+
+def _node(card: Card) -> str:
+    return f"/dev/nvidia{card.minor}" if card.minor >= 0 else ""
+
+
+HANDING: Final = Handing(
+    kind="nvidia.com/gpu", nothing={VISIBLE: NONE_VISIBLE}, driver={VISIBLE: "none"}, node=_node,
+    nodes=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"),
+)  # fmt: skip
+"""CDI names as `nvidia-ctk cdi generate --device-name-strategy=uuid` writes them."""
 
 
 class NvmlReader:

@@ -1,0 +1,159 @@
+"""What the API server shows of a pod, as far as it matters on its node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_agent.terms import lends
+from tessera_schema.grants import GRANT_KEY
+from tessera_schema.keys import TRACE_KEY
+from tessera_schema.kube import TERMINAL_PHASES, Quantity
+from tessera_schema.wire import decoder
+
+_SIDECAR: Final = "Always"
+
+
+class Run(Struct, frozen=True, rename="camel"):
+    """A container that runs, or one that has run."""
+
+    container_id: str = msgspec.field(name="containerID", default="")
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        """As the runtime knows it, without the runtime's name."""
+        return self.container_id.rpartition("//")[2]
+
+
+class Contained(Struct, frozen=True, kw_only=True):
+    """A container of a pod. It restarts, each time under another id."""
+
+    name: str
+    init: bool = False
+    """Whether it ends before the containers after it begin."""
+    limits: Mapping[str, Quantity] = {}
+    runs: Run | None = None
+    """As it runs now."""
+    ended: tuple[Run, ...] = ()
+    """Those that have ended, as far as they are still shown: the last one or two."""
+
+    @property
+    def began(self) -> bool:
+        """Whether it has ever run."""
+        return self.runs is not None or bool(self.ended)
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """A pod."""
+
+    uid: str
+    namespace: str = ""
+    name: str = ""
+    grant: str = ""
+    """The annotation; empty = none."""
+    traceparent: str = ""
+    lends: bool = True
+    """Whether it takes part in lending."""
+    ended: bool = False
+    containers: tuple[Contained, ...] = ()
+    """Init containers first, as kubelet takes them."""
+
+    admitted: bool = False
+    """Whether kubelet has reported it, and so has asked for all that its containers are to get."""
+
+    def get(self, container: str) -> Contained | None:
+        """One of its containers."""
+        return next((c for c in self.containers if c.name == container), None)
+
+
+class _Meta(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] = {}
+
+
+class _Resources(Struct, frozen=True):
+    limits: dict[str, Quantity] = {}
+
+
+class _Container(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resources: _Resources = _Resources()
+    restart_policy: str | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    init_containers: tuple[_Container, ...] = ()
+    containers: tuple[_Container, ...] = ()
+
+
+class _State(Struct, frozen=True):
+    running: Run | None = None
+    terminated: Run | None = None
+
+
+class _Seen(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    container_id: str = msgspec.field(name="containerID", default="")
+    state: _State = _State()
+    last_state: _State = _State()
+
+
+class _Status(Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    start_time: str = ""
+    init_container_statuses: tuple[_Seen, ...] = ()
+    container_statuses: tuple[_Seen, ...] = ()
+
+
+class _Pod(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_decode = decoder(_Pod)
+
+
+def read(raw: bytes) -> Shown:
+    """Raises msgspec.DecodeError."""
+    pod = _decode(raw)
+    notes, containers = pod.metadata.annotations, tuple(_containers(pod))
+    return Shown(
+        uid=pod.metadata.uid, namespace=pod.metadata.namespace, name=pod.metadata.name,
+        grant=notes.get(GRANT_KEY, ""), traceparent=notes.get(TRACE_KEY, ""), lends=lends(notes),
+        ended=pod.status.phase in TERMINAL_PHASES, containers=containers,
+        admitted=bool(pod.status.start_time) or any(c.began for c in containers),
+    )  # fmt: skip
+
+
+def _containers(pod: _Pod) -> Iterator[Contained]:
+    for containers, statuses, first in (
+        (pod.spec.init_containers, pod.status.init_container_statuses, True),
+        (pod.spec.containers, pod.status.container_statuses, False),
+    ):
+        seen = {status.name: status for status in statuses}
+        for container in containers:
+            status = seen.get(container.name, _Seen())
+            yield Contained(
+                name=container.name, limits=container.resources.limits,
+                init=first and container.restart_policy != _SIDECAR, runs=_running(status),
+                ended=tuple(
+                    state.terminated for state in (status.last_state, status.state)
+                    if state.terminated is not None
+                ),
+            )  # fmt: skip
+
+
+def _running(status: _Seen) -> Run | None:
+    running = status.state.running
+    if running is None:
+        return None
+    return Run(container_id=status.container_id, started_at=running.started_at)

@@ -1,0 +1,59 @@
+"""What an agent does for as long as it is open, each in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tessera_agent import advertising, pods
+from tessera_agent import keys as published
+from tessera_agent.advertising import Advertising
+from tessera_agent.inventory import Inventory
+from tessera_agent.settings import AgentSettings
+from tessera_core.advertised import names_of
+from tessera_kubelet.nri.plugin import serve
+from tessera_kubelet.nri.settings import NriSettings
+
+if TYPE_CHECKING:
+    from tessera_agent.agent import Agent, World
+
+
+def begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inventory) -> None:
+    """Begin all of it."""
+    settings = world.settings
+    key_watcher = published.watcher(world.kube, agent.keys, settings.keys.namespace, settings.kube)
+    pod_watcher = pods.watcher(world.kube, agent.pods, settings.node, settings.kube)
+    names = names_of(world.dialects, settings.vendor)
+    advertised = Advertising(
+        world.kube, settings.inventory,
+        advertising.About(
+            node=settings.node, names=names - (agent.kubelet.names if agent.kubelet else set()),
+            shown=lambda: inventory.node, has_cards=lambda: bool(agent.devices.seen.cards),
+            left_to_others=lambda: agent.devices.left_to_others,
+        ),
+    )  # fmt: skip
+    for what, work in {
+        "inventory": inventory.keep(),
+        "advertising": advertised.keep(),
+        "devices": agent.devices.watch(),
+        "grant keys": key_watcher.run(),
+        "grant keys on disk": agent.keys.keep(),
+        "pod watcher": pod_watcher.run(),
+        "pods that are gone": agent.measuring.follow_pods(),
+        "measuring": agent.measuring.run(),
+        "cards that others gave": agent.disagreeing.keep(),
+        "resizing": agent.resizing.run(),
+        "news of quotas": agent.throttling.follow(world.bus, settings.bus.cluster),
+        "lending": agent.lending.run(),
+        "bounds of lending": agent.bounds.follow(world.bus, settings.node),
+        **(agent.kubelet.work() if agent.kubelet else _by_runtime(agent, settings)),
+    }.items():
+        tasks.create_task(work, name=what)
+
+
+def _by_runtime(agent: Agent, settings: AgentSettings) -> Mapping[str, Coroutine[Any, Any, Any]]:
+    nri = settings.nri
+    name = nri.name or ("tessera" if agent.plugin.hooks else f"tessera-{settings.vendor}")
+    plugin_settings = NriSettings(name=name, index=nri.index)
+    return {"runtime": serve(nri.socket, agent.plugin, plugin_settings, agent.observe)}

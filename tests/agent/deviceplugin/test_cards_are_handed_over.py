@@ -1,0 +1,98 @@
+"""A card comes by its CDI name, as device nodes, or by the vendor's variable, and limited."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tessera_agent.readers.handing import NoNode, handed, handing_of
+from tessera_agent.settings import By, PluginSettings
+from tessera_core.hookfiles.limits import PATH
+from tessera_core.hookfiles.usage import PATH as USAGE_PATH
+from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
+from tessera_kubelet.deviceplugin.nouns import Allocation
+from tessera_kubelet.errors import NotAdmitted
+from tessera_schema.cards import Card
+from tessera_schema.injections import Injection
+from tessera_testing.readers import a_reading
+from tests.agent.deviceplugin.world import GPU, a_node
+from tests.agent.nri.world import VISIBLE, a_share, metric
+
+CARD = Card(id="GPU-7", index=7, vendor="nvidia", memory_bytes=1, minor=3)
+
+
+async def given(folder: Path, by: By) -> Allocation:
+    async with a_node(folder) as node:
+        node.reader.show(replace(a_reading(0), minor=0), replace(a_reading(1), minor=1))
+        async with node.agent(plugin=PluginSettings(cards=by)):
+            await node.bind("job", a_share(), a_share(card=1), asks={"main": {GPU: 2}})
+            return (await node.admit("job"))["main"]
+
+
+async def test_by_name_and_the_vendors_runtime_gives_nothing(folder: Path) -> None:
+    answer = await given(folder, By.CDI)
+    assert answer.cdi_devices == ("nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1")
+    assert answer.env[VISIBLE] == "void"
+    assert {m.destination for m in answer.mounts} == {HOOK_LIBRARY, PRELOAD, PATH, USAGE_PATH}
+    assert answer.devices == ()
+
+
+async def test_by_the_vendors_variable(folder: Path) -> None:
+    answer = await given(folder, By.ENV)
+    assert answer.env[VISIBLE] == "GPU-0,GPU-1"
+    assert (answer.cdi_devices, answer.devices) == ((), ())
+
+
+async def test_as_device_nodes_and_the_vendors_runtime_gives_the_driver(folder: Path) -> None:
+    answer = await given(folder, By.NODES)
+    assert [d.path for d in answer.devices if d.path[-1].isdecimal()] == [
+        "/dev/nvidia0", "/dev/nvidia1",
+    ]  # fmt: skip
+    assert answer.env[VISIBLE] == "none"
+    assert answer.cdi_devices == ()
+
+
+def test_a_card_whose_device_node_is_not_known_is_not_given_so() -> None:
+    handing = handing_of("nvidia")
+    assert handing is not None
+    with pytest.raises(NoNode, match="the device node of card GPU-7 is not known"):
+        handed(handing, By.NODES, Injection(), [replace(CARD, minor=-1)])
+    there = replace(handing, nodes=("/dev/null", "/dev/not-there"))
+    assert handed(there, By.NODES, Injection(), [CARD]).injection.devices == (
+        "/dev/nvidia3", "/dev/null",
+    )  # fmt: skip
+
+
+async def test_what_an_image_may_set_is_emptied(folder: Path) -> None:
+    """Kubelet does not tell what it sets."""
+    async with a_node(folder) as node, node.agent():
+        await node.bind("job", a_share())
+        env = (await node.admit("job"))["main"].env
+        assert (env["CUDA_DISABLE_CONTROL"], env["CUDA_OVERSUBSCRIBE"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(VISIBLE, "all"), (VISIBLE, None), ("CUDA_DISABLE_CONTROL", "true")]
+)
+async def test_a_pod_whose_own_variable_would_stand_is_refused(
+    folder: Path, name: str, value: str | None
+) -> None:
+    async with a_node(folder) as node, node.agent() as agent:
+        await node.bind("job", a_share(), env={name: value})
+        with pytest.raises(NotAdmitted, match=rf"VariableSetTwice: variable {name} is set by the"):
+            await node.admit("job")
+        assert metric(agent, 'tessera_agent_refusals_total{why="VariableSetTwice"}') == 1
+        assert len(agent.holdings) == 0
+
+
+async def test_variables_of_the_pod_reach_the_limits(folder: Path) -> None:
+    env = {"GPU_CORE_UTILIZATION_POLICY": "disable", "CUDA_TASK_PRIORITY": "1"}
+    async with a_node(folder) as node:
+        async with node.agent() as agent:
+            await node.bind("job", a_share(cores_percent=50), env=env)
+            await node.admit("job")
+            (before,) = agent.holdings
+            assert (before.limits.cards[0].priority, before.terms.priority) == (1, 1)
+        async with node.agent() as agent:
+            (after,) = agent.holdings
+            assert (after.limits, after.terms) == (before.limits, before.terms)

@@ -1,0 +1,57 @@
+"""What an agent tells is signed by the key that its node shows, in this life and the next."""
+
+from pathlib import Path
+
+import msgspec
+
+from tessera_core.speaking import not_spoken
+from tessera_runtime.kube.api import Verb
+from tessera_schema.published import decode_published
+from tests.agent.nri.world import NODE, Node, a_node, until
+
+KEY = "cards.tessera.dev/nvidia"
+
+
+def voice(node: Node) -> str:
+    """The key that the node shows; empty before the agent has written anything."""
+    shown = msgspec.json.decode(node.kube.store.handle(Verb.GET, f"/api/v1/nodes/{NODE}").body)
+    text = shown["metadata"].get("annotations", {}).get(KEY)
+    return str(decode_published(text).speaks) if text else ""
+
+
+def unsigned(node: Node, voice: str) -> list[str]:
+    """What is wrong with what was said so far."""
+    said = node.bus.said("tessera.v1.*.*.>")
+    assert said
+    return [
+        why
+        for news in said
+        if (why := not_spoken(voice, news.envelope.signature, news.envelope.order, news.data))
+    ]
+
+
+async def test_its_news_bear_the_signature_of_the_key_on_its_node(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node:
+        async with node.agent():
+            await until(lambda: voice(node))
+            first = voice(node)
+            await until(lambda: node.bus.said("tessera.v1.*.usage.*"))
+            await until(lambda: node.bus.said("tessera.v1.*.device.>"))
+        assert unsigned(node, first) == []
+        async with node.agent():
+            await until(lambda: voice(node))
+        assert voice(node) == first
+        assert unsigned(node, first) == []
+
+
+async def test_a_key_that_was_spoilt_is_made_anew(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node:
+        async with node.agent():
+            await until(lambda: voice(node))
+            first = voice(node)
+        (file,) = (tmp_path / "agent").glob("speaks-*.key")
+        assert file.stat().st_mode & 0o777 == 0o600
+        file.write_bytes(b"torn")
+        async with node.agent():
+            await until(lambda: voice(node) != first)
+        assert unsigned(node, voice(node)) != []  # what was said before
