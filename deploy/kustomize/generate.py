@@ -1,13 +1,21 @@
 """What the code says and the manifests repeat, written anew: `python deploy/kustomize/generate.py`.
 
 The resources that kube-scheduler leaves to the extender, the keys that only Tessera may write, the
-dialects with their switches, and one agent for each vendor. A test holds the files against this.
+dialects with their switches, one agent for each vendor, and Grafana's dashboards. A test holds the
+files against this.
+
+    python deploy/kustomize/generate.py --dialects mine.yaml --into overlays/mine/names [--aliases]
+
+writes a component for a cluster whose dialects have names or switches of their own, so that all
+services, kube-scheduler and the policies know the same.
 """
 
 from __future__ import annotations
 
+import argparse
+import runpy
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +25,7 @@ import yaml
 from tessera_agent.given import hooks
 from tessera_core import kubescheduler, registry
 from tessera_core.dialect import Vendor
-from tessera_core.registry import Registry
+from tessera_core.registry import BadConfiguration, Registry
 from tessera_scheduler import conditions
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.keys import RESERVE_KEY, SCHEDULER
@@ -60,7 +68,7 @@ def files() -> dict[Path, str]:
     known = registry.load()
     made = {
         "base/scheduler/kube-scheduler.yaml": _text(_scheduling(known, (SCHEDULER,))),
-        "base/scheduler/dialects.yaml": _text({n: {"enabled": True} for n in known.readers}),
+        "base/dialects/dialects.yaml": _text({n: {"enabled": True} for n in known.readers}),
         "components/scheduler-aliases/kube-scheduler.yaml": _text(
             _scheduling(known, kubescheduler.profiles(known))
         ),
@@ -71,7 +79,42 @@ def files() -> dict[Path, str]:
     for number, vendor in enumerate(known.vendors.values()):
         text = _text(_agent(vendor, FIRST_PORT + number))
         made[f"base/agents/{vendor.name}/kustomization.yaml"] = text
+    drawn = runpy.run_path(str(ROOT / "dashboards.py"))["files"]()
+    made |= {f"components/prometheus/dashboards/{name}": text for name, text in drawn.items()}
     return {ROOT / name: text for name, text in made.items()}
+
+
+def component(config: Mapping[str, Json], *, aliases: bool) -> dict[str, str]:
+    """The files of a component for dialects with these options. Raises BadConfiguration."""
+    known = registry.load(config)
+    names = kubescheduler.profiles(known) if aliases else (SCHEDULER,)
+    made = [
+        {"name": f"tessera-{name}", "namespace": NAMESPACE, "behavior": "merge",
+         "files": [f"{name}.yaml"]}
+        for name in ("dialects", "kube-scheduler")
+    ]  # fmt: skip
+    return {
+        "kustomization.yaml": _text({
+            "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component",
+            "configMapGenerator": made, "patches": list(_key_patches(known)),
+        }),
+        "dialects.yaml": _text({n: {"enabled": True, **config.get(n, {})} for n in known.readers}),
+        "kube-scheduler.yaml": _text(_scheduling(known, names)),
+    }  # fmt: skip
+
+
+def _key_patches(known: Registry) -> Iterator[Json]:
+    """The conditions of the policies about keys, with the keys of these dialects."""
+    for policy in _key_policies(known):
+        if policy["kind"] == "ValidatingAdmissionPolicy":
+            expression = policy["spec"]["matchConditions"][0]["expression"]
+            path = "/spec/matchConditions/0/expression"
+            change = [{"op": "replace", "path": path, "value": expression}]
+            name = policy["metadata"]["name"]
+            yield {
+                "patch": yaml.safe_dump(change),
+                "target": {"kind": "ValidatingAdmissionPolicy", "name": name},
+            }
 
 
 def _scheduling(known: Registry, names: tuple[str, ...]) -> Json:
@@ -199,14 +242,33 @@ def _stale() -> Iterator[Path]:
             yield path
 
 
-def main() -> int:
-    """Write all files."""
-    for path in _stale():
-        path.unlink()
-    for path, text in files().items():
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write all files, or a component for dialects of one's own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dialects", type=Path, help="dialect -> option -> value, in YAML")
+    parser.add_argument("--into", type=Path, help="the component's folder")
+    parser.add_argument("--aliases", action="store_true", help="with `scheduler-aliases`")
+    said = parser.parse_args(arguments)
+    if (said.dialects is None) != (said.into is None):
+        parser.error("--dialects and --into go together: give both, or none")
+    if said.dialects is None:
+        for path in _stale():
+            path.unlink()
+        _write(files())
+        return 0
+    try:
+        config = msgspec.yaml.decode(said.dialects.read_bytes(), type=dict[str, Json])
+        made = component(config, aliases=said.aliases)
+    except (OSError, msgspec.DecodeError, BadConfiguration) as e:
+        parser.error(f"--dialects {said.dialects}: {e}")
+    _write({said.into / name: text for name, text in made.items()})
+    return 0
+
+
+def _write(made: Mapping[Path, str]) -> None:
+    for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":

@@ -211,9 +211,13 @@ class RealCluster:
     # -- running
 
     @asynccontextmanager
-    async def replica(self, name: str, *, alone: bool = True) -> AsyncGenerator[Replica]:
+    async def replica(
+        self, name: str, *, alone: bool = True, gated: bool = False, writers: str = ""
+    ) -> AsyncGenerator[Replica]:
         """One scheduler service and its kube-scheduler, for the length of the block."""
-        replica = Replica(name, self.plane, self.folder, self.nats.url, alone=alone)
+        replica = Replica(
+            name, self.plane, self.folder, self.nats.url, alone=alone, gated=gated, writers=writers
+        )
         self.replicas.append(replica)
         try:
             replica.start()
@@ -227,6 +231,8 @@ class RealCluster:
         """Delete what others would see."""
         for path in _CONFIGURATION:
             await self.admin.delete(path)
+        for replica in self.replicas:
+            await self.admin.delete(f"{LEASES}/{replica.name}")
         for namespace in self.namespaces:
             await self.admin.delete(self.pods_path(namespace=namespace), gracePeriodSeconds="0")
         for path in reversed(self._made):
@@ -236,9 +242,11 @@ class RealCluster:
 
 @asynccontextmanager
 async def real_cluster(
-    plane: Plane, folder: Path, replicas: Sequence[str] = ("tessera-a",)
-) -> AsyncGenerator[RealCluster]:
-    """The services on that control plane, ready to place."""
+    plane: Plane, folder: Path, replicas: Sequence[str] = ("tessera-a",), *, gated: bool = False,
+    writers: str = "",
+) -> AsyncGenerator[RealCluster]:  # fmt: skip
+    """The services on that control plane, ready to place; `gated` as in the component `ha`;
+    `writers` may write result keys on pods."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(plane.client())
         nats = await stack.enter_async_context(open_nats(folder / "nats"))
@@ -248,7 +256,9 @@ async def real_cluster(
         (await admin.post(LEASES, lease)).done  # noqa: B018  (checks)
         await cluster.namespace(cluster.own)
         for name in replicas:
-            await stack.enter_async_context(cluster.replica(name, alone=len(replicas) == 1))
+            await stack.enter_async_context(
+                cluster.replica(name, alone=len(replicas) == 1, gated=gated, writers=writers)
+            )
         await cluster.leader()
         await cluster.until(cluster_is_called(cluster), "the webhook registered")
         yield cluster

@@ -37,8 +37,10 @@ def open_cluster(plane: Plane, tmp_path: Path) -> OpenCluster:
     """`async with open_cluster() as cluster`: the services, on the shared control plane."""
 
     @asynccontextmanager
-    async def opened(replicas: Sequence[str] = ("tessera-a",)) -> AsyncGenerator[RealCluster]:
-        async with real_cluster(plane, tmp_path, replicas) as cluster:
+    async def opened(
+        replicas: Sequence[str] = ("tessera-a",), *, gated: bool = False
+    ) -> AsyncGenerator[RealCluster]:
+        async with real_cluster(plane, tmp_path, replicas, gated=gated) as cluster:
             yield cluster
 
     return opened

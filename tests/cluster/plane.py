@@ -68,6 +68,23 @@ _NO_POD: Final[Json] = {
     },
 }  # fmt: skip
 """What kwok does with pods, in the place of what it would do by itself: nothing."""
+_NODE_ONCE: Final[Json] = {
+    "apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": "node-once"},
+    "spec": {
+        "resourceRef": {"apiGroup": "v1", "kind": "Node"},
+        "selector": {"matchExpressions": [{
+            "key": '.status.conditions.[] | select( .type == "Ready" ) | .status',
+            "operator": "NotIn", "values": ["True"],
+        }]},
+        "next": {"statusTemplate": (
+            '{"phase": "Running", "conditions": [{"type": "Ready", "status": "True", '
+            '"reason": "Quiet", "message": "says nothing more", '
+            '"lastHeartbeatTime": {{ Now | Quote }}, "lastTransitionTime": {{ Now | Quote }}}]}'
+        )},
+    },
+}  # fmt: skip
+"""What kwok does with nodes, in the place of what it would do by itself: it makes them ready, and
+writes no status of each of them every 20 seconds."""
 
 
 class Plane:
@@ -157,7 +174,8 @@ def _controllers(plane: Plane) -> Program:
 def _kwok(plane: Plane, lease_s: int, *, runs_pods: bool) -> Program:
     selector = ",".join(f"{key}={value}" for key, value in CLOCKWORK.items())
     config = plane.folder / "kwok.yaml"
-    config.write_text("" if runs_pods else json.dumps(_NO_POD))
+    stages = () if runs_pods else (_NO_POD, _NODE_ONCE)
+    config.write_text("---\n".join(f"{json.dumps(stage)}\n" for stage in stages))
     return _program(
         plane, "kwok", "--manage-all-nodes=false", f"--config={config}",
         f"--manage-nodes-with-annotation-selector={selector}",
@@ -180,6 +198,7 @@ async def _install(admin: Client) -> None:
         assert answer.status in {201, 409}, answer
     documents = [
         *_documents(_BASE / "scheduler" / "account.yaml"),
+        *_documents(_BASE.parent / "components" / "ha" / "account.yaml"),
         *_documents(_BASE / "crds" / "acceleratorquotas.yaml"),
         {"kind": "CustomResourceDefinition", **_DEVICES},
     ]

@@ -11,7 +11,7 @@ import aiohttp
 
 from tessera_core.kubescheduler import configuration, profiles
 from tessera_core.registry import Registry, load
-from tests.cluster.plane import Plane, a_program
+from tests.cluster.plane import HOME, Plane, a_program
 from tests.contract.client import Json
 from tests.contract.real import free_port
 
@@ -24,11 +24,15 @@ class Replica:
     """One scheduler service; the kube-scheduler beside it asks it and nobody else."""
 
     def __init__(
-        self, name: str, plane: Plane, folder: Path, bus: str, *, alone: bool = True
-    ) -> None:
+        self, name: str, plane: Plane, folder: Path, bus: str, *, alone: bool = True,
+        gated: bool = False, writers: str = "",
+    ) -> None:  # fmt: skip
         """Not started yet. Replicas that are not alone have no Service before them here, so each
-        of them soon overwrites where the webhook is."""
+        of them soon overwrites where the webhook is. The kube-scheduler of a `gated` one works only
+        where it lets it, as in the component `ha`. `writers` may write result keys beside it."""
         self.name = name
+        self._gated = gated
+        self._writers = writers
         self._register_s = 60 if alone else 2
         self.ports = {what: free_port() for what in ("extender", "http", "webhook")}
         self._service = a_program(
@@ -53,6 +57,8 @@ class Replica:
             "TESSERA_WEBHOOK_HTTP_PORT": str(self.ports["webhook"]),
             "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
             "TESSERA_WEBHOOK_REGISTRATION_REFRESH_S": str(self._register_s),
+            "TESSERA_GATE_ENABLED": str(self._gated).lower(),
+            **({"TESSERA_WEBHOOK_WRITERS": self._writers} if self._writers else {}),
         }
 
     @property
@@ -60,7 +66,15 @@ class Replica:
         """What its kube-scheduler is told."""
         url = f"http://127.0.0.1:{self.ports['extender']}"
         told = configuration(REGISTRY, url, profiles(REGISTRY), timeout_s=10)
-        return {**told, "leaderElection": {"leaderElect": False}, "podMaxBackoffSeconds": 2}
+        elect: Json = {"leaderElect": False}
+        if self._gated:
+            elect = {
+                "leaderElect": True, "resourceName": self.name, "resourceNamespace": HOME,
+                "resourceLock": "leases", "retryPeriod": "1s",
+                # One that was stopped would end before the test does, and nothing starts it anew.
+                "leaseDuration": "120s", "renewDeadline": "100s",
+            }  # fmt: skip
+        return {**told, "leaderElection": elect, "podMaxBackoffSeconds": 2}
 
     def start(self) -> None:
         """Start the service."""
@@ -92,8 +106,15 @@ class Replica:
 
     async def ready(self) -> bool:
         """Whether it answers kube-scheduler now."""
+        return await self._well("/readyz")
+
+    async def warm(self) -> bool:
+        """Whether it admits pods, and could lead at any moment."""
+        return await self._well("/warmz")
+
+    async def _well(self, path: str) -> bool:
         try:
-            return (await self.get("/readyz"))[0] == 200
+            return (await self.get(path))[0] == 200
         except (aiohttp.ClientError, TimeoutError):
             return False
 

@@ -41,14 +41,16 @@ def overlay(name: str) -> list[Json]:
     return _built(KUSTOMIZE / "overlays" / name)
 
 
-def combined(folder: Path, components: Iterable[str], resources: Sequence[str] = ()) -> list[Json]:
-    """The base with these components, in this order."""
+def combined(
+    folder: Path, components: Iterable[str], resources: Sequence[str] = (), own: Sequence[str] = ()
+) -> list[Json]:
+    """The base with these components, in this order, and then those `own` ones in the folder."""
     base = os.path.relpath(KUSTOMIZE, folder.resolve())
     made = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [f"{base}/base", *resources],
-        "components": [f"{base}/components/{name}" for name in components],
+        "components": [*(f"{base}/components/{name}" for name in components), *own],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
     return _build(folder)

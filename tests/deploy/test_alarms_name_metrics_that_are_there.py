@@ -1,18 +1,23 @@
-"""An alarm on a metric that nobody publishes never rings; one that no page explains is no help."""
+"""An alarm on a metric that nobody publishes never rings, and a graph of it is empty; one that no
+page explains is no help."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import yaml
 
 from tessera_agent.metrics import AgentMetrics
 from tessera_runtime.metrics import Registry
-from tests.deploy.manifests import KUSTOMIZE, ROOT
+from tests.deploy.manifests import KUSTOMIZE, ROOT, named, overlay
 
 SERVICES = ("scheduler", "agent", "quota", "rebalancer")
 RULES = KUSTOMIZE / "components/prometheus/rules.yaml"
 MADE = re.compile(r"""(?:counter|gauge|histogram|full|_gauge|_counter)\(\s*"([a-z_]+)\"""")
+METRIC = r"(?:tessera|process)_[a-z_]+"
+OF_THE_PROCESS = {"process_resident_memory_bytes"}
 SUFFIX = re.compile(r"_(total|bucket|count|sum)$")
 
 
@@ -44,6 +49,30 @@ def test_metrics_of_rules_are_published() -> None:
     }
     assert len(used) > 10
     assert used - known == set()
+
+
+def dashboards() -> list[dict[str, Any]]:
+    (found,) = named(overlay("production"), "ConfigMap", "tessera-dashboards")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    return [json.loads(text) for text in found["data"].values()]
+
+
+def test_metrics_of_dashboards_are_published() -> None:
+    known = set[str]().union(*map(published, SERVICES)) | OF_THE_PROCESS
+    for dashboard in dashboards():
+        titles = [panel["title"] for panel in dashboard["panels"]]
+        assert len(set(titles)) == len(titles) == 12
+        for panel in dashboard["panels"]:
+            asks = [target["expr"] for target in panel["targets"]]
+            used = {name for ask in asks for name in re.findall(METRIC, ask)}
+            assert used, panel["title"]
+            assert {SUFFIX.sub("", name) for name in used} <= known, panel["title"]
+            assert all(ask.count("(") == ask.count(")") for ask in asks)
+
+
+def test_the_page_names_the_dashboards() -> None:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    assert [d["title"] for d in dashboards() if f"`{d['title']}`" not in text] == []
 
 
 def test_every_alarm_is_explained() -> None:

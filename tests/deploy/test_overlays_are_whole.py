@@ -184,6 +184,24 @@ def test_no_two_agents_select_each_others_pods() -> None:
     assert len({port["containerPort"] for (port,) in ports}) == 3
 
 
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_nodes_are_found_by_the_labels_that_are_in_use(name: str) -> None:
+    """Ours for every vendor; GPU Manager's, Koordinator's, HAMi's and the GPU operator's."""
+    others = {
+        ("nvidia-device-enable", "enable"), ("node-type", "gpu"), ("gpu", "on"),
+        ("nvidia.com/gpu.present", "true"),
+    }  # fmt: skip
+    for item in named(overlay(name), "DaemonSet"):
+        vendor = item["metadata"]["labels"]["app.kubernetes.io/component"]
+        affinity = item["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        each = [expression for term in terms for expression in term["matchExpressions"]]
+        assert len(each) == len(terms)  # any one of them is enough
+        assert {e["operator"] for e in each} == {"In"}
+        wanted = {("tessera.dev/cards", vendor), *(others if vendor == "nvidia" else ())}
+        assert {(e["key"], value) for e in each for value in e["values"]} == wanted
+
+
 def test_the_webhook_knows_the_profiles_that_are_served(tmp_path: Path) -> None:
     for chosen, profiles in (
         ((), {"tessera-scheduler"}),

@@ -1,239 +1,222 @@
 """The services as processes, with no other permissions than their ServiceAccounts', on a real API
-server: they come up, do their work, and are refused nothing."""
+server: they come up, do all that they write there, and are refused nothing. One dialect has names
+of the cluster's own, which all of them must know."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import aiohttp
 import pytest
 import yaml
 
+from tessera_core.advertised import GENEROUS
+from tessera_schema.grants import GRANT_KEY, decode_grant
+from tessera_schema.keys import WAKE_KEY
+from tessera_schema.resizes import RESIZE_KEY, Resize, ShareChange, encode_resize
 from tests.contract.client import Client, Json
 from tests.contract.objects import a_pod
-from tests.contract.real import Program, free_port, programs
 from tests.deploy.installed import NAMESPACE, PODS, Installed
-from tests.deploy.manifests import KUSTOMIZE, containers, environment, overlay
+from tests.deploy.processes import (
+    PATIENCE_S,
+    VENDOR,
+    Service,
+    a_scheduler,
+    nothing_was_forbidden,
+    running,
+)
 
-PATIENCE_S = 60.0
-HOOKS = "/apis/admissionregistration.k8s.io/v1"
-QUOTAS = "/apis/tessera.dev/v1alpha1/namespaces/default/acceleratorquotas"
-VENDOR = "mthreads"
-"""Its cards are read from the node alone, so that it needs no hardware here."""
-CAPACITY = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
-
-
-class Service:
-    """A running process, and what it said."""
-
-    def __init__(self, process: Process, folder: Path) -> None:
-        self.process = process
-        self._folder = folder
-
-    def log(self) -> list[Json]:
-        lines = (self._folder / "log").read_text().splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
-
-    async def ready(self) -> None:
-        """Wait until /readyz says so."""
-        async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as session:
-            while not await self._is_ready(session):
-                assert self.process.returncode is None, self.log()[-5:]
-                await asyncio.sleep(0.2)
-
-    async def _is_ready(self, session: aiohttp.ClientSession) -> bool:
-        try:
-            port = json.loads((self._folder / "ports").read_text())["http"]
-            async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                return answer.status == 200
-        except (FileNotFoundError, KeyError, aiohttp.ClientError):
-            return False
+NODE = "one"
+NAMES: Final = {
+    "count": "example.org/mt", "memory": "example.org/mt-memory", "core": "example.org/mt-core",
+}  # fmt: skip
+CAPACITY: Final = {NAMES["core"]: "32", NAMES["memory"]: "192"}
+"""Two cards."""
+SHARE: Final = {NAMES["count"]: "1", NAMES["memory"]: "16", NAMES["core"]: "8"}
+MEMORY: Final = 16 * 512 << 20
+TENTHS: Final = {"limits.example.org/mt-memory": "160"}
+OWN_QUOTAS: Final = "/apis/tessera.dev/v1alpha1/namespaces/default/acceleratorquotas"
+QUOTAS: Final = "/api/v1/namespaces/default/resourcequotas"
+MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
 
 
-@asynccontextmanager
-async def running(
-    installed: Installed, name: str, folder: Path, more: Mapping[str, str]
-) -> AsyncGenerator[Service]:
-    """A service of the overlay `dev`, as it is configured there but for addresses and folders."""
-    await asyncio.to_thread(folder.mkdir)
-    (folder / "token").write_text(installed.tokens[name])
-    env = {
-        "PATH": os.defpath, "TMPDIR": str(folder), **deployed(name),
-        "TESSERA_KUBE_URL": installed.plane.url,
-        "TESSERA_KUBE_TOKEN_FILE": str(folder / "token"),
-        "TESSERA_KUBE_CA_FILE": str(installed.plane.ca_path),
-        "TESSERA_PROCESS_PORTS_FILE": str(folder / "ports"), "TESSERA_HTTP_HOST": "127.0.0.1",
-        "TESSERA_HTTP_PORT": "0", "TESSERA_BUS_URL": "nats://127.0.0.1:1", **more,
-    }  # fmt: skip
-    with (folder / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", f"tessera_{name}", stdin=DEVNULL, stdout=log, stderr=log, env=env
-        )
-    service = Service(process, folder)
-    try:
-        yield service
-        process.terminate()
-        async with asyncio.timeout(PATIENCE_S):
-            assert await process.wait() == 0, service.log()[-5:]
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-def deployed(name: str) -> dict[str, str]:
-    """Its variables in the overlay, with the vendor whose cards are here."""
-    objects = overlay("dev")
-    for container in containers(objects):
-        env = environment(container, objects)
-        if container.spec["name"] == name and env.get("TESSERA_VENDOR", VENDOR) == VENDOR:
-            return env
-    raise AssertionError(name)
-
-
-@asynccontextmanager
-async def a_scheduler(installed: Installed, folder: Path) -> AsyncGenerator[Service]:
-    more = {
-        "TESSERA_DIALECTS_FILE": str(KUSTOMIZE / "base/scheduler/dialects.yaml"),
-        "TESSERA_EXTENDER_PORT": "0",
-        "TESSERA_WEBHOOK_HTTP_HOST": "127.0.0.1", "TESSERA_WEBHOOK_HTTP_PORT": "0",
-        "TESSERA_WEBHOOK_REGISTRATION_HOST": "127.0.0.1",
-        # A Lease that nobody held is waited for, too.
-        "TESSERA_LEASE_DURATION_S": "10", "TESSERA_LEASE_RENEW_S": "0.5",
-        "TESSERA_LEASE_RETRY_S": "0.2", "TESSERA_KUBE_CALL_S": "4",
-        "TESSERA_WEBHOOK_REGISTRATION_TIMEOUT_S": "30",
-        "TESSERA_BOOKS_CUSTOM_S": "1", "TESSERA_BOOKS_AUDIT_S": "1",
-    }  # fmt: skip
-    async with installed.clients() as clients:
-        try:
-            async with running(installed, "scheduler", folder, more) as service:
-                yield service
-        finally:
-            for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-                await clients["admin"].delete(f"{HOOKS}/{kind}/tessera")
-
-
-def nothing_was_forbidden(service: Service) -> None:
-    said = [line for line in service.log() if "orbidden" in json.dumps(line)]
-    assert said == []
-
-
-async def cards_of(admin: Client, node: str) -> str:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            metadata = (await admin.get(f"/api/v1/nodes/{node}")).done["metadata"]
-            text: str = metadata.get("annotations", {}).get(f"cards.tessera.dev/{VENDOR}", "")
-            if text:
-                return text
-            await asyncio.sleep(0.2)
-
-
-async def phase_of_a_quota(admin: Client) -> str:
-    """What the quota monitor writes on one."""
-    quota: Json = {
-        "apiVersion": "tessera.dev/v1alpha1", "kind": "AcceleratorQuota",
-        "metadata": {"name": "counted"}, "spec": {"hard": {"cards": 1}},
-    }  # fmt: skip
-    (await admin.post(QUOTAS, quota)).done  # noqa: B018  (checks)
+async def until(look: Callable[[], Awaitable[Any]], what: str) -> Any:
+    """What it found, once it finds something."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                seen = (await admin.get(f"{QUOTAS}/counted")).done
-                if phase := seen.get("status", {}).get("phase", ""):
-                    return str(phase)
+                if found := await look():
+                    return found
                 await asyncio.sleep(0.2)
-    finally:
-        await admin.delete(f"{QUOTAS}/counted")
+    except TimeoutError:
+        raise AssertionError(what) from None
+
+
+async def node(admin: Client) -> Json:
+    return (await admin.get(f"/api/v1/nodes/{NODE}")).done
+
+
+async def pod(admin: Client, name: str) -> dict[str, str]:
+    """Its annotations."""
+    metadata = (await admin.get(f"{PODS}/{name}")).done["metadata"]
+    return dict(metadata.get("annotations", {}))
+
+
+async def asked(scheduler: Service, verb: str, body: Json) -> Json:
+    """The extender's answer, as kube-scheduler asks."""
+    url = f"{await scheduler.url('extender')}/{verb}"
+    async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
+        assert answer.status == 200, await answer.text()
+        return dict(await answer.json())
+
+
+async def filtered(scheduler: Service, made: Json) -> list[str]:
+    answer = await asked(scheduler, "filter", {"Pod": made, "NodeNames": [NODE]})
+    return list(answer["NodeNames"] or ())
+
+
+async def place(scheduler: Service, made: Json) -> None:
+    meta = made["metadata"]
+
+    async def there() -> list[str]:
+        return await filtered(scheduler, made)
+
+    await until(there, "the scheduler knows the node's cards")
+    named = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"]}
+    assert (await asked(scheduler, "bind", {**named, "Node": NODE}))["Error"] == ""
+
+
+async def metrics(service: Service) -> str:
+    url = f"{await service.url()}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await answer.text()
+
+
+async def the_agent_publishes_and_advertises(admin: Client, agent: Service) -> None:
+    await agent.ready()
+
+    async def published() -> bool:
+        notes = (await node(admin))["metadata"].get("annotations", {})
+        return VENDOR in notes.get(f"cards.tessera.dev/{VENDOR}", "")
+
+    async def advertised() -> bool:
+        return bool((await node(admin))["status"]["capacity"].get(NAMES["count"]) == GENEROUS)
+
+    await until(published, "cards that are counted under names of one's own")
+    await until(advertised, "the name that nobody else advertises")
+    assert "mthreads.com/vgpu" not in (await node(admin))["status"]["capacity"]
+    nothing_was_forbidden(agent)
+
+
+async def the_scheduler_grants_and_resizes(
+    clients: Mapping[str, Client], scheduler: Service
+) -> None:
+    admin = clients["admin"]
+    made = (await admin.post(PODS, a_pod("asks", limits=SHARE))).done
+    assert made["spec"]["schedulerName"] == "tessera-scheduler"
+    await place(scheduler, made)
+    grant = decode_grant((await pod(admin, "asks"))[GRANT_KEY])
+    (share,) = grant.shares
+    assert (share.memory_bytes, share.cores_percent) == (MEMORY, 50)
+    change = ShareChange(container=share.container, card=share.card, cores_percent=25)
+    ask: Json = {
+        "metadata": {"annotations": {RESIZE_KEY: encode_resize(Resize(changes=(change,)))}}
+    }
+    (await clients["rebalancer"].patch(f"{PODS}/asks", ask)).done  # noqa: B018  (checks)
+
+    async def answered() -> bool:
+        return RESIZE_KEY not in await pod(admin, "asks")
+
+    await until(answered, "an answer to a resize")
+
+
+async def the_scheduler_wakes_who_waits(admin: Client, scheduler: Service) -> None:
+    """A quota is raised, which kube-scheduler does not see."""
+    tight: Json = {"metadata": {"name": "tight"}, "spec": {"hard": {"cards": 1}}}
+    kind = {"apiVersion": "tessera.dev/v1alpha1", "kind": "AcceleratorQuota"}
+    (await admin.post(OWN_QUOTAS, {**kind, **tight})).done  # noqa: B018  (checks)
+    made = (await admin.post(PODS, a_pod("waits", limits=SHARE))).done
+
+    async def held_up() -> bool:
+        return not await filtered(scheduler, made)
+
+    await until(held_up, "the quota in force")
+    before = (await node(admin))["metadata"]["annotations"].get(WAKE_KEY)
+    raised: Json = {"spec": {"hard": {"cards": 9}}}
+    (await admin.patch(f"{OWN_QUOTAS}/tight", raised)).done  # noqa: B018  (checks)
+
+    async def woken() -> bool:
+        return bool((await node(admin))["metadata"]["annotations"].get(WAKE_KEY) != before)
+
+    await until(woken, "the annotation that wakes")
+
+
+async def the_monitor_counts(admin: Client, quota: Service) -> None:
+    await quota.ready()
+
+    async def judged() -> Any:
+        return (await admin.get(f"{OWN_QUOTAS}/tight")).done.get("status", {}).get("used")
+
+    async def shown() -> bool:
+        rows = [
+            row for row in (await metrics(quota)).splitlines()
+            if row.startswith("hami_resource_quota_used{") and f'"{NAMES["memory"]}"' in row
+        ]  # fmt: skip
+        return [float(row.split()[-1]) for row in rows] == [MEMORY >> 20]
+
+    used = await until(judged, "a status on the quota")
+    assert used["cards"] == 1
+    await until(shown, "a ResourceQuota under a name of one's own")
+    nothing_was_forbidden(quota)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_they_come_up_and_do_their_work(installed: Installed, tmp_path: Path) -> None:
+async def test_they_do_their_work_and_are_refused_nothing(
+    installed: Installed, tmp_path: Path
+) -> None:
+    names = tmp_path / "dialects.yaml"
+    names.write_text(yaml.safe_dump({VENDOR: NAMES}))
+    all_know = {"TESSERA_DIALECTS_FILE": str(names)}
+    agents = {
+        **all_know, "TESSERA_NODE": NODE, "TESSERA_FOLDER": str(tmp_path / "files"),
+        "TESSERA_NRI_SOCKET": str(tmp_path / "no-runtime"),
+        "TESSERA_BUS_PASSWORD_FILE": str(tmp_path / "none"),
+    }  # fmt: skip
     async with installed.clients() as clients:
         admin = clients["admin"]
         capacity: Json = {"status": {"capacity": CAPACITY}}
-        await admin.patch("/api/v1/nodes/one/status", capacity)
-        async with a_scheduler(installed, tmp_path / "scheduler") as scheduler:
-            await scheduler.ready()
-            pod = a_pod("asks", limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"})
-            admitted = (await admin.post(PODS, pod)).done
-            assert admitted["spec"]["schedulerName"] == "tessera-scheduler"
-            agent_more = {
-                "TESSERA_NODE": "one", "TESSERA_FOLDER": str(tmp_path / "files"),
-                "TESSERA_NRI_SOCKET": str(tmp_path / "no-runtime"),
-                "TESSERA_BUS_PASSWORD_FILE": str(tmp_path / "none"),
-            }  # fmt: skip
-            async with running(installed, "agent", tmp_path / "agent", agent_more) as agent:
-                await agent.ready()
-                assert VENDOR in await cards_of(admin, "one")
-                nothing_was_forbidden(agent)
-            async with running(installed, "quota", tmp_path / "quota", {}) as quota:
-                await quota.ready()
-                assert await phase_of_a_quota(admin) == "Within"
-                nothing_was_forbidden(quota)
-            async with running(installed, "rebalancer", tmp_path / "rebalancer", {}) as rebalancer:
-                await rebalancer.ready()
-                nothing_was_forbidden(rebalancer)
-            nothing_was_forbidden(scheduler)
+        (await admin.patch(f"/api/v1/nodes/{NODE}/status", capacity)).done  # noqa: B018  (checks)
+        named: Json = {"metadata": {"name": "named"}, "spec": {"hard": TENTHS}}
+        (await admin.post(QUOTAS, named)).done  # noqa: B018  (checks)
+        theirs: Json = {"metadata": {"name": "gpuquota"}, "data": {"gpu_quota": "{}"}}
+        (await admin.post(MAPS, theirs)).done  # noqa: B018  (checks)
+        try:
+            async with (
+                a_scheduler(installed, tmp_path / "scheduler", all_know) as scheduler,
+                running(installed, "agent", tmp_path / "agent", agents) as agent,
+            ):
+                await scheduler.ready()
+                await the_agent_publishes_and_advertises(admin, agent)
+                await the_scheduler_grants_and_resizes(clients, scheduler)
+                await the_scheduler_wakes_who_waits(admin, scheduler)
+                async with running(installed, "quota", tmp_path / "quota", all_know) as quota:
+                    await the_monitor_counts(admin, quota)
+                async with running(installed, "rebalancer", tmp_path / "r", all_know) as rebalancer:
+                    await rebalancer.ready()
+                    nothing_was_forbidden(rebalancer)
+                nothing_was_forbidden(scheduler)
+        finally:
+            for path in (f"{OWN_QUOTAS}/tight", f"{QUOTAS}/named", f"{MAPS}/gpuquota"):
+                await admin.delete(path)
+            for name in ("asks", "waits"):
+                await admin.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
         keys = f"/api/v1/namespaces/{NAMESPACE}"
         made = (await admin.get(f"{keys}/configmaps/tessera-grant-keys")).done
         assert made["data"]
         for name in ("tessera-grant-signing", "tessera-webhook-certificate"):
-            (await admin.get(f"{keys}/secrets/{name}")).done  # noqa: B018  (checks)
-        await admin.delete(f"{PODS}/asks", gracePeriodSeconds="0")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("folder", ["base/scheduler", "components/scheduler-aliases"])
-async def test_kube_scheduler_runs_with_our_configuration_and_account(
-    installed: Installed, tmp_path: Path, folder: str
-) -> None:
-    """It binds a pod that asks for no share by itself, as nobody answers as its extender."""
-    config = yaml.safe_load((KUSTOMIZE / folder / "kube-scheduler.yaml").read_text())
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(a_kubeconfig(installed, "scheduler")))
-    config["clientConnection"]["kubeconfig"] = str(kubeconfig)
-    (tmp_path / "config").write_text(json.dumps(config))
-    (container,) = [c for c in containers(overlay("dev")) if c.name.endswith("/kube-scheduler")]
-    flags = [f for f in container.spec["command"][1:] if not f.startswith(("--config", "--secure"))]
-    log = tmp_path / "log"
-    program = Program(
-        [
-            programs() / "kube-scheduler", f"--config={tmp_path / 'config'}", *flags,
-            f"--secure-port={free_port()}", "--bind-address=127.0.0.1",
-            f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}",
-        ],
-        log,
-    )  # fmt: skip
-    name = f"plain-{folder.rpartition('/')[2]}"
-    async with installed.clients() as clients:
-        pod = a_pod(name, schedulerName="tessera-scheduler")
-        (await clients["admin"].post(PODS, pod)).done  # noqa: B018  (checks)
-        await asyncio.to_thread(program.start)
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while "nodeName" not in (await clients["admin"].get(f"{PODS}/{name}")).done["spec"]:
-                    await asyncio.to_thread(program.check)
-                    await asyncio.sleep(0.2)
-        finally:
-            await asyncio.to_thread(program.stop)
-            await clients["admin"].delete(f"{PODS}/{name}", gracePeriodSeconds="0")
-    assert [line for line in log.read_text().splitlines() if "orbidden" in line] == []
-
-
-def a_kubeconfig(installed: Installed, who: str) -> Json:
-    cluster = {"server": installed.plane.url, "certificate-authority": str(installed.plane.ca_path)}
-    return {
-        "apiVersion": "v1", "kind": "Config", "current-context": "it",
-        "clusters": [{"name": "it", "cluster": cluster}],
-        "users": [{"name": "it", "user": {"token": installed.tokens[who]}}],
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-    }  # fmt: skip
+            assert json.dumps((await admin.get(f"{keys}/secrets/{name}")).done["data"])

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.manifests import CI, ROOT, named, overlay
+from tests.contract.kept import CI
+from tests.deploy.manifests import ROOT, named, overlay
 
 TILTFILE = ROOT / "tilt/Tiltfile"
 PRELUDE = "os = struct(path = struct(abspath = abspath, exists = exists))\n"

@@ -90,13 +90,14 @@ async def the_webhook(
     more: Iterable[web.RouteDef] = (),
     *,
     kube: Kube | None = None,
+    settings: WebhookSettings = SETTINGS,
 ) -> AsyncGenerator[Served]:
     """The webhook, registered with the cluster."""
     world = World(
         kube=kube or Named(cluster.kube), namespace=HOME, registry=REGISTRY, clock=SystemClock(),
         allowance=lambda _: NO_LIMITS, metrics=Metrics("scheduler"),
     )  # fmt: skip
-    async with open_webhook(world, SETTINGS, more) as served:
+    async with open_webhook(world, settings, more) as served:
         await _called(cluster)
         yield served
 

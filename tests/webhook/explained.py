@@ -93,14 +93,16 @@ class Asker:
 
 @asynccontextmanager
 async def asking(
-    scheduler: Scheduler, settings: ExplainSettings | None = None
+    scheduler: Scheduler, settings: ExplainSettings | None = None, leader: str = ""
 ) -> AsyncGenerator[Asker]:
-    """Serve `explain` on these books."""
+    """Serve `explain` on these books; `leader` = another replica that leads."""
     books = Books(
         registry=REGISTRY, ledger=scheduler.ledger, decisions=scheduler.decisions,
         clock=scheduler.clock,
     )  # fmt: skip
-    explainer = Explainer(scheduler.kube, books, settings or ExplainSettings(), scheduler.metrics)
+    explainer = Explainer(
+        scheduler.kube, books, settings or ExplainSettings(), scheduler.metrics, lambda: leader
+    )
     app = http.application(HttpSettings())
     app.add_routes(explainer.routes())
     async with (

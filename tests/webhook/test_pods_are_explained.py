@@ -161,3 +161,15 @@ async def test_the_loop_goes_on_while_many_nodes_are_explained() -> None:
         done.set()
         assert len(told.decision.reasons) == 400
         assert turns > 25
+
+
+async def test_a_replica_that_stands_by_says_who_knows() -> None:
+    scheduler = Scheduler()
+    scheduler.pod("a", 4)
+    async with asking(scheduler, leader="tessera-scheduler-7f") as asker:
+        status, body = await asker.get("/explain/team/a")
+    assert status == 503
+    assert body == (
+        b"standing by: tessera-scheduler-7f leads and knows what was decided: ask again, or "
+        b"forward a port of pod/tessera-scheduler-7f\n"
+    )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tessera_core import registry
 from tessera_quota.listing import listed
 from tessera_quota.quota import World, open_quota
 from tessera_quota.settings import QuotaSettings
-from tessera_runtime import http
+from tessera_runtime import dialects, http
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube.client import open_kube
@@ -17,12 +16,12 @@ from tessera_runtime.kube.client import open_kube
 async def serve(settings: QuotaSettings) -> None:
     """Judge quotas until cancelled."""
     ports, clock = http.Ports(settings.process.ports_file), SystemClock()
-    dialects = await asyncio.to_thread(registry.load)
+    registry = await asyncio.to_thread(dialects.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-quota") as kube,
         open_bus(settings.bus, "quota", settings.instance) as bus,
         open_quota(
-            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=dialects)
+            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=registry)
         ) as quota,
     ):
         quota.metrics.of_process()

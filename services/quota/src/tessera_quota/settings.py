@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.dialects import DialectsSettings
 from tessera_runtime.following.keys import KeySettings
 from tessera_runtime.http import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
@@ -65,6 +66,7 @@ class QuotaSettings(Struct, frozen=True, kw_only=True):
     """This process's name in messages."""
     process: ProcessSettings = ProcessSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    dialects: DialectsSettings = DialectsSettings()
     kube: KubeSettings = KubeSettings()
     bus: BusSettings = BusSettings(arrange=False)
     outbox: OutboxSettings = OutboxSettings()

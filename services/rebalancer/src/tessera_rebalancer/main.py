@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tessera_core import registry
 from tessera_rebalancer.listing import listed
 from tessera_rebalancer.rebalancer import World, open_rebalancer
 from tessera_rebalancer.settings import RebalancerSettings
-from tessera_runtime import http
+from tessera_runtime import dialects, http
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube.client import open_kube
@@ -17,12 +16,12 @@ from tessera_runtime.kube.client import open_kube
 async def serve(settings: RebalancerSettings) -> None:
     """Tell hints until cancelled."""
     ports, clock = http.Ports(settings.process.ports_file), SystemClock()
-    dialects = await asyncio.to_thread(registry.load)
+    registry = await asyncio.to_thread(dialects.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-rebalancer") as kube,
         open_bus(settings.bus, "rebalancer", settings.instance) as bus,
         open_rebalancer(
-            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=dialects)
+            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=registry)
         ) as rebalancer,
     ):
         rebalancer.metrics.of_process()

@@ -12,6 +12,7 @@ from tessera_core.rebalance.smooth import Constants
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.dialects import DialectsSettings
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.following.keys import KeySettings
 from tessera_runtime.http import HttpSettings
@@ -50,6 +51,7 @@ class RebalancerSettings(Struct, frozen=True, kw_only=True):
     """This process's name in messages."""
     process: ProcessSettings = ProcessSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    dialects: DialectsSettings = DialectsSettings()
     kube: KubeSettings = KubeSettings()
     bus: BusSettings = BusSettings(arrange=False)
     outbox: OutboxSettings = OutboxSettings()

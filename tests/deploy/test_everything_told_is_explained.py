@@ -1,0 +1,66 @@
+"""Every reason and every event that the code can tell stands in operations.md, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tessera_agent.telling import Alarm
+from tessera_core.judging import Why
+from tessera_scheduler.alarms import Wrong
+from tessera_schema.reasons import Reason
+from tests.deploy.manifests import ROOT
+
+TELLS: Final = re.compile(
+    r"""(?:tell|tell_event|_event)\((?:[^()"]|\([^()]*\))*?"([A-Z][A-Za-z]+)\""""
+)
+"""A call that tells an event, up to its reason where that is written there."""
+NAMED: Final = re.compile(r"`([A-Z][A-Za-z]+)`")
+
+
+def section(title: str) -> str:
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    found: str = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    assert found, title
+    return found
+
+
+def rows(title: str) -> set[str]:
+    """What stands in the first column of the table."""
+    first = (line.split("|")[1] for line in section(title).splitlines() if line.startswith("| `"))
+    return {name for cell in first for name in NAMED.findall(cell)}
+
+
+def written() -> set[str]:
+    """Reasons of events that are written where they are told."""
+    found: set[str] = set()
+    for path in sources():
+        found |= set(TELLS.findall(path.read_text(encoding="utf-8")))
+    return found
+
+
+def sources() -> list[Path]:
+    return [p for service in ("scheduler", "agent", "quota", "rebalancer")
+            for p in (ROOT / f"services/{service}/src").rglob("*.py")]  # fmt: skip
+
+
+def test_every_reason_to_wait_is_explained() -> None:
+    assert rows("Why a pod waits") == {reason.wire for reason in Reason}
+
+
+def test_every_event_is_explained() -> None:
+    told = written()
+    assert {"Cards", "IdleGrant", "QuotaExceeded", "RebalanceFailed", "ResizeRefused"} <= told
+    known = {*told, *map(str, Wrong), *map(str, Why), *map(str, Alarm)}
+    assert rows("Events") == known
+
+
+def test_the_reasons_of_events_are_nowhere_else() -> None:
+    """`Events.tell` is given a word, or one of the three enumerations."""
+    for path in sources():
+        text = path.read_text(encoding="utf-8")
+        for line in text.splitlines():
+            if re.search(r"events\.tell\(", line):
+                known = ('"', "reason", "str(alarm.wrong)", "about, reason")
+                assert any(word in line for word in known), (path, line)
