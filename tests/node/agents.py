@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.hookpaths import HOOK_LIBRARY_HOST, PRELOAD_HOST
 from tessera_core.signing import Signer, published_key
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tessera_schema.injections import Injection
-from tests.agent.machine import NVML, built
+from tests.agent.machine import NVML, ROOT, built
 from tests.agent.nri.world import a_share
 from tests.node.island import Island, Process
 from tests.node.runtime import Containerd
@@ -26,6 +25,7 @@ SIGNER = Signer(bytes(range(32)))
 NOWHERE = "127.0.0.1:9"
 READY_S = 60.0
 POLL_S = 0.02
+INSTALLER = ROOT / "deploy/images/install-hook"
 
 
 class Agent:
@@ -90,34 +90,33 @@ class Agent:
 
 
 async def install_hook(island: Island) -> None:
-    """Put the library on the node, and the file that preloads it."""
-    library = built("libtessera.so")
-    script = (
-        f"install -D -m 755 {library} {HOOK_LIBRARY_HOST} && mkdir -p {Path(PRELOAD_HOST).parent}"
-        f" && echo {HOOK_LIBRARY_HOST} > {PRELOAD_HOST}"
-    )
-    await island.run("sh", "-c", script)
+    """Put on the node what an installation puts there."""
+    await island.run("sh", INSTALLER, built("libtessera.so"))
 
 
 @asynccontextmanager
 async def an_agent(
-    runtime: Containerd, env: Mapping[str, str] | None = None, *, ready: bool = True
-) -> AsyncGenerator[Agent]:
-    """An agent until the block ends. Without `env`, which says where the API server is, it knows
-    the key that grants are signed with from its disk, and nothing else of the cluster."""
+    runtime: Containerd, env: Mapping[str, str] | None = None, *, ready: bool = True,
+    vendor: str = "nvidia",
+) -> AsyncGenerator[Agent]:  # fmt: skip
+    """A vendor's agent until the block ends. Without `env`, which says where the API server is, it
+    knows the key that grants are signed with from its disk, and nothing else of the cluster."""
     island = runtime.island
-    folder, ports = island.folder / "agent", island.folder / "agent-ports.json"
+    name = "agent" if vendor == "nvidia" else f"agent-{vendor}"
+    folder, ports = island.folder / name, island.folder / f"{name}-ports.json"
+    library = {"TESSERA_READER_LIBRARY": str(NVML)} if vendor == "nvidia" else {}
     folder.mkdir(exist_ok=True)
     if env is None:
         keys = msgspec.json.encode(dict([published_key(SIGNER.public)]))
         (folder / "grant-keys.json").write_bytes(keys)
-    await install_hook(island)
+    if library:
+        await install_hook(island)
     process = await island.start(
-        "agent", sys.executable, "-m", "tessera_agent",
+        name, sys.executable, "-m", "tessera_agent",
         env={
             "PATH": "/usr/bin:/bin", "TMPDIR": str(runtime.machine), "TESSERA_NODE": NODE,
-            "TESSERA_VENDOR": "nvidia", "TESSERA_FOLDER": str(folder),
-            "TESSERA_NRI_SOCKET": str(runtime.nri), "TESSERA_READER_LIBRARY": str(NVML),
+            "TESSERA_VENDOR": vendor, "TESSERA_FOLDER": str(folder),
+            "TESSERA_NRI_SOCKET": str(runtime.nri), **library,
             "TESSERA_PROCESS_PORTS_FILE": str(ports),
             "TESSERA_KUBE_URL": f"http://{NOWHERE}", "TESSERA_BUS_URL": f"nats://{NOWHERE}",
             **(env or {}),

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,13 @@ from tests.contract.real import BUILDER, KubeBinMissing
 from tests.node.agents import Agent, an_agent
 from tests.node.island import open_island
 from tests.node.kubelet import Node, real_node
-from tests.node.runtime import Containerd, make_images, real_containerd
+from tests.node.runtime import OLDER, Containerd, make_images, real_containerd
 
 NEEDED = ("runc", "unshare", "nsenter", "gcc", "ldd")
-PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "kubelet")
+PROGRAMS = (
+    "containerd", "containerd-shim-runc-v2", "ctr", "kubelet",
+    f"{OLDER}/containerd", f"{OLDER}/containerd-shim-runc-v2",
+)  # fmt: skip
 HERE = Path(__file__).parent
 
 OpenRuntime = Callable[..., AbstractAsyncContextManager[Containerd]]
@@ -129,11 +132,13 @@ def open_cluster_node(plane: Plane, open_runtime: OpenRuntime, tmp_path: Path) -
     """`async with open_cluster_node() as node`: a cluster whose one node is real."""
 
     @asynccontextmanager
-    async def opened(**more: Any) -> AsyncGenerator[Node]:
+    async def opened(
+        *, writers: str = "", agent_env: Mapping[str, str] | None = None, **more: Any
+    ) -> AsyncGenerator[Node]:
         async with (
-            real_cluster(plane, tmp_path) as cluster,
+            real_cluster(plane, tmp_path, writers=writers) as cluster,
             open_runtime(**more) as runtime,
-            real_node(cluster, runtime) as node,
+            real_node(cluster, runtime, agent_env) as node,
         ):
             yield node
 

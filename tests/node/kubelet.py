@@ -81,6 +81,13 @@ class Node:
         said: str = await self.cluster.until(seen, f"{name} waits for {reason}")
         return said
 
+    @asynccontextmanager
+    async def agent_of(self, vendor: str) -> AsyncGenerator[Agent]:
+        """One more vendor's agent until the block ends, which may not have seen its cards yet."""
+        account = _account(self.cluster)
+        async with an_agent(self.runtime, account, ready=False, vendor=vendor) as agent:
+            yield agent
+
     async def restart_kubelet(self) -> None:
         """Kill it and start it again."""
         await self.kubelet.stop(signal.SIGKILL)
@@ -106,8 +113,11 @@ def a_pod(name: str, limits: Mapping[str, str], **spec: Any) -> Json:
 
 
 @asynccontextmanager
-async def real_node(cluster: RealCluster, runtime: Containerd) -> AsyncGenerator[Node]:
-    """A node until the block ends, ready and with its cards published."""
+async def real_node(
+    cluster: RealCluster, runtime: Containerd, agent_env: Mapping[str, str] | None = None
+) -> AsyncGenerator[Node]:
+    """A node until the block ends, ready and with its cards published. `agent_env` are settings of
+    its agent."""
     island = runtime.island
     kubelet = await island.start(
         "kubelet", runtime.programs / "kubelet", f"--kubeconfig={cluster.plane.control.kubeconfig}",
@@ -115,7 +125,8 @@ async def real_node(cluster: RealCluster, runtime: Containerd) -> AsyncGenerator
         f"--cert-dir={island.folder}/certificates", f"--hostname-override={NODE}",
     )  # fmt: skip
     try:
-        async with an_agent(runtime, _account(cluster), ready=False) as agent:
+        env = {**_account(cluster), **(agent_env or {})}
+        async with an_agent(runtime, env, ready=False) as agent:
             node = Node(cluster, runtime, agent, kubelet)
             await cluster.until(lambda: _is_ready(cluster), f"kubelet: {kubelet.words()}", 60)
             await agent.ready()

@@ -28,6 +28,8 @@ WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
 READY_S = 60.0
 POLL_S = 0.02
+OLDER = "containerd-2.1"
+"""Programs of a release that cannot require plugins."""
 HERE = Path(__file__).parent
 
 
@@ -91,14 +93,16 @@ def address(island: Island) -> Path:
 @asynccontextmanager
 async def real_containerd(
     island: Island, programs: Path, archive: Path, *, nri: bool = True,
-    required: Sequence[str] = ("tessera",), cards: str = "cards=2 memory=16g",
+    required: Sequence[str] = ("tessera",), cards: str = "cards=2 memory=16g", release: str = "",
 ) -> AsyncGenerator[Containerd]:  # fmt: skip
-    """containerd until the block ends, with the images of that archive and a simulated machine."""
+    """containerd until the block ends, with the images of that archive and a simulated machine.
+    `release`: the folder of its programs among the others, if not the usual ones."""
     folder = island.folder
     config = folder / "containerd.toml"
     await asyncio.to_thread(write_files, folder, config, nri=nri, required=required)
-    process = await island.start("containerd", programs / "containerd", f"--config={config}",
-                                 env=_environment(programs))  # fmt: skip
+    own = programs / release
+    process = await island.start("containerd", own / "containerd", f"--config={config}",
+                                 env=_environment(own))  # fmt: skip
     async with open_cri(address(island)) as cri:
         containerd = Containerd(island, programs, process, cri)
         await containerd.ready()

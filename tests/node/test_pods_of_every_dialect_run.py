@@ -3,17 +3,23 @@ our scheduler and agent, simulated cards."""
 
 import json
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from tessera_core.hookpaths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
 from tests.node.agents import until
 from tests.node.conftest import OpenCluster
 from tests.node.cri import Container
 from tests.node.dialects import DIALECTS, ISOLATED, RESULTS
 from tests.node.kubelet import Node
 from tests.node.runtime import GREEDY
+from tests.node.toolkit import STANDARD
 
 SCHEDULER = "tessera-scheduler"
 """The profile that stands here for a cluster's default one."""
+KOORDINATORS = "/usr/local/vgpu"
+LOCKS = "/tmp/vgpulock"  # noqa: S108  (the path that Koordinator's library opens)
 OUT_OF_MEMORY = 2
 ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
@@ -30,10 +36,50 @@ async def a_hami_pod(node: Node, name: str = "job") -> Container:
     return await node.running(name)
 
 
+async def with_koordinators_files(node: Node) -> None:
+    """What a DaemonSet of Koordinator's users puts on a node, which may stay there."""
+    await node.runtime.island.run(
+        "sh", "-c", f"mkdir -p {KOORDINATORS} && echo theirs > {KOORDINATORS}/libvgpu.so"
+        f" && echo {KOORDINATORS}/libvgpu.so > {KOORDINATORS}/ld.so.preload"
+        f" && mkdir -p {LOCKS} && mount -t tmpfs tmpfs {LOCKS} && touch {LOCKS}/lock",
+    )  # fmt: skip
+
+
+async def finds_its_driver(container: Container, mib: int) -> None:
+    """Where GPU Manager's users look for it: the program of their examples, and the libraries."""
+    said = await container.reads("/usr/local/nvidia/bin/nvidia-smi", "pmon", "-d", "10")
+    assert json.loads(said.splitlines()[0])["total_mib"] == mib
+    searched = (await container.env())["LD_LIBRARY_PATH"]
+    assert searched.split(":")[0] == "/usr/local/nvidia/lib64"
+    for library in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        await container.reads("ls", "-L", f"/usr/local/nvidia/lib64/{library}")
+    loaded = await container.reads("sh", "-c", "cat /proc/[0-9]*/maps")
+    assert f"{STANDARD}/libcuda.so.1" in loaded
+    assert await container.does("touch", "/usr/local/nvidia/lib64/libcuda.so.2") != (0, "")
+
+
+def leave_no_trace() -> None:
+    """The island's /tmp is the machine's."""
+    with suppress(OSError):
+        Path(LOCKS).rmdir()
+
+
+async def theirs_are_not_touched(node: Node, container: Container) -> None:
+    """Koordinator's files lie on the node as they lay; its pod's container is limited by ours."""
+    listed = f"cat {KOORDINATORS}/libvgpu.so {KOORDINATORS}/ld.so.preload; ls {LOCKS}"
+    said = await node.runtime.island.run("sh", "-c", listed)
+    assert said == f"theirs\n{KOORDINATORS}/libvgpu.so\nlock\n"
+    mounts = {m["destination"]: m["source"] for m in (await container.spec())["mounts"]}
+    assert mounts[f"{KOORDINATORS}/libvgpu.so"] == HOOK_LIBRARY_HOST
+    assert LOCKS not in mounts
+    assert await container.reads("cat", PRELOAD) == f"{HOOK_LIBRARY}\n"
+
+
 async def test_all_share_one_card_and_none_gets_more_than_its_part(
     open_cluster_node: OpenCluster,
 ) -> None:
     async with open_cluster_node(cards="cards=1 memory=16g") as node:
+        await with_koordinators_files(node)
         for name, (limits, mib) in DIALECTS.items():
             before = time.monotonic()
             await node.pod(name, limits, labels=ISOLATED if name == "koordinator" else {})
@@ -44,6 +90,10 @@ async def test_all_share_one_card_and_none_gets_more_than_its_part(
             assert (said["over_result"], said["taken_result"]) == (OUT_OF_MEMORY, 0), name
             assert (await container.env())["NVIDIA_VISIBLE_DEVICES"] == node.runtime.cards[0]
             assert RESULTS[name] in (await node.get(name))["metadata"]["annotations"]
+        for name in ("tencent", "inspur"):
+            await finds_its_driver(await node.container(name), DIALECTS[name][1])
+        await theirs_are_not_touched(node, await node.container("koordinator"))
+    leave_no_trace()
 
 
 async def test_no_variable_of_image_pod_or_config_map_shows_a_card(

@@ -17,6 +17,11 @@ EVERYTHING = "all"
 LIBRARIES = "/usr/local/driver"
 MACHINE = "/usr/local/machine"
 USUAL = "/tmp"  # noqa: S108  (in the container; where the driver looks by itself)
+STANDARD = f"/usr/lib/{os.uname().machine}-linux-gnu"
+"""Where a vendor's runtime puts the libraries. They are in LIBRARIES too, for images whose loader
+does not look here."""
+PROGRAM = "nvidia-smi"
+"""The driver's program, which that runtime puts into /usr/bin."""
 DRIVER = (f"LD_LIBRARY_PATH={LIBRARIES}", f"TESSERA_SIM_STATE={MACHINE}/tessera-sim-0")
 """Variables by which the driver is found: a real one lies where it is looked for."""
 
@@ -35,13 +40,18 @@ def main(runc: str, libraries: str, machine: str, *arguments: str) -> None:
 
 def give(spec: dict, env: dict[str, str], libraries: str, machine: str) -> None:  # type: ignore[type-arg]  # JSON
     everything = env[VARIABLE] == EVERYTHING
+    searched = [env["LD_LIBRARY_PATH"]] if "LD_LIBRARY_PATH" in env else []
     env |= dict(word.split("=", 1) for word in DRIVER)
+    env["LD_LIBRARY_PATH"] = ":".join([*searched, LIBRARIES])
     env["TESSERA_SIM_DEVICES"] = env[VARIABLE]
     if everything:  # our own agent, which refuses variables that it does not know
         del env["TESSERA_SIM_DEVICES"], env["TESSERA_SIM_STATE"]
     spec["process"]["env"] = [f"{name}={value}" for name, value in env.items()]
     at = USUAL if everything else MACHINE
-    for source, destination, how in ((libraries, LIBRARIES, "ro"), (machine, at, "rw")):
+    files = {str(Path(__file__).with_name(PROGRAM)): f"/usr/bin/{PROGRAM}"}
+    files |= {str(path): f"{STANDARD}/{path.name}" for path in Path(libraries).glob("*.so.*")}
+    mounts = [(source, destination, "ro") for source, destination in files.items()]
+    for source, destination, how in (*mounts, (libraries, LIBRARIES, "ro"), (machine, at, "rw")):
         options = ["rbind", how]
         mount = {"source": source, "destination": destination, "type": "bind", "options": options}
         spec["mounts"].append(mount)
