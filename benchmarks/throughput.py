@@ -41,6 +41,12 @@ from tests.cluster.plane import Plane, real_plane
 CARDS: Final = 8
 SHARE: Final = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "2000", "nvidia.com/gpucores": "2"}
 PLAIN: Final = {"cpu": "10m"}
+WARM: Final = 100
+"""Pods that are bound before those that count: connections, caches, and what a scheduler that has
+run for a while has behind it, such as Tessera's first lesson about what pods ask for (50 pods after
+the start, and then every ten minutes)."""
+SETTLE_S: Final = 3.0
+"""Seconds in which everything comes to rest after them."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -78,9 +84,10 @@ class Bench:
             kind, self._plane, self._kube, self._nats, self._plane.folder / name, options.variables
         ) as program:
             limits, policy = (PLAIN, "") if kind == "plain" else (SHARE, policy)
-            few = [a_pod(f"p{i}", limits, SCHEDULER, policy) for i in range(20)]
-            await measure(self._kube, NAMESPACE, few, 4)  # connections, caches
+            few = [a_pod(f"p{i}", limits, SCHEDULER, policy) for i in range(WARM)]
+            await measure(self._kube, NAMESPACE, few, 4)
             await empty(self._kube, NAMESPACE)
+            await asyncio.sleep(SETTLE_S)
             pods = [a_pod(f"p{i}", limits, SCHEDULER, policy) for i in range(options.pods)]
             run = await self._measured(program, pods)
             await empty(self._kube, NAMESPACE)

@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final, cast
 
 from msgspec import Struct
 
 from tessera_runtime import logs
 from tessera_runtime.plain import read
+from tessera_runtime.turns import Line
 
 log = logs.named("tessera.http")
 
@@ -59,9 +61,11 @@ class Serving:
 
     def __init__(
         self, answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol], body_most: int,
-        group: asyncio.TaskGroup,
+        group: asyncio.TaskGroup, line: Line | None = None,
     ) -> None:  # fmt: skip
-        """`others` makes what takes over connections with requests that are not plain."""
+        """`others` makes what takes over connections with requests that are not plain; with a
+        `line` requests wait there for their turn."""
+        self.line = line
         self.answers = {path.encode(): answer for path, answer in answers.items()}
         self.others = others
         self.body_most = body_most
@@ -198,7 +202,20 @@ class Connection(asyncio.Protocol):
                 return
             body = bytes(memoryview(self._buffer)[request.start : request.end])
             del self._buffer[: request.end]
-            self._answer(answer, body)
+            line = self._serving.line
+            if line is None:
+                self._answer(answer, body)
+            else:
+                self._busy = True
+                line.join(partial(self._answer_in_turn, answer, body))
+
+    def _answer_in_turn(self, answer: Answer, body: bytes) -> None:
+        self._busy = False
+        if self._open is None or self._serving.over:
+            return
+        self._answer(answer, body)
+        if not self._busy:
+            self._answered()
 
     def _answer(self, answer: Answer, body: bytes) -> None:
         try:
@@ -217,8 +234,11 @@ class Connection(asyncio.Protocol):
         except Exception as e:  # noqa: BLE001  (a request that fails must not end the server)
             reply = _failed(e)
         self._busy = False
-        self._heard = self._loop.time()
         self._write(reply)
+        self._answered()
+
+    def _answered(self) -> None:
+        self._heard = self._loop.time()
         transport = self._open
         if transport is None:
             return
@@ -253,12 +273,13 @@ def _failed(error: Exception) -> Reply:
 @asynccontextmanager
 async def connections(
     answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol], *,
-    body_most: int, idle_s: float, stop_s: float,
+    body_most: int, idle_s: float, stop_s: float, patient: bool = False,
 ) -> AsyncGenerator[Serving]:  # fmt: skip
     """What a server makes its connections with. Leaving lets open requests end for `stop_s` seconds
-    and closes everything; idle connections are closed after `idle_s`."""
+    and closes everything; idle connections are closed after `idle_s`. Requests to a `patient` one
+    let those to others go first."""
     async with asyncio.TaskGroup() as group:
-        serving = Serving(answers, others, body_most, group)
+        serving = Serving(answers, others, body_most, group, Line() if patient else None)
         sweeping = group.create_task(_sweep(serving, idle_s), name="idle connections")
         try:
             yield serving
