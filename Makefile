@@ -15,10 +15,10 @@ ON_VENV := --python .venv/bin/python
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test e2e demo place bench hook hook-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test e2e faults demo place bench hook hook-test verify clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 sync: $(SYNCED) ## install everything into .venv, if anything changed
 
@@ -80,7 +80,12 @@ test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
 	.venv/bin/pytest -n $(JOBS) $(ARGS)
 
 e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
-	unshare --net .venv/bin/pytest -m e2e -s $(ARGS) tests/e2e
+	unshare --net .venv/bin/pytest -m 'e2e and not faults' -s $(ARGS) tests/e2e
+
+faults: ROUNDS = 100
+faults: SEED = 0
+faults: $(SYNCED) ## the same, and all that may happen to it, for long (root; ROUNDS=100, SEED=7)
+	unshare --net .venv/bin/pytest -m faults -s --rounds=$(ROUNDS) --seed=$(SEED) $(ARGS) tests/e2e
 
 demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --kill, --keep)
 	@.venv/bin/tessera demo $(ARGS)

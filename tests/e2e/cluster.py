@@ -17,12 +17,13 @@ from typing import Any
 import aiohttp
 
 from tests.agent.machine import built
-from tests.contract.client import Json
+from tests.contract.client import Client, Json
 from tests.e2e import dockerfile, trees
 from tests.e2e.dns import open_dns
 from tests.e2e.images import Image, Layer, open_registry
 from tests.e2e.node import NODE, Node, open_node
 from tests.e2e.plane import KubectlFailed, Plane, open_plane
+from tests.e2e.trees import Content
 from tests.node.island import open_island
 
 OVERLAY = dockerfile.REPOSITORY / "deploy" / "kustomize" / "overlays" / "dev"
@@ -31,16 +32,20 @@ WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
 PATIENCE_S = 240.0
 HOME = "tessera-system"
+HOOK = "/opt/tessera/libtessera.so"
+"""In the agent's image."""
 AGENT_METRICS = "http://127.0.0.1:9473/metrics"
 
 
 class Cluster:
     """What runs, and how to look into it."""
 
-    def __init__(self, plane: Plane, node: Node) -> None:
+    def __init__(self, plane: Plane, node: Node, admin: Client, folder: Path) -> None:
         """Made by `open_cluster`."""
         self.plane = plane
         self.node = node
+        self.admin = admin
+        self.folder = folder
         self.kubectl = plane.kubectl
 
     async def get(self, *words: str) -> Json:
@@ -145,7 +150,7 @@ async def open_cluster(folder: Path, programs: Path) -> AsyncGenerator[Cluster]:
         open_island(folder) as island,
         open_node(island, plane, registry) as node,
     ):
-        cluster = Cluster(plane, node)
+        cluster = Cluster(plane, node, admin, folder)
         await cluster.until(lambda: _registered(cluster), "the node is registered")
         await cluster.kubectl("label", "node", NODE, "nvidia-device-enable=enable")
         began = time.monotonic()
@@ -165,8 +170,10 @@ def make_images(folder: Path, programs: Path) -> dict[str, Image]:
     }
     scheduler = Layer({"/bin/kube-scheduler": programs / "kube-scheduler"})
     nats = Layer({"/bin/nats-server": Path(_nats_server())})
+    built_later = Content(hook.read_bytes() + b"\0the next build of it")
     return {
         **made,
+        "tessera/agent:next": made["tessera/agent"].topped(Layer({HOOK: built_later})),
         "kube-scheduler": Image((scheduler,), ("kube-scheduler",)),
         "library/nats": Image((nats,), ("nats-server",)),
     }

@@ -10,29 +10,49 @@ import asyncio
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from random import Random, randrange
 
 import pytest
 
 from tests.contract.kept import or_skip
 from tests.contract.real import BUILDER, KubeBinMissing
 from tests.e2e import network
+from tests.e2e.checker import Checker
 from tests.e2e.cluster import Cluster, open_cluster
+from tests.e2e.crowd import Crowd
+from tests.e2e.stage import Stage, told
 from tests.node.conftest import node_programs
 
 MORE = ("kubectl", "kube-proxy")
 HERE = Path(__file__).parent
 
 OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
+SetStage = Callable[..., Awaitable[Stage]]
+CROWD = 20
+"""Of which the cards have room for three quarters."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make faults` sets these."""
+    group = parser.getgroup("faults")
+    group.addoption("--rounds", type=int, default=10, help="how often processes are killed")
+    group.addoption("--seed", type=int, default=0, help="of all choices; 0 = another each time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "faults: everything may happen, for long; make faults")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(900))
+            limit_s = 3600 if item.get_closest_marker("faults") else 900
+            item.add_marker(pytest.mark.timeout(limit_s))
 
 
 @pytest.fixture(scope="session")
@@ -68,3 +88,21 @@ def open_installed(kube_programs: Path) -> Iterator[OpenCluster]:
 
     yield opened
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def set_stage(request: pytest.FixtureRequest) -> SetStage:
+    """`await set_stage(cluster, long=...)`: pods that run and wait, and who looks after them."""
+
+    async def made(cluster: Cluster, *, long: bool) -> Stage:
+        seed = request.config.getoption("--seed", 0) or randrange(1, 1 << 32)  # noqa: S311  (no secret)
+        told(f"seed {seed}")
+        random = Random(seed)  # noqa: S311  (no secret)
+        crowd, checker = Crowd(cluster, random), Checker(cluster)
+        await crowd.gather(CROWD)
+        rounds = request.config.getoption("--rounds", 10)
+        return Stage(
+            cluster=cluster, crowd=crowd, checker=checker, random=random, rounds=rounds, long=long
+        )
+
+    return made

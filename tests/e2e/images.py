@@ -74,6 +74,12 @@ class Image:
             "Env": [f"{key}={value}" for key, value in (env or {"PATH": "/bin"}).items()],
         }  # fmt: skip
 
+    def topped(self, layer: Layer) -> Image:
+        """The same with another layer upon it."""
+        made = Image((*self.layers, layer), ())
+        made._config = self._config
+        return made
+
     @cached_property
     def config(self) -> bytes:
         """Its configuration."""
@@ -101,7 +107,8 @@ def _descriptor(kind: str, data: bytes, digest: str = "") -> dict[str, object]:
 
 @asynccontextmanager
 async def open_registry(images: Mapping[str, Image], otherwise: Image) -> AsyncGenerator[str]:
-    """Its URL. Images are known by name, without host and tag; every other name is the same one."""
+    """Its URL. Images are known by `name:tag`, or by name for all other tags, without the host;
+    every other name is the same one."""
     blobs: dict[str, bytes] = {}
     for image in (*images.values(), otherwise):
         blobs |= {layer.digest: layer.data for layer in image.layers}
@@ -114,7 +121,8 @@ async def open_registry(images: Mapping[str, Image], otherwise: Image) -> AsyncG
         name, _, wanted = path.rpartition("/")
         name, _, what = name.rpartition("/")
         if what == "manifests":
-            data = blobs.get(wanted) or images.get(name, otherwise).manifest
+            image = images.get(f"{name}:{wanted}") or images.get(name, otherwise)
+            data = blobs.get(wanted) or image.manifest
             kind = MANIFEST
         else:
             data, kind = blobs.get(wanted, b""), "application/octet-stream"

@@ -15,7 +15,7 @@ from pathlib import Path
 NODE_IP = "10.99.0.1"
 SERVICES = "10.96.0.0/16"
 API_SERVICE = "10.96.0.1"
-PODS = "10.77.0.0/24"
+PODS = "10.77.0.0/22"
 PLUGINS = Path("/usr/lib/cni")
 NEEDED = {"ip": "iproute2", "iptables": "iptables"}
 """Program -> Debian's package."""

@@ -23,12 +23,30 @@ READY_S = 120.0
 class Node:
     """What runs on it."""
 
-    def __init__(self, island: Island, containerd: Process, kubelet: Process) -> None:
+    def __init__(
+        self, island: Island, containerd: Process, kubelet: Process, programs: Path
+    ) -> None:
         """Made by `open_node`."""
+        self._programs = programs
         self.island = island
         self.containerd = containerd
         self.kubelet = kubelet
         self.cards: tuple[str, ...] = ()
+
+    async def remembers(self, uid: str) -> bool:
+        """Whether the runtime still has containers of that pod, dead ones included, which kubelet
+        removes once a minute."""
+        of_the_pod = f'labels."io.kubernetes.pod.uid"=={uid}'
+        return bool(await _ctr(self.island, self._programs, "containers", "ls", "-q", of_the_pod))
+
+    async def both_killed(self) -> None:
+        """End kubelet and the runtime as a machine that fails would, and start them again; kubelet
+        ends by itself where it finds no runtime, so that comes first."""
+        await self.kubelet.stop()
+        await self.containerd.stop()
+        await self.containerd.start()
+        await _answers(self.containerd, self.island.folder / "containerd.sock")
+        await self.kubelet.start()
 
 
 @asynccontextmanager
@@ -41,6 +59,28 @@ async def open_node(island: Island, plane: Plane, registry: str) -> AsyncGenerat
         "containerd", plane.programs / "containerd", f"--config={folder}/containerd.toml", env=env
     )
     socket = folder / "containerd.sock"
+    await _answers(containerd, socket)
+    archive = images.archive(folder / "pause.tar", images.pause_image(folder))
+    await _ctr(island, plane.programs, "images", "import", archive)
+    kubelet = await island.start(
+        "kubelet", plane.programs / "kubelet", f"--kubeconfig={plane.kubeconfig}",
+        f"--config={folder}/kubelet.json", "--root-dir=/var/lib/kubelet",
+        f"--cert-dir={folder}/certificates", f"--hostname-override={NODE}",
+        f"--node-ip={NODE_IP}", env=env,
+    )  # fmt: skip
+    node = Node(island, containerd, kubelet, plane.programs)
+    node.cards = await asyncio.to_thread(runtime.make_machine, folder / "machine", CARDS)
+    yield node
+    kubelet.check()
+    containerd.check()
+
+
+async def _ctr(island: Island, programs: Path, *words: str | Path) -> str:
+    address = f"--address={island.folder}/containerd.sock"
+    return await island.run(programs / "ctr", address, "--namespace=k8s.io", *words)
+
+
+async def _answers(containerd: Process, socket: Path) -> None:
     async with asyncio.timeout(READY_S), open_cri(socket) as cri:
         while True:
             containerd.check()
@@ -49,23 +89,7 @@ async def open_node(island: Island, plane: Plane, registry: str) -> AsyncGenerat
             except NotDone:
                 await asyncio.sleep(0.1)
             else:
-                break
-    archive = images.archive(folder / "pause.tar", images.pause_image(folder))
-    await island.run(
-        plane.programs / "ctr", f"--address={socket}", "--namespace=k8s.io", "images", "import",
-        archive,
-    )  # fmt: skip
-    kubelet = await island.start(
-        "kubelet", plane.programs / "kubelet", f"--kubeconfig={plane.kubeconfig}",
-        f"--config={folder}/kubelet.json", "--root-dir=/var/lib/kubelet",
-        f"--cert-dir={folder}/certificates", f"--hostname-override={NODE}",
-        f"--node-ip={NODE_IP}", env=env,
-    )  # fmt: skip
-    node = Node(island, containerd, kubelet)
-    node.cards = await asyncio.to_thread(runtime.make_machine, folder / "machine", CARDS)
-    yield node
-    kubelet.check()
-    containerd.check()
+                return
 
 
 def _write_files(folder: Path, registry: str) -> None:
@@ -92,7 +116,10 @@ def _write_files(folder: Path, registry: str) -> None:
         "oomScoreAdj": 0, "failSwapOn": False, "localStorageCapacityIsolation": False,
         "podLogsDir": f"{folder}/logs", "resolvConf": "",
         "evictionHard": {"memory.available": "1Mi"}, "imageGCHighThresholdPercent": 100,
-        "nodeStatusUpdateFrequency": "1s", "syncFrequency": "2s",
+        "nodeStatusUpdateFrequency": "1s", "syncFrequency": "2s", "maxPods": 500,
+        # What is killed again and again is started again at once, not after five minutes.
+        "featureGates": {"KubeletCrashLoopBackOffMax": True},
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
     }))  # fmt: skip
 
 

@@ -20,6 +20,13 @@ from tests.e2e.network import API_SERVICE, NODE_IP, PODS, SERVICES
 URL = f"https://{NODE_IP}:6443"
 START_S = 120.0
 POLL_S = 0.1
+_AUDITED: Json = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "resources": [{"group": "", "resources": ["pods/binding"]}]},
+        {"level": "None"},
+    ],
+}  # fmt: skip
 USERS = {"admin": "system:masters", "node": "system:masters"}
 
 
@@ -38,6 +45,11 @@ class Plane:
         self.ca_path = folder / "ca.pem"
         _write_files(folder)
         self.server = self._program("kube-apiserver", *_server_flags(folder))
+        self.etcd = self._program(
+            "etcd", f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn"
+        )
+        self.audit = folder / "audit.log"
+        """Who sent Bindings, and what was answered: a line of JSON each."""
 
     def _program(self, name: str, *flags: str) -> Program:
         return Program([self.programs / name, *flags], self.folder / f"{name}.log")
@@ -59,6 +71,24 @@ class Plane:
         if process.returncode:
             raise KubectlFailed(f"kubectl {' '.join(words)}: {complained.decode()}")
         return said.decode()
+
+    async def ready(self) -> None:
+        """Wait until the API server answers."""
+        async with asyncio.timeout(START_S), self.client() as client:
+            while True:
+                self.server.check()
+                try:
+                    if (await client.get("/readyz")).status == 200:
+                        return
+                except OSError:
+                    pass
+                await asyncio.sleep(POLL_S)
+
+    async def killed_and_restarted(self, program: Program) -> None:
+        """End the API server or its store as a machine that fails would, and start it again."""
+        await asyncio.to_thread(program.stop, signal.SIGKILL)
+        await asyncio.to_thread(program.start)
+        await self.ready()
 
     def around(self) -> list[Program]:
         """What runs beside the API server."""
@@ -93,32 +123,16 @@ class Plane:
 async def open_plane(folder: Path, programs: Path) -> AsyncGenerator[Plane]:
     """Run it until the block ends."""
     plane = Plane(folder, programs)
-    etcd = Program([
-        programs / "etcd", f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync",
-        "--log-level=warn",
-    ], folder / "etcd.log")  # fmt: skip
     async with AsyncExitStack() as stack:
-        for program in (etcd, plane.server):
+        for program in (plane.etcd, plane.server):
             program.start()
             stack.push_async_callback(asyncio.to_thread, program.stop, signal.SIGKILL)
-        await _ready(plane)
+        await plane.ready()
         for program in plane.around():
             program.start()
             stack.push_async_callback(asyncio.to_thread, program.stop, signal.SIGKILL)
             stack.callback(program.check)
         yield plane
-
-
-async def _ready(plane: Plane) -> None:
-    async with asyncio.timeout(START_S), plane.client() as client:
-        while True:
-            plane.server.check()
-            try:
-                if (await client.get("/readyz")).status == 200:
-                    return
-            except OSError:
-                pass
-            await asyncio.sleep(POLL_S)
 
 
 def _write_files(folder: Path) -> None:
@@ -130,6 +144,7 @@ def _write_files(folder: Path) -> None:
         "ca.pem": authority.certificate, "server.pem": served.certificate,
         "server.key": served.key, "accounts.pem": accounts.certificate,
         "accounts.key": accounts.key, "tokens.csv": users.encode(),
+        "audit.json": json.dumps(_AUDITED).encode(),
         "admin.kubeconfig": json.dumps(_kubeconfig(authority.certificate)).encode(),
     }.items():  # fmt: skip
         (folder / name).write_bytes(content)
@@ -159,4 +174,5 @@ def _server_flags(files: Path) -> list[str]:
         f"--service-account-signing-key-file={files / 'accounts.key'}",
         f"--service-cluster-ip-range={SERVICES}", f"--client-ca-file={files / 'ca.pem'}",
         "--shutdown-watch-termination-grace-period=1s",
+        f"--audit-policy-file={files / 'audit.json'}", f"--audit-log-path={files / 'audit.log'}",
     ]  # fmt: skip

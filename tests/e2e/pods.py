@@ -11,8 +11,10 @@ from tests.contract.client import Json
 from tests.e2e.cluster import Cluster
 from tests.e2e.plane import KubectlFailed
 from tests.node.kubelet import a_pod
+from tests.node.toolkit import DRIVER
 
 CARDS = "NVIDIA_VISIBLE_DEVICES"
+OUT_OF_MEMORY = 2
 HAMI = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000", "nvidia.com/gpucores": "5"}
 
 
@@ -51,6 +53,17 @@ async def work(cluster: Cluster, name: str) -> Json:
 
     said: Json = json.loads((await cluster.until(printed, f"{name} works")).splitlines()[0])
     return said
+
+
+async def work_again(cluster: Cluster, name: str) -> Json:
+    """What another process in it says of the first of the pod's cards."""
+    card = (await environment(cluster, name))[CARDS].split(",")[0]
+    said = await cluster.kubectl(
+        "exec", name, "--", "env", *DRIVER, f"TESSERA_SIM_DEVICES={card}", "WORK_SECONDS=1",
+        "WORK_BUSY=0", "WORK_MEMORY_PERCENT=1", "tessera-work",
+    )  # fmt: skip
+    found: Json = json.loads(said.splitlines()[0])
+    return found
 
 
 async def environment(cluster: Cluster, name: str, namespace: str = "default") -> dict[str, str]:

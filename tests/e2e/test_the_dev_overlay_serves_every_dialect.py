@@ -2,7 +2,6 @@
 to an installation. One cluster for all of it, as it takes a minute to make."""
 
 import asyncio
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -12,31 +11,34 @@ import yaml
 from tests.contract.client import Json
 from tests.e2e import pods
 from tests.e2e.cluster import HOME, OVERLAY, Cluster
-from tests.e2e.conftest import OpenCluster
+from tests.e2e.conftest import OpenCluster, SetStage
+from tests.e2e.faults import FAULTS
 from tests.e2e.node import NODE
 from tests.e2e.plane import KubectlFailed
+from tests.e2e.stage import timed
 from tests.node.dialects import DIALECTS, ISOLATED, RESULTS
 
-OUT_OF_MEMORY = 2
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVED = ("volcano.yaml", "koordinator.yaml")
 """Examples whose cards a node of simulated NVIDIA cards can stand for."""
 
 
 async def test_an_installation_serves_every_dialect_and_outlives_what_happens(
-    open_installed: OpenCluster,
+    open_installed: OpenCluster, set_stage: SetStage
 ) -> None:
     async with open_installed() as cluster:
         for step in (
             every_dialect_gets_its_part, two_dialects_share_a_card, examples_run_unchanged,
             nonsense_is_refused, what_does_not_fit_is_explained,
-            use_is_measured_and_no_card_is_shared_out_twice, any_process_may_be_killed,
-            a_new_release_disturbs_nobody,
-            without_the_webhook_only_pods_that_ask_wait, pods_run_on_without_tessera,
+            use_is_measured_and_no_card_is_shared_out_twice,
         ):  # fmt: skip
-            began = time.monotonic()
-            await step(cluster)
-            print(f"{step.__name__}: {time.monotonic() - began:.1f} s")  # noqa: T201  (a figure)
+            await timed(step, cluster)
+        stage = await set_stage(cluster, long=False)
+        for fault in FAULTS:
+            await timed(fault, stage)
+        await stage.crowd.leave()
+        for step in (without_the_webhook_only_pods_that_ask_wait, pods_run_on_without_tessera):
+            await timed(step, cluster)
 
 
 async def every_dialect_gets_its_part(cluster: Cluster) -> None:
@@ -47,7 +49,7 @@ async def every_dialect_gets_its_part(cluster: Cluster) -> None:
         assert RESULTS[name] in found["metadata"]["annotations"]
         said = await pods.work(cluster, name)
         assert abs(said["total_mib"] - mib) <= 1, name
-        assert (said["over_result"], said["taken_result"]) == (OUT_OF_MEMORY, 0), name
+        assert (said["over_result"], said["taken_result"]) == (pods.OUT_OF_MEMORY, 0), name
 
 
 async def two_dialects_share_a_card(cluster: Cluster) -> None:
@@ -67,14 +69,21 @@ async def examples_run_unchanged(cluster: Cluster) -> None:
             "label", "node", NODE, "--overwrite", f"kubernetes.io/hostname={host}"
         )
         await cluster.apply(*asked)
-        for pod in [d for d in asked if d["kind"] == "Pod"]:
-            name = pod["metadata"]["name"]
-            await cluster.running(name, namespace)
-            cards = (await pods.environment(cluster, name, namespace))[pods.CARDS].split(",")
-            assert set(cards) <= set(cluster.node.cards), (name, cards)
-        await cluster.kubectl("delete", "jobs", "--all", "-n", namespace, "--wait=false")
-        await cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=1")
-        await cluster.kubectl("delete", "namespace", namespace, "--wait=true")
+        async with asyncio.TaskGroup() as group:
+            for pod in [d for d in asked if d["kind"] == "Pod"]:
+                name = pod["metadata"]["name"]
+                group.create_task(_it_runs(cluster, name, namespace), name=name)
+        for what in ("jobs", "pods"):  # the next ones wait until these have ended
+            await cluster.kubectl(
+                "delete", what, "--all", "-n", namespace, "--grace-period=1", "--wait=false"
+            )
+        await cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+async def _it_runs(cluster: Cluster, name: str, namespace: str) -> None:
+    await cluster.running(name, namespace)
+    cards = (await pods.environment(cluster, name, namespace))[pods.CARDS].split(",")
+    assert set(cards) <= set(cluster.node.cards), (name, cards)
 
 
 async def nonsense_is_refused(cluster: Cluster) -> None:
@@ -110,34 +119,6 @@ async def use_is_measured_and_no_card_is_shared_out_twice(cluster: Cluster) -> N
     for (_, card), percent in used.items():
         by_card[card] += percent
     assert all(percent < 110 for card, percent in by_card.items() if card != "total"), by_card
-
-
-async def any_process_may_be_killed(cluster: Cluster) -> None:
-    before = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
-    for program in (
-        "tessera_agent", "tessera_scheduler", "kube-scheduler --config=/etc/tessera",
-        "tessera_quota", "tessera_rebalancer", "nats-server", "kubelet", "containerd",
-    ):  # fmt: skip
-        await cluster.kill(program)
-        name = f"after-{program.split()[0].replace('_', '-')}"
-        _, took = await pods.start(cluster, name, pods.HAMI)
-        assert (await pods.work(cluster, name))["total_mib"] == 1000
-        print(f"{program}: killed; a pod ran {took:.1f} s later")  # noqa: T201  (a figure)
-        await cluster.all_ready()
-    after = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
-    assert after == before
-    assert await cluster.overgranted() == 0
-
-
-async def a_new_release_disturbs_nobody(cluster: Cluster) -> None:
-    before = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
-    for what in ("deployment/tessera-scheduler", "daemonset/tessera-agent-nvidia"):
-        await cluster.kubectl("rollout", "restart", what, "-n", HOME)
-        await cluster.kubectl("rollout", "status", what, "-n", HOME, "--timeout=200s")
-    await pods.start(cluster, "after-rollout", pods.HAMI)
-    assert (await pods.work(cluster, "after-rollout"))["total_mib"] == 1000
-    after = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
-    assert after == before
 
 
 async def without_the_webhook_only_pods_that_ask_wait(cluster: Cluster) -> None:

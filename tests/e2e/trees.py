@@ -19,7 +19,7 @@ LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "tkinter", "ensurepip",
 """Folders of the standard library that no service needs."""
 TOOLS = (
     "sh", "bash", "cat", "chmod", "cmp", "cp", "cut", "dirname", "env", "ln", "ls", "mkdir", "mv",
-    "readlink", "rm", "sha256sum", "sleep", "sync", "touch", "true",
+    "readlink", "rm", "sha256sum", "sleep", "sync", "touch", "true", "uname",
 )  # fmt: skip
 
 

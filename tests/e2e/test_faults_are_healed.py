@@ -1,0 +1,23 @@
+"""Everything that may happen to an installation happens to one, each for as long as it takes to be
+sure: `make faults`. `make e2e` does the same in short."""
+
+import pytest
+
+from tests.e2e import pods
+from tests.e2e.conftest import OpenCluster, SetStage
+from tests.e2e.faults import FAULTS
+from tests.e2e.stage import timed
+from tests.node.dialects import DIALECTS, ISOLATED
+
+
+@pytest.mark.faults
+async def test_whatever_happens_nothing_is_granted_twice_lost_or_disturbed(
+    open_installed: OpenCluster, set_stage: SetStage
+) -> None:
+    async with open_installed() as cluster:
+        for name, (limits, _) in DIALECTS.items():
+            labels = ISOLATED if name == "koordinator" else {}
+            await pods.start(cluster, name, limits, labels=labels)
+        stage = await set_stage(cluster, long=True)
+        for fault in FAULTS:
+            await timed(fault, stage)
