@@ -155,6 +155,20 @@ def test_memory_above_what_is_charged_and_measured_is_told() -> None:
     )
 
 
+def test_a_first_context_is_allowed_for_once_in_each_process() -> None:
+    allowing = replace(TOLERANCE, context_bytes=700 * MIB)
+
+    def gaps(contexts: int, mib: int) -> tuple[str, ...]:
+        seen = usage((slot(1000, contexts=contexts), slot(0, contexts=contexts)))
+        driven = {"0a": Driven(memory_bytes=mib * MIB, processes=1)}
+        _, first = use_between(held(), None, look(1, seen, driven), allowing)
+        return use_between(held(), first, look(2, seen, driven), allowing)[0].gaps
+
+    assert gaps(contexts=1, mib=1956) == ()
+    assert gaps(contexts=1, mib=1957) == ("use-above-charge",)
+    assert gaps(contexts=0, mib=1257) == ("use-above-charge",)
+
+
 def test_claims_of_the_file_explain_no_more_than_they_may() -> None:
     boast = usage((slot(15000, overhead_bytes=15000 * MIB, imported_bytes=15000 * MIB),))
     use = told_twice(boast, Driven(memory_bytes=5300 * MIB, processes=1))

@@ -119,6 +119,8 @@ async def use_is_measured_and_no_card_is_shared_out_twice(cluster: Cluster) -> N
     for (_, card), percent in used.items():
         by_card[card] += percent
     assert all(percent < 110 for card, percent in by_card.items() if card != "total"), by_card
+    unenforced = await cluster.get("events", "-A", "--field-selector=reason=LimitsNotEnforced")
+    assert unenforced["items"] == []
 
 
 async def without_the_webhook_only_pods_that_ask_wait(cluster: Cluster) -> None:

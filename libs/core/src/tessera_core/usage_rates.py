@@ -76,6 +76,8 @@ class Tolerance(Struct, frozen=True, kw_only=True):
     """Memory that a process may have beyond what the hook charged and measured."""
     overhead_bytes: int
     """The most that a process is believed to need for contexts and code."""
+    context_bytes: int = 0
+    """What its first context may take, which the hook measures only where contexts are charged."""
     card_bytes: Mapping[str, int] = {}
     """Card's key -> its memory: who holds all of it has nothing to exceed."""
 
@@ -163,10 +165,16 @@ def _suspicions(held: Held, look: Look, tolerance: Tolerance) -> frozenset[Suspi
         if not slots:
             found.add((key, Gap.NO_HOOK))
             continue
-        spare = tolerance.memory_bytes * driven.processes
+        spare = _spare(slots, driven.processes, tolerance)
         if driven.memory_bytes > _explained(limit, slots, tolerance) + spare:
             found.add((key, Gap.UNCHARGED))
     return frozenset(found)
+
+
+def _spare(slots: tuple[SlotUse, ...], processes: int, tolerance: Tolerance) -> int:
+    """Memory that processes have without its being measured."""
+    contexts = min(sum(slot.contexts > 0 for slot in slots), processes)
+    return tolerance.memory_bytes * processes + tolerance.context_bytes * contexts
 
 
 def _explained(limit: CardLimit, slots: tuple[SlotUse, ...], tolerance: Tolerance) -> int:

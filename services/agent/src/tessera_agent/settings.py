@@ -85,6 +85,9 @@ class UsageSettings(Struct, frozen=True, kw_only=True):
     slack_mib: int = 256
     """MiB that a process may hold beyond what the hook charged and measured, before that counts as
     use that escaped it: kernels and libraries are loaded between measurements."""
+    context_mib: int = 768
+    """MiB that a process's first context may take besides: the driver allots some 150 on small
+    cards and up to 700 on the largest, before there is anything to measure it with."""
     overhead_mib: int = 2048
     """MiB that a process is believed to need for contexts and code, whatever its file says."""
     proc_folder: str = "/proc"
@@ -249,7 +252,7 @@ _POSITIVE: Final = {
     "reader": ("call_s",),
     "health": ("poll_s", "patience_s", "forget_s"),
     "inventory": ("slots", "write_s", "verify_s", "tell_s"),
-    "usage": ("interval_s", "slack_mib", "overhead_mib"),
+    "usage": ("interval_s", "slack_mib", "context_mib", "overhead_mib"),
     "resize": ("look_s", "patience_s", "throttle_s"),
     "lending": ("tick_s", "loan_s", "idle_s", "active_s", "bounds_s"),
     "nri": ("keep_files_s",),

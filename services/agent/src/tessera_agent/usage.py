@@ -78,6 +78,7 @@ class Sampler:
         tolerance = Tolerance(
             memory_bytes=self._settings.slack_mib * MIB,
             overhead_bytes=self._settings.overhead_mib * MIB,
+            context_bytes=self._settings.context_mib * MIB,
             card_bytes={uuid_key(card.id): card.memory_bytes for card in cards},
         )
         looks: dict[Key, Look] = {}
