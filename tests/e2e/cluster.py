@@ -30,6 +30,10 @@ OVERLAY = dockerfile.REPOSITORY / "deploy" / "kustomize" / "overlays" / "dev"
 SERVICES = ("scheduler", "agent", "quota", "rebalancer")
 WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
+EXPECTED: trees.Tree = {
+    f"{folder}/.there": Content(b"") for folder in ("/root", "/usr/local/corex/lib64")
+}
+"""Folders that the examples' images have."""
 PATIENCE_S = 240.0
 HOME = "tessera-system"
 HOOK = "/opt/tessera/libtessera.so"
@@ -140,7 +144,7 @@ class Cluster:
 async def open_cluster(folder: Path, programs: Path) -> AsyncGenerator[Cluster]:
     """A cluster of one node with Tessera applied and ready, until the block ends."""
     images = await asyncio.to_thread(make_images, folder, programs)
-    work = Layer({**trees.tools(), **_program("tessera-work")})
+    work = Layer({**trees.tools(), **_program("tessera-work"), **EXPECTED})
     (folder / "plane").mkdir()
     async with (
         open_plane(folder / "plane", programs) as plane,

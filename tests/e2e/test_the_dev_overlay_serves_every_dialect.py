@@ -16,10 +16,11 @@ from tests.e2e.faults import FAULTS
 from tests.e2e.node import NODE
 from tests.e2e.plane import KubectlFailed
 from tests.e2e.stage import timed
+from tests.e2e.vendors import vendors_plugins_give_their_cards
 from tests.node.dialects import DIALECTS, ISOLATED, RESULTS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SERVED = ("volcano.yaml", "koordinator.yaml")
+SERVED = ("volcano.yaml", "koordinator.yaml", "gpumanager.yaml")
 """Examples whose cards a node of simulated NVIDIA cards can stand for."""
 
 
@@ -37,7 +38,10 @@ async def test_an_installation_serves_every_dialect_and_outlives_what_happens(
         for fault in FAULTS:
             await timed(fault, stage)
         await stage.crowd.leave()
-        for step in (without_the_webhook_only_pods_that_ask_wait, pods_run_on_without_tessera):
+        for step in (
+            vendors_plugins_give_their_cards, without_the_webhook_only_pods_that_ask_wait,
+            pods_run_on_without_tessera,
+        ):  # fmt: skip
             await timed(step, cluster)
 
 

@@ -15,9 +15,11 @@ from tests.node.agents import NODE, Agent
 from tests.node.conftest import OpenCluster
 from tests.node.kubelet import Node
 from tests.node.vendorplugin import (
+    FOLDER,
     GIVEN_MEMORY,
     ILUVATAR,
     MTHREADS,
+    Place,
     VendorPlugin,
     a_vendor_plugin,
 )
@@ -45,6 +47,11 @@ def granted(pod: Json) -> str:
     """The number of the card that the pod's grant has."""
     (share,) = decode_grant(pod["metadata"]["annotations"][GRANT_KEY]).shares
     return str(share.index)
+
+
+def place(node: Node) -> Place:
+    cluster = node.cluster
+    return Place(cluster.admin, NODE, node.runtime.island.outside(FOLDER), cluster.until)
 
 
 async def see_their_cards(node: Node, vendors: Sequence[str]) -> None:
@@ -100,8 +107,8 @@ async def test_a_burst_of_equal_pods_is_not_mixed_up_and_a_wrong_card_is_told(
 ) -> None:
     async with (
         open_cluster_node(writers=ADMIN) as node,
-        a_vendor_plugin(node, ILUVATAR) as iluvatar,
-        a_vendor_plugin(node, MTHREADS) as mthreads,
+        a_vendor_plugin(ILUVATAR, place(node)) as iluvatar,
+        a_vendor_plugin(MTHREADS, place(node)) as mthreads,
         node.agent_of("iluvatar") as agent_of_iluvatar,
         node.agent_of("mthreads") as agent_of_mthreads,
     ):

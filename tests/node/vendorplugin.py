@@ -8,9 +8,10 @@ which cards it gets. Nothing is remembered: two such pods at once are mixed up.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,10 +20,8 @@ from tessera_kubelet.deviceplugin.offers import Offers
 from tessera_kubelet.deviceplugin.serving import serve
 from tessera_kubelet.deviceplugin.settings import DevicePluginSettings
 from tessera_kubelet.tasks import open_tasks
-from tests.cluster.cluster import RealCluster
-from tests.contract.client import Json
-from tests.node.agents import NODE
-from tests.node.kubelet import Node
+from tessera_schema.injections import Mount
+from tests.contract.client import Client, Json
 
 FOLDER = "/var/lib/kubelet/device-plugins"
 GIVEN_MEMORY = "GIVEN_MEMORY"
@@ -48,6 +47,8 @@ class Make(Struct, frozen=True, kw_only=True):
     """Annotation: when the pod was placed, in nanoseconds."""
     settles: Mapping[str, str] = {}
     """Annotations that it writes on a pod that it has allocated for."""
+    mounts: tuple[Mount, ...] = ()
+    """What it gives to every container."""
 
 
 ILUVATAR = Make(
@@ -66,17 +67,29 @@ MTHREADS = Make(
 )  # fmt: skip
 
 
+class Place(Struct, frozen=True):
+    """Where a plugin works."""
+
+    client: Client
+    """The API server, in the plugin's name."""
+    node: str
+    folder: Path
+    """Kubelet's, for device plugins."""
+    until: Callable[[Callable[[], Awaitable[Any]], str], Awaitable[Any]]
+    """Waits until something holds, told in words."""
+
+
 class VendorPlugin:
     """What kubelet asks; see `tessera_kubelet.deviceplugin.nouns.Plugin`."""
 
-    def __init__(self, make: Make, cluster: RealCluster) -> None:
+    def __init__(self, make: Make, place: Place) -> None:
         self.make = make
         self.offers = Offers()
         self.candidates: list[list[str]] = []
         """At each Allocate: the pods among which it had to choose."""
         self.is_wrong = False
         """Whether it gives another card than it should."""
-        self._cluster = cluster
+        self._place = place
         for resource, each in make.units.items():
             ids = (f"{make.vendor}-{i}" for i in range(each * make.cards))
             self.offers.put(resource, [Device(id=name) for name in ids])
@@ -94,7 +107,10 @@ class VendorPlugin:
             numbers = str((int(numbers) + 1) % self.make.cards)
         await self._settle(pod)
         limits = pod["spec"]["containers"][position]["resources"]["limits"]
-        return Allocation(env={self.make.variable: numbers, GIVEN_MEMORY: limits[self.make.memory]})
+        return Allocation(
+            env={self.make.variable: numbers, GIVEN_MEMORY: limits.get(self.make.memory, "0")},
+            mounts=self.make.mounts,
+        )
 
     async def pre_start(self, _resource: str, _ids: Sequence[str]) -> Refused | None:
         return None
@@ -106,8 +122,8 @@ class VendorPlugin:
 
     async def _asking(self, amount: str) -> list[tuple[int, Json, int]]:
         """When it was placed, the pod, and which of its containers asks for so much."""
-        chosen = f"spec.nodeName={NODE},status.phase=Pending"
-        pods = (await self._cluster.admin.get("/api/v1/pods", fieldSelector=chosen)).done["items"]
+        chosen = f"spec.nodeName={self._place.node},status.phase=Pending"
+        pods = (await self._place.client.get("/api/v1/pods", fieldSelector=chosen)).done["items"]
         found = []
         for pod in pods:
             notes = pod["metadata"].get("annotations", {})
@@ -125,26 +141,25 @@ class VendorPlugin:
     async def _settle(self, pod: Json) -> None:
         if self.make.settles:
             meta = pod["metadata"]
-            path = self._cluster.pods_path(meta["name"], meta["namespace"])
+            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
             patch = {"metadata": {"annotations": dict(self.make.settles)}}
-            (await self._cluster.admin.patch(path, patch)).done  # noqa: B018  (checks)
+            (await self._place.client.patch(path, patch)).done  # noqa: B018  (checks)
 
 
 @asynccontextmanager
-async def a_vendor_plugin(node: Node, make: Make) -> AsyncGenerator[VendorPlugin]:
+async def a_vendor_plugin(make: Make, place: Place) -> AsyncGenerator[VendorPlugin]:
     """The plugin until the block ends, once kubelet counts what it has."""
-    plugin = VendorPlugin(make, node.cluster)
-    folder = node.runtime.island.outside(FOLDER)
+    plugin = VendorPlugin(make, place)
     settings = DevicePluginSettings(prefix=make.vendor)
     async with open_tasks() as tasks:
         tasks.create_task(
-            serve(Path(folder), plugin.offers, plugin, settings), name=f"plugin of {make.vendor}"
+            serve(place.folder, plugin.offers, plugin, settings), name=f"plugin of {make.vendor}"
         )
 
         async def counted() -> bool:
-            found = (await node.cluster.admin.get(f"/api/v1/nodes/{NODE}")).done
+            found = (await place.client.get(f"/api/v1/nodes/{place.node}")).done
             amounts = found["status"].get("allocatable", {})
             return all(amounts.get(n) == str(k * make.cards) for n, k in make.units.items())
 
-        await node.cluster.until(counted, f"kubelet counts what {make.vendor} has")
+        await place.until(counted, f"kubelet counts what {make.vendor} has")
         yield plugin

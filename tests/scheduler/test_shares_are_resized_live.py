@@ -339,3 +339,17 @@ async def test_every_dialects_own_keys_follow(limits: dict[str, str], key: str, 
         after = world.read("a").metadata.annotations[key]
         assert after != before
         assert says in after, after
+
+
+async def test_who_read_it_before_being_told_of_it_holds_it_too() -> None:
+    world = World(1)
+    uid = world.pod("a", 4000)
+    async with leading(world) as scheduler, standing_by(world) as other:
+        await world.place(scheduler, "a")
+        await until_(lambda: phase(other, uid) is Phase.BOUND)
+        world.kube.event_delay_s = 3
+        asks(world, "a", mib=6000)
+        await until(world, "a")
+        other.reader.sight(world.read("a"))  # as an audit does
+        assert used(other) == 4000
+        await until_(lambda: used(other) == 6000)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tessera_agent.agent import Agent
 from tessera_agent.settings import ResizeSettings
 from tessera_core.hookfiles import usage as usage_file
-from tessera_core.hookfiles.limits import PATH, CardLimit, Mode, decode_limits
+from tessera_core.hookfiles.limits import PATH, BadLimits, CardLimit, Mode, decode_limits
 from tessera_core.signing import Signer
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.nouns import Adjustment, Sandbox
@@ -51,7 +51,11 @@ class Job:
 
     @property
     def card(self) -> CardLimit:
-        return decode_limits(self.file(PATH).read_bytes()).cards[0]
+        while True:
+            try:
+                return decode_limits(self.file(PATH).read_bytes()).cards[0]
+            except BadLimits:
+                continue  # it is being written just now: the hook too reads it again
 
     def uses(self, mib: int) -> None:
         """Its hook has charged so much."""

@@ -176,7 +176,7 @@ class Binder:
         trace = telemetry.current_traceparent()
         if trace and TRACE_KEY not in pod.metadata.annotations:
             written[TRACE_KEY] = trace
-        around.reader.signed(name.uid, written[GRANT_KEY])
+        around.reader.signed(grant, written[GRANT_KEY])
         return Target(name=name, grant=grant, annotations=written)
 
     # -- writing

@@ -179,7 +179,7 @@ class Resizing:
         ):
             return False
         if old != new:
-            tools.reader.signed(name.uid, written[GRANT_KEY])
+            tools.reader.signed(new, written[GRANT_KEY])
             tools.ledger.resized(name.uid, done=True)
             self._tell(name, old, new)
         return True

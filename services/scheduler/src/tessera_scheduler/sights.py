@@ -98,7 +98,8 @@ class Reader:
         self._migration = migration
         self._resources = registry.resources
         self._starts = reading(registry)
-        self._digests: dict[str, bytes] = {}
+        self._read: dict[str, tuple[bytes, Grant]] = {}
+        """Pod's uid -> the text that it bore, as a digest, and the grant that was in it."""
 
     def read(self, raw: bytes | msgspec.Raw) -> Sight:
         """Raises msgspec.DecodeError for what is no object. A pod of another form than today's must
@@ -136,36 +137,37 @@ class Reader:
         )
         return self._judged(pod, sight, adopted, text)
 
-    def signed(self, uid: str, text: str) -> None:
-        """The scheduler signed this for the pod."""
-        self._digests[uid] = _digest(text)
+    def signed(self, grant: Grant, text: str) -> None:
+        """The scheduler signed the grant: this is its text."""
+        self._read[grant.uid] = _digest(text), grant
 
     def is_ours(self, uid: str) -> bool:
         """True when the books' grant of the pod bears our signature."""
-        return uid in self._digests
+        return uid in self._read
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
-        self._digests.pop(uid, None)
+        self._read.pop(uid, None)
 
     def _known(self, sight: Sight, text: str | None) -> Grant | None:
         """The books' grant, where the pod still bears the very text it was read from, or where it
-        was taken over from another system."""
+        was taken over from another system. What was read need not be in the books: audits read pods
+        of which no event has come yet."""
         entry = self._ledger.entry(sight.uid)
         if entry is None or entry.grant.node != sight.node:
             return None
-        digest = self._digests.get(sight.uid)
-        if digest is None:
+        read = self._read.get(sight.uid)
+        if read is None:
             same = text is None and entry.phase is Phase.BOUND
         else:
-            same = text is not None and _digest(text) == digest
+            same = text is not None and _digest(text) == read[0] and read[1] == entry.grant
         return entry.grant if same else None
 
     def _judged(self, pod: Pod, sight: Sight, adopted: Adopted, text: str | None) -> Sight:
         if adopted.grant is not None and text is not None and not adopted.forged:
             grant, entry = replace(adopted.grant, given={}), self._ledger.entry(sight.uid)
             if entry is None or entry.grant == grant or follows(grant, entry.grant):
-                self._digests[sight.uid] = _digest(text)
+                self._read[sight.uid] = _digest(text), grant
             return replace(sight, grant=grant, init_over=init_is_over(pod))
         sight = replace(
             sight, grant=adopted.grant, unknown=adopted.unknown_version, told=adopted.problem,
