@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cluster.books import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
-from tests.cluster.objects import a_card_node, a_share
+from tests.cluster.objects import a_card_node, a_share, a_share_pod
 from tests.cluster.plane import CLOCKWORK
 from tests.contract.client import Json
 
@@ -17,6 +17,14 @@ async def urgent(cluster: RealCluster) -> str:
     """The name of a class that goes before others."""
     name = f"{cluster.own}-urgent"
     await cluster.make(CLASSES, {"metadata": {"name": name}, "value": 1000})
+
+    async def known() -> bool:
+        """Admission learns of it by a watch of its own."""
+        probe = a_share_pod("probe", {"cpu": "1m"}, priorityClassName=name)
+        answer = await cluster.admin.post(cluster.pods_path(), probe, dryRun="All")
+        return answer.status == 201
+
+    await cluster.until(known, f"{name} is known")
     return name
 
 

@@ -42,6 +42,8 @@ class Keys:
         """`folder` keeps them between two lives of the agent."""
         self.verifier: Verifier | None = None
         """None while no key is known."""
+        self.there = asyncio.Event()
+        """Set once there is one."""
         self._file = folder / _FILE
         self._known: Mapping[str, str] = {}
         self._changed = asyncio.Event()
@@ -85,6 +87,7 @@ class Keys:
         if good and good != self._known:
             self._known, self.verifier = good, Verifier(good)
             self._changed.set()
+            self.there.set()
             _log.info("keys known", keys=sorted(good))
 
 

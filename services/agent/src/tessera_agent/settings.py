@@ -189,6 +189,9 @@ class KeySettings(Struct, frozen=True, kw_only=True):
 
     namespace: str = "tessera-system"
     """Where the scheduler publishes them."""
+    wait_s: float = 2.0
+    """Seconds that the runtime is kept waiting for them when the agent starts: what runs already is
+    told but once. Kept on the node, they are there at once but for the first time."""
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tessera_agent import advertising, pods
@@ -56,4 +57,12 @@ def _by_runtime(agent: Agent, settings: AgentSettings) -> Mapping[str, Coroutine
     nri = settings.nri
     name = nri.name or ("tessera" if agent.plugin.hooks else f"tessera-{settings.vendor}")
     plugin_settings = NriSettings(name=name, index=nri.index)
-    return {"runtime": serve(nri.socket, agent.plugin, plugin_settings, agent.observe)}
+    return {"runtime": _asked(agent, settings, plugin_settings)}
+
+
+async def _asked(agent: Agent, settings: AgentSettings, plugin_settings: NriSettings) -> None:
+    """The runtime tells only once what runs, and without keys no grant of it is believed."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(settings.keys.wait_s):
+            await agent.keys.there.wait()
+    await serve(settings.nri.socket, agent.plugin, plugin_settings, agent.observe)
