@@ -1,6 +1,7 @@
 """What tests of the agent run against: built parts of the hook, simulated machines, and an NVML
 whose cards fail on demand."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -18,10 +19,13 @@ NVML = SIM / "libnvidia-ml.so.1"
 
 
 def built(name: str) -> Path:
-    """A file that the hook's makefile makes; made now if it is not there."""
+    """A file that the hook's makefile makes; made now if it is not there, by one of the processes
+    that run tests, while the others wait."""
     path = BUILD / name
-    if not path.exists():
-        subprocess.run(["make", "-s", "-C", "libs/hook", "all", "sim"], cwd=ROOT, check=True)
+    with (ROOT / "libs" / "hook" / "Makefile").open() as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        if not path.exists():
+            subprocess.run(["make", "-s", "-C", "libs/hook", "all", "sim"], cwd=ROOT, check=True)
     return path
 
 
