@@ -3,7 +3,6 @@ to an installation. One cluster for all of it, as it takes a minute to make."""
 
 import asyncio
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,10 +15,9 @@ from tests.e2e.faults import FAULTS
 from tests.e2e.node import NODE
 from tests.e2e.plane import KubectlFailed
 from tests.e2e.stage import timed
-from tests.e2e.vendors import vendors_plugins_give_their_cards
+from tests.e2e.vendors import EXAMPLES, vendors_plugins_give_their_cards
 from tests.node.dialects import DIALECTS, ISOLATED, RESULTS
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVED = ("volcano.yaml", "koordinator.yaml", "gpumanager.yaml")
 """Examples whose cards a node of simulated NVIDIA cards can stand for."""
 
