@@ -25,6 +25,8 @@
 #define MIB ((size_t)1 << 20)
 #define MOST_CARDS 16
 #define KERNEL_NS 5000000ull
+/* Launches that are under way on a card, so that it is busy however late this process is scheduled. */
+#define AHEAD 4
 
 static void *driver;
 static volatile sig_atomic_t ended;
@@ -55,6 +57,8 @@ static void must(CUresult result, const char *call) {
 struct card {
     CUcontext context;
     CUfunction spin;
+    CUevent done[AHEAD]; /* of the launches under way, next is the oldest */
+    int next;
     CUdeviceptr taken;
     size_t total;
 };
@@ -96,20 +100,21 @@ static void take(int index, struct card *card) {
     snprintf(text, sizeof text, "tessera-sim-module\nkernel spin ns=%llu\n", KERNEL_NS);
     MUST(CU(cuModuleLoadData)(&module, text));
     MUST(CU(cuModuleGetFunction)(&card->spin, module, "spin"));
+    for (int i = 0; i < AHEAD; i++)
+        MUST(CU(cuEventCreate)(&card->done[i], CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
 }
 
+/* One more launch on every card, once the oldest of those under way has ended. */
 static void spin(struct card *cards, int count) {
-    PFN_cuCtxSetCurrent current = CU(cuCtxSetCurrent);
     PFN_cuLaunchKernel launch = CU(cuLaunchKernel);
-    PFN_cuCtxSynchronize synchronize = CU(cuCtxSynchronize);
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < count; i++) {
-            MUST(current(cards[i].context));
-            if (pass == 0)
-                MUST(launch(cards[i].spin, 256, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
-            else
-                MUST(synchronize());
-        }
+    for (struct card *card = cards; card < cards + count; card++) {
+        CUevent done = card->done[card->next];
+        card->next = (card->next + 1) % AHEAD;
+        MUST(CU(cuCtxSetCurrent)(card->context));
+        MUST(CU(cuEventSynchronize)(done));
+        MUST(launch(card->spin, 256, 1, 1, 256, 1, 1, 0, NULL, NULL, NULL));
+        MUST(CU(cuEventRecord)(done, NULL));
+    }
 }
 
 /* Whether it is its turn to be busy. */
@@ -167,6 +172,7 @@ int main(void) {
     }
     for (int i = 0; i < count; i++) {
         MUST(CU(cuCtxSetCurrent)(cards[i].context));
+        MUST(CU(cuCtxSynchronize)());
         if (cards[i].taken)
             MUST(CU(cuMemFree_v2)(cards[i].taken));
     }

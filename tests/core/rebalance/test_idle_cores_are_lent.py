@@ -115,6 +115,15 @@ def test_a_bound_holds_and_one_at_its_own_gets_nothing() -> None:
     assert card.decided.loans == {"owner": 0, "bound": 100, "hard": 0}
 
 
+def test_an_owner_that_was_held_back_before_it_rested_takes_no_part_of_what_is_lent() -> None:
+    card = Card(a("owner", 500), a("busy", 300))
+    hungry = Doing(use=300, throttled=True)
+    card.ticks(2.0, busy=hungry, owner=Doing(use=600, throttled=True))
+    assert card.decided.loans["owner"] > 0
+    card.ticks(0.7, busy=hungry)
+    assert card.decided.loans == {"owner": 0, "busy": 700}
+
+
 def test_who_does_not_lend_keeps_all_of_his_own() -> None:
     card = Card(a("keeper", 500, lends=False), a("busy", 300))
     card.ticks(5.0, busy=Doing(use=300, throttled=True))

@@ -43,7 +43,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     settle_s: float = 4.0
     """In which the claim of a container that wants nothing of it would go down from all to none."""
     hungry_s: float = 2.0
-    """For so long after it was held back a container counts as wanting more."""
+    """For so long after it was held back a container counts as wanting more, unless it is idle."""
     active_s: float = 3.0
     """For so long after a launch a container holds those that matter less."""
 
@@ -126,7 +126,7 @@ class _Followed:
             self._claim(granted, passed_s, pace, all_=not now.lends)
         if throttled:
             self.hungry_s, self.hungry = at_s, True
-        elif at_s - self.hungry_s >= pace.hungry_s + self._long_s:
+        elif self.idle(at_s, pace) or at_s - self.hungry_s >= pace.hungry_s + self._long_s:
             self.hungry = False
 
     def _claim(self, granted: int, passed_s: float, pace: Pace, *, all_: bool) -> None:
