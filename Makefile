@@ -1,5 +1,5 @@
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 VERIFY := lint types contracts spelling names test
 
 MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml))

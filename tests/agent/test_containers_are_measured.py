@@ -1,7 +1,6 @@
-"""What containers use is told, and the driver's measurement goes back to their hooks."""
+"""What containers use is told."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -95,40 +94,6 @@ def test_a_bad_file_spoils_one_container_and_is_counted(tmp_path: Path) -> None:
     told = sampler.look(watched, (CARD,), read(), at(0))
     assert [u.enforced for u in told.containers] == [False, True]
     assert sampler.spoilt == {Spoilt.MISSING: 1}
-
-
-def test_the_drivers_figures_of_all_processes_reach_the_limits_file(tmp_path: Path) -> None:
-    sampler, one = a_sampler(p10="id-a", p11="id-a", p12="id-b"), a_container(tmp_path, "a")
-    fill(one.files, raw_ns=77)
-    written = partial(HookFiles(tmp_path, SystemClock()).adopt, Key("a", "c"))
-
-    def look(seconds: int, sampled_us: int, **busy_ns: int) -> None:
-        processes = [ProcessReading(pid=int(p[1:]), busy_ns=ns) for p, ns in busy_ns.items()]
-        seen = read(*processes, sampled_us=sampled_us)
-        sampler.look({Key("a", "c"): one}, (CARD,), seen, at(seconds))
-
-    look(0, 5, p10=90 * SECOND, p11=50)
-    assert written().limits.cards[0].measured_at_ns == 0
-    look(2, 6, p10=90 * SECOND + 300, p11=150, p12=9, p13=9)
-    first = written().limits
-    assert (first.cards[0].measured_ns, first.cards[0].measured_usage_ns) == (400, 77)
-    assert first.generation == 1
-    look(4, 6, p10=90 * SECOND + 300, p11=150)
-    assert written().limits == first
-    look(6, 7, p10=90 * SECOND + 500, p11=20)
-    assert written().limits.cards[0].measured_ns == 400 + 200 + 20
-
-
-def test_limits_that_cannot_be_written_do_not_end_the_look(tmp_path: Path) -> None:
-    sampler, one = a_sampler(p10="id-a"), a_container(tmp_path, "a")
-    fill(one.files)
-    assert one.files is not None
-    (one.files.path / "limits").unlink()
-    for seconds in (0, 2):
-        busy = read(ProcessReading(pid=10, busy_ns=seconds), sampled_us=seconds + 1)
-        told = sampler.look({Key("a", "c"): one}, (CARD,), busy, at(seconds))
-        assert len(told.containers) == 1
-    assert sampler.unmeasured == 1
 
 
 def test_a_container_that_comes_back_starts_anew(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def test_two_things_must_be_said() -> None:
         ("TESSERA_HEALTH_RECOVER_POLLS", "-1"),
         ("TESSERA_INVENTORY_SLOTS", "0"),
         ("TESSERA_USAGE_INTERVAL_S", "-2"),
+        ("TESSERA_USAGE_CORRECT_S", "0"),
         ("TESSERA_READER_CALL_S", "soon"),
         ("TESSERA_LENDING_LOAN_S", "0.15"),
         ("TESSERA_RESIZE_PATIENCE_S", "0"),

@@ -8,7 +8,17 @@ from msgspec.structs import replace
 
 from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
 from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
-from tessera_core.usage_rates import Driven, Held, Look, Tolerance, measured, use_between
+from tessera_core.usage_rates import (
+    Counted,
+    Driven,
+    Held,
+    Look,
+    Tolerance,
+    counted_at,
+    is_limited,
+    measured,
+    use_between,
+)
 from tessera_schema.cards import MIB
 from tessera_schema.telling import CardUse, ContainerUse
 from tests.agent.usagefile import a_usage, memory
@@ -207,20 +217,48 @@ def test_where_the_vendor_limits_the_driver_alone_is_asked() -> None:
 
 
 def test_the_drivers_measurement_goes_beside_the_hooks() -> None:
-    seen = look(5, usage(raw_ns=7), {"0a": Driven(busy_ns=SECOND // 2, processes=1)})
-    told = measured(CardLimit(uuid=CARD, measured_ns=SECOND), seen)
+    told = measured(
+        CardLimit(uuid=CARD, measured_ns=SECOND), busy_ns=SECOND // 2, counted_ns=7,
+        wall_ns=1005 * SECOND,
+    )  # fmt: skip
     assert (told.measured_ns, told.measured_usage_ns) == (SECOND + SECOND // 2, 7)
     assert told.measured_at_ns == 1005 * SECOND
 
 
 @pytest.mark.parametrize(
-    "seen",
-    [
-        look(5, usage(raw_ns=7)),
-        look(5, usage(raw_ns=7), {"0a": Driven(processes=1)}),
-        look(5, Unbuilt(), {"0a": Driven(busy_ns=SECOND // 2, processes=1)}),
-    ],
-    ids=["no process", "driver does not say", "hook does not say"],
+    ("at_ns", "raw_ns"),
+    [(0, 100), (10, 100), (15, 150), (19, 190), (20, 200), (30, 200)],
+    ids=["long before", "then", "between", "between, later", "now", "a clock that is ahead"],
 )
-def test_without_both_figures_nothing_is_measured(seen: Look) -> None:
-    assert measured(LIMIT, seen) == LIMIT
+def test_what_the_hook_counted_grows_evenly_between_two_looks(at_ns: int, raw_ns: int) -> None:
+    assert counted_at(at_ns, Counted(10, 100), Counted(20, 200)) == raw_ns
+
+
+def test_what_began_anew_is_what_it_is_now() -> None:
+    assert counted_at(15, Counted(10, 900), Counted(20, 200)) == 200
+    assert counted_at(15, None, Counted(20, 200)) == 200
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        CardLimit(uuid=CARD, cores_permille=300),
+        CardLimit(uuid=CARD, cores_permille=300, mode=Mode.ELASTIC, lent_permille=700),
+    ],
+    ids=["a part", "a part, and the rest lent"],
+)
+def test_a_loan_lifts_no_limit(limit: CardLimit) -> None:
+    assert is_limited(limit)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        CardLimit(uuid=CARD),
+        CardLimit(uuid=CARD, cores_permille=1000),
+        CardLimit(uuid=CARD, cores_permille=300, mode=Mode.OFF),
+    ],
+    ids=["nothing said", "all of it", "only counted"],
+)
+def test_who_may_have_all_of_a_card_is_not_limited(limit: CardLimit) -> None:
+    assert not is_limited(limit)

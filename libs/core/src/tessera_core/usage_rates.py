@@ -9,7 +9,7 @@ difference is told, never corrected.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -191,7 +191,7 @@ def _unlimited(limit: CardLimit, tolerance: Tolerance) -> bool:
 
 
 def _cores_limit(limit: CardLimit, wall_ns: int) -> float:
-    if limit.mode is Mode.OFF or not 0 < limit.cores_permille < _FULL:
+    if not is_limited(limit):
         return 0
     lent = limit.mode is Mode.ELASTIC and wall_ns < limit.lent_until_ns
     permille = limit.cores_permille + (limit.lent_permille if lent else 0)
@@ -225,19 +225,42 @@ def _charge(slot: SlotUse) -> int:
     return sum(slot.bytes.values())
 
 
-def measured(limit: CardLimit, look: Look) -> CardLimit:
-    """The limit with the driver's measurement of the container's GPU time added, beside what the
-    hook counted at that moment; unchanged where the driver did not say.
+def is_limited(limit: CardLimit) -> bool:
+    """Whether the container may have only a part of the card's time, loans aside."""
+    return limit.mode is not Mode.OFF and 0 < limit.cores_permille < _FULL
+
+
+def measured(limit: CardLimit, busy_ns: int, counted_ns: int, wall_ns: int) -> CardLimit:
+    """The limit with `busy_ns` more of the container's GPU time, as the driver measured it up to a
+    moment at which the hook's `raw_ns` was `counted_ns`.
 
     The hook trims its own event times by the two, which include other tenants' time slices.
     """
-    key = uuid_key(limit.uuid)
-    driven, record = look.driven.get(key), _record(look, key)
-    if driven is None or driven.busy_ns < 0 or record is None:
-        return limit
     return replace(
         limit,
-        measured_ns=limit.measured_ns + driven.busy_ns,
-        measured_at_ns=look.wall_ns,
-        measured_usage_ns=record.raw_ns,
+        measured_ns=limit.measured_ns + busy_ns,
+        measured_at_ns=wall_ns,
+        measured_usage_ns=counted_ns,
     )
+
+
+class Counted(NamedTuple):
+    """The hook's `raw_ns` at one moment of the wall clock."""
+
+    at_ns: int
+    raw_ns: int
+
+
+def counted_at(at_ns: int, before: Counted | None, now: Counted) -> int:
+    """What the figure was at a moment between two looks, had it grown evenly; outside of them that
+    of the nearer, and that of the later where the figure began anew.
+
+    The driver's samples end some time before they are read: counting what came since would take
+    busy time for time slices of others whenever the container has just begun to work.
+    """
+    if before is None or before.raw_ns > now.raw_ns or at_ns >= now.at_ns:
+        return now.raw_ns
+    if at_ns <= before.at_ns:
+        return before.raw_ns
+    grown, passed = now.raw_ns - before.raw_ns, now.at_ns - before.at_ns
+    return before.raw_ns + grown * (at_ns - before.at_ns) // passed

@@ -27,6 +27,8 @@ from tessera_schema.subjects import DEVICES_BUCKET, token
 from tessera_schema.telling import DeviceState, encode
 
 _log: Final = logs.named("tessera.agent.cards")
+_APART: Final = 1.5
+"""Of the time between two polls: with less than that left, the next is the one that is due."""
 
 Tell = Callable[[DeviceState], None]
 """Gives the state to the message bus; never blocks, never raises."""
@@ -61,6 +63,10 @@ class Devices:
         """What is believed of the cards."""
         self.readings = Readings()
         """The last answer of the driver."""
+        self.news = asyncio.Event()
+        """Set by every answer; whoever waits for it clears it."""
+        self.closely = False
+        """Whether somebody needs answers more often than health does."""
         self.silent_polls = 0
         """Polls without an answer, since the start."""
         self.state = DeviceState(node=settings.node, vendor=care.vendor)
@@ -73,10 +79,14 @@ class Devices:
 
     async def watch(self) -> None:
         """Without end: poll, and publish what changed. Only cancellation ends it."""
-        loop = asyncio.get_running_loop()
+        loop, poll_s = asyncio.get_running_loop(), self._settings.health.poll_s
+        often_s = poll_s / max(round(poll_s / self._settings.usage.correct_s), 1)
         while True:
-            due = loop.time() + self._settings.health.poll_s
+            due = loop.time() + poll_s
             await self.look()
+            while self.closely and due - loop.time() > _APART * often_s:
+                await asyncio.sleep(often_s)
+                await self.glance()
             await asyncio.sleep(max(due - loop.time(), 0))
 
     async def look(self) -> None:
@@ -88,18 +98,30 @@ class Devices:
             self._rivals = await asyncio.to_thread(
                 rivals_on, self._settings.inventory.kubelet_folder, self._care.rivals
             )
+        self._conclude(await self._asked())
+
+    async def glance(self) -> None:
+        """A poll between two that count for the cards' health; but faults are told only once."""
+        read = await self._asked()
+        if isinstance(read, Readings) and any(card.faults for card in read.cards):
+            self._conclude(read)
+
+    async def _asked(self) -> Readings | Silent:
         read = await self._reader.poll()
         if isinstance(read, Silent):
             self.silent_polls += 1
-        else:
-            read = self._with_versions(read)
-            self.readings = read
-        found = self._outlets.inventory.found
+            return read
+        self.readings = self._with_versions(read)
+        self.news.set()
+        return self.readings
+
+    def _conclude(self, read: Readings | Silent) -> None:
+        now, found = asyncio.get_running_loop().time(), self._outlets.inventory.found
         if found is not None and not self._learned:
             self._keeper.learn(found)
             self._learned = True
-        self.seen = self._left_alone(self._keeper.see(read, loop.time()))
-        self._publish(loop.time())
+        self.seen = self._left_alone(self._keeper.see(read, now))
+        self._publish(now)
 
     def _with_versions(self, read: Readings) -> Readings:
         """With the versions that an operator named, where they cannot be read."""

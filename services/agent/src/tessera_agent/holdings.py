@@ -131,8 +131,8 @@ class Holdings:
         )  # fmt: skip
 
     def roots(self) -> Mapping[int, str]:
-        """First process -> container's id, of those that run."""
-        return {h.pid: h.id for h in self._known.values() if h.pid and h.stage is Stage.RUNNING}
+        """First process -> container's id, of those that run. Threads ask."""
+        return {h.pid: h.id for h in (*self._known.values(),) if h.pid and h.stage is Stage.RUNNING}
 
     # -- what pods were granted
 

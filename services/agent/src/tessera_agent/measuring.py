@@ -1,6 +1,6 @@
-"""The loop that measures what containers use, and tells what follows from it: usage, limits that
-do not hold, the first use of a card, shares held by pods that are gone; and that clears away the
-files of containers that are.
+"""What containers use is measured, and told is what follows from it: usage, limits that do not
+hold, the first use of a card, shares held by pods that are gone, every few seconds; what the driver
+measured to the hooks, at each of its answers. Files of containers that are gone are cleared away.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_agent.correcting import Corrections
 from tessera_agent.devices import Devices
 from tessera_agent.files import HookFiles, Key
 from tessera_agent.hamicore import Regioned, Regions
@@ -22,7 +23,8 @@ from tessera_agent.pods import NodePods
 from tessera_agent.settings import AgentSettings
 from tessera_agent.telling import Alarm, States, Teller
 from tessera_agent.usage import Moment, Sampler, Watched
-from tessera_core.usage_rates import Held
+from tessera_core.hookfiles.layout import uuid_key
+from tessera_core.usage_rates import Held, is_limited
 from tessera_runtime import logs, telemetry
 from tessera_runtime.clock import Clock
 from tessera_schema.keys import TRACE_KEY
@@ -62,13 +64,20 @@ class Measuring:
         self.latest: NodeUsage | None = None
         """What was measured last."""
         self._do = tools
+        self._corrections = Corrections(tools.sampler.owners, tools.clock)
+        self._everyone_at = float("-inf")
         self._watched: dict[Key, Watched] = {}
         self._gaps: dict[Key, tuple[str, ...]] = {}
         self._used: set[str] = set()
         self._swept = 0
 
     async def run(self) -> NoReturn:
-        """Look, for ever."""
+        """Look and correct, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_driver(), name="corrections of hooks")
+            await self._look_often()
+
+    async def _look_often(self) -> NoReturn:
         loop, every_s = asyncio.get_running_loop(), self._do.settings.usage.interval_s
         while True:
             due = loop.time() + every_s
@@ -100,6 +109,35 @@ class Measuring:
         usage = do.sampler.look(watched, cards, do.devices.readings, at)
         uses = do.regions.look(others, cards, at_s=at.at_s, now_s=at.wall_ns / _SECOND)
         return replace(usage, containers=(*usage.containers, *uses))
+
+    async def _follow_driver(self) -> NoReturn:
+        while True:
+            await self._do.devices.news.wait()
+            self._do.devices.news.clear()
+            await self.correct()
+
+    async def correct(self) -> None:
+        """Tell the hooks what the driver's last answer says of them."""
+        do, now, read = self._do, asyncio.get_running_loop().time(), self._do.devices.readings
+        hooked = {
+            h.key: _watched(h)
+            for h in do.holdings
+            if h.stage is Stage.RUNNING and h.files is not None
+        }
+        limited = {
+            uuid_key(limit.uuid)
+            for one in hooked.values()
+            for limit in one.held.limits.cards
+            if is_limited(limit)
+        }
+        timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
+        do.devices.closely = bool(limited & timed)
+        everyone = now >= self._everyone_at
+        if not hooked or not timed or not (everyone or do.devices.closely):
+            return
+        if everyone:
+            self._everyone_at = now + do.settings.usage.interval_s
+        await asyncio.to_thread(self._corrections.tell, hooked, read, everyone=everyone)
 
     async def follow_pods(self) -> NoReturn:
         """Tell at once when a pod is gone whose containers run, for ever."""

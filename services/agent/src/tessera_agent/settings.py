@@ -82,6 +82,10 @@ class UsageSettings(Struct, frozen=True, kw_only=True):
 
     interval_s: float = 2.0
     """Seconds between looks: a contended card is to be decided upon within five."""
+    correct_s: float = 0.5
+    """Seconds within which hooks whose cores are limited hear what the driver measured of them: for
+    so long their own figures may be wrong. The driver is polled as often while one runs, where
+    health does not have it polled more often anyway."""
     slack_mib: int = 256
     """MiB that a process may hold beyond what the hook charged and measured, before that counts as
     use that escaped it: kernels and libraries are loaded between measurements."""
@@ -255,7 +259,7 @@ _POSITIVE: Final = {
     "reader": ("call_s",),
     "health": ("poll_s", "patience_s", "forget_s"),
     "inventory": ("slots", "write_s", "verify_s", "tell_s"),
-    "usage": ("interval_s", "slack_mib", "context_mib", "overhead_mib"),
+    "usage": ("interval_s", "correct_s", "slack_mib", "context_mib", "overhead_mib"),
     "resize": ("look_s", "patience_s", "throttle_s"),
     "lending": ("tick_s", "loan_s", "idle_s", "active_s", "bounds_s"),
     "nri": ("keep_files_s",),

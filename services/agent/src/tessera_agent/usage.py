@@ -1,34 +1,28 @@
 """What the node's containers use of one vendor's cards: a look at all usage files and at what the
 driver says of their processes, every few seconds.
 
-The measurement goes two ways: out, as NodeUsage, and into the limits files of containers whose GPU
-time is limited, so that their hooks correct themselves. Nothing that a container writes can make a
-look fail.
+It is told as NodeUsage; what hooks hear of it, more often, is `correcting`'s part. Nothing that a
+container writes can make a look fail.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_agent.busy import Busy
 from tessera_agent.files import ContainerFiles, Key
 from tessera_agent.pids import Owners
 from tessera_agent.settings import UsageSettings
 from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.hookfiles.limits import CardLimit
 from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage
-from tessera_core.readings import ProcessReading, Readings
-from tessera_core.usage_rates import Driven, Held, Look, Tolerance, measured, use_between
-from tessera_runtime import logs
+from tessera_core.readings import Readings
+from tessera_core.usage_rates import Driven, Held, Look, Tolerance, use_between
 from tessera_schema.cards import MIB, Card
 from tessera_schema.telling import CardLoad, ContainerUse, NodeUsage
-
-_log: Final = logs.named("tessera.agent.usage")
 
 
 class Watched(Struct, frozen=True, kw_only=True):
@@ -57,15 +51,12 @@ class Sampler:
         self._node = node
         self._vendor = vendor
         self._settings = settings
-        self._owners = owners
+        self.owners = owners
+        self._busy = Busy()
         self._before: dict[Key, Look] = {}
         self._at_s: float | None = None
-        self._sampled_us: dict[str, int] = {}
-        self._busy_ns: dict[tuple[str, int], int] = {}
         self.spoilt: Counter[Spoilt] = Counter()
         """Looks at usage files that could not be believed, by what was wrong."""
-        self.unmeasured = 0
-        """Measurements that could not be written into a limits file."""
 
     def look(
         self, watched: Mapping[Key, Watched], cards: tuple[Card, ...], read: Readings, at: Moment
@@ -91,7 +82,6 @@ class Sampler:
             held = replace(one.held, limits=one.files.limits) if one.files else one.held
             use, looks[key] = use_between(held, self._before.get(key), look, tolerance)
             uses.append(use)
-            self._measure(one, look)
         self._before = looks
         return self._told(uses, cards, read, at, interval_s)
 
@@ -111,40 +101,16 @@ class Sampler:
         """Container's id -> card's key -> what its processes do there."""
         found: dict[str, dict[str, Driven]] = {}
         for card in read.cards:
-            before_us = self._sampled_us.get(card.id)
-            fresh = before_us is not None and card.sampled_us > before_us
+            grown = self._busy.since(card)
             for process in card.processes:
-                busy_ns = self._grown(card.id, process) if fresh else -1
-                owner = self._owners.container_of(process.pid)
+                busy_ns = grown.get(process.pid, 0) if grown is not None else -1
+                owner = self.owners.container_of(process.pid)
                 if owner:
                     known = found.setdefault(owner, {})
                     known[uuid_key(card.id)] = _more(
                         known.get(uuid_key(card.id), Driven()), process.memory_bytes, busy_ns
                     )
-        self._sampled_us = {card.id: card.sampled_us for card in read.cards}
-        if read.cards:
-            self._busy_ns = {(c.id, p.pid): p.busy_ns for c in read.cards for p in c.processes}
         return found
-
-    def _grown(self, card: str, process: ProcessReading) -> int:
-        """Time of a process since the look before; a smaller figure is that of another one."""
-        before_ns = self._busy_ns.get((card, process.pid), 0)
-        grown = process.busy_ns - max(before_ns, 0)
-        return grown if grown >= 0 else process.busy_ns
-
-    def _measure(self, one: Watched, look: Look) -> None:
-        if one.files is None or not look.driven:
-            return
-        for limit in one.files.limits.cards:
-            if measured(limit, look) == limit:
-                continue
-            try:
-                one.files.change_card(limit.uuid, partial(_measured, look))
-            except (OSError, ValueError) as e:
-                self.unmeasured += 1
-                _log.warning(
-                    "measurement not written", why=str(e), container=one.held.limits.container
-                )
 
     def _told(
         self, uses: list[ContainerUse], cards: tuple[Card, ...], read: Readings, at: Moment,
@@ -170,7 +136,3 @@ def _more(known: Driven, memory_bytes: int, busy_ns: int) -> Driven:
         busy_ns=max(known.busy_ns, 0) + busy_ns if busy_ns >= 0 else known.busy_ns,
         processes=known.processes + 1,
     )
-
-
-def _measured(look: Look, limit: CardLimit) -> CardLimit:
-    return measured(limit, look)

@@ -1,0 +1,36 @@
+"""What processes kept a card busy since it was asked last, from a driver's figures that only grow.
+
+Each reader of the figures has books of its own, so that what one has taken is not missing to the
+other. A driver that is opened anew counts from nought: what it had not told by then is lost.
+"""
+
+from __future__ import annotations
+
+from tessera_core.readings import CardReading
+
+
+class Busy:
+    """One reader's books, of all cards."""
+
+    def __init__(self) -> None:
+        """No card has been seen."""
+        self._sampled_us: dict[str, int] = {}
+        self._busy_ns: dict[str, dict[int, int]] = {}
+
+    def since(self, card: CardReading) -> dict[int, int] | None:
+        """Nanoseconds by process since the reading that was given before, which must be an earlier
+        one; None where there is none, or no sample is newer."""
+        before_us, before_ns = self._sampled_us.get(card.id), self._busy_ns.get(card.id, {})
+        self._sampled_us[card.id] = card.sampled_us
+        self._busy_ns[card.id] = {process.pid: process.busy_ns for process in card.processes}
+        if before_us is None or card.sampled_us <= before_us:
+            return None
+        return {
+            process.pid: _grown(max(before_ns.get(process.pid, 0), 0), process.busy_ns)
+            for process in card.processes
+        }
+
+
+def _grown(before_ns: int, now_ns: int) -> int:
+    """A smaller figure is that of another process."""
+    return now_ns - before_ns if now_ns >= before_ns else max(now_ns, 0)

@@ -1,0 +1,77 @@
+"""Hooks are told what the driver measured at each of its answers, the bus in its own time."""
+
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tessera_agent.settings import UsageSettings
+from tessera_core.hookfiles.layout import padded
+from tessera_core.hookfiles.limits import decode_limits
+from tessera_core.readings import ProcessReading
+from tessera_kubelet.nri.nouns import Adjustment
+from tessera_testing.readers import a_reading
+from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, until
+from tests.agent.usagefile import a_usage
+
+ONCE = UsageSettings(interval_s=1000, correct_s=0.01)
+
+
+def path_of(given: Adjustment, name: str) -> Path:
+    return next(Path(m.source) for m in given.mounts if m.source.endswith(f"/{name}"))
+
+
+def measured_ns(given: Adjustment) -> int:
+    return decode_limits(path_of(given, "limits").read_bytes()).cards[0].measured_ns
+
+
+def has_measured(given: Adjustment, ns: int) -> bool:
+    return measured_ns(given) == ns
+
+
+def work(node: Node, stamp: int, busy_ns: int) -> None:
+    """The container's process has kept the card busy for so long."""
+    process = ProcessReading(pid=700, busy_ns=busy_ns)
+    card = replace(a_reading(0), processes=(process,), sampled_us=stamp)
+    node.reader.show(card, a_reading(1))
+
+
+def count(given: Adjustment) -> None:
+    """Its hook has counted something."""
+    with path_of(given, "usage").open("r+b") as file:
+        file.write(a_usage({"uuid": padded("GPU-0", 64), "raw_ns": 9}))
+
+
+async def test_limited_cores_are_corrected_between_two_looks(tmp_path: Path) -> None:
+    usage = replace(ONCE, proc_folder=str(tmp_path))
+    async with a_node(tmp_path) as node, node.agent(usage=usage) as agent:
+        pod = granted("job", a_share(cores_percent=30))
+        given = await node.create(pod)
+        await node.start(pod, pid=700)
+        count(given)
+        work(node, 1000, 50)
+        await until(lambda: agent.devices.closely)
+        for stamp, busy_ns in ((2000, 60), (3000, 90)):
+            work(node, stamp, busy_ns)
+            await until(partial(has_measured, given, busy_ns - 50))
+        assert len(node.bus.said(f"tessera.v1.default.usage.{NODE}")) == 1
+
+
+async def test_the_driver_is_not_hurried_for_those_without_a_limit(tmp_path: Path) -> None:
+    usage = UsageSettings(interval_s=0.05, correct_s=0.01, proc_folder=str(tmp_path))
+    async with a_node(tmp_path) as node, node.agent(usage=usage) as agent:
+        pod = granted("job", a_share())
+        given = await node.create(pod)
+        await node.start(pod, pid=700)
+        count(given)
+        work(node, 1000, 50)
+        await until(lambda: agent.devices.readings.cards[0].sampled_us == 1000)
+        stamps = iter(range(1001, 100_000))
+
+        def told() -> bool:
+            stamp = next(stamps)
+            work(node, stamp, stamp)
+            return measured_ns(given) > 0
+
+        await until(told)
+        assert not agent.devices.closely
