@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.settings import ResizeSettings
-from tessera_core.hookfiles.limits import PATH, CardLimit, decode_limits
+from tessera_core.hookfiles.limits import CardLimit
 from tessera_embedded.apiserver import ApiServer, open_apiserver
 from tessera_embedded.natsserver import open_nats
 from tessera_kubelet.nri.nouns import Adjustment
@@ -27,6 +27,7 @@ from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.grants import GRANT_KEY
 from tessera_testing.bus import FakeBus
 from tessera_testing.kube import FakeKube
+from tests.agent.limitsfile import limits_of
 from tests.agent.nri.world import NODE, SIGNER, SYSTEM, Node, a_grant, a_pod, a_share, signed
 from tests.quota.test_the_process_runs import QUOTAS, a_process, environment, status_of
 from tests.quota.world import CRDS, DEFINITION, HOME, keys_of
@@ -100,10 +101,9 @@ async def test_a_throttle_reaches_the_limits_file_and_outlives_the_monitor(tmp_p
         async with open_runtime(node.socket, RuntimeSettings(), state=node.state) as node.runtime:
             async with node.agent(resize=ResizeSettings(look_s=0.05)):
                 given = await a_job(kube, node)
-                file = next(Path(m.source) for m in given.mounts if m.destination == PATH)
 
                 def card() -> CardLimit:
-                    return decode_limits(file.read_bytes()).cards[0]
+                    return limits_of(given).cards[0]
 
                 quota = {
                     "apiVersion": "tessera.dev/v1alpha1", "kind": "AcceleratorQuota",

@@ -7,26 +7,19 @@ from msgspec.structs import replace
 
 from tessera_agent.settings import UsageSettings
 from tessera_core.hookfiles.layout import padded
-from tessera_core.hookfiles.limits import decode_limits
+from tessera_core.hookfiles.usage import PATH
 from tessera_core.readings import ProcessReading
 from tessera_kubelet.nri.nouns import Adjustment
 from tessera_testing.readers import a_reading
+from tests.agent.limitsfile import limits_of
 from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, until
 from tests.agent.usagefile import a_usage
 
 ONCE = UsageSettings(interval_s=1000, correct_s=0.01)
 
 
-def path_of(given: Adjustment, name: str) -> Path:
-    return next(Path(m.source) for m in given.mounts if m.source.endswith(f"/{name}"))
-
-
-def measured_ns(given: Adjustment) -> int:
-    return decode_limits(path_of(given, "limits").read_bytes()).cards[0].measured_ns
-
-
 def has_measured(given: Adjustment, ns: int) -> bool:
-    return measured_ns(given) == ns
+    return limits_of(given).cards[0].measured_ns == ns
 
 
 def work(node: Node, stamp: int, busy_ns: int) -> None:
@@ -38,7 +31,8 @@ def work(node: Node, stamp: int, busy_ns: int) -> None:
 
 def count(given: Adjustment) -> None:
     """Its hook has counted something."""
-    with path_of(given, "usage").open("r+b") as file:
+    usage = next(Path(m.source) for m in given.mounts if m.destination == PATH)
+    with usage.open("r+b") as file:
         file.write(a_usage({"uuid": padded("GPU-0", 64), "raw_ns": 9}))
 
 
@@ -71,7 +65,7 @@ async def test_the_driver_is_not_hurried_for_those_without_a_limit(tmp_path: Pat
         def told() -> bool:
             stamp = next(stamps)
             work(node, stamp, stamp)
-            return measured_ns(given) > 0
+            return not has_measured(given, 0)
 
         await until(told)
         assert not agent.devices.closely

@@ -11,13 +11,14 @@ from tessera_agent.settings import LendingSettings
 from tessera_core.hookfiles import limits as limits_file
 from tessera_core.hookfiles import usage as usage_file
 from tessera_core.hookfiles.layout import HEAD
-from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode, decode_limits
+from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode
 from tessera_kubelet.nri.nouns import Adjustment, Sandbox
 from tessera_schema.envelope import Envelope
 from tessera_schema.hints import LendingBound, NodeHints, encode_hints
 from tessera_schema.keys import LENDING_KEY
 from tessera_schema.subjects import HINTS_BUCKET
 from tessera_testing.clock import LoopClock
+from tests.agent.limitsfile import limits_in
 from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, metric, until
 from tests.agent.usagefile import a_usage
 
@@ -36,12 +37,7 @@ class Container:
 
     @property
     def limits(self) -> Limits:
-        """As the hook would read them: again while they are being written."""
-        while True:
-            try:
-                return decode_limits(self._limits.read_bytes())
-            except limits_file.BadLimits:
-                continue
+        return limits_in(self._limits)
 
     @property
     def card(self) -> CardLimit:

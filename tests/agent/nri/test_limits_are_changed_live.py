@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from tessera_agent.agent import Agent
 from tessera_agent.settings import ResizeSettings
 from tessera_core.hookfiles import usage as usage_file
-from tessera_core.hookfiles.limits import PATH, BadLimits, CardLimit, Mode, decode_limits
+from tessera_core.hookfiles.limits import PATH, CardLimit, Mode
 from tessera_core.signing import Signer
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.nouns import Adjustment, Sandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
+from tests.agent.limitsfile import limits_of
 from tests.agent.nri.world import (
     SIGNER,
     Node,
@@ -51,11 +52,7 @@ class Job:
 
     @property
     def card(self) -> CardLimit:
-        while True:
-            try:
-                return decode_limits(self.file(PATH).read_bytes()).cards[0]
-            except BadLimits:
-                continue  # it is being written just now: the hook too reads it again
+        return limits_of(self.given).cards[0]
 
     def uses(self, mib: int) -> None:
         """Its hook has charged so much."""

@@ -1,0 +1,22 @@
+"""A limits file as a hook reads it: again while it is being written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tessera_core.hookfiles.limits import PATH, BadLimits, Limits, decode_limits
+from tessera_kubelet.nri.nouns import Adjustment
+
+
+def limits_in(file: Path) -> Limits:
+    """What an agent that lives says in it."""
+    while True:
+        try:
+            return decode_limits(file.read_bytes())
+        except BadLimits:
+            continue
+
+
+def limits_of(given: Adjustment) -> Limits:
+    """What the container is told that was given this."""
+    return limits_in(next(Path(m.source) for m in given.mounts if m.destination == PATH))
