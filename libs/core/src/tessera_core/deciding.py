@@ -38,7 +38,7 @@ def decide(
 ) -> Reserved | Waiting:
     """Reserve the best cards for the pod. `candidates` are the fleet's rows that may be used."""
     allowance = ledger.allowance(request.namespace)
-    over = allowance.exceeded(least_use(request))
+    over = allowance.exceeded(least_use(request)) if allowance.limits else ""
     if over:
         return Waiting(units(request), over)
     found = place(ledger.fleet, request, allowance, candidates)

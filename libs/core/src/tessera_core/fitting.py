@@ -61,6 +61,8 @@ class Fitting:
         self._row = row
         self._allowance = allowance
         self._views: dict[str, NodeView] = {}
+        self._last: tuple[Unit, NodeView, Sequence[int]] | None = None
+        """What was given last, and is not counted in the view yet."""
         self._joint = False
         self.shares: list[Share] = []
         self.chosen: list[frozenset[str]] = []
@@ -68,6 +70,7 @@ class Fitting:
 
     def take(self, unit: Unit, banned: frozenset[str] = frozenset()) -> Unfit | None:
         """Give the unit its cards, or say why not. `banned` cards are left for other units."""
+        self._count_last()
         view = self._view(unit.lead.vendor)
         if view is None:
             return Unfit(Reason.NODE_UNREGISTERED, unit)
@@ -98,7 +101,7 @@ class Fitting:
         if room is None:
             return None
         columns = self._fleet.columns(self._row, unit.lead.vendor)
-        passed: list[int] = np.flatnonzero(room[self._row, columns]).tolist()
+        passed: list[int] = room[self._row, columns].nonzero()[0].tolist()
         eligible = in_order(view, passed, unit.lead, need, self._packed(unit, view))
         if len(eligible) < unit.lead.count:
             return None
@@ -185,6 +188,13 @@ class Fitting:
     def _give(self, unit: Unit, view: NodeView, chosen: Sequence[int]) -> None:
         self.shares += shares_of(unit, view, chosen)
         self._joint = self._joint or len(unit.parts) > 1
+        self._last = unit, view, chosen
+
+    def _count_last(self) -> None:
+        """What was given last stays: most pods have one unit, and nobody meets it."""
+        if self._last is None:
+            return
+        (unit, view, chosen), self._last = self._last, None
         stays = unit.stays(view.state)
         state = view.state
         for i in chosen:

@@ -20,9 +20,11 @@ from tessera_schema.reasons import Reason
 
 if TYPE_CHECKING:
     from tessera_core.packing.packer import Packer
+    from tessera_core.standing import Standing
 
 _MODES_LEFT_ALONE: Final = ("mig",)
 """Cards in these modes are not cut into tiles."""
+_MOST_CHANGES: Final = 4_096
 
 
 class Names:
@@ -64,6 +66,11 @@ class Fleet:
         """Row -> number of its node's pool."""
         self.layout = 0
         """Changes whenever a row gets or loses its node."""
+        self.changes: list[int] = []
+        """Rows whose use has changed, in order. It is another list after any other change of nodes
+        and cards, `blocked` and pressure apart, and when it has become long."""
+        self.standing: Standing | None = None
+        """What is kept from pod to pod; None = all is worked out each time."""
         self.packer: Packer | None = None
         """What policy `pack` goes by; None = nobody keeps count of what is asked."""
         self.pressed: dict[str, Mapping[str, int]] = {}
@@ -125,6 +132,9 @@ class Fleet:
             c.cores_used[place] += sign * charge.cores_percent
             c.sharers[place] += sign * charge.slots
             c.exclusive[place] += sign * charge.exclusive
+            if len(self.changes) >= _MOST_CHANGES:
+                self.changes = []
+            self.changes.append(place[0])
 
     def press(self, node: str, pressures: Mapping[str, int]) -> None:
         """Set the pressure of a node's cards; of those not named it is 0. It lasts until it is set
@@ -231,7 +241,8 @@ class Fleet:
         copy = copy_of(self)
         copy.cards = self.cards.copy(*USAGE)
         copy.blocked = self.blocked.copy()
-        copy.packer = None
+        copy.packer = copy.standing = None
+        copy.changes = []
         self._shared = True
         return copy
 
@@ -239,6 +250,7 @@ class Fleet:
 
     def _own(self) -> None:
         """Before facts change: leave those that snapshots share to them."""
+        self.changes = []
         if self._shared:
             self._shared = False
             self.cards = self.cards.copy(*Cards.__slots__)

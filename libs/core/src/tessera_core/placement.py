@@ -28,10 +28,11 @@ from tessera_core.packing.hosts import Host
 from tessera_core.packing.packer import joint
 from tessera_core.quota import Allowance
 from tessera_core.scoring import nodes, pressure
+from tessera_core.standing import ids_in
 from tessera_core.units import Unit, units
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
-from tessera_schema.requests import PodRequest, Request, Role
+from tessera_schema.requests import PodRequest, Role
 
 SEARCHED_FITS: Final = 256
 """How many fits one pod's search may cost, at about 0.2 ms each."""
@@ -60,7 +61,7 @@ def place(
     asked = units(pod)
     wanted = asked if fleet.packer is None else fleet.packer.units(pod.uid, asked)
     left, room = screened(fleet, wanted, allowance, candidates)
-    rows = np.flatnonzero(left)
+    rows = left.nonzero()[0]
     if len(rows):
         heeding = pressure.heeding(fleet, pod.uid, wanted)
         host = Host(pod.cpu_milli, pod.memory_bytes)
@@ -169,20 +170,29 @@ def screen(
 def screened(
     fleet: Fleet, wanted: Sequence[Unit], allowance: Allowance, candidates: Bools | None
 ) -> tuple[Bools, Bools]:
-    """The rows of `screen`, and the cards that have room for the first unit, taken by itself."""
+    """The rows of `screen`, and the cards that have room for the first unit, taken by itself: to
+    be read until the fleet changes."""
     room: Bools | None = None
     rows = ~fleet.blocked if candidates is None else candidates & ~fleet.blocked
-    cards = fleet.cards
+    cards, standing = fleet.cards, fleet.standing
     for unit in wanted:
-        need = unit.need(cards)
-        fits = ladder.passed(refused(fleet, unit, need), fleet.of_vendor(unit.lead.vendor))
-        outside = allowance.outside_pools(unit.lead.vendor, fleet.pools)
-        if outside is not None:
-            rows &= ~outside[fleet.pool]
-        barred = allowance.bars(unit.lead.vendor, need, cards, fleet.models)
-        if barred is not None:
-            fits &= ~barred
-        rows &= fits.sum(1) >= unit.lead.count
+        vendor, count = unit.lead.vendor, unit.lead.count
+        kept = None if standing is None else standing.screen(fleet, unit)
+        if kept is None:
+            need = unit.need(cards)
+            fits = ladder.passed(refused(fleet, unit, need), fleet.of_vendor(vendor))
+            enough = fits.sum(1) >= count
+        else:
+            fits, enough = kept
+        if allowance.limits:
+            outside = allowance.outside_pools(vendor, fleet.pools)
+            if outside is not None:
+                rows &= ~outside[fleet.pool]
+            barred = allowance.bars(vendor, unit.need(cards), cards, fleet.models)
+            if barred is not None:
+                fits = fits & ~barred
+                enough = fits.sum(1) >= count
+        rows &= enough
         room = fits if room is None else room
     if len(wanted) > 1:
         rows &= _room_for_all(fleet, wanted)
@@ -193,7 +203,7 @@ def refused(fleet: Fleet, unit: Unit, need: Amounts) -> list[tuple[Reason, Bools
     """Each reason of the ladder with the cards of the fleet that it refuses to the unit."""
     return ladder.rungs(
         unit.lead, need, fleet.cards,
-        models=fleet.models, modes=fleet.modes, ids=_ids_in(fleet, unit.lead),
+        models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
     )  # fmt: skip
 
 
@@ -218,15 +228,3 @@ def _free(cards: Cards, mine: Bools) -> tuple[Ints, Floats]:
     memory = np.maximum(cards.memory_total - cards.memory_used, 0)
     cores = np.maximum(cards.cores_total - cards.cores_used, 0)
     return np.where(mine, memory, 0).sum(1), np.where(mine, cores, 0).sum(1)
-
-
-def _ids_in(fleet: Fleet, request: Request) -> Bools | None:
-    """The cards of the fleet that the request's lists of ids allow; None without lists."""
-    if not request.ids and not request.ids_denied:
-        return None
-    allowed = np.full_like(fleet.cards.vendor, not request.ids, np.bool_)
-    for ids, value in ((request.ids, True), (request.ids_denied, False)):
-        for card_id in ids:
-            for place_ in fleet.places(card_id):
-                allowed[place_] = value
-    return allowed

@@ -37,10 +37,10 @@ class Admissions:
 
     def admit(self, pod: Pod) -> Admission | Rejected | None:
         """What `admission.admit` says of the pod."""
-        if strip_results(self._registry, pod)[1]:
-            return admit(self._registry, pod)
         key = _shape(pod)
         if key not in self._known:
+            if strip_results(self._registry, pod)[1]:
+                return admit(self._registry, pod)
             return self._learn(key, admit(self._registry, pod))
         known = self._known[key]
         if known is None:

@@ -7,6 +7,8 @@ use with the request. Koordinator's score is in `tessera_core.scoring.koordinato
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import add
 from typing import Final
 
 from tessera_core.cards import NodeView, each
@@ -34,19 +36,15 @@ Key = Callable[[NodeView, Request, Amounts], Column]
 
 
 def _usage(view: NodeView, request: Request, need: Amounts) -> Sequence[float]:
-    s, weights, count = view.state, request.policy.weights, len(view.facts)
-    rows = zip(
-        s.sharers.tolist(), s.cores_used.tolist(), s.memory_used.tolist(),
-        each(need.cores, count), each(need.memory, count),
-        s.slots.tolist(), s.cores_total.tolist(), s.memory_total.tolist(),
+    s, weights, count, more = view.state, request.policy.weights, len(view.facts), need.slots
+    used = zip(
+        [sharers + more for sharers in s.sharers.tolist()],
+        map(add, s.cores_used.tolist(), each(need.cores, count)),
+        map(add, s.memory_used.tolist(), each(need.memory, count)),
         strict=True,
-    )  # fmt: skip
-    return [
-        usage_score(
-            (sharers + need.slots, cores_used + cores, memory_used + memory), totals, weights
-        )
-        for sharers, cores_used, memory_used, cores, memory, *totals in rows
-    ]
+    )
+    totals = zip(s.slots.tolist(), s.cores_total.tolist(), s.memory_total.tolist(), strict=True)
+    return list(map(usage_score, used, totals, repeat(weights)))
 
 
 def _negative(column: Sequence[float]) -> Sequence[float]:
@@ -99,8 +97,8 @@ def in_order(
         case Heed.NOTHING:
             pass
     columns = [key(view, request, need) for key in keys]
-    facts = view.facts
-    return sorted(cards, key=lambda i: (*[column[i] for column in columns], sign * facts[i].index))
+    ranks = list(zip(*columns, [sign * card.index for card in view.facts], strict=True))
+    return sorted(cards, key=ranks.__getitem__)
 
 
 def _pressure(view: NodeView, request: Request, _need: Amounts) -> Sequence[float]:

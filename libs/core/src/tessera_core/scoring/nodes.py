@@ -40,9 +40,9 @@ def keys(
 def _keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
     match request.policy.node:
         case NodeOrder.BINPACK | NodeOrder.PACK:
-            return [-fleet.usage()]
+            return [-_usage(fleet)]
         case NodeOrder.SPREAD:
-            return [fleet.usage()]
+            return [_usage(fleet)]
         case NodeOrder.LEAST_FREE:
             c = fleet.cards
             return [
@@ -55,11 +55,15 @@ def _keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
             return [-node_score(fleet, request, most=True)]
 
 
+def _usage(fleet: Fleet) -> Floats:
+    return fleet.usage() if fleet.standing is None else fleet.standing.usage(fleet)
+
+
 def best(rows: Ints, columns: Sequence[Floats | Ints]) -> int:
     """The best of the rows."""
     for column in columns:
         values = column[rows]
-        rows = rows[values == values.min()]
+        rows = rows[values == values[values.argmin()]]
         if len(rows) == 1:
             break
     return int(rows[0])

@@ -1,0 +1,190 @@
+"""What the fleet's rows say to the units that were asked for lately, kept from pod to pod.
+
+Pods mostly come alike, and between two of them the use of one node or two has changed. So the
+screen of a unit and the nodes' usage are kept, and worked out anew only in the rows that the fleet
+wrote down meanwhile (`Fleet.changes`), by the same tests and sums as for all rows. When more than
+use has changed they are worked out in full. Who may be a candidate, quotas, blocked nodes and
+pressure are no part of it: they are looked at each time.
+
+Answers are the same without it. A fleet whose columns are written past its own methods must have
+none, so snapshots have none.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tessera_core import ladder
+from tessera_core.cards import USAGE, Bools, Cards, Floats, Ints
+from tessera_core.fleet import Fleet
+from tessera_core.units import Unit
+from tessera_schema.requests import Request
+
+MOST_UNITS: Final = 32
+"""Units whose screens are kept: at 5,000 nodes x 8 cards 0.7 MB each."""
+_MANY: Final = 4
+"""Where more than one row in so many has changed, all are looked at."""
+_ALL: Final = slice(None)
+
+
+class _Screen:
+    """The cards that have room for a unit, taken by itself, and the nodes with enough of them.
+
+    The tests are the ladder's, turned round: what may be in use of each card at most.
+    """
+
+    __slots__ = ("_cores", "_count", "_memory", "_sharers", "_spent", "_upto", "enough", "fits")
+
+    def __init__(self, fleet: Fleet, unit: Unit) -> None:
+        """Of all rows as they are."""
+        request, cards = unit.lead, fleet.cards
+        need = unit.need(cards)
+        refused = ladder.rungs(
+            request, need, _idle(cards),
+            models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, request),
+        )  # fmt: skip
+        may = ladder.passed(refused, fleet.of_vendor(request.vendor))
+        alone = np.logical_or(need.alone, request.policy.idle_cards_only)
+        sharers = np.where(alone, np.minimum(cards.slots - need.slots, 0), cards.slots - need.slots)
+        self._sharers: Ints = np.where(may, sharers, -1)
+        self._memory: Ints = cards.memory_total - need.memory
+        self._cores: Floats = np.broadcast_to(need.cores, cards.cores_total.shape)
+        spent = (self._cores == 0) & (cards.cores_total > 0) & request.needs_free_cores
+        self._spent: Bools | None = spent if spent.any() else None
+        """Cards that must have free cores though the unit asks for none; None = no such card."""
+        self._count = request.count
+        self.fits: Bools = np.zeros(may.shape, np.bool_, "F")
+        self.enough: Bools = np.zeros(len(fleet.names), np.bool_)
+        self._upto = len(fleet.changes)
+        self._look(cards, _ALL)
+
+    def follow(self, fleet: Fleet) -> None:
+        """Look again where use has changed."""
+        rows, self._upto = _changed(fleet, self._upto), len(fleet.changes)
+        if len(rows) * _MANY > len(fleet.names):
+            self._look(fleet.cards, _ALL)
+        elif len(rows) == 1:
+            self._look(fleet.cards, slice(rows[0], rows[0] + 1))
+        elif rows:
+            self._look(fleet.cards, np.array(rows))
+
+    def _look(self, c: Cards, rows: slice | Ints) -> None:
+        sharers, cores_used, cores_total = c.sharers[rows], c.cores_used[rows], c.cores_total[rows]
+        fits = sharers <= self._sharers[rows]
+        fits &= c.memory_used[rows] <= self._memory[rows]
+        fits &= cores_total - cores_used >= self._cores[rows]
+        fits &= c.exclusive[rows] <= 0
+        if self._spent is not None:
+            fits &= ~(self._spent[rows] & (cores_used >= cores_total) & (sharers > 0))
+        self.fits[rows], self.enough[rows] = fits, fits.sum(1) >= self._count
+
+
+class _Usage:
+    """`Fleet.usage`, kept."""
+
+    __slots__ = ("_totals", "_upto", "column")
+
+    def __init__(self, fleet: Fleet) -> None:
+        """Of all rows as they are."""
+        c = fleet.cards
+        totals = [c.slots.sum(1), c.cores_total.sum(1), c.memory_total.sum(1)]
+        self._totals = np.stack(totals, axis=1, dtype=np.float64)
+        self.column: Floats = fleet.usage()
+        self._upto = len(fleet.changes)
+
+    def follow(self, fleet: Fleet) -> None:
+        """Add up again where use has changed."""
+        rows, self._upto = _changed(fleet, self._upto), len(fleet.changes)
+        if len(rows) * _MANY > len(fleet.names):
+            self.column = fleet.usage()
+            return
+        c = fleet.cards
+        for row in rows:
+            used = _sum(c.sharers[row]), _sum(c.cores_used[row]), _sum(c.memory_used[row])
+            parts = zip(used, self._totals[row].tolist(), strict=True)
+            slots, cores, memory = [u / total if total > 0 else 0.0 for u, total in parts]
+            self.column[row] = slots + cores + memory
+
+
+class Standing:
+    """What is kept for one fleet."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._changes: list[int] = []
+        self._screens: dict[Unit, _Screen] = {}
+        self._met: set[Unit] = set()
+        """Units that were asked for once."""
+        self._usage: _Usage | None = None
+
+    def screen(self, fleet: Fleet, unit: Unit) -> tuple[Bools, Bools] | None:
+        """The cards that have room for the unit, and the nodes with enough of them, to be read
+        until the fleet changes. None for a unit that is asked for the first time: to begin costs
+        more than to work it out once."""
+        self._begin(fleet)
+        screen = self._screens.get(unit)
+        if screen is not None:
+            screen.follow(fleet)
+        elif unit in self._met:
+            if len(self._screens) >= MOST_UNITS:
+                del self._screens[next(iter(self._screens))]
+            screen = self._screens[unit] = _Screen(fleet, unit)
+        else:
+            if len(self._met) >= MOST_UNITS:
+                self._met.clear()
+            self._met.add(unit)
+            return None
+        return screen.fits, screen.enough
+
+    def usage(self, fleet: Fleet) -> Floats:
+        """`Fleet.usage`, to be read until the fleet changes."""
+        self._begin(fleet)
+        if self._usage is None:
+            self._usage = _Usage(fleet)
+        else:
+            self._usage.follow(fleet)
+        return self._usage.column
+
+    def _begin(self, fleet: Fleet) -> None:
+        """Forget everything where more than use has changed."""
+        if self._changes is not fleet.changes:
+            self._changes, self._usage = fleet.changes, None
+            self._screens, self._met = {}, set()
+
+
+def _idle(cards: Cards) -> Cards:
+    """The same cards, none of them used."""
+    idle = cards.copy()
+    for name in USAGE:
+        setattr(idle, name, np.zeros_like(getattr(cards, name)))
+    return idle
+
+
+def ids_in(fleet: Fleet, request: Request) -> Bools | None:
+    """The cards of the fleet that the request's lists of ids allow; None without lists."""
+    if not request.ids and not request.ids_denied:
+        return None
+    allowed = np.full_like(fleet.cards.vendor, not request.ids, np.bool_)
+    for ids, value in ((request.ids, True), (request.ids_denied, False)):
+        for card_id in ids:
+            for place_ in fleet.places(card_id):
+                allowed[place_] = value
+    return allowed
+
+
+def _changed(fleet: Fleet, upto: int) -> list[int]:
+    """The rows written down since, each once."""
+    changes = fleet.changes[upto:]
+    return changes if len(changes) < 2 else list(set(changes))
+
+
+def _sum(column: NDArray[Any]) -> float:
+    """Card after card, as numpy adds up whole columns: of cores in fractions another order may make
+    another sum, and so may `sum` of a later Python."""
+    total: float = reduce(add, column.tolist())
+    return total

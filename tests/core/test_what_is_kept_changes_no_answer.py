@@ -1,0 +1,243 @@
+"""Whatever happened between two pods, what is kept of the fleet answers as if it were worked out
+now: nodes come, change and go, cards fill, fall ill and are pressed, quotas and blocks are set."""
+
+from collections.abc import Callable
+from copy import copy
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tessera_core.deciding import Reserved, decide
+from tessera_core.fleet import Fleet
+from tessera_core.ledger import Ledger
+from tessera_core.packing.packer import Packer
+from tessera_core.placement import place, screened
+from tessera_core.quota import NO_LIMITS
+from tessera_core.standing import MOST_UNITS
+from tessera_core.units import units
+from tessera_schema.cards import MIB, Card, Siting
+from tessera_schema.quotas import Limit
+from tessera_schema.requests import (
+    CardKey,
+    ContainerRequest,
+    NodeOrder,
+    PodRequest,
+    Policy,
+    Request,
+    Role,
+)
+from tessera_testing.builders import a_card
+
+Step = Callable[[Ledger], object]
+NODES = [f"n{i}" for i in range(9)]
+VENDORS = ("acme", "other")
+
+cards = st.builds(
+    a_card,
+    mib=st.sampled_from([4096, 8192, 8192, 8192, 0]),
+    cores=st.sampled_from([100.0, 100.0, 100.0, 150.0, 0]),
+    slots=st.sampled_from([1, 3, 9]),
+    vendor=st.sampled_from(["acme", "acme", "acme", "other"]),
+    model=st.sampled_from(["A100", "T4", ""]),
+    mode=st.sampled_from([*[""] * 6, "mig", "soft"]),
+    healthy=st.sampled_from([*[True] * 6, False]),
+    cordoned=st.sampled_from([*[False] * 6, True]),
+    numa=st.integers(0, 1),
+)
+requests = st.builds(
+    Request,
+    vendor=st.sampled_from([*["acme"] * 6, "other", "nobody"]),
+    dialect=st.just("acme"),
+    count=st.sampled_from([1, 1, 1, 2]),
+    memory_bytes=st.sampled_from([0, 100 * MIB, 3000 * MIB]),
+    memory_percent=st.sampled_from([0, 0, 30, 100]),
+    cores_percent=st.sampled_from([0, 0, 0.1, 33.3, 100]),
+    exclusive=st.sampled_from([False, False, False, True]),
+    owns_whole_cores=st.booleans(),
+    needs_free_cores=st.booleans(),
+    together=st.booleans(),
+    models=st.sampled_from([*[()] * 5, ("a1",), ("T4", "A")]),
+    models_denied=st.sampled_from([*[()] * 5, ("t4",)]),
+    modes=st.sampled_from([*[()] * 6, ("soft",)]),
+    ids=st.sampled_from([*[()] * 5, ("n0-0", "n1-1", "n2-0")]),
+    ids_denied=st.sampled_from([*[()] * 5, ("n1-1",)]),
+    policy=st.builds(
+        Policy,
+        node=st.sampled_from(NodeOrder),
+        cards=st.lists(st.sampled_from(CardKey), max_size=2).map(tuple),
+        highest_index_first=st.booleans(),
+        idle_cards_only=st.sampled_from([*[False] * 5, True]),
+    ),
+)
+containers = st.lists(
+    st.tuples(st.sampled_from([Role.APP, Role.APP, Role.INIT]), requests), min_size=1, max_size=3
+)
+alone = requests.map(lambda request: [(Role.APP, request)])
+shapes = st.lists(st.one_of(alone, alone, containers), min_size=4, max_size=6)
+
+
+def a_shape(spec: list[tuple[Role, Request]]) -> PodRequest:
+    asked = tuple(
+        ContainerRequest(container=f"c{n}", position=n, role=role, requests=(request,))
+        for n, (role, request) in enumerate(spec)
+    )
+    return PodRequest(namespace="d", name="p", uid="u", containers=asked)
+
+
+def a_pool(card: Card, node: int) -> Card:
+    return replace(card, siting=Siting(pool="even" if node % 2 == 0 else "odd"))
+
+
+@st.composite
+def a_node(draw: st.DrawFn) -> Step:
+    number = draw(st.integers(0, len(NODES) - 1))
+    there = [
+        replace(a_pool(card, number), id=f"n{number}-{i}", index=i)
+        for i, card in enumerate(draw(st.lists(cards, min_size=1, max_size=4)))
+    ]
+    return lambda ledger: ledger.put_node(f"n{number}", there)
+
+
+@st.composite
+def a_limit(draw: st.DrawFn) -> Limit:
+    return Limit(
+        namespace="d", source="ResourceQuota d/q",
+        vendor=draw(st.sampled_from(["", *VENDORS])),
+        memory_bytes=draw(st.sampled_from([None, None, 6000 * MIB])),
+        cores_percent=draw(st.sampled_from([None, None, 90])),
+        cards=draw(st.sampled_from([None, None, 3])),
+        models=draw(st.sampled_from([None, None, {"A100": 1.0, "T4": 0.5}])),
+        node_pools=draw(st.sampled_from([(), (), ("even",)])),
+    )  # fmt: skip
+
+
+def presses(node: str, steps: list[int]) -> Step:
+    pressures = {f"{node}-{i}": step for i, step in enumerate(steps) if step}
+    return lambda ledger: ledger.fleet.press(node, pressures)
+
+
+def of_nodes(act: Callable[[Ledger, str], object]) -> st.SearchStrategy[Step]:
+    return st.sampled_from(NODES).map(lambda node: lambda ledger: act(ledger, node))
+
+
+def nth_ends(ledger: Ledger, number: int) -> None:
+    uids = [entry.grant.uid for entry in ledger.entries()]
+    if uids:
+        ledger.ended(uids[number % len(uids)])
+
+
+steps = st.one_of(
+    a_node(),
+    of_nodes(lambda ledger, node: ledger.remove_node(node)),
+    of_nodes(lambda ledger, node: ledger.block(node, f"strange-{node}", 0)),
+    of_nodes(lambda ledger, node: ledger.ended(f"strange-{node}")),
+    of_nodes(lambda ledger, _: ledger.fleet.snapshot()),
+    st.integers(0, 50).map(lambda n: lambda ledger: nth_ends(ledger, n)),
+    st.builds(presses, st.sampled_from(NODES), st.lists(st.sampled_from([0, 0, 6, 8]), max_size=4)),
+    st.one_of(st.just([]), st.lists(a_limit(), max_size=2)).map(
+        lambda limits: lambda ledger: ledger.set_limits(limits)
+    ),
+)
+offers = st.one_of(st.none(), st.none(), st.lists(st.booleans(), min_size=64, max_size=64))
+turns = st.lists(
+    st.tuples(st.one_of(st.just([]), st.lists(steps, max_size=2)), st.integers(0, 50), offers),
+    min_size=30,
+    max_size=60,
+)
+filled = st.lists(a_node(), min_size=20, max_size=30)
+
+
+def afresh(fleet: Fleet) -> Fleet:
+    """The same columns with nothing kept, for reading."""
+    twin = copy(fleet)
+    twin.standing = None
+    return twin
+
+
+def check(ledger: Ledger, pod: PodRequest, candidates: np.ndarray | None) -> None:
+    fleet, twin, wanted = ledger.fleet, afresh(ledger.fleet), units(pod)
+    for allowance in (ledger.allowance("d"), NO_LIMITS):
+        kept = screened(fleet, wanted, allowance, candidates)
+        for had, now in zip(kept, screened(twin, wanted, allowance, candidates), strict=True):
+            assert np.array_equal(had, now)
+        placed = place(fleet, pod, allowance, candidates)
+        assert placed == place(twin, pod, allowance, candidates)
+    assert fleet.standing is not None
+    assert np.array_equal(fleet.standing.usage(fleet), fleet.usage())
+
+
+@settings(max_examples=40, deadline=None)
+@given(filled, shapes, turns, st.sampled_from([None, False, True]))
+def test_pods_of_several_shapes_in_turn_are_answered_alike(
+    start: list[Step],
+    specs: list[list[tuple[Role, Request]]],
+    story: list[tuple[list[Step], int, list[bool] | None]],
+    by_default: bool | None,  # noqa: FBT001  (drawn)
+) -> None:
+    ledger, pods = Ledger(), [a_shape(spec) for spec in specs]
+    if by_default is not None:
+        ledger.fleet.packer = Packer()
+        ledger.fleet.packer.by_default = by_default
+    for step in start:
+        step(ledger)
+    for turn, (happened, number, offered) in enumerate(story):
+        for step in happened:
+            step(ledger)
+        pod = replace(pods[number % len(pods)], uid=f"u{turn}")
+        rows = len(ledger.fleet.names)
+        candidates = None if offered is None else np.resize(np.array(offered), rows)
+        check(ledger, pod, candidates)
+        decided = decide(ledger, pod, candidates, turn)
+        if isinstance(decided, Reserved) and turn % 3:
+            ledger.sent(pod.uid)
+            ledger.settle(pod.uid, bound=turn % 3 == 1)
+
+
+def a_plain_pod(mib: int, uid: str = "u") -> PodRequest:
+    request = Request(vendor="acme", dialect="acme", memory_bytes=mib * MIB)
+    return replace(a_shape([(Role.APP, request)]), uid=uid)
+
+
+def test_more_shapes_than_are_kept_are_answered_alike() -> None:
+    ledger = Ledger()
+    for node in NODES:
+        ledger.put_node(node, [a_card(f"{node}-{i}", i, mib=4096) for i in range(2)])
+    for turn in range(3 * MOST_UNITS):
+        pod = a_plain_pod(100 + turn % (MOST_UNITS + 3), f"u{turn}")
+        check(ledger, pod, None)
+        decide(ledger, pod, None, turn)
+
+
+def test_a_very_long_time_without_news_of_nodes_is_answered_alike() -> None:
+    ledger = Ledger()
+    for node in NODES:
+        ledger.put_node(node, [a_card(f"{node}-{i}", i, mib=4096) for i in range(2)])
+    small, large = a_plain_pod(1000), a_plain_pod(3000)
+    before = ledger.fleet.changes
+    for turn in range(2_500):
+        pod = replace(small, uid=f"u{turn}")
+        decide(ledger, pod, None, turn)
+        if turn >= 20:
+            ledger.ended(f"u{turn - 20}")
+        if turn % 97 == 0:
+            check(ledger, large, None)
+    assert ledger.fleet.changes is not before
+    check(ledger, small, None)
+
+
+def test_a_card_whose_cores_are_all_promised_is_left_out_as_soon_as_they_are() -> None:
+    ledger = Ledger()
+    ledger.put_node("n0", [a_card("n0-0", 0, mib=4096)])
+    free = a_shape([(Role.APP, Request(vendor="acme", dialect="acme", memory_bytes=MIB))])
+    full = a_shape(
+        [(Role.APP, Request(vendor="acme", dialect="acme", memory_bytes=MIB, cores_percent=100))]
+    )
+    check(ledger, free, None)
+    assert isinstance(decide(ledger, replace(full, uid="full"), None, 0), Reserved)
+    check(ledger, free, None)
+    assert not isinstance(decide(ledger, free, None, 0), Reserved)
+    ledger.ended("full")
+    check(ledger, free, None)
+    assert isinstance(decide(ledger, free, None, 0), Reserved)
