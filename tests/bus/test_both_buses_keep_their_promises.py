@@ -1,17 +1,19 @@
 """What `tessera_runtime.bus.api` says, on the bus in memory and on a real NATS."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from tessera_runtime.bus.api import NewsRefused, Resync
+from tessera_runtime.bus.api import Bus, News, NewsRefused, Resync, Untaken
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import allocation, device, every, usage
 from tests.bus.worlds import (
     BOTH,
     CLUSTER,
+    PATIENCE_S,
     Open,
     numbers,
     put,
@@ -51,6 +53,47 @@ async def test_the_trace_travels_with_it(open_world: Open, tmp_path: Path) -> No
         await world.bus.publish(usage(CLUSTER, "n"), replace(told(1), traceparent=trace), b"1")
         [got] = await read(news, 1)
         assert got.envelope.traceparent == trace
+
+
+async def test_several_go_at_once_and_each_has_its_answer(open_world: Open, tmp_path: Path) -> None:
+    def news(number: int, subject: str = usage(CLUSTER, "n")) -> News:
+        return News(subject=subject, envelope=told(number), data=str(number).encode())
+
+    several = [news(1), news(2, "orders.new"), *map(news, range(3, 70))]
+    async with open_world(tmp_path) as world, world.bus.news(ALL) as reader:
+        answers = await answered(world.bus, several)
+        assert isinstance(answers[1], NewsRefused)
+        assert {answer for answer in answers if answer is not answers[1]} == {None}
+        assert await numbers(reader, 68) == [1, *range(3, 70)]
+        assert await world.bus.publish_all([]) == []
+
+
+async def answered(bus: Bus, several: list[News]) -> Sequence[Untaken | None]:
+    """As often as it takes: those that were taken before are repeats by their ids."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            answers = await bus.publish_all(several)
+            if not any(isinstance(answer, BusAway) for answer in answers):
+                return answers
+            await asyncio.sleep(0.05)
+
+
+async def test_several_are_all_told_that_the_bus_is_away(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        several = [
+            News(subject=usage(CLUSTER, "n"), envelope=told(number), data=b"") for number in (1, 2)
+        ]
+        await world.away()
+        answers = await world.bus.publish_all(several)
+        assert [type(answer) for answer in answers] == [BusAway, BusAway]
+
+
+async def test_a_header_cannot_add_headers(open_world: Open, tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+        forged = replace(told(1), type="dev.tessera.test\r\nce-source: /tessera/other/0")
+        await world.bus.publish(usage(CLUSTER, "n"), forged, b"1")
+        [got] = await read(news, 1)
+        assert got.envelope.source == "/tessera/test/0"
 
 
 async def test_an_equal_id_is_told_once(open_world: Open, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_runtime.bus.patterns import matches, meet
+from tessera_runtime.bus.patterns import covered_by, matches, meet
 
 TOKENS = st.sampled_from(["a", "b", "c"])
 SUBJECTS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)
@@ -45,3 +45,8 @@ def test_the_meeting_covers_what_both_cover(one: str, other: str, subject: str) 
 @given(PATTERNS, PATTERNS)
 def test_the_order_does_not_matter(one: str, other: str) -> None:
     assert meet(one, other) == meet(other, one)
+
+
+@given(PATTERNS, SUBJECTS)
+def test_what_is_prepared_covers_the_same(pattern: str, subject: str) -> None:
+    assert bool(covered_by(pattern)(subject)) == matches(pattern, subject)

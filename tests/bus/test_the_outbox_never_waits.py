@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import pytest
 
@@ -80,6 +81,45 @@ async def test_the_envelope_says_who_when_and_in_which_order() -> None:
     assert (one.epoch, one.sequence, two.sequence) == (1_795_000_000_250, 1, 2)
     assert (one.traceparent, two.traceparent) == (trace, "")
     assert one.id != two.id
+
+
+class Going:
+    """A clock that goes as the loop's does."""
+
+    def time(self) -> float:
+        return 1_795_000_000 + asyncio.get_running_loop().time()
+
+    def time_ns(self) -> int:
+        return int(self.time() * 1e9)
+
+
+async def test_a_message_bears_the_time_at_which_it_was_told_whenever_it_goes() -> None:
+    bus = FakeBus(CLUSTER, connected=False)
+    async with open_outbox(bus, Going(), "test", "0") as outbox:
+        began = Going().time()
+        outbox.tell(USAGE, "dev.tessera.test.told", b"1")
+        await asyncio.sleep(3600)
+        bus.back()
+        await outbox.emptied()
+    [said] = bus.said()
+    told = datetime.fromisoformat(said.envelope.time).timestamp()
+    assert told == pytest.approx(began, abs=0.001)
+
+
+async def test_a_signature_is_of_the_messages_own_order() -> None:
+    bus = FakeBus(CLUSTER, connected=False)
+
+    def sign(order: tuple[int, int], data: bytes) -> str:
+        return f"{order[0]}/{order[1]}/{data.decode()}"
+
+    async with open_outbox(bus, Stopped(), "test", "0", sign=sign) as outbox:
+        for data in (b"a", b"b"):
+            outbox.tell(USAGE, "dev.tessera.test.told", data)
+        bus.back()
+        await outbox.emptied()
+    for news in bus.said():
+        envelope = news.envelope
+        assert envelope.signature == sign(envelope.order, news.data)
 
 
 async def test_two_lives_of_a_service_have_different_ids() -> None:

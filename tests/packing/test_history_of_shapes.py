@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.packing import history as packing_history
 from tessera_core.packing.held import as_asked
@@ -31,6 +32,18 @@ def test_a_shape_is_what_is_asked_not_how_or_by_whom() -> None:
     )
     history.add(a_pod(again), 0)
     assert list(history.shapes.values()) == [2]
+
+
+def test_pods_that_share_their_containers_count_as_those_that_do_not() -> None:
+    share, other = a_pod(SHARE, cpu_milli=4000), a_pod(OTHER, SHARE)
+    come = [share, share, replace(share, cpu_milli=8000), other, other, share]
+    sharing, apart = History(), History()
+    for pod in come:
+        sharing.add(pod, 0)
+        apart.add(replace(pod, containers=tuple(map(replace, pod.containers))), 0)
+    assert sharing.wishes == apart.wishes
+    assert sharing.host == apart.host
+    assert sum(sharing.shapes.values()) == 8
 
 
 def test_a_pod_counts_half_after_a_half_life() -> None:

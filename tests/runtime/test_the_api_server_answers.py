@@ -5,9 +5,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tessera_embedded.apiserver.faults import Answer, Cut, Fault, Hang
 from tessera_embedded.apiserver.opening import ApiServer, open_apiserver
@@ -287,3 +290,9 @@ async def test_an_event_that_is_cut_in_half_is_no_event() -> None:
 def test_names_cannot_leave_their_place_in_a_path() -> None:
     assert paths.pod("a/b", "../c", "binding") == "/api/v1/namespaces/a%2Fb/pods/..%2Fc/binding"
     assert paths.in_group("g.io", "v1", "things") == "/apis/g.io/v1/things"
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_names_are_quoted_as_urls_want_it(namespace: str, name: str) -> None:
+    quoted = [quote(text, safe="") for text in (namespace, name)]
+    assert paths.pod(namespace, name) == f"/api/v1/namespaces/{quoted[0]}/pods/{quoted[1]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
@@ -89,6 +90,14 @@ def test_several_cards_have_a_limit_each_in_the_order_of_selection() -> None:
     assert env["CUDA_DEVICE_MEMORY_LIMIT_0"] == "150m"
     assert env["CUDA_DEVICE_MEMORY_LIMIT_1"] == "50m"
     assert env["CUDA_DEVICE_SM_LIMIT"] == "0"
+
+
+def test_a_usage_file_is_named_by_pod_and_container() -> None:
+    pod = a_pod(*(asks({"gpu": 1, "mem": 1}) for _ in range(40)))
+    outcome = planned(pod, *(Gpu(f"g{n}") for n in range(40)))
+    for n in range(40):
+        name = uuid5(NAMESPACE_OID, f"{pod.metadata.uid}/c{n}")
+        assert env_of(outcome, f"c{n}")[CACHE] == f"/usr/local/vgpu/{name}.cache"
 
 
 def test_every_container_has_its_own_usage_file_and_keeps_it() -> None:

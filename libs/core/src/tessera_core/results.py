@@ -3,8 +3,10 @@ gives each container."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from tessera_core.dialect import Placed
 from tessera_core.registry import Registry
@@ -23,10 +25,18 @@ def written_annotations(
 ) -> dict[str, str]:  # fmt: skip
     """Our grant, and every dialect's own result keys. `given` are the vendors whose cards an agent
     of ours gives on the node."""
-    written = {GRANT_KEY: encode_grant(grant)}
-    for name, placed in _placed(registry, pod, grant, cards, now_ns, given):
-        written |= registry.dialects[name].annotate(placed)
-    return written
+    placed = _placed(registry, pod, grant, cards, now_ns, given)
+    return _written(registry, grant, placed)
+
+
+def whole_annotations(
+    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
+    given: frozenset[str] = _NOBODY,
+) -> dict[str, str]:  # fmt: skip
+    """The same, of the grant with what the dialects' node side adds to each container
+    (`Grant.given`; the vendor's part is the agent's)."""
+    placed = tuple(_placed(registry, pod, grant, cards, now_ns, given))
+    return _written(registry, replace(grant, given=_added(registry, pod, placed)), placed)
 
 
 def injections(
@@ -47,22 +57,10 @@ def injections(
     return given
 
 
-def given(
-    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
-) -> dict[str, Injection]:
-    """Container -> what its dialects' node side adds: `Grant.given`. The vendor's part is the
-    agent's. Containers that are given nothing are left out."""
-    made: dict[str, Injection] = {}
-    containers = {c.name: c for c in pod.all_containers}
-    for name, placed in _placed(registry, pod, grant, cards, now_ns):
-        for container in dict.fromkeys(s.container for s in placed.shares):
-            part = registry.dialects[name].inject(placed, containers[container])
-            made[container] = merge([made.get(container, _NOTHING), part])
-    return {name: part for name, part in made.items() if part != _NOTHING}
-
-
 def merge(parts: Sequence[Injection]) -> Injection:
     """Several injections as one; the later wins where both set the same."""
+    if len(parts) == 1 and not (parts[0].mounts or parts[0].devices):
+        return parts[0]
     env: dict[str, str] = {}
     notes: dict[str, str] = {}
     for part in parts:
@@ -73,6 +71,30 @@ def merge(parts: Sequence[Injection]) -> Injection:
     return Injection(
         env=env, mounts=tuple(mounts.values()), devices=tuple(devices), annotations=notes
     )
+
+
+def _written(
+    registry: Registry, grant: Grant, placed: Iterable[tuple[str, Placed]]
+) -> dict[str, str]:
+    written = {GRANT_KEY: encode_grant(grant)}
+    for name, part in placed:
+        written |= registry.dialects[name].annotate(part)
+    return written
+
+
+def _added(
+    registry: Registry, pod: Pod, placed: Iterable[tuple[str, Placed]]
+) -> dict[str, Injection]:
+    """Container -> what its dialects add to it. Those that are given nothing are left out."""
+    made: dict[str, Injection] = {}
+    containers = {c.name: c for c in pod.all_containers}
+    for name, part in placed:
+        for container in dict.fromkeys(s.container for s in part.shares):
+            added = registry.dialects[name].inject(part, containers[container])
+            if added != _NOTHING:
+                had = made.get(container)
+                made[container] = merge([added] if had is None else [had, added])
+    return made
 
 
 def _placed(

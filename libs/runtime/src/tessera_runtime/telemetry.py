@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -102,15 +102,34 @@ class _Recorders:
     now: Recorder | None = None
 
 
-@contextmanager
-def span(name: str, parent: str = "", **attributes: Attribute | None) -> Generator[Span]:
+class _Passing(Span):
+    """A span around a body while nothing is recorded."""
+
+    def __enter__(self) -> Span:
+        self._before = _current.set(self.traceparent)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._before)
+
+
+def span(
+    name: str, parent: str = "", **attributes: Attribute | None
+) -> AbstractContextManager[Span]:
     """Tell that something goes on while the body runs; an exception marks it as gone wrong.
 
     Without a `parent`, or with one that makes no sense, it is part of what goes on around it.
     """
-    above = parent if well_formed(parent) else _current.get()
+    above = parent if parent and well_formed(parent) else _current.get()
     recorder = _Recorders.now
-    made = Span(above) if recorder is None else recorder.start(name, above)
+    return _Passing(above) if recorder is None else _recorded(recorder, name, above, attributes)
+
+
+@contextmanager
+def _recorded(
+    recorder: Recorder, name: str, above: str, attributes: Mapping[str, Attribute | None]
+) -> Generator[Span]:
+    made = recorder.start(name, above)
     made.set(**attributes)
     before = _current.set(made.traceparent)
     try:

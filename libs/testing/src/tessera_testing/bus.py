@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from tessera_runtime.bus.api import News, NewsRefused, Resync
+from tessera_runtime.bus.api import News, NewsRefused, Resync, Untaken
 from tessera_runtime.bus.layout import Layout, Stream, check_key
 from tessera_runtime.bus.patterns import matches
 from tessera_runtime.errors import BusAway
@@ -145,6 +145,19 @@ class FakeBus:
         """See `Bus.publish`."""
         stream = self._layout.stream_of(subject)
         await self._take(stream, News(subject=subject, envelope=envelope, data=data))
+
+    async def publish_all(self, several: Sequence[News]) -> Sequence[Untaken | None]:
+        """See `Bus.publish_all`."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._answer(news), name="news") for news in several]
+        return [task.result() for task in tasks]
+
+    async def _answer(self, news: News) -> Untaken | None:
+        try:
+            await self.publish(news.subject, news.envelope, news.data)
+        except (BusAway, NewsRefused) as e:
+            return e
+        return None
 
     async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
         """See `Bus.put`."""

@@ -170,8 +170,8 @@ class Binder:
     def _target(self, name: PodKey, grant: Grant, pod: Pod) -> Target:
         around = self._around
         signer = around.keys.signer
-        written = dict(
-            binding_annotations(around.registry, self._ledger, signer, pod, grant, around.clock)
+        written = binding_annotations(
+            around.registry, self._ledger, signer, pod, grant, around.clock
         )
         trace = telemetry.current_traceparent()
         if trace and TRACE_KEY not in pod.metadata.annotations:

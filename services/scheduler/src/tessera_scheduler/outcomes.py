@@ -68,11 +68,12 @@ class Outcomes:
         """Pods of which a bind call is under way."""
         self._lost: dict[str, float] = {}
         """When the last Binding whose outcome is not known was given up."""
+        self._bound = around.measures.binds.labels("bound")
 
     def bound(self, uid: str, grant: Grant) -> str:
         """The API server has written it."""
         self._ledger.settle(uid, bound=True)
-        self._count("bound")
+        self._bound.inc()
         if self._ledger.entry(uid) is not None:  # else it was deleted meanwhile
             self._tell(uid, grant)
         return DONE

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.adoption import Adopted, adopt
+from tessera_core.adoption import adopt
 from tessera_core.allocating import Start, reading
 from tessera_core.charges import init_is_over
 from tessera_core.ledger import Ledger
@@ -117,25 +117,20 @@ class Reader:
     def sight(self, pod: Pod) -> Sight:
         """The pod reduced."""
         meta = pod.metadata
+        node, text = pod.spec.node_name, meta.annotations.get(GRANT_KEY)
+        resize, ended = RESIZE_KEY in meta.annotations, pod.terminal
+        if ended or not node:
+            return Sight(
+                uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, ended=ended,
+                resize=resize, reserved=None if ended else held_for(self._registry, pod),
+            )  # fmt: skip
+        known = self._known(meta.uid, node, text)
         sight = Sight(
-            uid=meta.uid, namespace=meta.namespace, name=meta.name, node=pod.spec.node_name,
-            ended=pod.terminal, resize=RESIZE_KEY in meta.annotations,
+            uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, resize=resize,
+            host=of_pod(pod), start=self._starts.start(pod), grant=known,
+            init_over=init_is_over(pod),
         )  # fmt: skip
-        if sight.ended:
-            return sight
-        if not sight.node:
-            return replace(sight, reserved=held_for(self._registry, pod))
-        sight = replace(sight, host=of_pod(pod), start=self._starts.start(pod))
-        text = meta.annotations.get(GRANT_KEY)
-        known = self._known(sight, text)
-        if known is not None:
-            return replace(sight, grant=known, init_over=init_is_over(pod))
-        row = self._ledger.fleet.rows.get(sight.node)
-        cards = () if row is None else self._ledger.fleet.facts[row]
-        adopted = adopt(
-            self._registry, pod, cards, verifier=self._verifier(), others=self._migration
-        )
-        return self._judged(pod, sight, adopted, text)
+        return sight if known is not None else self._judged(pod, sight, text)
 
     def signed(self, grant: Grant, text: str) -> None:
         """The scheduler signed the grant: this is its text."""
@@ -149,29 +144,39 @@ class Reader:
         """The pod is gone."""
         self._read.pop(uid, None)
 
-    def _known(self, sight: Sight, text: str | None) -> Grant | None:
+    def _known(self, uid: str, node: str, text: str | None) -> Grant | None:
         """The books' grant, where the pod still bears the very text it was read from, or where it
         was taken over from another system. What was read need not be in the books: audits read pods
         of which no event has come yet."""
-        entry = self._ledger.entry(sight.uid)
-        if entry is None or entry.grant.node != sight.node:
+        entry = self._ledger.entry(uid)
+        if entry is None or entry.grant.node != node:
             return None
-        read = self._read.get(sight.uid)
+        read = self._read.get(uid)
         if read is None:
             same = text is None and entry.phase is Phase.BOUND
         else:
-            same = text is not None and _digest(text) == read[0] and read[1] == entry.grant
+            digest, grant = read
+            same = (
+                text is not None
+                and (grant is entry.grant or grant == entry.grant)
+                and _digest(text) == digest
+            )
         return entry.grant if same else None
 
-    def _judged(self, pod: Pod, sight: Sight, adopted: Adopted, text: str | None) -> Sight:
+    def _judged(self, pod: Pod, sight: Sight, text: str | None) -> Sight:
+        row = self._ledger.fleet.rows.get(sight.node)
+        cards = () if row is None else self._ledger.fleet.facts[row]
+        adopted = adopt(
+            self._registry, pod, cards, verifier=self._verifier(), others=self._migration
+        )
         if adopted.grant is not None and text is not None and not adopted.forged:
             grant, entry = replace(adopted.grant, given={}), self._ledger.entry(sight.uid)
             if entry is None or entry.grant == grant or follows(grant, entry.grant):
                 self._read[sight.uid] = _digest(text), grant
-            return replace(sight, grant=grant, init_over=init_is_over(pod))
+            return replace(sight, grant=grant)
         sight = replace(
             sight, grant=adopted.grant, unknown=adopted.unknown_version, told=adopted.problem,
-            forged=adopted.problem if adopted.forged else "", init_over=init_is_over(pod),
+            forged=adopted.problem if adopted.forged else "",
         )  # fmt: skip
         if adopted.grant is not None or adopted.unknown_version or not self._asks(pod):
             return sight

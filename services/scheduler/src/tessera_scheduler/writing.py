@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec.structs import replace
-
 from tessera_core.admission import strip_results
 from tessera_core.ledger import Ledger
 from tessera_core.registry import Registry
-from tessera_core.results import given, written_annotations
+from tessera_core.results import whole_annotations, written_annotations
 from tessera_core.signing import Signer
 from tessera_runtime.clock import Clock
 from tessera_schema.grants import GRANT_KEY, Grant
@@ -41,10 +39,8 @@ def binding_annotations(
     if missing:
         raise Unwritable(f"node {grant.node} no longer shows card {min(missing)}")
     clean, _ = strip_results(registry, pod)
-    now_ns = clock.time_ns()
-    whole = replace(grant, given=given(registry, clean, grant, cards, now_ns))
     by_us = ledger.fleet.given.get(grant.node, frozenset())
-    written = written_annotations(registry, clean, whole, cards, now_ns, by_us)
+    written = whole_annotations(registry, clean, grant, cards, clock.time_ns(), by_us)
     written[GRANT_KEY] = signer.sign(written[GRANT_KEY])
     _check_size(clean.metadata.annotations, written)
     return written

@@ -41,9 +41,11 @@ class Device(NamedTuple):
 
 def encode_lists(lists: Sequence[Sequence[Device]]) -> str:
     """The text for the containers in their order, those without devices included."""
-    return "".join(
-        "".join(f"{d.id},{d.word},{d.mib},{d.cores}:" for d in devices) + ";" for devices in lists
-    )
+    return "".join(["".join([_entry(*d) for d in devices]) + ";" for devices in lists])
+
+
+def _entry(card: str, word: str, mib: int, cores: int) -> str:
+    return f"{card},{word},{mib},{cores}:"
 
 
 def decode_lists(text: str) -> tuple[tuple[Device, ...], ...]:
@@ -59,11 +61,11 @@ def decode_lists(text: str) -> tuple[tuple[Device, ...], ...]:
 
 def list_text(placed: Placed, word: str, *, percent_per_core: float = 1) -> str:
     """The list of a placed pod: one entry per container, whether it has cards or not."""
-    lists: list[list[Device]] = [[] for _ in placed.pod.all_containers]
+    lists = [""] * len(placed.pod.all_containers)
     for s in placed.shares:
         cores = round(s.cores_percent / percent_per_core)
-        lists[s.position].append(Device(s.card, word, s.memory_mib, cores))
-    return encode_lists(lists)
+        lists[s.position] += _entry(s.card, word, s.memory_mib, cores)
+    return ";".join([*lists, ""])
 
 
 def held_by(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tessera_core.units import Unit, units
 from tessera_schema.cards import MIB
-from tessera_schema.requests import PodRequest, Policy, Request, Role
+from tessera_schema.requests import ContainerRequest, PodRequest, Policy, Request, Role
 from tessera_schema.wire import decoder
 
 VERSION: Final = 1
@@ -55,6 +55,10 @@ class Wish(NamedTuple):
         cpu = -(-self.cpu // _CORE_TENTH) * _CORE_TENTH
         memory = -(-self.memory // _MEMORY_STEP) * _MEMORY_STEP
         return self._replace(cpu=cpu, memory=memory)
+
+
+_Wished = tuple[tuple[ContainerRequest, ...], tuple[float, float], tuple[Wish, ...]]
+"""A pod's containers, its part of a host, and what it counts as."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -99,12 +103,13 @@ class History:
         """When a new pod weighs 1; later ones weigh more, which is the same as fading."""
         self._weights: dict[Wish, float] = {}
         self._pods = self._cpu = self._memory = 0.0
+        self._last: _Wished = ((), (0.0, 0.0), ())
 
     def add(self, pod: PodRequest, now: float) -> None:
         """A pod was placed. What it asks of its host counts for its first shape, by which its
         node is chosen. Pods that ask for no card count not."""
-        shapes = [shape_of(unit) for unit in units(pod)]
-        if not shapes:
+        wishes = self._wishes_of(pod)
+        if not wishes:
             return
         if not self._pods:
             self._from = now
@@ -112,11 +117,8 @@ class History:
         if weight > _LARGEST:
             self._rebase(now)
             weight = 1.0
-        host = (float(pod.cpu_milli), float(pod.memory_bytes))
-        for shape in shapes:
-            wish = Wish(shape, *host).coarse()
+        for wish in wishes:
             self._weights[wish] = self._weights.get(wish, 0) + weight
-            host = (0, 0)
         self._pods += weight
         self._cpu += weight * pod.cpu_milli
         self._memory += weight * pod.memory_bytes
@@ -191,6 +193,17 @@ class History:
             wish = Wish(seen.shape, seen.cpu_milli, seen.memory_bytes).coarse()
             history._weights[wish] = history._weights.get(wish, 0) + seen.count
         return history
+
+    def _wishes_of(self, pod: PodRequest) -> tuple[Wish, ...]:
+        """Equal pods come one after another and share their containers (`tessera_core.remembered`):
+        what was made of the last one is used again."""
+        host = (float(pod.cpu_milli), float(pod.memory_bytes))
+        containers, last_host, wishes = self._last
+        if containers is not pod.containers or last_host != host:
+            shapes = map(shape_of, units(pod))
+            wishes = tuple(Wish(s, *(() if i else host)).coarse() for i, s in enumerate(shapes))
+            self._last = pod.containers, host, wishes
+        return wishes
 
     def _weight(self, now: float) -> float:
         periods = (now - self._from) / self._half_life_s

@@ -8,13 +8,13 @@ their deadline; `news` and `watch` wait, and go on by themselves when it is back
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from msgspec import Struct
 
-from tessera_runtime.errors import Lasting
+from tessera_runtime.errors import BusAway, Lasting
 from tessera_schema.envelope import Envelope
 
 
@@ -28,6 +28,10 @@ class News(Struct, frozen=True, kw_only=True):
     subject: str
     envelope: Envelope
     data: bytes
+
+
+Untaken = BusAway | NewsRefused
+"""Why the bus has not taken a message."""
 
 
 class Resync(Struct, frozen=True):
@@ -57,6 +61,11 @@ class Bus(Protocol):
 
         Raises BusAway, NewsRefused.
         """
+        ...
+
+    async def publish_all(self, several: Sequence[News]) -> Sequence[Untaken | None]:
+        """Publish messages that go at once, in their order, within one deadline; for each of them
+        why it was not taken, None where it was. Raises nothing of it."""
         ...
 
     async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:

@@ -6,15 +6,15 @@ loss of its disk; `renewed` tells when to put things again.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from tessera_runtime.bus import jetstream
-from tessera_runtime.bus.api import News, NewsRefused, Resync
+from tessera_runtime.bus.api import News, NewsRefused, Resync, Untaken
 from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.connection import Connection
 from tessera_runtime.bus.layout import check_key
-from tessera_runtime.bus.link import Link
+from tessera_runtime.bus.link import Link, Message
 from tessera_runtime.bus.news import NewsReader
 from tessera_runtime.bus.reader import Reader
 from tessera_runtime.bus.settings import BusSettings
@@ -54,15 +54,20 @@ class NatsBus:
 
     async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
         """See `Bus.publish`."""
-        self._connection.layout.stream_of(subject)
-        await self._store(subject, envelope, data)
+        await self._store_one(self._message(subject, envelope, data))
+
+    async def publish_all(self, several: Sequence[News]) -> Sequence[Untaken | None]:
+        """See `Bus.publish_all`."""
+        made = [self._made(news) for news in several]
+        answers = iter(await self._store([m for m in made if isinstance(m, Message)]))
+        return [next(answers) if isinstance(m, Message) else m for m in made]
 
     async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
         """See `Bus.put`."""
         stream = self._connection.layout.bucket(bucket)
         check_key(key)
         self._connection.use(stream.name)
-        await self._store(f"$KV.{bucket}.{key}", envelope, data)
+        await self._store_one(self._sized(f"$KV.{bucket}.{key}", envelope, data))
 
     @asynccontextmanager
     async def news(self, subject: str, *, durable: str = "") -> AsyncGenerator[AsyncIterator[News]]:
@@ -82,20 +87,44 @@ class NatsBus:
         async with _reading(reader):
             yield reader
 
-    async def _store(self, subject: str, envelope: Envelope, data: bytes) -> None:
-        link = self._connection.link()
+    def _made(self, news: News) -> Message | Untaken:
+        try:
+            return self._message(news.subject, news.envelope, news.data)
+        except (BusAway, NewsRefused) as e:
+            return e
+
+    def _message(self, subject: str, envelope: Envelope, data: bytes) -> Message:
+        self._connection.layout.stream_of(subject)
+        return self._sized(subject, envelope, data)
+
+    def _sized(self, subject: str, envelope: Envelope, data: bytes) -> Message:
+        largest = self._connection.link().largest
         headers = envelope.headers()
         size = len(data) + _size(headers, subject)
-        if size > link.largest:
+        if size > largest:
             raise NewsRefused(
-                f"message on {subject}: {size} bytes with its headers: NATS takes {link.largest} "
+                f"message on {subject}: {size} bytes with its headers: NATS takes {largest} "
                 "(max_payload in its configuration)"
             )
+        return Message(subject, data, headers)
+
+    async def _store_one(self, message: Message) -> None:
+        (problem,) = await self._store([message])
+        if problem is not None:
+            raise problem
+
+    async def _store(self, messages: Sequence[Message]) -> Sequence[Untaken | None]:
+        if not messages:
+            return ()
         try:
-            await jetstream.store(link, subject, data, headers)
-        except BusAway:
+            problems: list[Untaken | None] = await jetstream.store_all(
+                self._connection.link(), messages
+            )
+        except BusAway as e:
+            problems = [e] * len(messages)
+        if any(isinstance(problem, BusAway) for problem in problems):
             self._connection.doubt()
-            raise
+        return problems
 
 
 @asynccontextmanager

@@ -5,14 +5,15 @@ Refusals are told by JetStream's own error codes, which do not change between it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from tessera_runtime.bus.api import NewsRefused
-from tessera_runtime.bus.link import Link
+from tessera_runtime.bus.api import NewsRefused, Untaken
+from tessera_runtime.bus.inbox import Delivery
+from tessera_runtime.bus.link import Link, Message
 from tessera_runtime.errors import BusAway
 
 API: Final = "$JS.API"
@@ -122,15 +123,23 @@ class Pulled(Struct, frozen=True):
         }
 
 
-async def store(link: Link, subject: str, data: bytes, headers: Mapping[str, str]) -> None:
-    """Put a message into the stream that keeps its subject. Raises BusAway, NewsRefused."""
-    answer: Answer = _read(_answer, (await link.request(subject, data, headers)).data, subject)
-    if answer.error is None:
-        return
-    refused = Refused(subject, answer.error)
-    if refused.passing:
-        raise BusAway(str(refused))
-    raise NewsRefused(str(refused))
+async def store_all(link: Link, messages: Sequence[Message]) -> list[Untaken | None]:
+    """Put messages into the streams that keep their subjects; for each why it is not kept, None
+    where it is. Raises BusAway where they were not sent."""
+    return list(map(_untaken, messages, await link.request_all(messages)))
+
+
+def _untaken(message: Message, answer: Delivery | BusAway) -> Untaken | None:
+    if isinstance(answer, BusAway):
+        return answer
+    try:
+        told: Answer = _read(_answer, answer.data, message.subject)
+    except BusAway as e:
+        return e
+    if told.error is None:
+        return None
+    refused = Refused(message.subject, told.error)
+    return BusAway(str(refused)) if refused.passing else NewsRefused(str(refused))
 
 
 async def _stream(link: Link, verb: str, body: Mapping[str, Any]) -> StreamInfo:

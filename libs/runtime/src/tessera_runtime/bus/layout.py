@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tessera_runtime.bus.api import NewsRefused
-from tessera_runtime.bus.patterns import matches, meet
+from tessera_runtime.bus.patterns import covered_by, meet
 from tessera_schema.subjects import DEVICES_BUCKET, HINTS_BUCKET, ROOT
 
 LAYOUT_VERSION: Final = 1
@@ -99,6 +99,7 @@ _KEPT: Final = (
         max_age_s=7 * _DAY_S, max_bytes=32 * _MIB, duplicates_s=600,
     ),
 )  # fmt: skip
+_KEEPS: Final = tuple((covered_by(stream.subjects), stream) for stream in _KEPT)
 _BUCKETS: Final[Mapping[str, tuple[str, int]]] = {
     DEVICES_BUCKET: ("device", 128 * _MIB),
     HINTS_BUCKET: ("hint", 64 * _MIB),
@@ -117,8 +118,8 @@ class Layout:
         """The stream that a message published on this subject goes into. Raises NewsRefused."""
         if not _SUBJECT.fullmatch(subject):
             raise NewsRefused(f"subject {subject!r}: write tokens without spaces, `*` and `>`")
-        for stream in _KEPT:
-            if matches(stream.subjects, subject):
+        for keeps, stream in _KEEPS:
+            if keeps(subject):
                 return stream
         raise NewsRefused(f"subject {subject!r}: no stream keeps it")
 

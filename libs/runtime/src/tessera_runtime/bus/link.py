@@ -9,12 +9,13 @@ cancellation; both are mended here.
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from typing import Any, Final
 
 import nats.errors
+from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.nuid import NUID
@@ -31,6 +32,14 @@ _NEVER_S: Final = 86_400
 NO_RESPONDERS: Final = 503
 
 
+class Message(Struct, frozen=True):
+    """What is sent to be answered."""
+
+    subject: str
+    data: bytes
+    headers: dict[str, str] | None = None
+
+
 class Link:
     """A connection that is up until `lost` is set."""
 
@@ -41,7 +50,7 @@ class Link:
         self._nuid = NUID()
         self._inboxes: set[Inbox] = set()
         self._waiting: dict[str, asyncio.Future[Delivery]] = {}
-        self._tokens = itertools.count()
+        self._tokens = count()
         self._answers = ""
         self._look_now = asyncio.Event()
         self.lost = asyncio.Event()
@@ -86,39 +95,58 @@ class Link:
     ) -> None:
         """Send a message, without knowing whether it arrives. Raises BusAway."""
         self._check()
+        said = dict(headers) if headers else None
         with _edge(f"publish on {subject}"):
             async with asyncio.timeout(self._settings.call_s):
-                await self._send(subject, data, headers, reply)
+                await self._client.publish(subject, data, reply=reply, headers=said)
 
-    async def request(
-        self, subject: str, data: bytes, headers: Mapping[str, str] | None = None
-    ) -> Delivery:
+    async def request(self, subject: str, data: bytes) -> Delivery:
         """The answer to a message, within `call_s`. Raises BusAway."""
-        token = str(next(self._tokens))
-        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = future
+        (answer,) = await self.request_all([Message(subject, data)])
+        if isinstance(answer, BusAway):
+            raise answer
+        return answer
+
+    async def request_all(self, messages: Sequence[Message]) -> list[Delivery | BusAway]:
+        """The answer to each of the messages, which go at once and in this order, or why there is
+        none; within `call_s` for all of them. Raises BusAway where they were not sent."""
+        loop = asyncio.get_running_loop()
+        waiting: dict[str, asyncio.Future[Delivery]] = {
+            str(next(self._tokens)): loop.create_future() for _ in messages
+        }
+        self._waiting |= waiting
         try:
             async with asyncio.timeout(self._settings.call_s):
                 self._check()
-                with _edge(f"publish on {subject}"):
-                    await self._send(subject, data, headers, self._answers + token)
-                answer = await future
-        except TimeoutError as e:
+                with _edge(f"publish on {messages[0].subject}"):
+                    for message, token in zip(messages, waiting, strict=True):
+                        await self._client.publish(
+                            message.subject, message.data, reply=self._answers + token,
+                            headers=message.headers,
+                        )  # fmt: skip
+                for future in waiting.values():
+                    with suppress(BusAway):
+                        await future
+        except TimeoutError:
             self._look_now.set()  # is the connection dead, or the request not allowed?
-            raise BusAway(f"{subject}: no answer within {self._settings.call_s} s") from e
         finally:
-            del self._waiting[token]
-            if future.done() and not future.cancelled():
-                future.exception()  # looked at, so that asyncio does not complain
-        if answer.status == NO_RESPONDERS:
-            raise BusAway(f"{subject}: nobody answers there (is JetStream on?)")
-        return answer
+            for token, future in waiting.items():
+                del self._waiting[token]
+                if future.done() and not future.cancelled():
+                    future.exception()  # looked at, so that asyncio does not complain
+        return list(map(self._answer, messages, waiting.values()))
 
-    async def _send(
-        self, subject: str, data: bytes, headers: Mapping[str, str] | None, reply: str
-    ) -> None:
-        said = dict(headers) if headers else None
-        await self._client.publish(subject, data, reply=reply, headers=said)
+    def _answer(self, message: Message, future: asyncio.Future[Delivery]) -> Delivery | BusAway:
+        subject = message.subject
+        if not future.done() or future.cancelled():
+            return BusAway(f"{subject}: no answer within {self._settings.call_s} s")
+        lost = future.exception()
+        if isinstance(lost, BusAway):
+            return lost
+        answer = future.result()
+        if answer.status == NO_RESPONDERS:
+            return BusAway(f"{subject}: nobody answers there (is JetStream on?)")
+        return answer
 
     @asynccontextmanager
     async def subscribe(self, subject: str, queue: str = "") -> AsyncGenerator[Inbox]:

@@ -18,14 +18,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from enum import Enum, auto
 from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.bus.api import Bus, NewsRefused
+from tessera_runtime.bus.api import Bus, News, NewsRefused, Untaken
 from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.pace import Pace
 from tessera_runtime.clock import Clock
@@ -40,17 +39,23 @@ Sign = Callable[[tuple[int, int], bytes], str]
 """The signature of a message: of its epoch and sequence, and its data."""
 
 
-class _Letter(Struct, frozen=True):
-    where: str | Place
-    envelope: Envelope
+class _Letter(Struct, frozen=True, kw_only=True):
+    """What was told, and when. Its envelope is made when it goes: a burst of them costs less."""
+
+    type: str
     data: bytes
+    sequence: int
+    time: float
+    traceparent: str
+    signature: str
 
 
-class _Taken(Enum):
-    """Whether the bus has taken a letter that it may take."""
+class _Event(_Letter, frozen=True, kw_only=True):
+    subject: str
 
-    YES = auto()
-    NOT_YET = auto()
+
+class _State(_Letter, frozen=True, kw_only=True):
+    place: Place
 
 
 class OutboxSettings(Struct, frozen=True, kw_only=True):
@@ -87,8 +92,8 @@ class Outbox:
         self._sequence = 0
         self._settings = settings
         self._on_drop = on_drop
-        self._events: deque[_Letter] = deque()
-        self._states: dict[Place, _Letter] = {}
+        self._events: deque[_Event] = deque()
+        self._states: dict[Place, _State] = {}
         self._untold: dict[Place, None] = {}
         self._something = asyncio.Event()
         self._dropped = 0
@@ -108,16 +113,20 @@ class Outbox:
         capacity = self._settings.capacity
         while len(self._events) >= capacity:
             self._drop(self._events.popleft(), f"more than {capacity} messages wait")
-        self._events.append(_Letter(subject, self._envelope(type_, traceparent, data), data))
+        sequence, signature = self._next_in_order(data)
+        self._events.append(
+            _Event(
+                subject=subject, type=type_, data=data, sequence=sequence,
+                time=self._clock.time(), traceparent=_checked(traceparent), signature=signature,
+            )
+        )  # fmt: skip
         self._wake()
 
     def tell_state(
         self, bucket: str, key: str, type_: str, data: bytes, traceparent: str = ""
     ) -> None:
         """The state of a key; one that waited for the bus is forgotten."""
-        place = bucket, key
-        self._states[place] = _Letter(place, self._envelope(type_, traceparent, data), data)
-        self._untold[place] = None
+        self._tell_state((bucket, key), type_, data, _checked(traceparent))
         self._wake()
 
     def forget_state(self, bucket: str, key: str) -> None:
@@ -134,7 +143,7 @@ class Outbox:
         states_first = False
         while True:
             letters = self._next(states_first=states_first)
-            if not letters:
+            if letters is None:
                 self._something.clear()
                 self._taken.set()
                 await self._something.wait()
@@ -148,7 +157,8 @@ class Outbox:
                 continue
             # What is not taken must not keep everything else back for ever.
             states_first = not states_first
-            self._put_last(letters[0])
+            if isinstance(letters, _State):
+                self._put_last(letters.place)
             await bus.renewed(0)
             await pace.wait()
 
@@ -160,50 +170,58 @@ class Outbox:
             for place, letter in self._states.items():
                 if place not in self._untold:
                     # With the old id it could be taken for a repeat of what was lost.
-                    was, data = letter.envelope, letter.data
-                    again = self._envelope(was.type, was.traceparent, data)
-                    self._states[place] = _Letter(place, again, data)
-                    self._untold[place] = None
+                    self._tell_state(place, letter.type, letter.data, letter.traceparent)
             self._wake()
 
-    async def _handed_over(self, bus: Bus, letters: Sequence[_Letter]) -> bool:
+    async def _handed_over(self, bus: Bus, letters: Sequence[_Event] | _State) -> bool:
         """Send them at once; False when one was not taken. Those before it are done."""
-        if len(letters) == 1:
-            answers = [await _told(bus, letters[0])]
-        else:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_told(bus, letter), name="news") for letter in letters]
-            answers = [task.result() for task in tasks]
-        for letter, answer in zip(letters, answers, strict=True):
-            match answer:
-                case _Taken.YES:
-                    self._went()
-                case _Taken.NOT_YET:
-                    return False
-                case NewsRefused() as why:
-                    self._drop(letter, str(why))
-            self._done(letter)
+        if isinstance(letters, _State):
+            return self._heeded(letters, await self._put(bus, letters))
+        news = [
+            News(subject=each.subject, envelope=self._envelope(each), data=each.data)
+            for each in letters
+        ]
+        return all(map(self._heeded, letters, await bus.publish_all(news)))
+
+    async def _put(self, bus: Bus, state: _State) -> Untaken | None:
+        try:
+            await bus.put(*state.place, self._envelope(state), state.data)
+        except (BusAway, NewsRefused) as e:
+            return e
+        return None
+
+    def _heeded(self, letter: _Event | _State, problem: Untaken | None) -> bool:
+        """Be done with a letter, unless the bus may take it yet."""
+        match problem:
+            case BusAway():
+                return False
+            case NewsRefused():
+                self._drop(letter, str(problem))
+            case None:
+                self._went()
+        self._done(letter)
         return True
 
-    def _next(self, *, states_first: bool) -> Sequence[_Letter]:
+    def _next(self, *, states_first: bool) -> Sequence[_Event] | _State | None:
         place = next(iter(self._untold), None)
         if self._events and not (states_first and place is not None):
             return list(islice(self._events, self._settings.burst))
-        return () if place is None else [self._states[place]]
+        return None if place is None else self._states[place]
 
-    def _put_last(self, letter: _Letter) -> None:
-        if isinstance(letter.where, tuple) and letter.where in self._untold:
-            del self._untold[letter.where]
-            self._untold[letter.where] = None
+    def _put_last(self, place: Place) -> None:
+        if place in self._untold:
+            del self._untold[place]
+            self._untold[place] = None
 
-    def _done(self, letter: _Letter) -> None:
+    def _done(self, letter: _Event | _State) -> None:
         # Meanwhile it may have been dropped, or a newer state may have come.
-        if self._events and self._events[0] is letter:
+        if isinstance(letter, _State):
+            if self._states.get(letter.place) is letter:
+                self._untold.pop(letter.place, None)
+        elif self._events and self._events[0] is letter:
             self._events.popleft()
-        elif isinstance(letter.where, tuple) and self._states.get(letter.where) is letter:
-            self._untold.pop(letter.where, None)
 
-    def _drop(self, letter: _Letter, why: str) -> None:
+    def _drop(self, letter: _Event | _State, why: str) -> None:
         # One line for a whole outage; the count is for metrics.
         if not self._dropped:
             log.warning("messages dropped", first=_place_name(letter), why=why)
@@ -220,35 +238,37 @@ class Outbox:
             self._taken.clear()
             self._something.set()
 
-    def _envelope(self, type_: str, traceparent: str, data: bytes) -> Envelope:
+    def _tell_state(self, place: Place, type_: str, data: bytes, traceparent: str) -> None:
+        sequence, signature = self._next_in_order(data)
+        self._states[place] = _State(
+            place=place, type=type_, data=data, sequence=sequence, time=self._clock.time(),
+            traceparent=traceparent, signature=signature,
+        )  # fmt: skip
+        self._untold[place] = None
+
+    def _next_in_order(self, data: bytes) -> tuple[int, str]:
+        """The next message's sequence, and its signature."""
         self._sequence += 1
-        order = self._epoch, self._sequence
-        now = datetime.fromtimestamp(self._clock.time(), UTC)
+        sign = self._sign
+        return self._sequence, "" if sign is None else sign((self._epoch, self._sequence), data)
+
+    def _envelope(self, letter: _Letter) -> Envelope:
+        """The same one each time: what goes again is told by its id."""
+        at = datetime.fromtimestamp(letter.time, UTC)
         return Envelope(
-            id=f"{self._life}-{self._sequence}", source=self._source, type=type_,
-            time=now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            epoch=self._epoch, sequence=self._sequence,
-            traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else "",
-            signature="" if self._sign is None else self._sign(order, data),
+            id=f"{self._life}-{letter.sequence}", source=self._source, type=letter.type,
+            time=at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            epoch=self._epoch, sequence=letter.sequence, traceparent=letter.traceparent,
+            signature=letter.signature,
         )  # fmt: skip
 
 
-async def _told(bus: Bus, letter: _Letter) -> _Taken | NewsRefused:
-    try:
-        if isinstance(letter.where, tuple):
-            bucket, key = letter.where
-            await bus.put(bucket, key, letter.envelope, letter.data)
-        else:
-            await bus.publish(letter.where, letter.envelope, letter.data)
-    except BusAway:
-        return _Taken.NOT_YET
-    except NewsRefused as e:
-        return e
-    return _Taken.YES
+def _checked(traceparent: str) -> str:
+    return traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else ""
 
 
-def _place_name(letter: _Letter) -> str:
-    return letter.where if isinstance(letter.where, str) else "/".join(letter.where)
+def _place_name(letter: _Event | _State) -> str:
+    return letter.subject if isinstance(letter, _Event) else "/".join(letter.place)
 
 
 def _ignore(what: str, why: str) -> None:

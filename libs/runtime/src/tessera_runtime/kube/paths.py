@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import quote
 
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
+_PLAIN: Final = re.compile("[A-Za-z0-9._-]+").fullmatch
+"""Names that Kubernetes accepts: nothing of them has to be quoted."""
 
 
 def pod(namespace: str, name: str, subresource: str = "") -> str:
@@ -16,7 +19,7 @@ def pod(namespace: str, name: str, subresource: str = "") -> str:
 
 def node(name: str) -> str:
     """A node."""
-    return f"{NODES}/{quote(name, safe='')}"
+    return f"{NODES}/{_quoted(name)}"
 
 
 def in_core(namespace: str, plural: str, name: str = "", subresource: str = "") -> str:
@@ -30,5 +33,9 @@ def in_group(group: str, version: str, plural: str, *, namespace: str = "", name
 
 
 def _joined(root: str, namespace: str, *parts: str) -> str:
-    below = ["namespaces", namespace] if namespace else []
-    return "/".join([root, *(quote(part, safe="") for part in (*below, *parts) if part)])
+    below = ["namespaces", _quoted(namespace)] if namespace else []
+    return "/".join([root, *below, *[_quoted(part) for part in parts if part]])
+
+
+def _quoted(part: str) -> str:
+    return part if _PLAIN(part) else quote(part, safe="")
