@@ -26,6 +26,7 @@ from tests.e2e.containers import Containers, Running
 from tests.e2e.node import NODE
 from tests.e2e.podresources import KubeletSilent, known_to_kubelet
 from tests.e2e.seen import LOOK_S, Seen, look, phase, scrape
+from tests.node.island import Gone
 
 WANTS = "e2e/mib"
 """Label of pods that ask for this much memory of one card: whether there is room can be told."""
@@ -102,7 +103,7 @@ class Checker:
                     await asyncio.sleep(LOOK_S)
                     try:
                         wrong = await self._differences(await self.seen())
-                    except (aiohttp.ClientError, KubeletSilent, TimeoutError) as e:
+                    except (aiohttp.ClientError, Gone, KubeletSilent, TimeoutError) as e:
                         wrong = [f"somebody does not answer: {e!r}"]
                     last = "; ".join(wrong) or last
         except TimeoutError:
