@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from tessera_agent.busy import Busy
 from tessera_agent.files import ContainerFiles, Key
+from tessera_agent.glancing import record_of
 from tessera_agent.pids import Owners
 from tessera_agent.usage import Watched
-from tessera_core.hookfiles.glance import SIZE, is_of, record_at
-from tessera_core.hookfiles.layout import CARDS, uuid_key
+from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.hookfiles.limits import CardLimit
 from tessera_core.hookfiles.usage import CARD
 from tessera_core.readings import CardReading, Readings
@@ -120,12 +120,9 @@ def _raw_ns(files: ContainerFiles, card: str) -> int | None:
     try:
         fd = files.open_usage()
         try:
-            for position in range(CARDS):
-                data = os.pread(fd, SIZE, record_at(position))
-                if is_of(data, card):
-                    return min(int.from_bytes(data[_RAW], sys.byteorder), _MOST)
+            found = record_of(fd, card)
         finally:
             os.close(fd)
     except OSError:
-        pass
-    return None
+        return None
+    return None if found is None else min(int.from_bytes(found[1][_RAW], sys.byteorder), _MOST)

@@ -27,6 +27,16 @@ _SELDOM: Final = 4
 """Looks between two searches for a record that is not there: nobody has used the card yet."""
 
 
+def record_of(usage: int, key: str) -> tuple[int, bytes] | None:
+    """Where in an open usage file the record of the card begins whose id `uuid_key` spells so, and
+    its first `SIZE` bytes; None where there is none. Raises OSError."""
+    for position in range(CARDS):
+        data = os.pread(usage, SIZE, record_at(position))
+        if is_of(data, key):
+            return record_at(position), data
+    return None
+
+
 class _Open:
     """One container's file."""
 
@@ -52,14 +62,13 @@ class _Open:
         if wait:
             self._missing[card] = wait - 1
             return NOTHING
-        key = uuid_key(card)
-        for position in range(CARDS):
-            data = os.pread(self.fd, SIZE, record_at(position))
-            if is_of(data, key):
-                self._places[card] = record_at(position), name_of(data)
-                return glance(data)
-        self._missing[card] = _SELDOM
-        return NOTHING
+        found = record_of(self.fd, uuid_key(card))
+        if found is None:
+            self._missing[card] = _SELDOM
+            return NOTHING
+        place, data = found
+        self._places[card] = place, name_of(data)
+        return glance(data)
 
 
 class Glances:
