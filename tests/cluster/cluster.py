@@ -221,6 +221,8 @@ class RealCluster:
         self.replicas.append(replica)
         try:
             replica.start()
+            if gated:  # As the startup probe of `ha` has it: the Lease is looked after first.
+                await self.until(replica.warm, f"{name} warm")
             async with self.plane.control.scheduler(replica.configuration):
                 yield replica
             replica.check()
