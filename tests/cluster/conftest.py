@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.cluster import OpenCluster, RealCluster, real_cluster
 from tests.cluster.plane import Plane, all_programs
-from tests.contract.real import KubeBinMissing
+from tests.contract.kubebin import KubeBinMissing
 
 HERE = Path(__file__).parent
 

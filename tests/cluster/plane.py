@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,15 +19,10 @@ from typing import Any, Final
 import yaml
 
 from tests.contract.client import Client, Json, open_client
-from tests.contract.real import (
-    BUILDER,
-    ControlPlane,
-    KubeBinMissing,
-    Program,
-    programs,
-    real_control_plane,
-)
+from tests.contract.kubebin import kube_bin
+from tests.contract.real import PROGRAMS, ControlPlane, Program, real_control_plane
 
+CLUSTER_PROGRAMS: Final = (*PROGRAMS, "kube-controller-manager", "kwok")
 HOME: Final = "tessera-system"
 ACCOUNT: Final = "nobody"
 """The user that the services are. The control plane knows it and lets it do nothing by itself."""
@@ -36,7 +30,6 @@ CLOCKWORK: Final = {"kwok.x-k8s.io/node": "fake"}
 """Annotation of the nodes that kwok keeps alive."""
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases"
 _BASE: Final = Path(__file__).parents[2] / "deploy" / "kustomize" / "base"
-_NEEDED: Final = ("kube-controller-manager", "kwok")
 _PATHS: Final = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -139,21 +132,8 @@ async def real_plane(folder: Path, *, quiet: bool = False) -> AsyncGenerator[Pla
 
 
 def all_programs(*, heard: bool = False) -> Path:
-    """The folder of every program that a cluster needs, built now (minutes, once) if need be.
-
-    Raises KubeBinMissing. What the builder says is in the error or, where `heard`, on the screen.
-    """
-    folder = programs(heard=heard)
-    ran = subprocess.run(
-        ["bash", BUILDER, *_NEEDED],
-        stdout=subprocess.PIPE,
-        stderr=None if heard else subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if ran.returncode:
-        raise KubeBinMissing((ran.stderr or "").strip())
-    return folder
+    """The folder of every program that a cluster needs; see `kube_bin`."""
+    return kube_bin(*CLUSTER_PROGRAMS, heard=heard)
 
 
 def a_program(argv: Sequence[str | Path], log: Path, env: dict[str, str] | None = None) -> Program:

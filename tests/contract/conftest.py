@@ -16,7 +16,8 @@ from tests.contract.cluster import Cluster, OpenCluster, Server, cluster_on
 from tests.contract.embedded import embedded_control_plane
 from tests.contract.extender import Extender, OpenScheduling, configuration, open_extender
 from tests.contract.kept import kept_open, or_skip
-from tests.contract.real import KubeBinMissing, programs, real_control_plane
+from tests.contract.kubebin import KubeBinMissing
+from tests.contract.real import programs, real_control_plane
 from tests.contract.receiver import OpenAdmission, Receiver, open_receiver
 
 KINDS = ("real", "embedded")

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.contract.real import KubeBinMissing
+from tests.contract.kubebin import KubeBinMissing
 
 CI = os.environ.get("CI") == "true"  # noqa: TID251  (where this runs is not a setting)
 

@@ -12,7 +12,6 @@ import asyncio
 import base64
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,8 +24,8 @@ import aiohttp
 
 from tests.contract.certificates import Authority, key_pair
 from tests.contract.client import Json, open_client
+from tests.contract.kubebin import kube_bin
 
-BUILDER = Path(__file__).parents[2] / "deploy" / "kube-bin" / "build.sh"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler")
 START_S = 120.0
 STOP_S = 20.0
@@ -39,28 +38,9 @@ READS: Json = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"
 """All that readers may do."""
 
 
-class KubeBinMissing(Exception):
-    """The programs are not built, and cannot be: the message is the builder's own."""
-
-
 def programs(*, heard: bool = False) -> Path:
-    """The folder of the programs, which are built now if they are not there (minutes, once).
-
-    Raises KubeBinMissing. What the builder says is in the error or, where `heard`, on the screen.
-    """
-    bash = shutil.which("bash")
-    if bash is None:
-        raise KubeBinMissing("kube-bin: there is no bash to build with")
-    ran = subprocess.run(
-        [bash, BUILDER, *PROGRAMS],
-        stdout=subprocess.PIPE,
-        stderr=None if heard else subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if ran.returncode:
-        raise KubeBinMissing((ran.stderr or "").strip())
-    return Path(ran.stdout.strip())
+    """The folder of the programs; see `kube_bin`."""
+    return kube_bin(*PROGRAMS, heard=heard)
 
 
 class Program:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,7 +17,7 @@ from random import Random, randrange
 import pytest
 
 from tests.contract.kept import or_skip
-from tests.contract.real import BUILDER, KubeBinMissing
+from tests.contract.kubebin import KubeBinMissing, kube_bin
 from tests.e2e import network
 from tests.e2e.checker import Checker
 from tests.e2e.cluster import Cluster, open_cluster
@@ -70,9 +69,8 @@ def _programs() -> Path:
         raise KubeBinMissing(f"tests/e2e: install {', '.join(absent)}")
     if not network.is_private():
         raise KubeBinMissing("tests/e2e: run `make e2e`, which makes a network of its own first")
-    folder = node_programs()
-    subprocess.run(["bash", BUILDER, *MORE], check=True, stdout=subprocess.DEVNULL)
-    return folder
+    node_programs()
+    return kube_bin(*MORE)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -18,9 +17,9 @@ import pytest
 
 from tests.agent.machine import built
 from tests.cluster.cluster import real_cluster
-from tests.cluster.plane import Plane, all_programs
+from tests.cluster.plane import CLUSTER_PROGRAMS, Plane
 from tests.contract.kept import or_skip
-from tests.contract.real import BUILDER, KubeBinMissing
+from tests.contract.kubebin import KubeBinMissing, kube_bin
 from tests.node.agents import Agent, an_agent
 from tests.node.island import open_island
 from tests.node.kubelet import Node, real_node
@@ -64,18 +63,11 @@ def _missing() -> str:
 
 
 def node_programs(*, heard: bool = False) -> Path:
-    """The folder of every program that a node and its cluster need, built now (minutes, once) if
-    need be. Raises KubeBinMissing, also where the machine lacks something else."""
+    """The folder of every program that a node and its cluster need; see `kube_bin`. Raises
+    KubeBinMissing also where the machine lacks something else."""
     if problem := _missing():
         raise KubeBinMissing(problem)
-    folder = all_programs(heard=heard)
-    said = None if heard else subprocess.PIPE
-    ran = subprocess.run(
-        ["bash", BUILDER, *PROGRAMS], stdout=subprocess.PIPE, stderr=said, text=True, check=False
-    )
-    if ran.returncode:
-        raise KubeBinMissing((ran.stderr or "").strip())
-    return folder
+    return kube_bin(*CLUSTER_PROGRAMS, *PROGRAMS, heard=heard)
 
 
 @pytest.fixture(scope="session")
