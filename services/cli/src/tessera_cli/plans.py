@@ -17,12 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.errors import Refused
+from tessera_cli.objects import api_server, every
 from tessera_cli.plain import printable
-from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, BadSettings, TesseraError
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
-from tessera_runtime.kube.client import open_kube
-from tessera_runtime.kube.objects import pages
-from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.plans import PLANS, Decision, PlanPhase, PlanSpec, PlanStatus, PlanStep
 from tessera_schema.wire import decoder
 
@@ -30,7 +28,7 @@ _STYLES: Final = {
     PlanPhase.PROPOSED: "yellow", PlanPhase.STARTED: "bold", PlanPhase.DONE: "green",
     PlanPhase.DECLINED: "dim", PlanPhase.FAILED: "bold red",
 }  # fmt: skip
-_PAGE: Final = 500
+_NAME: Final = "tessera-plan-cli"
 _HEADS: Final = ("Plan", "Kind", "Phase", "Decision", "Pods", "Cost", "Gain", "Gained", "For")
 _REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _SOMEBODY: Final = "tessera plan"
@@ -76,45 +74,25 @@ _review = decoder(_Review)
 
 async def ask(kubeconfig: str) -> list[Shown]:
     """All plans, the oldest first. Raises NoPlan."""
-    try:
-        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-plan-cli") as kube:
-            return await read_all(kube)
-    except (TesseraError, BadSettings) as e:
-        raise NoPlan(f"{e}") from e
+    async with api_server(kubeconfig, name=_NAME, error=NoPlan) as kube:
+        return await read_all(kube)
 
 
 async def ask_one(kubeconfig: str, name: str) -> Shown:
     """One plan. Raises NoPlan."""
-    try:
-        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-plan-cli") as kube:
-            return await read_one(kube, name)
-    except (TesseraError, BadSettings) as e:
-        raise NoPlan(f"{e}") from e
+    async with api_server(kubeconfig, name=_NAME, error=NoPlan) as kube:
+        return await read_one(kube, name)
 
 
 async def decide(kubeconfig: str, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
     """Approve or decline a plan; the plan as it is then. Raises NoPlan."""
-    try:
-        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-plan-cli") as kube:
-            return await write(kube, name, decision, dry_run=dry_run)
-    except (TesseraError, BadSettings) as e:
-        raise NoPlan(f"{e}") from e
+    async with api_server(kubeconfig, name=_NAME, error=NoPlan) as kube:
+        return await write(kube, name, decision, dry_run=dry_run)
 
 
 async def read_all(kube: Kube) -> list[Shown]:
     """See `ask`; raises NoPlan, and as `Kube.call` does."""
-    try:
-        found = [
-            _shown(bytes(raw))
-            async for page in pages(kube, PLANS, limit=_PAGE)
-            for raw in page.items or ()
-        ]
-    except ApiNotFound as e:
-        raise NoPlan(
-            "the definition of RebalancePlan is not installed in this cluster: apply it first"
-        ) from e
-    except msgspec.DecodeError as e:
-        raise NoPlan(f"a plan is not of this release's form: {e}") from e
+    found = await every(kube, PLANS, _shown, kind="RebalancePlan", part="a plan", error=NoPlan)
     return sorted(found, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name))
 
 

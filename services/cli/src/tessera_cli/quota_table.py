@@ -17,20 +17,16 @@ from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.errors import Refused
+from tessera_cli.objects import api_server, every
 from tessera_cli.plain import printable
 from tessera_core.limits import VERSION
-from tessera_runtime.errors import ApiNotFound, BadSettings, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.client import open_kube
-from tessera_runtime.kube.objects import pages
-from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.keys import GROUP
 from tessera_schema.quotas import QuotaStatus
 from tessera_schema.wire import decoder
 
 _STYLES: Final = {"Within": "green", "Grace": "yellow", "Throttled": "bold red"}
-_PAGE: Final = 500
 _HEADS: Final = ("Quota", "Phase", "Memory", "Cores", "Cards", "Waiting", "Measured", "Hours")
 
 
@@ -61,28 +57,16 @@ _shown = decoder(Shown)
 
 async def ask(kubeconfig: str, namespace: str) -> list[Shown]:
     """The quotas of a namespace, or with an empty one of all, by name. Raises NotShown."""
-    try:
-        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name="tessera-quota-cli") as kube:
-            return await read(kube, namespace)
-    except (TesseraError, BadSettings) as e:
-        raise NotShown(f"{e}") from e
+    async with api_server(kubeconfig, name="tessera-quota-cli", error=NotShown) as kube:
+        return await read(kube, namespace)
 
 
 async def read(kube: Kube, namespace: str) -> list[Shown]:
     """See `ask`; raises NotShown, and as `Kube.call` does."""
     path = paths.in_group(GROUP, VERSION, "acceleratorquotas", namespace=namespace)
-    try:
-        found = [
-            _shown(bytes(raw))
-            async for page in pages(kube, path, limit=_PAGE)
-            for raw in page.items or ()
-        ]
-    except ApiNotFound as e:
-        raise NotShown(
-            "the definition of AcceleratorQuota is not installed in this cluster: apply it first"
-        ) from e
-    except msgspec.DecodeError as e:
-        raise NotShown(f"a quota's status is not of this release's form: {e}") from e
+    found = await every(
+        kube, path, _shown, kind="AcceleratorQuota", part="a quota's status", error=NotShown
+    )
     return sorted(found, key=lambda one: one.name)
 
 
