@@ -15,8 +15,6 @@ from functools import partial
 from random import Random
 from typing import NoReturn
 
-from msgspec import Struct
-
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
@@ -24,13 +22,11 @@ from tessera_core.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.aside import aside
-from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.events import About, Events, of_pod, open_events
-from tessera_runtime.kube.lease import Lease, open_lease
+from tessera_runtime.kube.events import About, of_pod
 from tessera_scheduler.agents import Agents
 from tessera_scheduler.alarms import Alarm, Alarms
 from tessera_scheduler.audit import Audit
@@ -39,8 +35,7 @@ from tessera_scheduler.books import Books
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.extender import Extender, Parts
 from tessera_scheduler.hints import Hints
-from tessera_scheduler.keys import Keys, open_keys
-from tessera_scheduler.leading import Leading, identity_of
+from tessera_scheduler.leading import Leading
 from tessera_scheduler.limits import Limits
 from tessera_scheduler.looking import Looking
 from tessera_scheduler.measures import Measures
@@ -57,29 +52,12 @@ from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.sights import Reader
 from tessera_scheduler.sinks import Told
 from tessera_scheduler.starts import Starts
-from tessera_scheduler.steady import Steady
 from tessera_scheduler.wake import Waker
 from tessera_scheduler.watching import Watching
+from tessera_scheduler.world import World, open_world
 from tessera_schema.grants import Grant
 
 _log = logs.named("tessera.scheduler")
-
-
-class World(Struct, frozen=True, kw_only=True):
-    """What a scheduler stands on."""
-
-    kube: Kube
-    clock: Clock
-    steady: Steady
-    registry: Registry
-    bus: Bus
-    outbox: Outbox
-    events: Events
-    keys: Keys
-    lease: Lease
-    settings: SchedulerSettings
-    random: Random
-    """Spreads attempts; keeps no secret."""
 
 
 class Scheduler:
@@ -307,23 +285,7 @@ async def open_scheduler(
     `random` spreads attempts in time; one with a seed makes a run repeatable. Raises BadSettings,
     and ApiRefused where its credentials do not do.
     """
-    instance = settings.instance or "scheduler"
-    identity = identity_of(instance)
-    call_s = settings.kube.call_s
-    chance = random if random is not None else Random()  # noqa: S311  (spreads load)
-    async with (
-        open_keys(kube, settings.namespace, settings.keys, clock) as keys,
-        open_outbox(bus, clock, "scheduler", instance, settings=settings.outbox) as outbox,
-        open_events(kube, settings.events, component="tessera-scheduler", clock=clock) as events,
-        open_lease(
-            kube, settings.lease, identity=identity, call_s=call_s, clock=clock, random=chance
-        ) as lease,
-    ):
-        world = World(
-            kube=kube, clock=clock, steady=Steady(clock, asyncio.get_running_loop()),
-            registry=registry, bus=bus, outbox=outbox, events=events, keys=keys, lease=lease,
-            settings=settings, random=chance,
-        )  # fmt: skip
+    async with open_world(kube, bus, settings, clock, registry, random=random) as world:
         scheduler = Scheduler(world)
         async with aside(scheduler.run(), "scheduler"):
             yield scheduler
