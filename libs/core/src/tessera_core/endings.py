@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Container
 from typing import Final
 
+from tessera_core.fleet import Fleet
+
 REMEMBERED: Final = 100_000
 
 
@@ -32,10 +34,12 @@ class Ends:
 
 
 class Unreadable:
-    """Pods whose grants this release cannot read. Their nodes take no others."""
+    """Pods whose grants this release cannot read. Their nodes take no others: the fleet's column
+    says so of those that it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         """All pods can be read."""
+        self._fleet = fleet
         self._nodes: dict[str, tuple[str, float]] = {}
         self._count: Counter[str] = Counter()
 
@@ -44,19 +48,24 @@ class Unreadable:
         if uid not in self._nodes:
             self._nodes[uid] = node, now
             self._count[node] += 1
+        self.mark(node)
 
-    def discard(self, uid: str) -> str | None:
-        """The pod can be read, or has ended; the node that it closed, if it did."""
+    def discard(self, uid: str) -> bool:
+        """The pod can be read, or has ended; True when that was not so."""
         node, _ = self._nodes.pop(uid, (None, 0.0))
-        if node is not None:
-            self._count[node] -= 1
-            if not self._count[node]:
-                del self._count[node]
-        return node
+        if node is None:
+            return False
+        self._count[node] -= 1
+        if not self._count[node]:
+            del self._count[node]
+        self.mark(node)
+        return True
 
-    def closes(self, node: str) -> bool:
-        """True while some pod closes the node."""
-        return node in self._count
+    def mark(self, node: str) -> None:
+        """Let the fleet know whether some pod closes the node."""
+        row = self._fleet.rows.get(node)
+        if row is not None:
+            self._fleet.blocked[row] = node in self._count
 
     def before(self, time: float) -> list[str]:
         """The pods known since before `time`."""

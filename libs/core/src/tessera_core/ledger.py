@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tessera_core.booking import find_cards, page, refusal, too_much, uses
-from tessera_core.charges import Charge, charges
+from tessera_core.booking import find_cards, page, refusal, too_much
+from tessera_core.charges import Charge
 from tessera_core.endings import Ends, Unreadable
 from tessera_core.fleet import Fleet
 from tessera_core.holdings import Holdings
@@ -29,12 +29,11 @@ from tessera_core.machines.allocation import (
 from tessera_core.pages import Entry, Refusal, Seen
 from tessera_core.quota import Allowance, Use, Uses
 from tessera_core.quota_book import QuotaBook
-from tessera_core.resizing import both, follows, growth, more_used, no_room
+from tessera_core.resizing import follows, page_for_both
 from tessera_core.standing import Standing
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 from tessera_schema.quotas import Limit
-from tessera_schema.reasons import Reason
 
 
 class Ledger:
@@ -51,7 +50,7 @@ class Ledger:
         self._holdings = Holdings(self.fleet, self._quota)
         self._entries: Mapping[str, Entry] = self._holdings.entries
         self._ends = Ends()
-        self._unreadable = Unreadable()
+        self._unreadable = Unreadable(self.fleet)
 
     # -- reading
 
@@ -81,7 +80,7 @@ class Ledger:
         """Add a node or replace its cards. What is held on it stays held: by the card's id, or,
         when the card got another id, by its vendor and index."""
         self.fleet.put(node, cards)
-        self.fleet.blocked[self.fleet.rows[node]] = self._unreadable.closes(node)
+        self._unreadable.mark(node)
         self._holdings.carry_over(node)
         self.generation += 1
 
@@ -125,7 +124,7 @@ class Ledger:
         beside it."""
         if uid not in self._ends:
             self._unreadable.add(uid, node, now)
-            self._set_blocked(node)
+            self.generation += 1
 
     # -- our own decisions
 
@@ -188,18 +187,11 @@ class Ledger:
         entry = self._entries.get(grant.uid)
         if entry is None or entry.phase is not Phase.BOUND or not follows(grant, entry.grant):
             return refusal(grant, "the pod does not hold what would be changed")
-        cost = charges(grant.shares, init_over=entry.init_over)
-        problem = no_room(self.fleet, grant, growth(entry.charges, cost))
-        if problem is not None:
-            return refusal(grant, problem[1], problem[0])
-        more = more_used(entry.uses, uses(self.fleet, grant, cost))
-        over = self.allowance(grant.namespace).exceeded(more)
-        if over:
-            return refusal(grant, over, Reason.RESOURCE_QUOTA_NOT_FIT)
+        made = page_for_both(self.fleet, entry, grant, self.allowance(grant.namespace))
+        if isinstance(made, Refusal):
+            return made
         self._release(entry)
-        entry.charges, entry.pending = both(entry.charges, cost), grant
-        entry.uses = uses(self.fleet, grant, entry.charges)
-        self._hold(entry)
+        self._hold(made)
         return None
 
     def resized(self, uid: str, *, done: bool) -> None:
@@ -225,9 +217,7 @@ class Ledger:
             return True
         if seen.grant is None:
             return True
-        node = self._unreadable.discard(seen.uid)
-        if node is not None:
-            self._set_blocked(node)
+        self.generation += self._unreadable.discard(seen.uid)
         return self._adopt(seen, seen.grant, now)
 
     def relist(self, view: Iterable[Seen], started: float, now: float) -> None:
@@ -307,15 +297,8 @@ class Ledger:
     def _end(self, uid: str) -> None:
         self._ends.add(uid)
         self.generation += self._quota.ask_no_more(uid)
-        node = self._unreadable.discard(uid)
-        if node is not None:
-            self._set_blocked(node)
+        self.generation += self._unreadable.discard(uid)
         self._advance(uid, Ended())
-
-    def _set_blocked(self, node: str) -> None:
-        if node in self.fleet.rows:
-            self.fleet.blocked[self.fleet.rows[node]] = self._unreadable.closes(node)
-        self.generation += 1
 
     def _hold(self, entry: Entry) -> Entry:
         self.generation += 1

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from tessera_core.booking import refusal, uses
 from tessera_core.capacity import unusable
-from tessera_core.charges import Charge
+from tessera_core.charges import Charge, charges
 from tessera_core.dialect import Vendor
 from tessera_core.fleet import Fleet
 from tessera_core.hookpaths import HOOK_LIBRARY
 from tessera_core.inventory import MOST_MEMORY_BYTES
-from tessera_core.quota import Use, Uses
+from tessera_core.pages import Entry, Refusal
+from tessera_core.quota import Allowance, Use, Uses
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.reasons import Reason
@@ -55,7 +57,23 @@ def follows(new: Grant, old: Grant) -> bool:
     return same and new.revision > old.revision
 
 
-def growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[str, Charge]:
+def page_for_both(
+    fleet: Fleet, entry: Entry, grant: Grant, allowance: Allowance
+) -> Entry | Refusal:  # fmt: skip
+    """A bound pod's page with its next grant beside the one that it has: it holds enough for
+    either. Else why the cards, or `allowance`, that of its namespace, do not leave so much."""
+    cost = charges(grant.shares, init_over=entry.init_over)
+    problem = _no_room(fleet, grant, _growth(entry.charges, cost))
+    if problem is not None:
+        return refusal(grant, problem[1], problem[0])
+    over = allowance.exceeded(_more_used(entry.uses, uses(fleet, grant, cost)))
+    if over:
+        return refusal(grant, over, Reason.RESOURCE_QUOTA_NOT_FIT)
+    both = {card: charge.or_else(cost[card]) for card, charge in entry.charges.items()}
+    return replace(entry, pending=grant, charges=both, uses=uses(fleet, grant, both))
+
+
+def _growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[str, Charge]:
     """Card -> what is charged more."""
     return {
         card: Charge(
@@ -66,17 +84,12 @@ def growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[st
     }
 
 
-def both(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[str, Charge]:
-    """Card -> enough for either."""
-    return {card: charge.or_else(after[card]) for card, charge in before.items()}
-
-
-def more_used(before: Uses, after: Uses) -> dict[tuple[str, str], Use]:
+def _more_used(before: Uses, after: Uses) -> dict[tuple[str, str], Use]:
     """What counts more in quotas; it holds no further card."""
     return {key: _positive(use.plus(before.get(key, Use()), -1)) for key, use in after.items()}
 
 
-def no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Reason, str] | None:
+def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Reason, str] | None:
     """Why a bound pod's cards have not so much more for it, in numbers; None where they have."""
     if not any(charge.memory_bytes or charge.cores_percent for charge in more.values()):
         return None
