@@ -195,11 +195,21 @@ def _program(name: str) -> trees.Tree:
 
 
 def _look_with(admin: Any) -> Any:
-    async def look(namespace: str, service: str) -> list[str] | None:
+    async def look(namespace: str, service: str, pod: str) -> list[str] | None:
+        if pod:
+            return await of_pod(namespace, service, pod)
         answer = await admin.get(f"/api/v1/namespaces/{namespace}/services/{service}")
         if answer.status != 200:
             return None
         return [a for a in answer.body["spec"].get("clusterIPs", ()) if a != "None"]
+
+    async def of_pod(namespace: str, service: str, pod: str) -> list[str] | None:
+        slices = (await admin.get(
+            f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
+            labelSelector=f"kubernetes.io/service-name={service}",
+        )).done["items"]  # fmt: skip
+        ends = [end for one in slices for end in one.get("endpoints") or ()]
+        return [a for end in ends if end.get("hostname") == pod for a in end["addresses"]] or None
 
     return look
 

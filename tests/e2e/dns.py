@@ -1,5 +1,5 @@
-"""The names of services, told as a cluster's DNS tells them: A records of cluster addresses, and
-for those that have none the addresses of their endpoints. Other names do not exist.
+"""The names of services, and of a service's pods, told as a cluster's DNS tells them: A records.
+Other names do not exist.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from tests.e2e.network import NODE_IP
 ZONE = "svc.cluster.local"
 _A, _FOUND, _NO_SUCH_NAME = 1, 0x8580, 0x8583
 
-Look = Callable[[str, str], Awaitable[list[str] | None]]
-"""Addresses of a service by namespace and name; None = there is none."""
+Look = Callable[[str, str, str], Awaitable[list[str] | None]]
+"""Addresses by namespace, service and the host name of one of its pods, which is empty where the
+service itself is meant; None = there is none."""
 
 
 class _Answers(asyncio.DatagramProtocol):
@@ -38,9 +39,10 @@ class _Answers(asyncio.DatagramProtocol):
         (kind,) = struct.unpack("!H", asked[at + 1 : at + 3])
         name = ".".join(labels)
         found = None
-        if name.endswith(f".{ZONE}"):
-            service, namespace = name.removesuffix(f".{ZONE}").split(".")[-2:]
-            found = await self._look(namespace, service)
+        parts = name.removesuffix(f".{ZONE}").split(".")
+        if name.endswith(f".{ZONE}") and len(parts) > 1:
+            *pod, service, namespace = parts
+            found = await self._look(namespace, service, ".".join(pod))
         answers = [address for address in found or () if kind == _A]
         head = asked[:2] + struct.pack(
             "!HHHHH", _FOUND if found is not None else _NO_SUCH_NAME, 1, len(answers), 0, 0

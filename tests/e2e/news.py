@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 
 import nats
 from nats.errors import Error
+from nats.js.client import JetStreamContext
 from nats.js.errors import Error as JetStreamError
 
 from tests.e2e.cluster import HOME, PATIENCE_S, Cluster
 
 AGAIN_S = 0.5
+AWAY = (Error, JetStreamError, OSError, TimeoutError)
+"""What a bus that is not there, or elects who leads, is told by."""
 
 
 async def heard(cluster: Cluster, subject: str) -> bytes:
     """The first message on a subject that is kept, however long it takes to be told."""
-    service = await cluster.get("service", "tessera-nats", "-n", HOME)
-    address = f"nats://{service['spec']['clusterIP']}:4222"
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            with suppress(Error, JetStreamError, OSError, TimeoutError):
-                return await _first(address, subject)
+            with suppress(*AWAY):
+                async with bus(cluster) as jetstream:
+                    kept = await jetstream.subscribe(subject, ordered_consumer=True)
+                    return (await kept.next_msg(timeout=5)).data
             await asyncio.sleep(AGAIN_S)
 
 
-async def _first(address: str, subject: str) -> bytes:
+@asynccontextmanager
+async def bus(cluster: Cluster) -> AsyncGenerator[JetStreamContext]:
+    """Until the block ends; any of AWAY may be raised by what is done with it."""
+    service = await cluster.get("service", "tessera-nats", "-n", HOME)
     client = await nats.connect(
-        address, user="viewer", password="not-a-secret",  # noqa: S106  (the overlay's)
+        f"nats://{service['spec']['clusterIP']}:4222",
+        user="viewer", password="not-a-secret",  # noqa: S106  (the overlay's)
         allow_reconnect=False, connect_timeout=5,
     )  # fmt: skip
     try:
-        kept = await client.jetstream().subscribe(subject, ordered_consumer=True)
-        return (await kept.next_msg(timeout=5)).data
+        yield client.jetstream()
     finally:
         await client.close()

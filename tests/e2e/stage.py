@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -34,6 +35,12 @@ class Stage(Struct, frozen=True, kw_only=True):
         except Gone:
             return False
         return True
+
+    async def signal(self, pod: str, container: str, what: str) -> None:
+        """To the one container of one of our own pods, by its name in `kill -l`."""
+        running = await asyncio.to_thread(self.checker.containers.running)
+        (one,) = (c for c in running if (c.pod, c.name) == (pod, container))
+        await self.cluster.node.island.run("kill", f"-{what}", str(one.pid))
 
 
 async def timed(step: Callable[[Any], Awaitable[None]], on: object) -> None:

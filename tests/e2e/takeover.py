@@ -30,7 +30,7 @@ async def the_leader_is_paused(stage: Stage) -> None:
     """In the middle of a bind: the API server is held meanwhile, so that nothing is answered."""
     cluster, names = stage.cluster, list[str]()
     await cluster.kubectl("scale", "deployment/tessera-scheduler", "-n", HOME, "--replicas=2")
-    first, other = await cluster.until(lambda: _two(stage), "one leads and one stands by")
+    first, other = await cluster.until(lambda: two(stage), "one leads and one stands by")
     async with asyncio.TaskGroup() as group:
         while not (sent := await _caught(stage, first)):
             new = [f"burst-{len(names) + i}" for i in range(40 if stage.long else 15)]
@@ -39,9 +39,9 @@ async def the_leader_is_paused(stage: Stage) -> None:
                 group.create_task(stage.crowd.create(name, SMALL, labels={WANTS: "64"}), name=name)
             await cluster.until(partial(_some_are_bound, stage, new), "some are bound")
         began = time.monotonic()
-        await cluster.until(lambda: _leads(other), "the other leads")
+        await cluster.until(lambda: leads(other), "the other leads")
         took, resumed = time.monotonic() - began, datetime.now(UTC)
-        await _signal(stage, first, "CONT")
+        await stage.signal(first["metadata"]["name"], "scheduler", "CONT")
     told(f"paused with {sent:g} Bindings under way; the other led {took:.1f} s later")
     await cluster.until(lambda: _all_bound(stage, names), "all are bound")
     await stage.checker.in_the_end("the leader was paused")
@@ -62,7 +62,7 @@ async def _caught(stage: Stage, leader: Json) -> float:
     try:
         for _ in range(LOOKS):
             if sent := await _sending(leader):
-                await _signal(stage, leader, "STOP")
+                await stage.signal(leader["metadata"]["name"], "scheduler", "STOP")
                 return sent
             await asyncio.sleep(LOOK_S)
         return 0
@@ -70,18 +70,18 @@ async def _caught(stage: Stage, leader: Json) -> float:
         server.send(signal.SIGCONT)
 
 
-async def _two(stage: Stage) -> tuple[Json, Json] | None:
+async def two(stage: Stage) -> tuple[Json, Json] | None:
     """The pod that leads, and the one that stands by with its books warm."""
     listed = await stage.cluster.get(
         "pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-scheduler"
     )
     found = {}
     for pod in listed["items"]:
-        found[await _leads(pod)] = pod
+        found[await leads(pod)] = pod
     return (found[True], found[False]) if found.keys() == {True, False} else None
 
 
-async def _leads(pod: Json) -> bool | None:
+async def leads(pod: Json) -> bool | None:
     """None = it does not answer."""
     values = await _metric(pod, LEADING)
     return bool(values[0]) if values else None
@@ -115,13 +115,6 @@ async def _all_bound(stage: Stage, names: list[str]) -> bool:
 async def _bound(stage: Stage) -> str:
     listed = (await stage.cluster.admin.get("/api/v1/namespaces/default/pods")).done["items"]
     return " ".join(p["metadata"]["name"] for p in listed if p["spec"].get("nodeName"))
-
-
-async def _signal(stage: Stage, pod: Json, what: str) -> None:
-    """To the service in that pod, not to the kube-scheduler beside it."""
-    running = await asyncio.to_thread(stage.checker.containers.running)
-    (one,) = (c for c in running if c.pod == pod["metadata"]["name"] and c.name == "scheduler")
-    await stage.cluster.node.island.run("kill", f"-{what}", str(one.pid))
 
 
 def _bindings(audit: Path) -> list[Json]:

@@ -1,0 +1,183 @@
+"""The component `ha` on a real node: two schedulers, three servers of the bus. Whichever of them
+dies, and while an installation becomes one of these, pods are placed and news is told."""
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.contract.client import Json
+from tests.e2e import news
+from tests.e2e.cluster import HOME, OVERLAY, Cluster
+from tests.e2e.conftest import OpenCluster, SetStage
+from tests.e2e.crowd import PODS
+from tests.e2e.stage import Stage, timed, told
+from tests.e2e.takeover import leads, two
+
+SCHEDULER = "deployment/tessera-scheduler"
+SERVERS = ("tessera-nats-0", "tessera-nats-1", "tessera-nats-2")
+STREAMS = (
+    "TESSERA_ALLOCATION", "TESSERA_USAGE", "TESSERA_QUOTA", "TESSERA_PLAN", "KV_tessera-devices",
+    "KV_tessera-hints",
+)  # fmt: skip
+DOWN_S = 3.0
+HA = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [{overlay}]
+components: [{ha}]
+patches:
+  - patch: |
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {{name: tessera-scheduler, namespace: tessera-system}}
+      spec:
+        template:
+          spec:
+            initContainers:
+              - {{name: scheduler, resources: {{requests: {{cpu: 50m}}}}}}
+            containers:
+              - {{name: kube-scheduler, resources: {{requests: {{cpu: 50m}}}}}}
+"""
+"""The node has two processors, of which three schedulers would ask for more during a rollout."""
+
+
+@pytest.mark.faults
+async def test_one_of_each_may_die(open_installed: OpenCluster, set_stage: SetStage) -> None:
+    async with open_installed() as cluster:
+        stage = await set_stage(cluster, long=True)
+        for step in (
+            there_are_more_of_them, each_server_of_the_bus_is_killed, the_leader_is_killed,
+            a_release_follows_another_unnoticed,
+        ):  # fmt: skip
+            await timed(step, stage)
+
+
+async def there_are_more_of_them(stage: Stage) -> None:
+    """While pods come and go, and as the component's README says: the first server of the bus is
+    told to go once the two others wait for it."""
+    cluster = stage.cluster
+    async with stage.crowd.moving():
+        await cluster.kubectl("apply", "-k", str(_overlay(cluster.folder / "ha")))
+        await cluster.until(lambda: _others_run(cluster), "two other servers of the bus run")
+        await cluster.kubectl("delete", "pod", SERVERS[0], "-n", HOME)
+        await _rolled_out(cluster)
+    await cluster.until(lambda: two(stage), "one leads and one stands by")
+    await cluster.until(lambda: _all_copied(cluster), "each stream has three copies")
+    await stage.checker.in_the_end("there are more of them")
+    await stage.crowd.renew()  # What the first server knew has gone with it: it had no disk.
+    await stage.checker.in_the_end("other pods are there")
+    await _all_were_told(stage)
+
+
+async def each_server_of_the_bus_is_killed(stage: Stage) -> None:
+    """And comes back with nothing, as its disk is gone with it here."""
+    for server in SERVERS:
+        async with stage.crowd.moving():
+            await stage.cluster.kubectl(
+                "delete", "pod", server, "-n", HOME, "--grace-period=0", "--force", "--wait=false"
+            )
+            await asyncio.sleep(DOWN_S)
+        await stage.cluster.all_ready()
+        await stage.cluster.until(lambda: _all_copied(stage.cluster), "each has three copies again")
+        await _all_were_told(stage)
+        await stage.checker.in_the_end(f"{server} killed")
+
+
+async def the_leader_is_killed(stage: Stage) -> None:
+    """By a machine that fails: nobody gives the Lease back."""
+    leader, other = await stage.cluster.until(lambda: two(stage), "one leads and one stands by")
+    async with stage.crowd.moving():
+        began = time.monotonic()
+        await stage.signal(leader["metadata"]["name"], "scheduler", "KILL")
+        await stage.cluster.until(lambda: leads(other), "the other leads")
+        told(f"the other led {time.monotonic() - began:.1f} s later")
+    await stage.cluster.all_ready()
+    await stage.checker.in_the_end("the leader was killed")
+    await _all_were_told(stage)
+
+
+async def a_release_follows_another_unnoticed(stage: Stage) -> None:
+    """Nobody is refused: there is always one who admits pods."""
+    admin, refused = stage.cluster.admin, list[Json]()
+
+    async def ask() -> None:
+        while True:
+            answer = await admin.post(PODS, ASKING, dryRun="All")
+            if answer.status != 201:
+                refused.append(answer.body)
+            await asyncio.sleep(0.1)
+
+    async with stage.crowd.moving(), asyncio.TaskGroup() as group:
+        asking = group.create_task(ask(), name="pods are created")
+        await stage.cluster.kubectl(
+            "rollout", "restart", "deployment/tessera-scheduler", "-n", HOME
+        )
+        await _rolled_out(stage.cluster)
+        asking.cancel()
+    assert not refused, refused[:3]
+    await stage.checker.in_the_end("another release is there")
+
+
+ASKING: Json = {
+    "metadata": {"name": "asking"},
+    "spec": {"containers": [{
+        "name": "main", "image": "example.com/work:1",
+        "resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "64"}},
+    }]},
+}  # fmt: skip
+
+
+def _overlay(folder: Path) -> Path:
+    """A kustomization names others by how to get there from it."""
+    folder.mkdir()
+    ha = OVERLAY.parents[1] / "components" / "ha"
+    ways = {name: os.path.relpath(to, folder) for name, to in (("overlay", OVERLAY), ("ha", ha))}
+    (folder / "kustomization.yaml").write_text(HA.format(**ways))
+    return folder
+
+
+async def _others_run(cluster: Cluster) -> bool:
+    found = await cluster.get("pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-nats")
+    running = {p["metadata"]["name"] for p in found["items"] if p["status"]["phase"] == "Running"}
+    return running.issuperset(SERVERS)
+
+
+async def _rolled_out(cluster: Cluster) -> None:
+    async def done() -> bool:
+        found = await cluster.get("statefulset/tessera-nats", SCHEDULER, "-n", HOME)
+        return all(
+            one["status"].get("observedGeneration") == one["metadata"]["generation"]
+            and one["spec"]["replicas"] == one["status"]["replicas"]
+            == one["status"].get("updatedReplicas") == one["status"].get("readyReplicas")
+            for one in found["items"]
+        )  # fmt: skip
+
+    await cluster.until(done, "the rollout is over")
+    await cluster.all_ready()
+
+
+async def _all_copied(cluster: Cluster) -> bool:
+    """Whether two others have all that the leader of each stream has."""
+    with suppress(*news.AWAY):
+        async with news.bus(cluster) as jetstream:
+            for stream in STREAMS:
+                found = (await jetstream.stream_info(stream)).cluster
+                others = (found.replicas if found else None) or []
+                if len(others) != len(SERVERS) - 1 or not all(one.current for one in others):
+                    return False
+            return True
+    return False
+
+
+async def _all_were_told(stage: Stage) -> None:
+    """That they have cards: those that have them now."""
+    seen = await stage.checker.seen()
+    assert seen.granted
+    for pod in seen.granted:
+        meta = pod["metadata"]
+        subject = f"tessera.v1.*.allocation.{meta['namespace']}.{meta['uid']}.granted"
+        await news.heard(stage.cluster, subject)
