@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import ssl
 import sys
 import time
 from collections import defaultdict
@@ -51,6 +52,8 @@ class Cluster:
         self.admin = admin
         self.folder = folder
         self.kubectl = plane.kubectl
+        self.bus_tls: ssl.SSLContext | None = None
+        """What NATS is trusted by, where it speaks TLS."""
 
     async def get(self, *words: str) -> Json:
         """An object or a list, as `kubectl get` has it."""

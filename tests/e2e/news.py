@@ -14,6 +14,8 @@ from nats.js.errors import Error as JetStreamError
 from tests.e2e.cluster import HOME, PATIENCE_S, Cluster
 
 AGAIN_S = 0.5
+NAME = f"tessera-nats.{HOME}"
+"""By which the services call it, and which its certificate is for."""
 AWAY = (Error, JetStreamError, OSError, TimeoutError)
 """What a bus that is not there, or elects who leads, is told by."""
 
@@ -37,6 +39,7 @@ async def bus(cluster: Cluster) -> AsyncGenerator[JetStreamContext]:
         f"nats://{service['spec']['clusterIP']}:4222",
         user="viewer", password="not-a-secret",  # noqa: S106  (the overlay's)
         allow_reconnect=False, connect_timeout=5,
+        tls=cluster.bus_tls, tls_hostname=NAME if cluster.bus_tls else None,
     )  # fmt: skip
     try:
         yield client.jetstream()

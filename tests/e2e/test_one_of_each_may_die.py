@@ -1,14 +1,19 @@
-"""The component `ha` on a real node: two schedulers, three servers of the bus. Whichever of them
-dies, and while an installation becomes one of these, pods are placed and news is told."""
+"""The components `ha` and `nats-tls` on a real node: two schedulers, three servers of the bus, and
+nothing plain between them. Whichever of them dies, and while an installation becomes one of these,
+pods are placed and news is told."""
 
 import asyncio
+import json
 import os
+import ssl
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.contract.certificates import Authority
 from tests.contract.client import Json
 from tests.e2e import news
 from tests.e2e.cluster import HOME, OVERLAY, Cluster
@@ -17,6 +22,8 @@ from tests.e2e.crowd import PODS
 from tests.e2e.stage import Stage, timed, told
 from tests.e2e.takeover import leads, two
 
+COMPONENTS = OVERLAY.parents[1] / "components"
+TLS = COMPONENTS / "nats-tls"
 SCHEDULER = "deployment/tessera-scheduler"
 SERVERS = ("tessera-nats-0", "tessera-nats-1", "tessera-nats-2")
 STREAMS = (
@@ -28,8 +35,18 @@ HA = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [{overlay}]
-components: [{ha}]
+components: [{ha}, {tls}]
+secretGenerator:
+  - name: tessera-nats-tls
+    namespace: tessera-system
+    files: [ca.crt, tls.crt, tls.key]
+    options: {{disableNameSuffixHash: true}}
 patches:
+  - patch: |
+      $patch: delete
+      apiVersion: cert-manager.io/v1
+      kind: Certificate
+      metadata: {{name: tessera-nats, namespace: tessera-system}}
   - patch: |
       apiVersion: apps/v1
       kind: Deployment
@@ -42,7 +59,8 @@ patches:
             containers:
               - {{name: kube-scheduler, resources: {{requests: {{cpu: 50m}}}}}}
 """
-"""The node has two processors, of which three schedulers would ask for more during a rollout."""
+"""Nobody manages certificates here. The node has two processors, of which three schedulers would
+ask for more during a rollout."""
 
 
 @pytest.mark.faults
@@ -50,8 +68,8 @@ async def test_one_of_each_may_die(open_installed: OpenCluster, set_stage: SetSt
     async with open_installed() as cluster:
         stage = await set_stage(cluster, long=True)
         for step in (
-            there_are_more_of_them, each_server_of_the_bus_is_killed, the_leader_is_killed,
-            a_release_follows_another_unnoticed,
+            there_are_more_of_them, nothing_is_told_plainly, each_server_of_the_bus_is_killed,
+            the_leader_is_killed, a_release_follows_another_unnoticed,
         ):  # fmt: skip
             await timed(step, stage)
 
@@ -61,7 +79,8 @@ async def there_are_more_of_them(stage: Stage) -> None:
     told to go once the two others wait for it."""
     cluster = stage.cluster
     async with stage.crowd.moving():
-        await cluster.kubectl("apply", "-k", str(_overlay(cluster.folder / "ha")))
+        overlay, cluster.bus_tls = await asyncio.to_thread(_overlay, cluster.folder / "ha")
+        await cluster.kubectl("apply", "-k", str(overlay))
         await cluster.until(lambda: _others_run(cluster), "two other servers of the bus run")
         await cluster.kubectl("delete", "pod", SERVERS[0], "-n", HOME)
         await _rolled_out(cluster)
@@ -71,6 +90,24 @@ async def there_are_more_of_them(stage: Stage) -> None:
     await stage.crowd.renew()  # What the first server knew has gone with it: it had no disk.
     await stage.checker.in_the_end("other pods are there")
     await _all_were_told(stage)
+
+
+async def nothing_is_told_plainly(stage: Stage) -> None:
+    """Services are told to speak TLS; the servers among themselves do so at once, and with nobody
+    who shows no certificate."""
+    trusting = stage.cluster.bus_tls
+    for pod in await _servers(stage.cluster):
+        name, address = pod["metadata"]["name"], pod["status"]["podIP"]
+        reader, writer = await asyncio.open_connection(address, 4222)
+        said = json.loads((await reader.readline()).removeprefix(b"INFO "))
+        assert (said["server_name"], said["tls_required"]) == (name, True), said
+        writer.close()
+        reader, writer = await asyncio.open_connection(
+            address, 6222, ssl=trusting, server_hostname=f"{name}.tessera-nats-members"
+        )
+        with suppress(ssl.SSLError, ConnectionError):
+            assert not await reader.read()
+        writer.close()
 
 
 async def each_server_of_the_bus_is_killed(stage: Stage) -> None:
@@ -131,19 +168,31 @@ ASKING: Json = {
 }  # fmt: skip
 
 
-def _overlay(folder: Path) -> Path:
-    """A kustomization names others by how to get there from it."""
+def _overlay(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """It, and what trusts its certificates. They are good for what the component asks for, and no
+    more. A kustomization names others by how to get there from it."""
     folder.mkdir()
-    ha = OVERLAY.parents[1] / "components" / "ha"
-    ways = {name: os.path.relpath(to, folder) for name, to in (("overlay", OVERLAY), ("ha", ha))}
+    found = {"overlay": OVERLAY, "ha": COMPONENTS / "ha", "tls": TLS}
+    ways = {name: os.path.relpath(path, folder) for name, path in found.items()}
     (folder / "kustomization.yaml").write_text(HA.format(**ways))
-    return folder
+    asked = yaml.safe_load((TLS / "certificate.yaml").read_text())["spec"]
+    authority = Authority("tessera")
+    made = authority.server(*asked["dnsNames"])
+    files = {"ca.crt": authority.certificate, "tls.crt": made.certificate, "tls.key": made.key}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder, ssl.create_default_context(cafile=str(folder / "ca.crt"))
 
 
 async def _others_run(cluster: Cluster) -> bool:
-    found = await cluster.get("pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-nats")
-    running = {p["metadata"]["name"] for p in found["items"] if p["status"]["phase"] == "Running"}
+    found = await _servers(cluster)
+    running = {pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"}
     return running.issuperset(SERVERS)
+
+
+async def _servers(cluster: Cluster) -> list[Json]:
+    found = await cluster.get("pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-nats")
+    return list(found["items"])
 
 
 async def _rolled_out(cluster: Cluster) -> None:
