@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tessera_runtime.bus.layout import Layout
 from tests.contract.certificates import Authority
 from tests.contract.client import Json
 from tests.e2e import news
@@ -26,10 +27,7 @@ COMPONENTS = OVERLAY.parents[1] / "components"
 TLS = COMPONENTS / "nats-tls"
 SCHEDULER = "deployment/tessera-scheduler"
 SERVERS = ("tessera-nats-0", "tessera-nats-1", "tessera-nats-2")
-STREAMS = (
-    "TESSERA_ALLOCATION", "TESSERA_USAGE", "TESSERA_QUOTA", "TESSERA_PLAN", "KV_tessera-devices",
-    "KV_tessera-hints",
-)  # fmt: skip
+STREAMS = [stream.name for stream in Layout("default").streams]
 DOWN_S = 3.0
 HA = """\
 apiVersion: kustomize.config.k8s.io/v1beta1
@@ -150,9 +148,7 @@ async def a_release_follows_another_unnoticed(stage: Stage) -> None:
 
     async with stage.crowd.moving(), asyncio.TaskGroup() as group:
         asking = group.create_task(ask(), name="pods are created")
-        await stage.cluster.kubectl(
-            "rollout", "restart", "deployment/tessera-scheduler", "-n", HOME
-        )
+        await stage.cluster.kubectl("rollout", "restart", SCHEDULER, "-n", HOME)
         await _rolled_out(stage.cluster)
         asking.cancel()
     assert not refused, refused[:3]
@@ -169,8 +165,8 @@ ASKING: Json = {
 
 
 def _overlay(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """It, and what trusts its certificates. They are good for what the component asks for, and no
-    more. A kustomization names others by how to get there from it."""
+    """A kustomization, which names others by how to get there from it, with certificates that are
+    good for what the component asks for; and what trusts those."""
     folder.mkdir()
     found = {"overlay": OVERLAY, "ha": COMPONENTS / "ha", "tls": TLS}
     ways = {name: os.path.relpath(path, folder) for name, path in found.items()}
