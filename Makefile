@@ -80,11 +80,13 @@ test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
 	.venv/bin/pytest -n $(JOBS) $(ARGS)
 
 e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
+	deploy/kube-bin/build.sh > /dev/null
 	unshare --net .venv/bin/pytest -m 'e2e and not faults' -s $(ARGS) tests/e2e
 
 faults: ROUNDS = 100
 faults: SEED = 0
 faults: $(SYNCED) ## the same, and all that may happen to it, for long (root; ROUNDS=100, SEED=7)
+	deploy/kube-bin/build.sh > /dev/null
 	unshare --net .venv/bin/pytest -m faults -s --rounds=$(ROUNDS) --seed=$(SEED) $(ARGS) tests/e2e
 
 demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --kill, --keep)
