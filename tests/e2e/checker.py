@@ -93,6 +93,16 @@ class Checker:
 
     # -- sooner or later
 
+    async def rest(self) -> Seen:
+        """Wait until the scheduler has nobody left to place, as long as nobody comes or goes."""
+
+        async def rests() -> Seen | None:
+            seen = await self.seen()
+            return None if _somebody_could_be_placed(seen) else seen
+
+        found: Seen = await self._cluster.until(rests, "nobody waits for whom there is room")
+        return found
+
     async def in_the_end(self, what: str) -> None:
         """Wait until nothing is left to say against it."""
         began, wrong, last = time.monotonic(), ["nothing was looked at"], ""

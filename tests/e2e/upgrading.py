@@ -108,7 +108,7 @@ def _next_overlay(folder: Path) -> Path:
 
 async def _a_pod_of_the_former_release(stage: Stage) -> str:
     """Its grant. No scheduler places the pod, as its node is said to be in no zone; it is bound in
-    the scheduler's name."""
+    the scheduler's name, once that has nobody to place on the same card."""
     cluster = stage.cluster
     nowhere = {
         "maxSkew": 1, "topologyKey": "e2e/zone", "whenUnsatisfiable": "DoNotSchedule",
@@ -116,7 +116,7 @@ async def _a_pod_of_the_former_release(stage: Stage) -> str:
     }  # fmt: skip
     asked = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": str(FORMER_MIB)}
     pod = await stage.crowd.create("former", asked, topologySpreadConstraints=[nowhere])
-    seen = await stage.checker.seen()
+    seen = await stage.checker.rest()
     free = seen.free_mib
     card = max(free, key=lambda one: free[one])
     assert free[card] >= FORMER_MIB, free
