@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import ssl
@@ -141,6 +142,14 @@ class Cluster:
 
         found: Json = await self.until(runs, f"{name} runs")
         return found
+
+
+def a_kustomization(folder: Path, text: str, **named: Path) -> Path:
+    """A new folder with this kustomization, which names others by how to get there from it."""
+    folder.mkdir()
+    ways = {name: os.path.relpath(path, folder) for name, path in named.items()}
+    (folder / "kustomization.yaml").write_text(text.format(**ways))
+    return folder
 
 
 @asynccontextmanager

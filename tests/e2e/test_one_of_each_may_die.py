@@ -4,7 +4,6 @@ pods are placed and news is told."""
 
 import asyncio
 import json
-import os
 import ssl
 import time
 from contextlib import suppress
@@ -17,7 +16,7 @@ from tessera_runtime.bus.layout import Layout
 from tests.contract.certificates import Authority
 from tests.contract.client import Json
 from tests.e2e import news
-from tests.e2e.cluster import HOME, OVERLAY, Cluster
+from tests.e2e.cluster import HOME, OVERLAY, Cluster, a_kustomization
 from tests.e2e.conftest import OpenCluster, SetStage
 from tests.e2e.crowd import PODS
 from tests.e2e.stage import Stage, timed, told
@@ -165,12 +164,8 @@ ASKING: Json = {
 
 
 def _overlay(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """A kustomization, which names others by how to get there from it, with certificates that are
-    good for what the component asks for; and what trusts those."""
-    folder.mkdir()
-    found = {"overlay": OVERLAY, "ha": COMPONENTS / "ha", "tls": TLS}
-    ways = {name: os.path.relpath(path, folder) for name, path in found.items()}
-    (folder / "kustomization.yaml").write_text(HA.format(**ways))
+    """With certificates that are good for what the component asks for; and what trusts those."""
+    a_kustomization(folder, HA, overlay=OVERLAY, ha=COMPONENTS / "ha", tls=TLS)
     asked = yaml.safe_load((TLS / "certificate.yaml").read_text())["spec"]
     authority = Authority("tessera")
     made = authority.server(*asked["dnsNames"])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import time
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY
 from tests.contract.client import Json
 from tests.e2e import pods
-from tests.e2e.cluster import HOME, OVERLAY, Cluster
+from tests.e2e.cluster import HOME, OVERLAY, Cluster, a_kustomization
 from tests.e2e.node import NODE
 from tests.e2e.stage import Stage, told
 
@@ -78,7 +77,7 @@ async def a_release_follows_another(stage: Stage) -> None:
     await stage.kill("tessera_agent")
     before = await _libraries(stage)
     async with stage.crowd.moving():
-        overlay = _next_overlay(cluster.folder / "next")
+        overlay = a_kustomization(cluster.folder / "next", AFTER, overlay=OVERLAY)
         began = time.monotonic()
         await cluster.kubectl("apply", "-k", str(overlay))
         for what in ("deployment/tessera-scheduler", "daemonset/tessera-agent-nvidia"):
@@ -96,14 +95,6 @@ async def a_release_follows_another(stage: Stage) -> None:
     assert (await cluster.get("pod", "former"))["metadata"]["annotations"][GRANT_KEY] == former
     await cluster.kubectl("delete", "pod", "former", "after-upgrade", "--grace-period=1")
     await stage.checker.at_once()
-
-
-def _next_overlay(folder: Path) -> Path:
-    """A kustomization names others by how to get there from it."""
-    folder.mkdir()
-    way = os.path.relpath(OVERLAY, folder)
-    (folder / "kustomization.yaml").write_text(AFTER.format(overlay=way))
-    return folder
 
 
 async def _a_pod_of_the_former_release(stage: Stage) -> str:
