@@ -47,6 +47,8 @@ def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Generator[None]:
             function.can_block_in("tessera_runtime/kube/credentials.py", "_load")
             # A container's files must be there before the runtime is answered, and not go then.
             function.can_block_in("tessera_agent/files.py", {"make", "adopt", "remove"})
+            # asyncio takes over the socket of a process that was killed.
+            function.can_block_in("asyncio/unix_events.py", "create_unix_server")
             # gRPC ends a thread of its own, at once, wherever its last object happens to go.
             function.can_block_in("threading.py", "join")
         yield

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -133,16 +135,28 @@ async def test_what_is_not_kept_is_gone_with_the_server(tmp_path: Path) -> None:
             assert (await said(server, server.token, "POST", PODS, json=a_pod()))[0] == 201
 
 
-async def test_quiet_watches_are_sent_bookmarks(tmp_path: Path) -> None:
-    quick = ApiServerSettings(bookmark_s=0.01)
-    async with open_apiserver(tmp_path, settings=quick) as server:
+@pytest.mark.parametrize("busy", [False, True], ids=["nothing-changes", "others-change"])
+async def test_quiet_watches_are_sent_bookmarks(tmp_path: Path, *, busy: bool) -> None:
+    quick = ApiServerSettings(bookmark_s=0.3)
+    async with open_apiserver(tmp_path, settings=quick) as server, asyncio.TaskGroup() as tasks:
         tls = ssl.create_default_context(cafile=server.ca_path)
         headers = {"Authorization": f"Bearer {server.token}"}
-        url = f"{server.url}{PODS}?watch=1&allowWatchBookmarks=true"
+        mine = "fieldSelector=metadata.name%3Dmine"
+        url = f"{server.url}{PODS}?watch=1&allowWatchBookmarks=true&{mine}"
+        others = tasks.create_task(_keep_changing(server)) if busy else None
         async with (
             aiohttp.ClientSession(headers=headers) as session,
             session.get(url, ssl=tls) as answer,
         ):
             event = msgspec.json.decode(await answer.content.readline())
+        if others is not None:
+            others.cancel()
     assert event["type"] == "BOOKMARK"
-    assert event["object"]["metadata"]["resourceVersion"] == str(server.store.objects.version)
+    version = int(event["object"]["metadata"]["resourceVersion"])
+    assert 0 < version <= server.store.objects.version
+
+
+async def _keep_changing(server: ApiServer) -> None:
+    """Pods come far more often than bookmarks do."""
+    for i in count():
+        await said(server, server.token, "POST", PODS, json=a_pod(name=f"other-{i}"))

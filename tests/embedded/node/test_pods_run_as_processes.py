@@ -6,20 +6,22 @@ import asyncio
 import os
 import signal
 import sys
+from asyncio.subprocess import Process
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from tessera_embedded.node.carrying import Carrier, Kept, sandbox_of
 from tessera_embedded.node.pods import Container, NodePod, read_pod
-from tessera_embedded.node.processes import is_alive, start
+from tessera_embedded.node.processes import LOST, is_alive, start
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal
 from tessera_runtime.errors import ApiNotFound
 from tessera_runtime.kube.reflector import Change
 from tessera_schema.kube import ObjectMeta
-from tests.embedded.node.world import BUILD, a_world, build, tile
+from tests.embedded.node.world import BUILD, World, a_world, build, tile
 
 
 def test_what_pods_run_is_built() -> None:
@@ -129,22 +131,10 @@ async def test_a_deleted_pod_leaves_no_process_and_no_file(tmp_path: Path) -> No
 
 async def test_containers_outlive_the_nodes_process_and_are_found_again(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
-        kubeconfig = tmp_path / "api" / "kubeconfig"
-        description = tmp_path / "node.json"
-        description.write_text('{"name":"n1","programs":{"*":["sleep","1000"]}}')
-        command = [
-            sys.executable, "-m", "tessera_embedded.node", "--kubeconfig", str(kubeconfig),
-            "--folder", str(tmp_path / "node"), "--description", str(description),
-        ]  # fmt: skip
-        (tmp_path / "node").mkdir()
-        first = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        await world.pod("p", "any")
-        uid = (await world.phase("p", "Running"))["metadata"]["uid"]
-        first.kill()
-        await first.wait()
-        (kept,) = (tmp_path / "node" / "pods" / uid).glob("*/kept")
+        (uid,) = (await _left_running(world, "p")).values()
+        (kept,) = (world.folder / "pods" / uid).glob("*/kept")
         before = kept.read_bytes()
-        second = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        second = await _another_process(world)
         assert second.stdout is not None
         assert await second.stdout.readline() == b"ready\n"
         await world.delete("p")
@@ -155,11 +145,69 @@ async def test_containers_outlive_the_nodes_process_and_are_found_again(tmp_path
         assert not _lives(before)
 
 
+async def test_an_agent_hears_at_once_of_all_that_was_left_running(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        uids = await _left_running(world, "stays", "goes")
+        kept = {
+            name: (world.folder / "pods" / uid / "c0" / "kept").read_bytes()
+            for name, uid in uids.items()
+        }
+        await world.delete("goes", at_once=True)
+        async with world.node():
+            while "removed c0" not in world.agent.told:
+                await asyncio.sleep(0.02)
+            assert world.agent.found == ["c0", "c0"]
+            assert _lives(kept["stays"])
+            assert not _lives(kept["goes"])
+        assert world.agent.told.count("removed c0") == 1
+
+
+async def test_what_ended_before_it_was_taken_over_is_told(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        (uid,) = (await _left_running(world, "p", restartPolicy="Never")).values()
+        kept = msgspec.json.decode(
+            (world.folder / "pods" / uid / "c0" / "kept").read_bytes(), type=Kept
+        )
+        carrier = Carrier(NodeDescription(name="n1"), world.folder, {})
+        carrier.recall()
+        os.killpg(kept.process.pid, signal.SIGKILL)
+        while is_alive(kept.process):
+            await asyncio.sleep(0.02)
+        assert [c.id for c in carrier.state()[1]] == [kept.container.id]
+        pod = await world.read("p")
+        found = carrier.adopt(read_pod(msgspec.json.encode(pod)), Container(name="c0"))
+        assert found is not None
+        assert await found[1].wait() == LOST
+
+
 async def test_a_process_that_was_not_written_down_in_time_is_ended(tmp_path: Path) -> None:
     place = tmp_path / "node/pods/u/main"
     lost = await asyncio.to_thread(start, ("sleep", "1000"), {"PATH": os.defpath}, place)
     async with a_world(tmp_path) as world, world.node():
         assert await lost.wait() == 128 + signal.SIGKILL
+
+
+async def _another_process(world: World) -> Process:
+    """The node as a process of its own, without an agent."""
+    description = world.folder.parent / "node.json"
+    description.write_text('{"name":"n1","programs":{"*":["sleep","1000"]}}')
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tessera_embedded.node", "--kubeconfig", str(world.kubeconfig),
+        "--folder", str(world.folder), "--description", str(description),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def _left_running(world: World, *names: str, **spec: Any) -> dict[str, str]:
+    """Pods whose containers run although the node's process was killed: name -> uid."""
+    world.folder.mkdir()
+    node = await _another_process(world)
+    for name in names:
+        await world.pod(name, "any", **spec)
+    uids = {name: (await world.phase(name, "Running"))["metadata"]["uid"] for name in names}
+    node.kill()
+    await node.wait()
+    return uids
 
 
 def _is_another(kept: Path, before: bytes) -> bool:

@@ -96,7 +96,7 @@ class World:
         self.folder = folder
         self.kube = kube
         self.agent = AnAgent()
-        self._kubeconfig = kubeconfig
+        self.kubeconfig = kubeconfig
 
     @asynccontextmanager
     async def node(self, **facts: Any) -> AsyncGenerator[Node]:
@@ -112,7 +112,7 @@ class World:
         self.folder.mkdir(exist_ok=True)
         async with AsyncExitStack() as stack:
             node = await stack.enter_async_context(
-                open_node(self._kubeconfig, self.folder, description)
+                open_node(self.kubeconfig, self.folder, description)
             )
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             plugin = tasks.create_task(
@@ -143,8 +143,10 @@ class World:
     async def read(self, name: str) -> Any:
         return msgspec.json.decode(await self.kube.call(Verb.GET, paths.pod("default", name)))
 
-    async def delete(self, name: str) -> None:
-        await self.kube.call(Verb.DELETE, paths.pod("default", name))
+    async def delete(self, name: str, *, at_once: bool = False) -> None:
+        """`at_once`: without waiting for the node's word."""
+        body = b'{"gracePeriodSeconds":0}' if at_once else b""
+        await self.kube.call(Verb.DELETE, paths.pod("default", name), body=body)
 
     async def until(self, name: str, holds: Callable[[Any], object]) -> Any:
         """The pod, as soon as this holds of it."""

@@ -142,8 +142,10 @@ class Frontend:
         return float(asked) if asked.isdigit() and int(asked) else self._settings.watch_s
 
     async def _pump(self, watch: Watch, response: web.StreamResponse) -> None:
+        loop, every_s = asyncio.get_running_loop(), self._settings.bookmark_s
         news = asyncio.Event()
         watch.on_news = news.set
+        due = loop.time() + every_s  # whatever else happens: much of it the watch does not want
         while True:
             news.clear()
             if frames := watch.pull():
@@ -151,10 +153,11 @@ class Frontend:
             if watch.closed:
                 return
             try:
-                async with asyncio.timeout(self._settings.bookmark_s):
+                async with asyncio.timeout_at(due):
                     await news.wait()
             except TimeoutError:
                 await self._last_words(watch, response)
+                due = loop.time() + every_s
 
     async def _last_words(self, watch: Watch, response: web.StreamResponse) -> None:
         frames = watch.pull()

@@ -54,6 +54,8 @@ class Carrier:
         self.description = description
         self._toolkits = {v: t for v, t in toolkits.items() if v in description.machines}
         self._runs: dict[str, tuple[Sandbox, ContainerInfo]] = {}
+        self._left: dict[tuple[str, str], Kept] = {}
+        """(pod's uid, container) -> what a former node process left and nobody has taken over."""
 
     def machine(self, vendor: str) -> Path:
         """The state of a vendor's simulated cards: where a client whose TMPDIR is its folder looks
@@ -129,13 +131,26 @@ class Carrier:
         sandbox, info = self._runs[id_]
         await runtime.tell(Event.POST_START_CONTAINER, sandbox, info)
 
+    def recall(self) -> None:
+        """Know again what a former node process left running. Before any agent asks what runs: as
+        at containerd, it hears of all of it then, and not again."""
+        for path in (self.folder / "pods").glob("*/*/kept"):
+            kept = _read(path)
+            if kept is not None and is_alive(kept.process):
+                self._runs[kept.container.id] = kept.sandbox, kept.container
+                self._left[kept.sandbox.uid, kept.container.name] = kept
+
     def adopt(self, pod: NodePod, container: Container) -> tuple[Kept, Process] | None:
-        """The container as a former node process left it, when it still runs."""
-        kept = _read(self._place(pod.uid, container.name) / "kept")
-        if kept is None or not is_alive(kept.process):
-            return None
-        self._runs[kept.container.id] = kept.sandbox, kept.container
-        return kept, Process(kept.process)
+        """The container that a former node process left; it may have ended since. Once."""
+        kept = self._left.pop((pod.uid, container.name), None)
+        return None if kept is None else (kept, Process(kept.process))
+
+    def left_behind(self, bound: frozenset[str]) -> list[tuple[str, Process]]:
+        """Containers, by id, that a former node process left of pods that are not bound here any
+        more, and their processes. Once."""
+        gone = [key for key in self._left if key[0] not in bound]
+        found = [self._left.pop(key) for key in gone]
+        return [(kept.container.id, Process(kept.process)) for kept in found]
 
     async def stopped(self, runtime: Runtime, id_: str) -> None:
         """The container's process has ended: tell the agents."""
@@ -156,17 +171,6 @@ class Carrier:
             process.signal(signal.SIGKILL)
         async with asyncio.timeout(_KILLED_S):
             return await process.wait()
-
-    def left_behind(self, alive: frozenset[str]) -> list[Process]:
-        """Processes of pods that are not bound here any more."""
-        found = []
-        for path in sorted((self.folder / "pods").glob("*/*/kept")):
-            if path.parent.parent.name in alive:
-                continue
-            kept = _read(path)
-            if kept is not None and is_alive(kept.process):
-                found.append(Process(kept.process))
-        return found
 
     def end_unrecorded(self) -> None:
         """Kill what a former node process started and did not live to write down. Before anything

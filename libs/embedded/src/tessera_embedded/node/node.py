@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from tessera_embedded.node.carrying import Carrier
 from tessera_embedded.node.pods import NodePod
 from tessera_embedded.node.registering import Registration, insist
 from tessera_embedded.node.worker import Worker
+from tessera_kubelet.errors import KubeletError
 from tessera_kubelet.nri.runtime import Runtime
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube import paths
@@ -62,8 +64,10 @@ class Node:
 
     async def _sweep(self, bound: frozenset[str]) -> None:
         """End what a former node process left of pods that went meanwhile."""
-        for process in await asyncio.to_thread(self._carrier.left_behind, bound):
+        for id_, process in self._carrier.left_behind(bound):
             await self._carrier.stop(process, _LEFT_BEHIND_S)
+            with suppress(KubeletError):
+                await self._carrier.stopped(self.runtime, id_)
 
     def changed(self, change: Change, item: NodePod, now: float) -> None:
         """One pod as it is now, or last was."""

@@ -36,6 +36,7 @@ async def open_node(
     """
     carrier = Carrier(description, folder, load_toolkits())
     await asyncio.to_thread(carrier.end_unrecorded)
+    await asyncio.to_thread(carrier.recall)
     for vendor, words in description.machines.items():
         await make_machine(carrier.machine(vendor), words, description)
     settings = KubeSettings(kubeconfig=str(kubeconfig), retry_most_s=2)

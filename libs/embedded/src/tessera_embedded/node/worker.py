@@ -104,7 +104,7 @@ class Worker:
     async def _carry(self, container: Container, policy: str) -> bool:
         """Run the container as its policy wants; True when it ended well for good."""
         state = self._states[container.name]
-        found = await asyncio.to_thread(self._carrier.adopt, self.pod, container)
+        found = self._carrier.adopt(self.pod, container)
         while found or not self._leave.is_set():
             code = await (self._follow(container, *found) if found else self._once(container))
             found = None
