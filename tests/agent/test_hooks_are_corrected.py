@@ -15,7 +15,7 @@ from tessera_agent.files import ContainerFiles, HookFiles, Key
 from tessera_agent.usage import Watched
 from tessera_core.hookfiles.limits import CardLimit, Limits, Mode, decode_limits
 from tessera_core.readings import CardReading, ProcessReading, Readings
-from tessera_core.usage_rates import Held
+from tessera_core.usage_rates import ANEW_NS, Held
 from tessera_runtime.clock import SystemClock
 from tests.agent.usagefile import a_usage
 
@@ -165,6 +165,19 @@ def test_a_process_that_ended_meanwhile_is_its_containers(tmp_path: Path) -> Non
     owners.owners.clear()
     tell(corrections, one, read=busy(6, {10: 160}))
     assert told(one) == (60, 77)
+
+
+def test_what_was_counted_while_no_agent_ran_is_held_against_nothing(tmp_path: Path) -> None:
+    one = a_container(tmp_path)
+    count(one, 77)
+    former = Corrections(Owned({10: "id-a"}), SystemClock())
+    for stamp, busy_ns in ((5, 0), (6, 50)):
+        tell(former, one, read=busy(stamp, {10: busy_ns}))
+    assert told(one) == (50, 77)
+    later = Corrections(Owned({10: "id-a"}), SystemClock())
+    for stamp, busy_ns in ((7, 900), (8, 900), (9, 930), (10, 970)):
+        tell(later, one, read=busy(stamp, {10: busy_ns}))
+    assert told(one) == (50 + ANEW_NS + 30 + 40, 77)
 
 
 @pytest.mark.parametrize("spoilt", ["unbuilt", "missing", "no record"])

@@ -30,6 +30,9 @@ from tessera_schema.telling import CardUse, ContainerUse
 _SECOND: Final = 1_000_000_000
 _FULL: Final = 1000
 """Permille from which cores are not limited."""
+ANEW_NS: Final = 2000 * _SECOND
+"""More than can have been measured in one go: a hook that hears of it begins anew, and holds what
+it counted while nobody measured against nothing."""
 
 Suspicion = tuple[str, Gap]
 """Card's key and what looks wrong there."""

@@ -23,7 +23,7 @@ from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.hookfiles.limits import CardLimit
 from tessera_core.hookfiles.usage import CARD
 from tessera_core.readings import CardReading, Readings
-from tessera_core.usage_rates import Counted, counted_at, is_limited, measured
+from tessera_core.usage_rates import ANEW_NS, Counted, counted_at, is_limited, measured
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 
@@ -54,6 +54,8 @@ class Corrections:
         """Nanoseconds."""
         self._counted: dict[_Part, Counted] = {}
         """The hook's own figure when it was looked at last."""
+        self._told: set[_Part] = set()
+        """Those that have heard of this agent's measurements."""
         self.failed = 0
         """Measurements that could not be written; they are told with the next."""
 
@@ -66,6 +68,7 @@ class Corrections:
         by_id = {one.id: (key, one.files) for key, one in watched.items() if one.id and one.files}
         self._owed = {part: ns for part, ns in self._owed.items() if part.key in watched}
         self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
+        self._told = {part for part in self._told if part.key in watched}
         for card in read.cards:
             for id_, busy_ns in self._fresh(card).items():
                 if id_ in by_id:
@@ -96,8 +99,10 @@ class Corrections:
         self._counted[part] = now
         if not self._owed[part]:
             return
+        # Of what an agent before this one told last, nobody knows what came after it.
+        leap_ns = ANEW_NS if limit.measured_at_ns and part not in self._told else 0
         told = partial(
-            measured, busy_ns=self._owed[part], wall_ns=now.at_ns,
+            measured, busy_ns=self._owed[part] + leap_ns, wall_ns=now.at_ns,
             counted_ns=counted_at(sampled_us * 1000, before, now),
         )  # fmt: skip
         try:
@@ -109,6 +114,7 @@ class Corrections:
             )  # fmt: skip
         else:
             del self._owed[part]
+            self._told.add(part)
 
 
 def _limit(files: ContainerFiles, card: str) -> CardLimit | None:

@@ -86,26 +86,27 @@ class Measuring:
 
     async def look(self) -> None:
         """Once."""
-        do, at_s = self._do, asyncio.get_running_loop().time()
+        do, now = self._do, asyncio.get_running_loop().time
         running = {h.key: _watched(h) for h in do.holdings if h.stage is Stage.RUNNING}
         # Those that ended since the last look are looked at once more.
         watched = self._watched | running
         self._watched = running
-        moment = Moment(at_s=at_s, wall_ns=do.clock.time_ns())
         others = [one for one in do.regions.running.all if one.key not in watched]
-        usage = await asyncio.to_thread(self._measured, watched, others, moment)
+        usage = await asyncio.to_thread(self._measured, watched, others, now)
         do.teller.usage(usage)
         for use in usage.containers:
             self._heed(use)
         self._picture(usage)
         self.occupy()
-        await self._sweep(at_s)
+        await self._sweep(now())
         self.latest = usage
 
     def _measured(
-        self, watched: Mapping[Key, Watched], others: Sequence[Regioned], at: Moment
+        self, watched: Mapping[Key, Watched], others: Sequence[Regioned], now: Callable[[], float]
     ) -> NodeUsage:
         do, cards = self._do, self._do.devices.seen.cards
+        # Not before: what containers use while this thread is waited for counts as used till now.
+        at = Moment(at_s=now(), wall_ns=do.clock.time_ns())
         usage = do.sampler.look(watched, cards, do.devices.readings, at)
         uses = do.regions.look(others, cards, at_s=at.at_s, now_s=at.wall_ns / _SECOND)
         return replace(usage, containers=(*usage.containers, *uses))
