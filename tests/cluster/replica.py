@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,28 +14,29 @@ from tessera_core.kubescheduler import configuration, profiles
 from tessera_core.registry import Registry, load
 from tests.cluster.plane import HOME, Plane, a_program
 from tests.contract.client import Json
-from tests.contract.real import free_port
 
 REGISTRY: Final[Registry] = load()
 CALLS_S: Final = 2
 LEASE_S: Final = 4
+_REVIEWS: Final = "tessera_scheduler_admissions_total"
 
 
 class Replica:
     """One scheduler service; the kube-scheduler beside it asks it and nobody else."""
 
     def __init__(
-        self, name: str, plane: Plane, folder: Path, bus: str, *, alone: bool = True,
-        gated: bool = False, writers: str = "",
+        self, name: str, plane: Plane, folder: Path, bus: str, ports: Sequence[int], *,
+        alone: bool = True, gated: bool = False, writers: str = "",
     ) -> None:  # fmt: skip
-        """Not started yet. Replicas that are not alone have no Service before them here, so each
-        of them soon overwrites where the webhook is. The kube-scheduler of a `gated` one works only
-        where it lets it, as in the component `ha`. `writers` may write result keys beside it."""
+        """Not started yet. `ports` are three that stay free for it. Replicas that are not alone
+        have no Service before them here, so each of them soon overwrites where the webhook is. The
+        kube-scheduler of a `gated` one works only where it lets it, as in the component `ha`.
+        `writers` may write result keys beside it."""
         self.name = name
         self._gated = gated
         self._writers = writers
         self._register_s = 60 if alone else 2
-        self.ports = {what: free_port() for what in ("extender", "http", "webhook")}
+        self.ports = dict(zip(("extender", "http", "webhook"), ports, strict=True))
         self._service = a_program(
             [sys.executable, "-m", "tessera_scheduler"],
             folder / f"{name}.log",
@@ -123,6 +125,12 @@ class Replica:
         _, text = await self.get("/metrics")
         rows = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
         return sum(float(row.rpartition(" ")[2]) for row in rows)
+
+    async def reviews(self) -> dict[str, str]:
+        """How often its webhook was asked, by phase and outcome."""
+        _, text = await self.get("/metrics")
+        rows = (line for line in text.splitlines() if line.startswith(_REVIEWS))
+        return dict(row.removeprefix(_REVIEWS).split() for row in rows)
 
     async def get(self, path: str) -> tuple[int, str]:
         """What its status server says."""

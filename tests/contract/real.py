@@ -22,6 +22,7 @@ from pathlib import Path
 
 import aiohttp
 
+from tessera_embedded.ports import held_ports
 from tests.contract.certificates import Authority, key_pair
 from tests.contract.client import Json, open_client
 from tests.contract.kubebin import kube_bin
@@ -88,11 +89,11 @@ class Program:
 class ControlPlane:
     """What runs, and how to reach it."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, ports: Sequence[int]) -> None:
+        """`ports` are three that stay free for it."""
         self._folder = folder
         self._programs = programs
-        self._etcd_port = free_port()
-        self._port = free_port()
+        self._port, self._etcd_port, self._peer_port = ports
         self.url = f"https://127.0.0.1:{self._port}"
         self.ca_path = folder / "ca.pem"
         self.kubeconfig = folder / "admin.kubeconfig"
@@ -209,7 +210,9 @@ class ControlPlane:
         }
 
     def _etcd_argv(self) -> list[str | Path]:
-        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{free_port()}"
+        client, peer = (
+            f"http://127.0.0.1:{port}" for port in (self._etcd_port, self._peer_port)
+        )  # fmt: skip
         return [
             self._programs / "etcd", f"--data-dir={self._folder / 'etcd'}", "--unsafe-no-fsync",
             f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
@@ -258,6 +261,8 @@ def _b64(data: bytes) -> str:
 @asynccontextmanager
 async def real_control_plane(folder: Path) -> AsyncGenerator[ControlPlane]:
     """A control plane with its files in this folder; KubeBinMissing where it cannot be had."""
-    plane = ControlPlane(folder, await asyncio.to_thread(programs))
-    async with plane.running():
-        yield plane
+    found = await asyncio.to_thread(programs)
+    with held_ports(3) as ports:
+        plane = ControlPlane(folder, found, ports)
+        async with plane.running():
+            yield plane

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from tessera_embedded.ports import held_ports
 from tests.contract.client import Json
 from tests.contract.cluster import OpenCluster
 from tests.contract.extender import OpenScheduling, configuration, open_extender
-from tests.contract.real import free_port
 from tests.contract.scheduling import ask, card_node, placed, waiting
 
 
@@ -64,16 +64,17 @@ async def test_a_node_that_was_not_offered_is_not_taken(scheduling: OpenScheduli
 async def test_while_we_are_down_pods_of_ours_wait_and_others_do_not(
     open_cluster: OpenCluster,
 ) -> None:
-    port = free_port()
-    config = configuration(f"http://127.0.0.1:{port}")
-    async with open_cluster() as cluster, cluster.server.scheduler(config):
-        node = await card_node(cluster, "n")
-        await ask(cluster)
-        condition = await waiting(cluster)
-        await ask(cluster, "other", limits={})
-        await placed(cluster, "other")
-        async with open_extender(cluster.admin, port):
-            assert await placed(cluster) == node
+    with held_ports(1) as (port,):
+        async with open_cluster() as cluster:
+            node = await card_node(cluster, "n")
+            config = configuration(f"http://127.0.0.1:{port}")
+            async with cluster.server.scheduler(config):
+                await ask(cluster)
+                condition = await waiting(cluster)
+                await ask(cluster, "other", limits={})
+                await placed(cluster, "other")
+                async with open_extender(cluster.admin, port):
+                    assert await placed(cluster) == node
     assert condition["reason"] == "SchedulerError"
     assert f"127.0.0.1:{port}" in condition["message"]
 

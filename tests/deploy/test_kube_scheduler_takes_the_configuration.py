@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tessera_embedded.ports import held_ports
 from tests.contract.client import Json
 from tests.contract.objects import a_pod
-from tests.contract.real import Program, free_port, programs
+from tests.contract.real import Program, programs
 from tests.deploy.installed import PODS, Installed
 from tests.deploy.manifests import KUSTOMIZE, containers, overlay
 
 PATIENCE_S = 60.0
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    with held_ports(1) as (port,):
+        yield port
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("folder", ["base/scheduler", "components/scheduler-aliases"])
 async def test_kube_scheduler_runs_with_our_configuration_and_account(
-    installed: Installed, tmp_path: Path, folder: str
+    installed: Installed, tmp_path: Path, folder: str, port: int
 ) -> None:
     """It binds a pod that asks for no share by itself, as nobody answers as its extender."""
     config = yaml.safe_load((KUSTOMIZE / folder / "kube-scheduler.yaml").read_text())
@@ -36,7 +44,7 @@ async def test_kube_scheduler_runs_with_our_configuration_and_account(
     program = Program(
         [
             programs() / "kube-scheduler", f"--config={tmp_path / 'config'}", *flags,
-            f"--secure-port={free_port()}", "--bind-address=127.0.0.1",
+            f"--secure-port={port}", "--bind-address=127.0.0.1",
             f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}",
         ],
         log,

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tessera_embedded.ports import held_ports
 from tests.cluster.cluster import RealCluster
 from tests.contract.client import Json
-from tests.contract.real import free_port
 from tests.node.agents import NODE, Agent, an_agent
 from tests.node.cri import Container
 from tests.node.island import Process
@@ -119,21 +119,23 @@ async def real_node(
     """A node until the block ends, ready and with its cards published. `agent_env` are settings of
     its agent."""
     island = runtime.island
-    kubelet = await island.start(
-        "kubelet", runtime.programs / "kubelet", f"--kubeconfig={cluster.plane.control.kubeconfig}",
-        f"--config={_config(island.folder, island.cgroup)}", f"--root-dir={ROOT}",
-        f"--cert-dir={island.folder}/certificates", f"--hostname-override={NODE}",
-    )  # fmt: skip
-    try:
-        env = {**_account(cluster), **(agent_env or {})}
-        async with an_agent(runtime, env, ready=False) as agent:
-            node = Node(cluster, runtime, agent, kubelet)
-            await cluster.until(lambda: _is_ready(cluster), f"kubelet: {kubelet.words()}", 60)
-            await agent.ready()
-            yield node
-            kubelet.check()
-    finally:
-        await cluster.admin.delete(f"/api/v1/nodes/{NODE}")
+    with held_ports(1) as (port,):
+        config = _config(island.folder, island.cgroup, port)
+        kubelet = await island.start(
+            "kubelet", runtime.programs / "kubelet", f"--config={config}",
+            f"--kubeconfig={cluster.plane.control.kubeconfig}", f"--root-dir={ROOT}",
+            f"--cert-dir={island.folder}/certificates", f"--hostname-override={NODE}",
+        )  # fmt: skip
+        try:
+            env = {**_account(cluster), **(agent_env or {})}
+            async with an_agent(runtime, env, ready=False) as agent:
+                node = Node(cluster, runtime, agent, kubelet)
+                await cluster.until(lambda: _is_ready(cluster), f"kubelet: {kubelet.words()}", 60)
+                await agent.ready()
+                yield node
+                kubelet.check()
+        finally:
+            await cluster.admin.delete(f"/api/v1/nodes/{NODE}")
 
 
 def _account(cluster: RealCluster) -> dict[str, str]:
@@ -156,12 +158,12 @@ async def _is_ready(cluster: RealCluster) -> bool:
     return conditions.get("Ready") == "True" and published and not found["spec"].get("taints")
 
 
-def _config(folder: Path, cgroup: str) -> Path:
+def _config(folder: Path, cgroup: str, port: int) -> Path:
     config = folder / "kubelet.json"
     config.write_text(json.dumps({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
-        "address": "127.0.0.1", "port": free_port(), "healthzPort": 0, "readOnlyPort": 0,
+        "address": "127.0.0.1", "port": port, "healthzPort": 0, "readOnlyPort": 0,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "failCgroupV1": False, "cgroupDriver": "cgroupfs", "cgroupRoot": cgroup,

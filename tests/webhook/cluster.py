@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from tessera_core.quota import NO_LIMITS
-from tessera_runtime.clock import SystemClock
+from tessera_runtime.clock import Clock, SystemClock
 from tessera_runtime.http import HttpSettings, Served
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
@@ -91,10 +91,12 @@ async def the_webhook(
     *,
     kube: Kube | None = None,
     settings: WebhookSettings = SETTINGS,
+    clock: Clock | None = None,
 ) -> AsyncGenerator[Served]:
     """The webhook, registered with the cluster."""
     world = World(
-        kube=kube or Named(cluster.kube), namespace=HOME, registry=REGISTRY, clock=SystemClock(),
+        kube=kube or Named(cluster.kube), namespace=HOME, registry=REGISTRY,
+        clock=clock if clock is not None else SystemClock(),
         allowance=lambda _: NO_LIMITS, metrics=Metrics("scheduler"),
     )  # fmt: skip
     async with open_webhook(world, settings, more) as served:

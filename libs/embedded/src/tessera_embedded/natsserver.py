@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from tessera_embedded.ports import held_ports
 from tessera_runtime.errors import Lasting
 
 _START_S: Final = 60.0
@@ -137,7 +138,7 @@ class NatsServer:
     def _config(self) -> str:
         folder = json.dumps(str(self._folder))
         lines = [
-            f'listen: "127.0.0.1:{self.port or -1}"',
+            f'listen: "127.0.0.1:{self.port}"',
             f"ports_file_dir: {folder}",
             f"log_file: {json.dumps(str(self.log))}",
             f"jetstream {{ store_dir: {json.dumps(str(self._folder / 'jetstream'))} }}",
@@ -183,9 +184,10 @@ async def open_nats(
     With `users` (name to password) it refuses everyone else. `config` is more lines of its
     configuration file. Raises NatsServerMissing, NatsServerFailed.
     """
-    server = NatsServer(find_binary(), folder, port, users or {}, config)
-    try:
-        await server.start()
-        yield server
-    finally:
-        await server.stop()
+    with held_ports(1) as (free,):
+        server = NatsServer(find_binary(), folder, port or free, users or {}, config)
+        try:
+            await server.start()
+            yield server
+        finally:
+            await server.stop()

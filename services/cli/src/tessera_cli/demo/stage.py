@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_cli.demo.creating import insist
 from tessera_cli.demo.programs import Programs, open_programs
 from tessera_cli.demo.scene import Scene
 from tessera_cli.errors import Refused
@@ -25,7 +25,8 @@ from tessera_embedded.apiserver.calls import ADMIN
 from tessera_embedded.collector import Collector, open_collector
 from tessera_embedded.natsserver import NatsServer, open_nats
 from tessera_embedded.node.settings import NodeDescription
-from tessera_runtime.errors import ApiConflict, TesseraError
+from tessera_embedded.ports import held_ports
+from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
@@ -124,8 +125,8 @@ async def open_stage(
     for name in ("logs", "api", "nats", "nodes"):
         await asyncio.to_thread((folder / name).mkdir, parents=True, exist_ok=True)
     base = {name: environ[name] for name in _INHERITED if name in environ}
-    ports = Ports(*free_ports(4))
     async with AsyncExitStack() as stack:
+        ports = Ports(*stack.enter_context(held_ports(4)))
         collector = await stack.enter_async_context(open_collector())
         nats = await stack.enter_async_context(open_nats(folder / "nats"))
         programs = await stack.enter_async_context(open_programs(folder / "logs", tell))
@@ -146,17 +147,11 @@ async def open_stage(
         around = Around(hook, base, traced)
         stage = Stage(folder, scene, ports, programs, collector, nats, kube, around)
         await until(programs, _answers(kube), "the API server")
-        await _make(
-            kube,
-            "/api/v1/namespaces",
-            *(
-                {"metadata": {"name": name}}
-                for name in (NAMESPACE, "kube-node-lease", *scene.namespaces)
-            ),
-        )
+        for name in (NAMESPACE, "kube-node-lease", *scene.namespaces):
+            await insist(kube, "/api/v1/namespaces", {"metadata": {"name": name}})
         # As an installation ships it: without one, the first writer waits out a former one.
         leases = paths.in_group("coordination.k8s.io", "v1", "leases", namespace=NAMESPACE)
-        await _make(kube, leases, {"metadata": {"name": SCHEDULER}, "spec": {}})
+        await insist(kube, leases, {"metadata": {"name": SCHEDULER}, "spec": {}})
         await asyncio.to_thread(_write_token, folder / "api")
         tell("starting the scheduler, the nodes and their agents")
         await _start_scheduler(stage, traced)
@@ -269,24 +264,6 @@ def _answers(kube: Kube) -> Callable[[], Awaitable[bool]]:
     return answers
 
 
-async def _make(kube: Kube, path: str, *objects: Mapping[str, object]) -> None:
-    for made in objects:
-        with suppress(ApiConflict):
-            await kube.call(Verb.POST, path, body=msgspec.json.encode(made))
-
-
 def python(module: str, *arguments: object) -> list[str]:
     """The command line of one of our programs."""
     return [sys.executable, "-m", module, *map(str, arguments)]
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports of 127.0.0.1 that nobody listens on just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
