@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,17 @@ async def test_a_kubeconfig_says_all_that_a_client_needs(tmp_path: Path) -> None
     assert user == {"token": server.token}
     for secret in ("kubeconfig", "tokens.json", "server.key"):
         assert (tmp_path / secret).stat().st_mode & 0o077 == 0
+
+
+async def test_who_reads_its_files_while_it_starts_again_has_them_whole(tmp_path: Path) -> None:
+    async with open_apiserver(tmp_path):
+        names = ("kubeconfig", "tokens.json")
+        before = {name: (tmp_path / name).read_bytes() for name in names}
+    with ExitStack() as stack:
+        readers = {name: stack.enter_context((tmp_path / name).open("rb")) for name in names}
+        async with open_apiserver(tmp_path, accounts=[BINDER]):
+            assert {name: reader.read() for name, reader in readers.items()} == before
+            assert all((tmp_path / name).read_bytes() != before[name] for name in names)
 
 
 async def test_clients_go_on_after_a_restart(tmp_path: Path) -> None:

@@ -6,14 +6,18 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from asyncio.subprocess import Process
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tessera_embedded.node.carrying import Carrier, Kept, sandbox_of
+from tessera_embedded.node.opening import open_node
 from tessera_embedded.node.pods import Container, NodePod, read_pod
 from tessera_embedded.node.processes import LOST, is_alive, start
 from tessera_embedded.node.settings import NodeDescription
@@ -21,7 +25,8 @@ from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal
 from tessera_runtime.errors import ApiNotFound
 from tessera_runtime.kube.reflector import Change
 from tessera_schema.kube import ObjectMeta
-from tests.embedded.node.world import BUILD, World, a_world, build, tile
+from tests.agent.machine import BUILD
+from tests.embedded.node.world import World, a_world, build, tile
 
 
 def test_what_pods_run_is_built() -> None:
@@ -73,6 +78,28 @@ async def test_a_pod_that_has_ended_is_not_carried_again_by_old_news(tmp_path: P
             await asyncio.sleep(0.02)
         node.changed(Change.MODIFIED, NodePod(now.metadata, now.spec), 0)
         assert not node.workers
+
+
+async def test_a_pod_that_is_deleted_while_it_is_cleared_away_goes(tmp_path: Path) -> None:
+    may_go_on = threading.Event()
+    with ThreadPoolExecutor(1) as one_at_a_time:
+        asyncio.get_running_loop().set_default_executor(one_at_a_time)
+        async with a_world(tmp_path) as world, world.node() as node:
+            await world.pod("p", "sleep", restartPolicy="Never")
+            pod = await world.phase("p", "Running")
+            held_up = asyncio.get_running_loop().run_in_executor(None, may_go_on.wait)
+            kept = (world.folder / "pods" / pod["metadata"]["uid"] / "c0" / "kept").read_bytes()
+            os.killpg(msgspec.json.decode(kept, type=Kept).process.pid, signal.SIGKILL)
+            while "pod removed p" not in world.agent.told:
+                await asyncio.sleep(0.02)
+            await world.phase("p", "Failed")
+            now = read_pod(msgspec.json.encode(await world.read("p")))
+            leaving = replace(now.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+            node.changed(Change.MODIFIED, NodePod(leaving, now.spec, now.status), 0)
+            may_go_on.set()
+            await held_up
+            with pytest.raises(ApiNotFound):
+                await world.until("p", lambda _: False)
 
 
 async def test_a_process_whose_start_is_not_waited_for_is_ended(tmp_path: Path) -> None:
@@ -160,6 +187,19 @@ async def test_an_agent_hears_at_once_of_all_that_was_left_running(tmp_path: Pat
             assert _lives(kept["stays"])
             assert not _lives(kept["goes"])
         assert world.agent.told.count("removed c0") == 1
+
+
+async def test_a_node_that_ends_before_it_took_over_ends_what_was_left(tmp_path: Path) -> None:
+    async with a_world(tmp_path) as world:
+        (uid,) = (await _left_running(world, "p")).values()
+        kept = (world.folder / "pods" / uid / "c0" / "kept").read_bytes()
+        nowhere = tmp_path / "nowhere"
+        config = msgspec.json.decode(world.kubeconfig.read_bytes())
+        config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+        nowhere.write_bytes(msgspec.json.encode(config))
+        async with open_node(nowhere, world.folder, NodeDescription(name="n1")):
+            assert _lives(kept)
+        assert not _lives(kept)
 
 
 async def test_what_ended_before_it_was_taken_over_is_told(tmp_path: Path) -> None:

@@ -23,15 +23,14 @@ from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.injections import Mount
+from tests.agent.machine import BUILD, built
 
-ROOT = Path(__file__).parents[3]
-BUILD = ROOT / "libs/hook/build"
 CARD = "GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf10"
 
 
 def build() -> None:
     """The hook, the simulated driver and the program that pods run."""
-    subprocess.run(["make", "-s", "-C", "libs/hook", "all"], cwd=ROOT, check=True)
+    built("tessera-work")
 
 
 class AnAgent:

@@ -22,6 +22,7 @@ from tessera_embedded.apiserver.journal import Journal
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store
 from tessera_embedded.apiserver.webhooks import open_webhooks
+from tessera_runtime import files
 
 _DEFAULTS: Final = ApiServerSettings()
 
@@ -120,8 +121,7 @@ def _prepared(
         tokens = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
     for name in (ADMIN.name, *(account.name for account in accounts)):
         tokens.setdefault(name, secrets.token_urlsafe(24))
-    path.touch(mode=0o600)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(tokens)))
+    files.replace(path, msgspec.json.format(msgspec.json.encode(tokens)), 0o600)
     return made, tokens
 
 
@@ -146,5 +146,5 @@ def _write_kubeconfig(server: ApiServer) -> None:
             {"name": "embedded", "context": {"cluster": "embedded", "user": "admin"}}
         ],
     }  # fmt: skip
-    server.kubeconfig.touch(mode=0o600)
-    server.kubeconfig.write_bytes(msgspec.json.format(msgspec.json.encode(config)) + b"\n")
+    text = msgspec.json.format(msgspec.json.encode(config)) + b"\n"
+    files.replace(server.kubeconfig, text, 0o600)  # others wait for it, and read it at once

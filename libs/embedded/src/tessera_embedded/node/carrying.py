@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -145,12 +146,12 @@ class Carrier:
         kept = self._left.pop((pod.uid, container.name), None)
         return None if kept is None else (kept, Process(kept.process))
 
-    def left_behind(self, bound: frozenset[str]) -> list[tuple[str, Process]]:
+    def left_behind(self, bound: frozenset[str]) -> Iterator[tuple[str, Process]]:
         """Containers, by id, that a former node process left of pods that are not bound here any
-        more, and their processes. Once."""
-        gone = [key for key in self._left if key[0] not in bound]
-        found = [self._left.pop(key) for key in gone]
-        return [(kept.container.id, Process(kept.process)) for kept in found]
+        more, and their processes. Each once."""
+        while gone := next((key for key in self._left if key[0] not in bound), None):
+            kept = self._left.pop(gone)
+            yield kept.container.id, Process(kept.process)
 
     async def stopped(self, runtime: Runtime, id_: str) -> None:
         """The container's process has ended: tell the agents."""

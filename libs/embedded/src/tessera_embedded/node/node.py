@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -55,17 +56,20 @@ class Node:
         del started, now
         shown = {pod.uid: pod for pod in items}
         self._over = {uid: gone for uid, gone in self._over.items() if uid in shown}
-        self._tasks.create_task(self._sweep(frozenset(shown)), name="left behind")
+        self._tasks.create_task(self.sweep(frozenset(shown)), name="left behind")
         for uid, worker in self.workers.items():
             if uid not in shown:
                 worker.leave()
         for pod in items:
             self._pod(pod)
 
-    async def _sweep(self, bound: frozenset[str]) -> None:
-        """End what a former node process left of pods that went meanwhile."""
+    async def sweep(self, bound: frozenset[str]) -> None:
+        """End what a former node process left, but for pods that are bound here, by uid."""
         for id_, process in self._carrier.left_behind(bound):
-            await self._carrier.stop(process, _LEFT_BEHIND_S)
+            try:
+                await self._carrier.stop(process, _LEFT_BEHIND_S)
+            finally:
+                process.signal(signal.SIGKILL)  # nobody looks for it again
             with suppress(KubeletError):
                 await self._carrier.stopped(self.runtime, id_)
 
@@ -100,9 +104,9 @@ class Node:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(worker.run(), name="containers")
             tasks.create_task(self._tell(worker), name="status")
-        if worker.pod.deleting:
-            await insist(lambda: self._delete(worker.pod))
         await worker.clean()
+        if worker.pod.deleting:  # also where that was told while it was being cleared away
+            await insist(lambda: self._delete(worker.pod))
         if self.workers.get(uid) is worker:
             del self.workers[uid]
             self._changed.pop(uid, None)

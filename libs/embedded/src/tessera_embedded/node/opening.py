@@ -23,6 +23,10 @@ from tessera_runtime.kube.reflector import Reflector, Watched
 from tessera_runtime.kube.settings import KubeSettings
 
 SOCKET: Final = "nri.sock"
+_PATIENCE_S: Final = 30.0
+"""Seconds that an agent has for an answer. A runtime gives two, and a container that it could not
+ask about gets through without the agent; where one machine plays a whole cluster, any may be late.
+"""
 
 
 @asynccontextmanager
@@ -41,6 +45,7 @@ async def open_node(
         await make_machine(carrier.machine(vendor), words, description)
     settings = KubeSettings(kubeconfig=str(kubeconfig), retry_most_s=2)
     runtime_settings = RuntimeSettings(
+        request_s=_PATIENCE_S,
         required_plugins=description.required_plugins,
         tolerate_missing_annotation=description.tolerate_annotation,
     )
@@ -52,12 +57,15 @@ async def open_node(
         node.runtime = runtime
         query = {"fieldSelector": f"spec.nodeName={description.name}"}
         pods = Reflector(kube, Watched(paths.PODS, read_pod, query), node, settings=settings)
-        async with asyncio.TaskGroup() as tasks:
-            inner = tasks.create_task(_carry(node, pods), name=description.name)
-            try:
-                yield node
-            finally:
-                inner.cancel()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                inner = tasks.create_task(_carry(node, pods), name=description.name)
+                try:
+                    yield node
+                finally:
+                    inner.cancel()
+        finally:
+            await node.sweep(frozenset())  # what nobody has taken over yet
 
 
 async def _carry(node: Node, pods: Reflector[NodePod]) -> None:
