@@ -33,6 +33,8 @@ ALL = Allocation(
     annotations={"vendor.example/cards": "0,1"},
     cdi_devices=("vendor.example/card=0", "vendor.example/card=1"),
 )
+LONG = Allocation(env={"CARDS": "c" * (3 << 20)})
+"""No socket takes it at once."""
 
 
 async def hang(_: str, __: Sequence[str]) -> Refused:
@@ -160,13 +162,16 @@ async def test_a_sentence_of_any_length_arrives(folder: Path) -> None:
     assert len(str(refused.value)) > 500
 
 
-async def test_a_call_under_way_may_end_when_the_plugin_stops(folder: Path) -> None:
+@pytest.mark.parametrize("answer", [ALL, LONG], ids=["short", "long"])
+async def test_a_call_under_way_may_end_when_the_plugin_stops(
+    folder: Path, answer: Allocation
+) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def give(_: str, __: Sequence[str]) -> Allocation:
         asked.set()
         await go_on.wait()
-        return ALL
+        return answer
 
     settings = replace(SOON, drain_s=60)
     async with asyncio.TaskGroup() as tasks, a_node(folder) as (kubelet, _):
@@ -176,7 +181,7 @@ async def test_a_call_under_way_may_end_when_the_plugin_stops(folder: Path) -> N
             admitted = tasks.create_task(admission, name="admission")
             await asked.wait()
             asyncio.get_running_loop().call_later(0.05, go_on.set)
-        assert await admitted == {"main": ALL}
+        assert await admitted == {"main": answer}
 
 
 async def test_a_call_that_hangs_does_not_keep_the_plugin(folder: Path) -> None:

@@ -162,17 +162,19 @@ class _Serving:
                 return await _abort(context, CallFailed(Code.UNAVAILABLE, "is about to end"))
             self._under_way += 1
             self._none.clear()
+            context.add_done_callback(self._over)  # once the answer is sent, not only known
             try:
                 return await call(message)
             except CallFailed as e:
                 failed = e
-            finally:
-                self._under_way -= 1
-                if not self._under_way:
-                    self._none.set()
             return await _abort(context, failed)
 
         return answer
+
+    def _over(self, _: Any) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._none.set()
 
 
 def _streaming(stream: Stream) -> Callable[[bytes, Any], AsyncGenerator[bytes]]:
