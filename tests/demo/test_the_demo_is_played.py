@@ -49,7 +49,9 @@ def left(folder: Path) -> list[str]:
     found = [path.name for path in folder.iterdir()]
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (
+                (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            )
             environ = (process / "environ").read_bytes()
         except OSError:
             continue

@@ -1,4 +1,5 @@
-"""Creates what the demo shows, also while the API server or the webhook is away for a moment."""
+"""Creates and deletes what the demo shows, also while the API server or the webhook is away for a
+moment."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_runtime.errors import ApiNotFound, ApiRefused, Passing
 from tessera_runtime.kube.api import Kube, Verb
 
 _WHOLE_S: Final = 180.0
@@ -29,5 +30,20 @@ async def insist(kube: Kube, path: str, body: Mapping[str, Any]) -> None:
                 if e.status < 500 and e.reason != "InternalError":
                     raise
                 await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+
+async def remove(kube: Kube, path: str) -> None:
+    """Delete it; that it is not there is as good. Raises ApiRefused, and TimeoutError after a
+    while."""
+    async with asyncio.timeout(_WHOLE_S):
+        while True:
+            try:
+                await kube.call(Verb.DELETE, path)
+            except Passing:
+                await asyncio.sleep(_RETRY_S)
+            except ApiNotFound:
+                return
             else:
                 return

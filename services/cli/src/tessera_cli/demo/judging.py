@@ -20,8 +20,9 @@ SLACK_POINTS: Final = 5.0
 """By how much a busy container may be seen beyond its cores, in percent of a card: the demo looks
 for seconds, and an interval may begin in the middle of a kernel."""
 SPANS: Final = 7
-INTERVALS: Final = 2
-"""Intervals in which a busy container must have been measured."""
+INTERVALS: Final = 4
+"""Intervals in which a busy container must have been measured: what its hook shows is some points
+too high until it has learnt who else is on the card."""
 
 
 class Promise(Struct, frozen=True):

@@ -15,17 +15,16 @@ from msgspec import Struct, convert
 
 from tessera_cli import plans
 from tessera_cli.demo import judging
-from tessera_cli.demo.creating import insist
+from tessera_cli.demo.creating import insist, remove
 from tessera_cli.demo.judging import Promise
 from tessera_cli.demo.programs import Program
 from tessera_cli.demo.seen import Seen
-from tessera_cli.demo.stage import CLUSTER, Stage, free_ports, python
+from tessera_cli.demo.stage import CLUSTER, Stage, python
 from tessera_cli.errors import Refused
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.tasks import open_tasks
-from tessera_runtime.errors import ApiNotFound, Passing
+from tessera_runtime.errors import Passing
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.api import Verb
 from tessera_schema.plans import PlanKind, PlanPhase
 
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -113,7 +112,7 @@ class Play:
                 await self._create(self._act.whole, waits)
                 plan = await self._proposed()
                 if by_hand:
-                    await plans.write(self._stage.kube, plan.metadata.name, "approved")
+                    await self._approve(plan.metadata.name)
                 steps = [f"plan {plan.metadata.name} was not done"]
                 plan = await self._ended(plan.metadata.name)
                 steps = [f"plan {plan.metadata.name} is {plan.status.phase}"]
@@ -127,8 +126,7 @@ class Play:
         """Delete pods; nobody makes them again."""
         for name in names:
             self._kept.discard(name)
-            with suppress(ApiNotFound):
-                await self._stage.kube.call(Verb.DELETE, paths.pod(_NAMESPACE, name))
+            await remove(self._stage.kube, paths.pod(_NAMESPACE, name))
         gone = [f"{_NAMESPACE}/{name}" for name in names]
         with suppress(TimeoutError):
             async with asyncio.timeout(_SEEN_S):
@@ -157,6 +155,22 @@ class Play:
                         return plan
             await asyncio.sleep(_LOOK_S)
 
+    async def _approve(self, name: str) -> None:
+        """Raises Refused where the plan cannot be approved any more."""
+        told = False
+        while True:
+            try:
+                await plans.write(self._stage.kube, name, "approved")
+            except Passing:
+                told = True  # it may have been written all the same
+                await asyncio.sleep(_LOOK_S)
+            except Refused:
+                if told:
+                    return
+                raise
+            else:
+                return
+
     async def _ended(self, name: str) -> plans.Shown:
         while True:
             with suppress(Passing):
@@ -167,11 +181,10 @@ class Play:
 
 
 async def _start(stage: Stage, approve: tuple[PlanKind, ...]) -> Program:
-    (port,) = free_ports(1)
     env = {
         **stage.environment, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
         "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo", "TESSERA_KUBE_CALL_S": "4",
-        "TESSERA_HTTP_PORT": str(port), "TESSERA_PLANS_APPROVE": ",".join(approve), **_IMPATIENT,
+        "TESSERA_HTTP_PORT": "0", "TESSERA_PLANS_APPROVE": ",".join(approve), **_IMPATIENT,
     }  # fmt: skip
     name = "rebalancer-by-policy" if approve else "rebalancer"
     return await stage.programs.start(name, python("tessera_rebalancer"), env)

@@ -29,16 +29,20 @@ class Program:
         self._argv = argv
         self._env = dict(env)
         self._process: asyncio.subprocess.Process | None = None
+        self._starting = asyncio.Lock()
         self._ending = False
 
     async def start(self) -> None:
-        """Start it. Raises OSError."""
-        with self.log.open("ab") as output:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._argv, env=self._env, stdin=asyncio.subprocess.DEVNULL, stdout=output,
-                stderr=output, start_new_session=True,
-            )  # fmt: skip
-        self.starts += 1
+        """Start it, unless it was asked to end. Raises OSError."""
+        async with self._starting:
+            if self._ending:
+                return
+            with self.log.open("ab") as output:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._argv, env=self._env, stdin=asyncio.subprocess.DEVNULL, stdout=output,
+                    stderr=output, start_new_session=True,
+                )  # fmt: skip
+            self.starts += 1
 
     async def keep(self, tell: Callable[[str], None]) -> None:
         """Start it again whenever it ends before it was asked to."""
@@ -57,8 +61,9 @@ class Program:
     async def end(self) -> bool:
         """Ask it to end; False when it had to be killed."""
         self._ending = True
-        if self._process is None or self._process.returncode is not None:
-            return True
+        async with self._starting:  # one that was just being started again ends, too
+            if self._process is None or self._process.returncode is not None:
+                return True
         self._send(signal.SIGTERM)
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_S):

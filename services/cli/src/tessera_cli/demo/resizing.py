@@ -11,6 +11,7 @@ from typing import Any, Final
 from tessera_cli.demo.inside import printed
 from tessera_cli.demo.judging import OUT_OF_MEMORY, Promise
 from tessera_cli.demo.stage import Stage
+from tessera_runtime.errors import Passing
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.patches import annotate
 from tessera_schema.cards import MIB
@@ -26,7 +27,7 @@ Line = Mapping[str, Any]
 
 
 async def play_resizing(stage: Stage, grant: Grant, tell: Callable[[str], None]) -> list[Promise]:
-    """Resize the pod's share twice, and judge what its process saw. Raises ApiRefused, Passing."""
+    """Resize the pod's share twice, and judge what its process saw. Raises ApiRefused."""
     sizes = (grant.shares[0].memory_mib, *STEPS)
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_S):
@@ -78,4 +79,8 @@ async def _ask(stage: Stage, grant: Grant, mib: int) -> None:
     change = ShareChange(container=share.container, card=share.card, memory_bytes=mib * MIB)
     text = encode_resize(Resize(plan="demo", changes=(change,)))
     path = paths.pod(grant.namespace, grant.name)
-    await annotate(stage.kube, path, {RESIZE_KEY: text}, uid=grant.uid)
+    while True:
+        with suppress(Passing):
+            await annotate(stage.kube, path, {RESIZE_KEY: text}, uid=grant.uid)
+            return
+        await asyncio.sleep(_LOOK_S)

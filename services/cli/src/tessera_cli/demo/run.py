@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +25,7 @@ from tessera_cli.demo.scene import REFUSED, WAITS, Scene, name_of, read_scene
 from tessera_cli.demo.seen import Seen, follow_news, follow_pods
 from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
 from tessera_cli.errors import Refused
-from tessera_cli.explaining import ask
+from tessera_cli.explaining import NotExplained, ask
 from tessera_embedded.node.opening import SOCKET
 from tessera_kubelet.tasks import open_tasks
 from tessera_runtime.bus.client import open_bus
@@ -32,9 +34,12 @@ from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_schema.keys import CARDS_PREFIX, TRACE_KEY
+from tessera_schema.subjects import usage
 
 _SEEN_S: Final = 180.0
 """Seconds for everything to be seen; what is missing then is told."""
+_EXPLAINED_S: Final = 60.0
+"""Seconds for the scheduler to explain a pod."""
 _SOCKET_MOST: Final = 107
 """Bytes of a unix socket's path, without its NUL."""
 
@@ -107,7 +112,9 @@ def build_hook(tell: Callable[[str], None]) -> Path:
     if not (source / "build" / "tessera-work").exists():
         tell("building the hook library and the simulated driver")
     command = [make, "-s", "-C", str(source), "all"]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (fixed arguments)
+    with (source / "Makefile").open() as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # others may build here, too
+        made = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (fixed arguments)
     if made.returncode:
         raise NoCompiler(f"the hook library cannot be built: {made.stderr.strip()[-1500:]}")
     return source / "build"
@@ -119,7 +126,7 @@ async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outc
     async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
         tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
         tasks.create_task(follow_news(bus, CLUSTER, seen), name="news")
-        await _up(stage, tell)
+        await _up(stage, seen, tell)
         await _create(stage, seen, tell, kill=kill)
         await _look(stage, seen, tell)
         evidence = await _gather(stage, seen)
@@ -129,8 +136,9 @@ async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outc
     return Outcome(stage, evidence, promises)
 
 
-async def _up(stage: Stage, tell: Callable[[str], None]) -> None:
-    """Wait for the scheduler's word to the API server, and the agents' words on their nodes."""
+async def _up(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
+    """Wait for the scheduler's word to the API server, and the agents' words on their nodes and on
+    the bus: what is told before somebody is on the bus goes with him when he is killed."""
     tell("waiting for the scheduler and the agents")
 
     async def ready() -> bool:
@@ -146,6 +154,9 @@ async def _up(stage: Stage, tell: Callable[[str], None]) -> None:
             )
             nodes = msgspec.json.decode(await stage.kube.call(Verb.GET, paths.NODES))["items"]
         except TesseraError:
+            return False
+        heard = {told.subject for told in seen.told}
+        if not heard.issuperset(usage(CLUSTER, node.name) for node in stage.scene.nodes):
             return False
         notes = {n["metadata"]["name"]: n["metadata"].get("annotations", {}) for n in nodes}
         return all(
@@ -224,11 +235,18 @@ async def _gather(stage: Stage, seen: Seen) -> Evidence:
 
 
 async def _explained(stage: Stage, namespace: str, name: str) -> Mapping[str, Any]:
-    try:
-        answer = await ask(str(stage.kubeconfig), namespace, name)
-    except Refused as e:
-        return {"decision": {"message": str(e)}}
-    return msgspec.to_builtins(answer)  # type: ignore[no-any-return]  # a Struct becomes a dict
+    why = "no answer"
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_EXPLAINED_S):
+            while True:
+                try:
+                    answer = await ask(str(stage.kubeconfig), namespace, name)
+                except NotExplained as e:  # who stands by for a moment says: ask again
+                    why = str(e)
+                    await asyncio.sleep(1)
+                else:
+                    return msgspec.to_builtins(answer)  # type: ignore[no-any-return]  # a Struct becomes a dict
+    return {"decision": {"message": why}}
 
 
 def _trace(stage: Stage, seen: Seen) -> Any:
