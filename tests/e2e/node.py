@@ -154,6 +154,7 @@ runtime_type = "io.containerd.runc.v2"
 BinaryName = "$folder/toolkit"
 [plugins."io.containerd.nri.v1.nri"]
 disable = false
+plugin_request_timeout = "30s"
 socket_path = "/var/run/nri/nri.sock"
 plugin_path = "$own/nri-plugins"
 plugin_config_path = "$own/nri-conf"

@@ -193,6 +193,7 @@ runtime_type = "io.containerd.runc.v2"
 BinaryName = "{folder}/toolkit"
 [plugins."io.containerd.nri.v1.nri"]
 disable = {disabled}
+plugin_request_timeout = "30s"
 socket_path = "{folder}/nri.sock"
 plugin_path = "{own}/nri-plugins"
 plugin_config_path = "{own}/nri-conf"
