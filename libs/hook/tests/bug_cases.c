@@ -98,8 +98,9 @@ TEST(hc_a_dead_process_with_an_odd_name_lives_for_ever, "memory=1024", NULL) {
     pid_t odd = holder(900, "a b) Z 1 (c", 0);
     begin();
     EQUAL(allocate(900, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-    kill(odd, SIGKILL); /* a zombie, not yet waited for */
-    usleep(50000);
+    siginfo_t unused;
+    kill(odd, SIGKILL);
+    EQUAL(waitid(P_PID, (id_t)odd, &unused, WEXITED | WNOWAIT), 0); /* a zombie, not yet waited for */
     EQUAL(allocate(900, NULL), 0);
     wait_for(odd);
 }
