@@ -137,11 +137,13 @@ async def test_an_agent_needs_only_its_own_subjects(tmp_path: Path) -> None:
     async with open_nats(tmp_path / "nats", config=config) as server:
         base = replace(QUICK, url=server.url)
         agents = replace(as_user(base, "n", "n"), inbox="_INBOX_n", arrange=False)
+        hasty = replace(agents, call_s=1)
         async with (
             open_bus(as_user(base, "all", "a"), "scheduler", "0") as scheduler,
             scheduler.watch(DEVICES) as watch,
             scheduler.news(f"tessera.v1.{CLUSTER}.*.>") as news,
             open_bus(agents, "agent", "n") as agent,
+            open_bus(hasty, "agent", "n") as refused,
         ):
             await within(scheduler.renewed(0))
             await within(agent.renewed(0))
@@ -151,9 +153,10 @@ async def test_an_agent_needs_only_its_own_subjects(tmp_path: Path) -> None:
             await tell(agent, 2)
             await agent.publish(allocation(CLUSTER, "t", "u", "prepared"), told(3), b"3")
             assert sorted(await numbers(news, 3)) == [1, 2, 3]
+            await within(refused.renewed(0))
             with pytest.raises(BusAway):  # NATS does not answer what is not allowed
-                await put_once(agent, "other.v", 4)
-            await put(agent, "n.v", 5)
+                await put_once(refused, "other.v", 4)
+            await put(refused, "n.v", 5)
             assert await values(watch, 1) == {"n.v": 5}
 
 

@@ -15,7 +15,7 @@ from tessera_runtime.bus.latest import Latest
 from tessera_runtime.bus.outbox import OutboxSettings, open_outbox
 from tessera_runtime.clock import SystemClock
 from tessera_schema.subjects import allocation
-from tests.bus.worlds import CLUSTER, QUICK, on_nats, until
+from tests.bus.worlds import CLUSTER, HASTY, on_nats, until
 
 EVENTS = 300
 KEYS = 5
@@ -48,7 +48,7 @@ async def test_whatever_dies(pause_s: float, tmp_path: Path) -> None:
     seen: list[int] = []
     latest: Latest[int] = Latest()
     restarted = asyncio.Event()
-    settings = replace(QUICK, batch=16, ack_s=1)
+    settings = replace(HASTY, batch=16, ack_s=1)
     async with (
         on_nats(tmp_path, settings) as world,
         open_bus(replace(settings, url=world.server.url), "test", "1") as other,

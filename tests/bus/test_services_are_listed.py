@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
@@ -16,7 +17,7 @@ from tessera_runtime.bus.client import NatsBus
 from tessera_runtime.bus.micro import Service, ask, endpoint_subject, open_micro
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
-from tests.bus.worlds import CLUSTER, PATIENCE_S, OnNats, by_hand, on_nats
+from tests.bus.worlds import CLUSTER, PATIENCE_S, QUICK, OnNats, by_hand, on_nats
 
 SERVICE = Service(name="tessera-echo", instance="node-1", version="1.2.3", description="Repeats.")
 REPEAT = endpoint_subject(CLUSTER, "echo", "repeat")
@@ -37,8 +38,8 @@ class Served:
 
 
 @asynccontextmanager
-async def an_echo(folder: Path) -> AsyncGenerator[Served]:
-    async with on_nats(folder) as world:
+async def an_echo(folder: Path, call_s: float = QUICK.call_s) -> AsyncGenerator[Served]:
+    async with on_nats(folder, replace(QUICK, call_s=call_s)) as world:
         assert isinstance(world.bus, NatsBus)
         async with open_micro(world.bus, SystemClock(), SERVICE, {"repeat": repeat}):
             yield Served(world, world.bus)
@@ -87,9 +88,9 @@ async def test_stats_count_requests_and_errors(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
-    async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
+    async with an_echo(tmp_path, call_s=1) as served, by_hand(served.world.server) as client:
         await asked(client, "$SRV.PING.tessera-echo")
-        answer = await client.request(REPEAT, b"for ever", timeout=10)
+        answer = await client.request(REPEAT, b"for ever", timeout=PATIENCE_S)
         assert answer.headers is not None
         assert answer.headers["Nats-Service-Error-Code"] == "504"
 

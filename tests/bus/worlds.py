@@ -28,9 +28,12 @@ PATIENCE_S = 60.0
 CLUSTER = "c"
 _VALUES = f"tessera.v1.{CLUSTER}.device."
 QUICK = BusSettings(
-    cluster=CLUSTER, connect_s=2, retry_first_s=0.05, retry_most_s=0.3, call_s=1, ping_s=0.5,
-    check_s=0.4, heartbeat_s=0.5, pull_s=5, close_s=1,
+    cluster=CLUSTER, connect_s=60, retry_first_s=0.05, retry_most_s=0.3, call_s=60, ping_s=60,
+    check_s=0.4, heartbeat_s=4, pull_s=10, close_s=1,
 )  # fmt: skip
+"""What breaks is opened again soon; what is only slow is waited for."""
+HASTY = replace(QUICK, connect_s=2, call_s=1, ping_s=0.5, heartbeat_s=0.5, pull_s=5)
+"""Silence is taken for the end, soon: on a slow machine it may be, at any time."""
 
 
 class World(Protocol):

@@ -31,7 +31,7 @@ class Service:
         self._folder = folder
 
     def log(self) -> list[Json]:
-        lines = (self._folder / "log").read_text().splitlines()
+        lines = (self._folder / "log").read_text().rpartition("\n")[0].splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     async def url(self, server: str = "http") -> str:

@@ -19,6 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_embedded.natsserver import find_binary
+from tessera_embedded.ports import held_ports
 from tessera_runtime.bus.api import News
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.micro import Service, ask, open_micro
@@ -36,14 +37,11 @@ from tessera_schema.subjects import (
     usage,
 )
 from tests.bus.worlds import QUICK, resync, told, until, values, within
-from tests.contract.real import free_port
 from tests.deploy.manifests import KUSTOMIZE, containers, environment, named, overlay
 
 CLUSTER: Final = QUICK.cluster
 PATIENCE_S: Final = 60.0
-PATIENT: Final = replace(
-    QUICK, connect_s=20, call_s=5, ping_s=20, check_s=20, heartbeat_s=10, pull_s=30
-)  # fmt: skip
+PATIENT: Final = replace(QUICK, check_s=20, heartbeat_s=10, pull_s=30)
 """Nothing here breaks, so that only a slow machine could make a connection begin anew."""
 REFUSED_S: Final = 1.0
 """Seconds for which an answer is waited for that does not come."""
@@ -59,8 +57,8 @@ def passwords() -> dict[str, str]:
 class Server:
     """nats-server with a deployed configuration, which is changed in its folders and ports only."""
 
-    def __init__(self, folder: Path, files: Mapping[str, str]) -> None:
-        self.port = free_port()
+    def __init__(self, folder: Path, files: Mapping[str, str], port: int = 4222) -> None:
+        self.port = port
         self.passwords = passwords()
         text = files["nats.conf"]
         for was, now in {
@@ -126,19 +124,30 @@ async def next_of(news: object) -> News:
 
 
 @asynccontextmanager
-async def everybody(
-    folder: Path, call_s: float = PATIENT.call_s
-) -> AsyncGenerator[Mapping[str, NatsBus]]:
-    """The server, with each of its users connected."""
-    server = Server(folder, files_of("dev"))
+async def a_server(folder: Path) -> AsyncGenerator[Server]:
+    """The server of the overlay `dev`."""
+    with held_ports(1) as (port,):
+        server = Server(folder, files_of("dev"), port)
+        async with server.running():
+            yield server
+
+
+@asynccontextmanager
+async def everybody(folder: Path, *hasty: str) -> AsyncGenerator[Mapping[str, NatsBus]]:
+    """The server, with each of its users connected; some of them once more, as `hasty <user>`, who
+    do not wait long for an answer."""
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(server.running())
+        server = await stack.enter_async_context(a_server(folder))
+        users = ("scheduler", "agent", "quota", "rebalancer", "viewer")
+        ways = {user: server.settings(user) for user in users} | {
+            f"hasty {user}": replace(server.settings(user), call_s=REFUSED_S, arrange=False)
+            for user in hasty
+        }
         buses: dict[str, NatsBus] = {}
-        for user in ("scheduler", "agent", "quota", "rebalancer", "viewer"):
-            settings = replace(server.settings(user), call_s=call_s)
-            bus = await stack.enter_async_context(open_bus(settings, user, "0"))
+        for name, settings in ways.items():
+            bus = await stack.enter_async_context(open_bus(settings, settings.user, "0"))
             await within(bus.renewed(0))
-            buses[user] = bus
+            buses[name] = bus
         yield buses
 
 
@@ -195,7 +204,7 @@ async def test_the_rebalancer_hears_of_use_and_tells_hints_and_plans(tmp_path: P
 
 async def test_agents_hear_how_far_they_lend_and_whose_cores_are_lowered(tmp_path: Path) -> None:
     async with (
-        everybody(tmp_path) as buses,
+        everybody(tmp_path, "agent") as buses,
         buses["agent"].watch(HINTS_BUCKET, "n") as hints,
         buses["agent"].news(quota(CLUSTER, "*", "*")) as lowered,
     ):
@@ -205,14 +214,15 @@ async def test_agents_hear_how_far_they_lend_and_whose_cores_are_lowered(tmp_pat
         await buses["quota"].publish(quota(CLUSTER, "team-a", "throttled"), *a_letter(2))
         assert (await next_of(lowered)).subject == quota(CLUSTER, "team-a", "throttled")
         with pytest.raises(BusAway):
-            await buses["agent"].put(HINTS_BUCKET, "n", *a_letter(3))
+            await buses["hasty agent"].put(HINTS_BUCKET, "n", *a_letter(3))
 
 
 async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
     async def answer(_: bytes) -> bytes:
         return b"well"
 
-    async with everybody(tmp_path) as buses, AsyncExitStack() as stack:
+    may_not = ("agent", "quota", "rebalancer")
+    async with everybody(tmp_path, *may_not) as buses, AsyncExitStack() as stack:
         for name, endpoint in (
             ("scheduler", "info"), ("agent", "info-n-v"), ("quota", "info"),
             ("rebalancer", "info"),
@@ -226,9 +236,9 @@ async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
             for asks in ("", f".tessera-{name}", f".tessera-{name}.n-v"):
                 assert f"tessera-{name}" in await pinged(buses["viewer"], asks, name)
-        for user in ("agent", "quota", "rebalancer"):
+        for user in may_not:
             with pytest.raises(BusAway):
-                await ask(buses[user], "scheduler", "info")
+                await ask(buses[f"hasty {user}"], "scheduler", "info")
 
 
 async def pinged(bus: NatsBus, subject: str, name: str) -> str:
@@ -243,15 +253,15 @@ async def pinged(bus: NatsBus, subject: str, name: str) -> str:
 
 
 async def test_tessera_events_follows_as_the_viewer(tmp_path: Path) -> None:
-    server = Server(tmp_path, files_of("dev"))
     password = tmp_path / "viewer"
-    password.write_text(f"{server.passwords['viewer']}\n")
     async with (
-        server.running(),
+        a_server(tmp_path) as server,
         open_bus(server.settings("scheduler"), "scheduler", "0") as scheduler,
         open_bus(server.settings("agent"), "agent", "0") as agent,
     ):
-        await within(scheduler.renewed(0))
+        password.write_text(f"{server.passwords['viewer']}\n")
+        for bus in (scheduler, agent):
+            await within(bus.renewed(0))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tessera_cli", "events", "--count=1",
             f"--url=nats://127.0.0.1:{server.port}", f"--cluster={CLUSTER}", "--user=viewer",
@@ -296,24 +306,23 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize(("user", "subject"), FORBIDDEN)
 async def test_nobody_says_what_is_anothers_to_say(tmp_path: Path, user: str, subject: str) -> None:
-    async with everybody(tmp_path, REFUSED_S) as buses:
+    async with everybody(tmp_path, user) as buses:
         with pytest.raises(BusAway):  # NATS does not answer what is not allowed
-            await buses[user].publish(subject, *a_letter(1))
+            await buses[f"hasty {user}"].publish(subject, *a_letter(1))
 
 
 @pytest.mark.parametrize("user", ["scheduler", "quota", "rebalancer", "viewer"])
 async def test_the_state_of_cards_is_the_agents_to_tell(tmp_path: Path, user: str) -> None:
-    async with everybody(tmp_path, REFUSED_S) as buses:
+    async with everybody(tmp_path, user) as buses:
         with pytest.raises(BusAway):
-            await buses[user].put(DEVICES_BUCKET, "n.v", *a_letter(1))
+            await buses[f"hasty {user}"].put(DEVICES_BUCKET, "n.v", *a_letter(1))
 
 
 @pytest.mark.parametrize(("user", "password"), [("agent", "wrong"), ("nobody", "wrong")])
 async def test_a_stranger_does_not_get_in(tmp_path: Path, user: str, password: str) -> None:
-    server = Server(tmp_path, files_of("dev"))
     tried: list[str] = []
     async with (
-        server.running(),
+        a_server(tmp_path) as server,
         open_bus(server.settings(user, password), user, "0", tried.append) as bus,
     ):
         await until(lambda: "away" in tried)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, ClientSession
 from msgspec.structs import replace
+from nats.errors import NoRespondersError
 
 from tessera_embedded.apiserver import open_apiserver
 from tessera_embedded.natsserver import NatsServer, open_nats
@@ -78,11 +79,14 @@ async def metrics(ports: Path) -> str:
 
 
 async def listed(server: NatsServer) -> dict[str, object]:
-    """Its answer to `info`, as anybody may ask."""
-    async with by_hand(server) as client:
-        answer = await client.request("tessera.ask.default.rebalancer.info", b"", timeout=20)
-        found: dict[str, object] = json.loads(answer.data)
-        return found
+    """Its answer to `info`, as anybody may ask, once it listens to it."""
+    async with by_hand(server) as client, asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(NoRespondersError):
+                answer = await client.request("tessera.ask.default.rebalancer.info", timeout=20)
+                found: dict[str, object] = json.loads(answer.data)
+                return found
+            await asyncio.sleep(0.05)
 
 
 async def test_it_tells_hints_through_deaths_of_its_own_and_of_nats(tmp_path: Path) -> None:
