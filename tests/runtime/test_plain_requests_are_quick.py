@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
@@ -232,40 +233,39 @@ async def test_who_hangs_up_before_the_answer_harms_nobody() -> None:
             assert await caller.asks(post("/slow", b"12")) == (200, b"2")
 
 
-async def test_open_requests_may_end_and_those_that_do_not_are_cut() -> None:
+@pytest.mark.parametrize(("takes_s", "stop_s"), [(0.05, LONG_S), (1_000_000, 0.1)])
+async def test_open_requests_may_end_and_those_that_do_not_are_cut(
+    takes_s: float, stop_s: float
+) -> None:
     begun = asyncio.Event()
 
-    async def never(_: bytes) -> Reply:
+    async def slow(body: bytes) -> Reply:
         begun.set()
-        await asyncio.sleep(1_000_000)
-        return Reply(b"")
+        await asyncio.sleep(takes_s)
+        return size(body)
 
-    app, answers = application(SETTINGS), {"/slow": slow_size, "/never": never}
-    async with asyncio.TaskGroup() as group:
-        async with serving(app, SETTINGS, answers=answers) as served:
-            idle, one, two = [
-                await asyncio.open_connection(served.host, served.port) for _ in "abc"
-            ]
-            soon, stuck = Caller(*one), Caller(*two)
-            await soon.says(post("/slow", b"12"))
-            await stuck.says(post("/never", b""))
-            await begun.wait()
-            answer = group.create_task(soon.hears(), name="soon")
-        assert await answer == (200, b"2")
-        for caller in (Caller(*idle), soon, stuck):
-            assert await caller.is_let_go()
-            caller.writer.close()
+    settings = HttpSettings(stop_s=stop_s)
+    async with serving(application(settings), settings, answers={"/slow": slow}) as served:
+        idle, busy = [
+            Caller(*await asyncio.open_connection(served.host, served.port)) for _ in "ab"
+        ]
+        await busy.says(post("/slow", b"12"))
+        await begun.wait()
+    if takes_s < stop_s:
+        assert await busy.hears() == (200, b"2")
+    for caller in (idle, busy):
+        assert await caller.is_let_go()
+        caller.writer.close()
 
 
+@pytest.mark.looptime
 async def test_idle_connections_are_let_go() -> None:
     async with quick.connections(
         {"/slow": slow_size}, asyncio.Protocol, body_most=100, idle_s=0.02, stop_s=0.1
     ) as connections:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(connections.connection, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        caller = Caller(*await asyncio.open_connection("127.0.0.1", port))
+        here, there = socket.socketpair()
+        await asyncio.get_running_loop().connect_accepted_socket(connections.connection, there)
+        caller = Caller(*await asyncio.open_connection(sock=here))
         assert await caller.asks(post("/slow", b"1")) == (200, b"1")  # longer than it may be idle
         assert await caller.is_let_go()
         caller.writer.close()
-        server.close()

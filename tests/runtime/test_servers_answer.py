@@ -81,28 +81,33 @@ async def test_all_ports_are_told_in_one_file(tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["ports.json"]
 
 
-async def test_a_request_that_is_open_may_end_and_one_that_does_not_is_cut() -> None:
-    async def slow(request: web.Request) -> web.Response:
-        await asyncio.sleep(float(request.query["s"]))
+@pytest.mark.parametrize(
+    ("takes_s", "stop_s", "heard"), [(0.1, 60, "done"), (1_000_000, 0.1, "cut")]
+)
+async def test_a_request_that_is_open_may_end_and_one_that_does_not_is_cut(
+    takes_s: float, stop_s: float, heard: str
+) -> None:
+    begun = asyncio.Event()
+
+    async def slow(_: web.Request) -> web.Response:
+        begun.set()
+        await asyncio.sleep(takes_s)
         return web.Response(text="done")
 
-    settings = HttpSettings(stop_s=0.5)
+    settings = HttpSettings(stop_s=stop_s)
     app = application(settings)
     app.router.add_get("/", slow)
     async with asyncio.TaskGroup() as group, serving(app, settings) as served:
-        soon = group.create_task(get(f"{served.url}/?s=0.2"), name="soon")
-        never = group.create_task(cut(f"{served.url}/?s=1000"), name="never")
-        await asyncio.sleep(0.1)
-    assert soon.result() == (200, "done")
-    assert never.result()
+        asked = group.create_task(text_or_cut(served.url), name="asked")
+        await begun.wait()
+    assert asked.result() == heard
 
 
-async def cut(url: str) -> bool:
+async def text_or_cut(url: str) -> str:
     try:
-        await get(url)
+        return (await get(url))[1]
     except aiohttp.ClientError:
-        return True
-    return False
+        return "cut"
 
 
 def test_an_address_of_ipv6_is_written_so() -> None:

@@ -29,7 +29,7 @@ GARBAGE = [
     "00-" + "é" * 32 + PARENT[35:],
     PARENT + "\n",
 ]
-OFF = TelemetrySettings()
+OFF = TelemetrySettings(flush_s=60)
 
 
 def test_without_a_collector_the_parent_is_passed_on() -> None:
@@ -163,7 +163,7 @@ async def test_a_collector_gets_protobuf_over_http() -> None:
     app.router.add_post("/v1/traces", take)
     async with (
         http.serving(app, HttpSettings()) as collector,
-        open_telemetry("agent", TelemetrySettings(endpoint=collector.url + "/")),
+        open_telemetry("agent", TelemetrySettings(endpoint=collector.url + "/", flush_s=60)),
     ):
         with telemetry.span("tessera.agent.prepare", parent=PARENT):
             pass

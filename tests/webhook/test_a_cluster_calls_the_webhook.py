@@ -24,7 +24,7 @@ from tests.webhook.setting import REGISTRY
 PODS = "/api/v1/namespaces/team/pods"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/tessera"
 
-pytestmark = [pytest.mark.parametrize("kind", KINDS), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.parametrize("kind", KINDS)
 
 
 def a_pod(name: str, limits: Json, **spec: object) -> Json:

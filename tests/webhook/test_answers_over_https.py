@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from msgspec.structs import replace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tessera_core.ownenv import OWN_ENVIRONMENT
@@ -34,7 +35,7 @@ from tests.webhook.setting import REGISTRY, Json, a_manifest, a_review
 
 HOME = "tessera-system"
 SETTINGS = WebhookSettings(
-    http=HttpSettings(body_bytes=2**20), namespace_s=0.001, ask_s=0.05,
+    http=HttpSettings(body_bytes=2**20), namespace_s=0.001, ask_s=60,
     certificate=CertificateSettings(refresh_s=0.05, overlap_s=3600),
     registration=RegistrationSettings(host="127.0.0.1", refresh_s=0.05),
 )  # fmt: skip
@@ -87,7 +88,9 @@ class Served(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def a_webhook(behind_s: float = 0) -> AsyncGenerator[Served]:
+async def a_webhook(
+    behind_s: float = 0, settings: WebhookSettings = SETTINGS
+) -> AsyncGenerator[Served]:
     """`behind_s` = how much its clock is behind that of whoever checks certificates."""
     clock = LoopClock(start=SystemClock().time() - behind_s)
     store, metrics = a_store(clock), Metrics("scheduler")
@@ -99,7 +102,7 @@ async def a_webhook(behind_s: float = 0) -> AsyncGenerator[Served]:
         kube=kube, namespace=HOME, registry=REGISTRY, allowance=lambda _: NO_LIMITS,
         clock=clock, metrics=metrics,
     )  # fmt: skip
-    async with open_webhook(world, SETTINGS) as served:
+    async with open_webhook(world, settings) as served:
         yield Served(store, kube, clock, metrics, served.url)
 
 
@@ -150,7 +153,7 @@ async def test_a_namespace_decides_about_own_variables() -> None:
 
 
 async def test_an_api_server_that_is_away_holds_nobody_up() -> None:
-    async with a_webhook() as served:
+    async with a_webhook(settings=replace(SETTINGS, ask_s=0.05)) as served:
         served.kube.pause()
         assert (await served.review("/mutate", a_manifest(container=OWN)))["allowed"]
 
@@ -168,7 +171,7 @@ def test_a_pods_trace_begins_with_its_admission() -> None:
 
 async def _traced(spans: InMemorySpanExporter) -> None:
     async with (
-        telemetry.open_telemetry("scheduler", TelemetrySettings(), exporter=spans),
+        telemetry.open_telemetry("scheduler", TelemetrySettings(flush_s=60), exporter=spans),
         a_webhook() as served,
     ):
         pod = a_manifest()
