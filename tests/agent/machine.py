@@ -70,5 +70,5 @@ def polling(
         yield Poller(process)
     finally:
         process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
-        process.wait(10)
+        process.wait(60)
         process.stdout.close()  # type: ignore[union-attr]  # it is a pipe

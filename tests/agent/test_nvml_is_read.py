@@ -49,7 +49,7 @@ context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(
 at = ctypes.c_uint64()
 assert cu.cuInit(0) == 0 and cu.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
 assert cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(1 << 30)) == 0
-text = b"tessera-sim-module\\nkernel work ns=2000000000\\n"
+text = b"tessera-sim-module\\nkernel work ns=3600000000000\\n"
 assert cu.cuModuleLoadData(ctypes.byref(module), text) == 0
 assert cu.cuModuleGetFunction(ctypes.byref(kernel), module, b"work") == 0
 print("ready", flush=True)
@@ -60,7 +60,7 @@ for line in sys.stdin:
 
 @contextmanager
 def working(environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process with a GiB; each line that it is sent is two seconds of work."""
+    """A process with a GiB; each line that it is sent is an hour of work."""
     worker = subprocess.Popen(
         [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={

@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Build what is missing before the first test, whose time is limited."""
     ours = [item for item in items if HERE in item.path.parents]
     for item in ours:
-        for mark in (pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(180)):
+        for mark in (pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(600)):
             item.add_marker(mark)
     if ours and not config.option.collectonly:
         capture = config.pluginmanager.getplugin("capturemanager")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tessera_core.hookfiles.limits import PATH as LIMITS
-from tessera_core.hookfiles.limits import decode_limits
 from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
+from tests.agent.limitsfile import limits_in
 from tests.node.agents import a_tile, grant_of, until
 from tests.node.conftest import OpenNode
 from tests.node.cri import Container, NotDone
@@ -47,8 +47,8 @@ async def test_its_card_the_hook_and_its_files(open_node: OpenNode) -> None:
         assert await job.does("touch", USAGE) == (0, "")
         assert await job.reads("ls", "/usr/local/tessera") == "lib\nlimits\nusage\n"
         assert await job.reads("cat", PRELOAD) == f"{HOOK_LIBRARY}\n"
-        text = (agent.folder / "containers/uid-job/main/limits").read_bytes()
-        assert decode_limits(text).cards[0].memory_bytes == 4096 * MIB
+        limits = limits_in(agent.folder / "containers/uid-job/main/limits")
+        assert limits.cards[0].memory_bytes == 4096 * MIB
 
 
 def _refusal(path: str) -> str:

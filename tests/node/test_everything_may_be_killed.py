@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tessera_core.hookfiles.limits import decode_limits
 from tessera_schema.cards import MIB
+from tests.agent.limitsfile import limits_in
 from tests.node.agents import Agent, a_tile, grant_of, until
 from tests.node.conftest import OpenNode
 from tests.node.cri import Container, NotDone, Pod
@@ -28,8 +28,8 @@ async def a_job(node: Containerd, name: str = "job", mib: int = 10_000) -> tuple
 async def goes_on(container: Container, agent: Agent, name: str = "job") -> None:
     """It runs, its limits stand, and another process in it is held to what is left of them."""
     assert await container.runs()
-    text = (agent.folder / f"containers/uid-{name}/main/limits").read_bytes()
-    assert decode_limits(text).cards[0].memory_bytes == 10_000 * MIB
+    limits = limits_in(agent.folder / f"containers/uid-{name}/main/limits")
+    assert limits.cards[0].memory_bytes == 10_000 * MIB
     said = json.loads((await container.reads(*ASK)).splitlines()[0])
     assert (said["total_mib"], said["over_result"]) == (10_000, 2)
     assert said["free_mib"] < 5_100

@@ -1,11 +1,16 @@
 """From the API server to the program in the container: real kube-scheduler, kubelet and containerd,
 our scheduler and agent, simulated cards."""
 
+import fcntl
 import json
+import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tessera_core.hookpaths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
 from tests.node.agents import until
@@ -22,6 +27,20 @@ KOORDINATORS = "/usr/local/vgpu"
 LOCKS = "/tmp/vgpulock"  # noqa: S108  (the path that Koordinator's library opens)
 OUT_OF_MEMORY = 2
 ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+
+
+@pytest.fixture
+def locks() -> Iterator[None]:
+    """The island's /tmp is the machine's: who makes this folder there has it alone, as it can be
+    removed although somebody has mounted on it; and leaves no trace."""
+    machines = os.open(Path(LOCKS).parent, os.O_RDONLY)
+    try:
+        fcntl.flock(machines, fcntl.LOCK_EX)
+        yield
+        with suppress(OSError):
+            Path(LOCKS).rmdir()
+    finally:
+        os.close(machines)
 
 
 async def work(container: Container) -> dict[str, Any]:
@@ -58,12 +77,6 @@ async def finds_its_driver(container: Container, mib: int) -> None:
     assert await container.does("touch", "/usr/local/nvidia/lib64/libcuda.so.2") != (0, "")
 
 
-def leave_no_trace() -> None:
-    """The island's /tmp is the machine's."""
-    with suppress(OSError):
-        Path(LOCKS).rmdir()
-
-
 async def theirs_are_not_touched(node: Node, container: Container) -> None:
     """Koordinator's files lie on the node as they lay; its pod's container is limited by ours."""
     listed = f"cat {KOORDINATORS}/libvgpu.so {KOORDINATORS}/ld.so.preload; ls {LOCKS}"
@@ -75,6 +88,7 @@ async def theirs_are_not_touched(node: Node, container: Container) -> None:
     assert await container.reads("cat", PRELOAD) == f"{HOOK_LIBRARY}\n"
 
 
+@pytest.mark.usefixtures("locks")
 async def test_all_share_one_card_and_none_gets_more_than_its_part(
     open_cluster_node: OpenCluster,
 ) -> None:
@@ -93,7 +107,6 @@ async def test_all_share_one_card_and_none_gets_more_than_its_part(
         for name in ("tencent", "inspur"):
             await finds_its_driver(await node.container(name), DIALECTS[name][1])
         await theirs_are_not_touched(node, await node.container("koordinator"))
-    leave_no_trace()
 
 
 async def test_no_variable_of_image_pod_or_config_map_shows_a_card(

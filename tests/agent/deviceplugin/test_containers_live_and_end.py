@@ -9,7 +9,7 @@ import pytest
 
 from tessera_agent.holdings import Stage
 from tessera_agent.settings import ResizeSettings
-from tessera_core.hookfiles.limits import PATH, decode_limits
+from tessera_core.hookfiles.limits import PATH
 from tessera_core.readings import ProcessReading
 from tessera_kubelet.deviceplugin.nouns import Allocation
 from tessera_runtime.kube import paths
@@ -20,6 +20,7 @@ from tessera_schema.grants import GRANT_KEY
 from tessera_schema.subjects import DEVICES_BUCKET
 from tessera_schema.telling import decode_device
 from tests.agent.deviceplugin.world import ONE, TEAM, Node, a_node, container_id, ended, running
+from tests.agent.limitsfile import limits_in
 from tests.agent.nri.world import NODE, a_share, looks, signed, until
 
 
@@ -93,7 +94,7 @@ async def test_a_later_grant_changes_its_limits(folder: Path) -> None:
         body = msgspec.json.encode({"metadata": {"annotations": {GRANT_KEY: later}}})
         path = paths.pod(TEAM, "job")
         await node.kube.call(Verb.PATCH, path, body=body, kind=Body.MERGE_PATCH)
-        await until(lambda: decode_limits(file.read_bytes()).cards[0].memory_bytes == 6000 * MIB)
+        await until(lambda: limits_in(file).cards[0].memory_bytes == 6000 * MIB)
         assert agent.holdings.held()[uid][0].memory_bytes == 6000 * MIB
 
 

@@ -95,6 +95,7 @@ async def test_without_the_api_server_a_container_starts_again(folder: Path) -> 
             await node.run("job")
         node.kube.pause()
         async with node.agent(ready=False) as agent:
+            await until(lambda: not agent.problem())  # it is asked, and not the one before it
             await node.kubelet.until_offered(GPU, 16)
             await node.start("job")
             assert [held.stage for held in agent.holdings] == [Stage.CREATED]

@@ -37,7 +37,7 @@ def count(given: Adjustment) -> None:
 
 
 async def test_limited_cores_are_corrected_between_two_looks(tmp_path: Path) -> None:
-    usage = replace(ONCE, proc_folder=str(tmp_path))
+    usage, usage_told = replace(ONCE, proc_folder=str(tmp_path)), f"tessera.v1.default.usage.{NODE}"
     async with a_node(tmp_path) as node, node.agent(usage=usage) as agent:
         pod = granted("job", a_share(cores_percent=30))
         given = await node.create(pod)
@@ -48,7 +48,8 @@ async def test_limited_cores_are_corrected_between_two_looks(tmp_path: Path) -> 
         for stamp, busy_ns in ((2000, 60), (3000, 90)):
             work(node, stamp, busy_ns)
             await until(partial(has_measured, given, busy_ns - 50))
-        assert len(node.bus.said(f"tessera.v1.default.usage.{NODE}")) == 1
+        await until(lambda: node.bus.said(usage_told))
+        assert len(node.bus.said(usage_told)) == 1
 
 
 async def test_the_driver_is_not_hurried_for_those_without_a_limit(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ async def a_node(folder: Path, *, keys: bool = True) -> AsyncGenerator[Node]:
         await node.publish_keys()
     async with (
         asyncio.timeout(60),
-        open_runtime(node.socket, RuntimeSettings(), state=node.state) as node.runtime,
+        open_runtime(node.socket, RuntimeSettings(request_s=60), state=node.state) as node.runtime,
     ):
         yield node
 
