@@ -66,6 +66,16 @@ class Cluster:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         await self.kubectl("apply", "-f", "-", given=json.dumps(listed))
 
+    async def namespace(self, name: str) -> None:
+        """Create one, and wait until pods can be made in it: they need its account."""
+        await self.kubectl("create", "namespace", name)
+        account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+
+        async def is_there() -> bool:
+            return (await self.admin.get(account)).status == 200
+
+        await self.until(is_there, f"namespace {name} has its account")
+
     async def until(self, holds: Callable[[], Awaitable[Any]], what: str) -> Any:
         """Wait until it is true, or fail with what pods and programs say."""
         try:
@@ -211,9 +221,9 @@ def _look_with(admin: Any) -> Any:
         if pod:
             return await of_pod(namespace, service, pod)
         answer = await admin.get(f"/api/v1/namespaces/{namespace}/services/{service}")
-        if answer.status != 200:
+        if answer.status == 404:
             return None
-        return [a for a in answer.body["spec"].get("clusterIPs", ()) if a != "None"]
+        return [a for a in answer.done["spec"].get("clusterIPs", ()) if a != "None"]
 
     async def of_pod(namespace: str, service: str, pod: str) -> list[str] | None:
         slices = (await admin.get(

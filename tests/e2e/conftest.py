@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)
-            limit_s = 3600 if item.get_closest_marker("faults") else 900
+            limit_s = 3600 if item.get_closest_marker("faults") else 1800
             item.add_marker(pytest.mark.timeout(limit_s))
 
 

@@ -9,6 +9,8 @@ import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import aiohttp
+
 from tests.e2e.network import NODE_IP
 
 ZONE = "svc.cluster.local"
@@ -42,7 +44,10 @@ class _Answers(asyncio.DatagramProtocol):
         parts = name.removesuffix(f".{ZONE}").split(".")
         if name.endswith(f".{ZONE}") and len(parts) > 1:
             *pod, service, namespace = parts
-            found = await self._look(namespace, service, ".".join(pod))
+            try:
+                found = await self._look(namespace, service, ".".join(pod))
+            except (aiohttp.ClientError, AssertionError, TimeoutError):
+                return  # the API server is away: who asks, asks again
         answers = [address for address in found or () if kind == _A]
         head = asked[:2] + struct.pack(
             "!HHHHH", _FOUND if found is not None else _NO_SUCH_NAME, 1, len(answers), 0, 0

@@ -67,7 +67,9 @@ async def the_bus_is_away(stage: Stage) -> None:
     cluster, bus = stage.cluster, "statefulset/tessera-nats"
     await _limited(stage)
     await cluster.kubectl("scale", bus, "-n", HOME, "--replicas=0")
-    await cluster.kubectl("delete", "pod", "tessera-nats-0", "-n", HOME, "--grace-period=1")
+    await cluster.kubectl(
+        "delete", "pod", "tessera-nats-0", "-n", HOME, "--grace-period=1", "--ignore-not-found"
+    )
     async with stage.crowd.moving():
         for name in ("first", "second"):
             body = resting(name, {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "64"})
@@ -101,7 +103,7 @@ async def the_api_server_is_killed(stage: Stage) -> None:
 
 async def _limited(stage: Stage) -> None:
     admin = stage.cluster.admin
-    await stage.cluster.kubectl("create", "namespace", "limited")
+    await stage.cluster.namespace("limited")
     quota = {
         "apiVersion": "tessera.dev/v1alpha1", "kind": "AcceleratorQuota",
         "metadata": {"name": "one"}, "spec": {"vendor": "nvidia", "hard": {"cards": 1}},

@@ -66,7 +66,7 @@ async def examples_run_unchanged(cluster: Cluster) -> None:
         asked = [d for d in listed if d["kind"] in {"Pod", "Job"}]
         namespace = asked[0]["metadata"]["namespace"]
         host = next(d["metadata"]["name"] for d in listed if d["kind"] == "Node")
-        await cluster.kubectl("create", "namespace", namespace)
+        await cluster.namespace(namespace)
         await cluster.kubectl(
             "label", "node", NODE, "--overwrite", f"kubernetes.io/hostname={host}"
         )

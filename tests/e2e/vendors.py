@@ -93,7 +93,7 @@ async def _run(cluster: Cluster, make: Make) -> None:
     listed = yaml.safe_load_all((EXAMPLES / f"{make.vendor}.yaml").read_text())
     asked = [one for one in listed if one and one["metadata"]["name"] in PODS[make.vendor]]
     namespace = make.vendor
-    await cluster.kubectl("create", "namespace", namespace)
+    await cluster.namespace(namespace)
     await cluster.apply(*asked)
     async with asyncio.TaskGroup() as group:
         for one in asked:
