@@ -22,8 +22,9 @@ from typing import Any, Final
 import aiohttp
 
 from tessera_embedded.natsserver import NatsServer, open_nats
+from tessera_embedded.ports import held_ports
 from tessera_schema.published import Published, encode_published
-from tests.cluster.objects import a_card_node, a_share_pod
+from tests.cluster.objects import a_card_node, a_share, a_share_pod
 from tests.cluster.plane import HOME, LEASES, Plane
 from tests.cluster.replica import Replica
 from tests.contract.client import Client, Json
@@ -208,6 +209,17 @@ class RealCluster:
         found: Replica = await self.until(one, "a replica ready")
         return found
 
+    async def phases(self) -> set[str]:
+        """In which phases the API server asks the webhook about a pod that asks for a share: what
+        is written of its registration is heeded only a while later."""
+        before = [await replica.reviews() for replica in self.replicas]
+        probe = a_share_pod("probe", a_share())
+        await self.admin.post(self.pods_path(), probe, dryRun="All")
+        after = [await replica.reviews() for replica in self.replicas]
+        asked = {row for was, now in zip(before, after, strict=True)
+                 for row, _ in now.items() - was.items()}  # fmt: skip
+        return {phase for phase in ("admit", "validate") for row in asked if f'"{phase}"' in row}
+
     # -- running
 
     @asynccontextmanager
@@ -215,19 +227,21 @@ class RealCluster:
         self, name: str, *, alone: bool = True, gated: bool = False, writers: str = ""
     ) -> AsyncGenerator[Replica]:
         """One scheduler service and its kube-scheduler, for the length of the block."""
-        replica = Replica(
-            name, self.plane, self.folder, self.nats.url, alone=alone, gated=gated, writers=writers
-        )
-        self.replicas.append(replica)
-        try:
-            replica.start()
-            if gated:  # As the startup probe of `ha` has it: the Lease is looked after first.
-                await self.until(replica.warm, f"{name} warm")
-            async with self.plane.control.scheduler(replica.configuration):
-                yield replica
-            replica.check()
-        finally:
-            await asyncio.to_thread(replica.stop)
+        with held_ports(3) as ports:
+            replica = Replica(
+                name, self.plane, self.folder, self.nats.url, ports,
+                alone=alone, gated=gated, writers=writers,
+            )  # fmt: skip
+            self.replicas.append(replica)
+            try:
+                replica.start()
+                if gated:  # As the startup probe of `ha` has it: the Lease is looked after first.
+                    await self.until(replica.warm, f"{name} warm")
+                async with self.plane.control.scheduler(replica.configuration):
+                    yield replica
+                replica.check()
+            finally:
+                await asyncio.to_thread(replica.stop)
 
     async def clean(self) -> None:
         """Delete what others would see."""
@@ -262,18 +276,12 @@ async def real_cluster(
                 cluster.replica(name, alone=len(replicas) == 1, gated=gated, writers=writers)
             )
         await cluster.leader()
-        await cluster.until(cluster_is_called(cluster), "the webhook registered")
+
+        async def called() -> bool:
+            return await cluster.phases() == {"admit", "validate"}
+
+        await cluster.until(called, "the webhook called")
         yield cluster
-
-
-def cluster_is_called(cluster: RealCluster) -> Callable[[], Any]:
-    """Whether the API server was told of the webhook."""
-
-    async def told() -> bool:
-        answers = [await cluster.admin.get(path) for path in _CONFIGURATION]
-        return all(answer.status == 200 for answer in answers)
-
-    return told
 
 
 OpenCluster = Callable[..., AbstractAsyncContextManager[RealCluster]]

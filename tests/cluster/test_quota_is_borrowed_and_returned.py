@@ -4,6 +4,7 @@ for; and who uses more than he may is throttled after grace. The monitor is kill
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.monitor import Monitor, monitoring
@@ -67,7 +68,7 @@ async def test_an_owner_gets_its_own_back(open_cluster: OpenCluster) -> None:
 async def test_who_uses_too_much_is_throttled_after_grace(open_cluster: OpenCluster) -> None:
     async with open_cluster() as cluster, monitoring(cluster) as monitor:
         await cluster.nodes(1, cards=4)
-        throttle = {"afterSeconds": 5, "coresPercent": 40}
+        throttle = {"afterSeconds": 3600, "coresPercent": 40}
         await monitor.quota("q", {"hard": {"cards": 4}, "throttle": throttle})
         await create(cluster, ["p0", "p1", "p2"], cluster.own)
         await cluster.until_bound("p0", "p1", "p2")
@@ -76,8 +77,10 @@ async def test_who_uses_too_much_is_throttled_after_grace(open_cluster: OpenClus
         await monitor.change("q", {"hard": {"cards": 1}})
         graced = await monitor.until_status("q", phase="Grace")
         await again(monitor)
+        await monitor.change("q", {"throttle": {"afterSeconds": 5}})
         throttled = await monitor.until_status("q", phase="Throttled", coresPercent=40)
-        assert throttled["phaseSince"] >= graced["throttlesAt"]
+        since = datetime.fromisoformat(graced["phaseSince"])
+        assert datetime.fromisoformat(throttled["phaseSince"]) >= since + timedelta(seconds=5)
         assert "allows 1 cards, 3 are used" in throttled["message"]
         assert len(await cluster.bound()) == 3
 

@@ -98,6 +98,11 @@ async def without_webhook(cluster: RealCluster) -> None:
         empty: Json = {"webhooks": []}
         (await cluster.admin.patch(path, empty)).done  # noqa: B018  (checks)
 
+    async def alone() -> bool:
+        return not await cluster.phases()
+
+    await cluster.until(alone, "the webhook not called any more")
+
 
 async def test_while_the_webhook_is_down_only_pods_that_ask_are_held_up(
     open_cluster: OpenCluster,

@@ -12,13 +12,12 @@ async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster
         await cluster.until_bound("first")
         await cluster.pod("p", a_share(30000))
 
-        async def condition() -> str:
-            told = (await cluster.admin.get(cluster.pods_path("p"))).done["status"]
-            found = [c["message"] for c in told.get("conditions", ()) if c["status"] == "False"]
-            return "".join(found)
+        async def told() -> bool:
+            status = (await cluster.admin.get(cluster.pods_path("p"))).done["status"]
+            found = [c["message"] for c in status.get("conditions", ()) if c["status"] == "False"]
+            return "CardInsufficientMemory" in "".join(found)
 
-        message = await cluster.until(condition, "a condition that says why")
-        assert "CardInsufficientMemory" in message
+        await cluster.until(told, "a condition that says why")
         kubeconfig = str(cluster.plane.control.kubeconfig)
         said = await explaining.ask(kubeconfig, cluster.own, "p")
         assert said.decision.verdict == "waiting"

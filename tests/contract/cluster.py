@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,8 @@ class Cluster:
         self.own = f"contract-{secrets.token_hex(4)}"
         """The namespace, and the prefix of whatever has none."""
         self.pods = self.path("pods")
+        self.before_asking: Callable[[], Awaitable[object]] | None = None
+        """Done once, before the first pod of `scheduling.ask`."""
         self._made: list[str] = []
 
     def path(self, kind: str, group: str = "api/v1", name: str = "") -> str:

@@ -7,7 +7,8 @@ the programs of `deploy/kube-bin`, which are built before the first test if they
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,15 +74,19 @@ def open_cluster(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> O
 
 @pytest.fixture
 def scheduling(open_cluster: OpenCluster) -> OpenScheduling:
-    """A cluster with an extender, and a scheduler that is told of it."""
+    """A cluster with an extender, and a scheduler that is told of it and starts with the first pod
+    that is asked for: of nodes and pods that came later it could see the pods first."""
 
     @asynccontextmanager
     async def opened(*verbs: str, patience: str = "5s") -> AsyncGenerator[tuple[Cluster, Extender]]:
         async with (
             open_cluster() as cluster,
             open_extender(cluster.admin) as extender,
-            cluster.server.scheduler(configuration(extender.url, *verbs, patience=patience)),
+            AsyncExitStack() as stack,
         ):
+            config = configuration(extender.url, *verbs, patience=patience)
+            scheduler = cluster.server.scheduler(config)
+            cluster.before_asking = partial(stack.enter_async_context, scheduler)
             yield cluster, extender
 
     return opened

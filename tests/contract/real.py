@@ -13,7 +13,6 @@ import base64
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -237,14 +236,6 @@ class ControlPlane:
             "--service-cluster-ip-range=10.0.0.0/24", "--etcd-compaction-interval=0",
             "--shutdown-watch-termination-grace-period=1s",
         ]  # fmt: skip
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def _etcd(etcd: aiohttp.ClientSession, path: str, body: Json) -> Json:

@@ -14,6 +14,9 @@ from tests.contract.objects import GPU
 
 async def ask(cluster: Cluster, name: str = "p", cards: int = 1, **facts: Any) -> Json:
     """Create a pod that asks for cards."""
+    before, cluster.before_asking = cluster.before_asking, None
+    if before is not None:
+        await before()
     limits = {GPU: cards, MEMORY: 3000}
     return await cluster.pod(name, **{"limits": limits, "schedulerName": PROFILE, **facts})
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from tessera_embedded.ports import held_ports
 from tests.contract.certificates import Authority
 from tests.contract.client import Answer, Json
 from tests.contract.cluster import Cluster
 from tests.contract.objects import a_pod
-from tests.contract.real import free_port
 from tests.contract.receiver import (
     REGISTRATION,
     OpenAdmission,
@@ -34,11 +34,12 @@ async def test_a_patch_that_does_not_apply_is_an_error(admission: OpenAdmission)
 async def test_a_webhook_that_is_down_holds_pods_up_or_not(
     admission: OpenAdmission, phase: str, policy: str, status: int
 ) -> None:
-    async with admission() as (cluster, receiver):
-        hook = receiver.hook(cluster, failurePolicy=policy)
-        hook["clientConfig"]["url"] = f"https://127.0.0.1:{free_port()}/hook"
-        await receiver.register(cluster, hook, kind=phase)
-        answer = await create(cluster)
+    with held_ports(1) as (nobodys,):
+        async with admission() as (cluster, receiver):
+            hook = receiver.hook(cluster, failurePolicy=policy)
+            hook["clientConfig"]["url"] = f"https://127.0.0.1:{nobodys}/hook"
+            await receiver.register(cluster, hook, kind=phase)
+            answer = await create(cluster)
     assert answer.status == status
     if policy == "Fail":
         message = answer.refused(500, "InternalError")
