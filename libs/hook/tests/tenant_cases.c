@@ -54,3 +54,9 @@ TEST(long_launches_of_two_processes_keep_to_the_limit, NULL, "clock=virtual part
     struct tenant t[] = {{.cores = 75, .kernel_ns = 500 * MS, .processes = 2}};
     run(t, 1, 120, 2);
 }
+
+/* What ran while there was no agent is given back to nobody. */
+TEST(an_agent_that_was_away_leaves_no_credit, NULL, "clock=virtual participants=2") {
+    struct tenant t[] = {{.cores = 50, .kernel_ns = MS, .away = 8}};
+    run(t, 1, 40, 2);
+}

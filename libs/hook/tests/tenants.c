@@ -9,6 +9,7 @@
 
 #define MS 1000000ull
 #define LOOKS 2 /* of the agent, a second */
+#define LEAP (2000000 * MS) /* told with the first measurement of an agent that was started again */
 
 static unsigned processes_of(const struct tenant *tenant) {
     return tenant->processes ? tenant->processes : 1;
@@ -83,6 +84,19 @@ static void work(int i, const struct tenant *tenant, uint64_t seconds) {
         }
 }
 
+/* An agent measures from its first look on: what ran while there was none is told by nobody. */
+static void tell(int i, const struct tenant *tenant, uint64_t busy, int64_t before_half) {
+    static uint64_t told[TENANTS], unseen[TENANTS];
+    if (before_half > 0 && before_half <= (int64_t)tenant->away * LOOKS)
+        return;
+    if (tenant->away && before_half == 0) {
+        unseen[i] = busy - told[i] - LEAP;
+        return;
+    }
+    told[i] = busy - unseen[i];
+    write_limits(i, tenant, told[i], raw_of(i));
+}
+
 static void watch(struct tenant *tenants, int count, uint64_t seconds, int blind) {
     uint64_t half[TENANTS] = {0}, last[TENANTS] = {0}, at_half = 0, at_last = 0;
     for (uint64_t step = 0; step < seconds * LOOKS; step++) {
@@ -104,7 +118,7 @@ static void watch(struct tenant *tenants, int count, uint64_t seconds, int blind
             if (at_half)
                 tenants[i].share = 100.0 * (double)(busy - half[i]) / (double)(now - at_half);
             if (!blind)
-                write_limits(i, &tenants[i], busy, raw_of(i));
+                tell(i, &tenants[i], busy, (int64_t)(seconds * LOOKS / 2) - (int64_t)step);
         }
         if (step == seconds * LOOKS / 2)
             at_half = at_last = now;

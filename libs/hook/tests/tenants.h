@@ -11,6 +11,7 @@ struct tenant {
     unsigned cores, processes; /* percent; 0 processes: one */
     uint64_t kernel_ns;
     int idle, async;
+    unsigned away; /* seconds before the second half in which no agent measures; the next one leaps */
     /* results: percent of the card over the second half of the time, and the seconds of it furthest out */
     double share, low, high;
     pid_t pid[PROCESSES];
