@@ -44,9 +44,11 @@ async def the_leader_is_paused(stage: Stage) -> None:
         await stage.signal(first["metadata"]["name"], "scheduler", "CONT")
     told(f"paused with {sent:g} Bindings under way; the other led {took:.1f} s later")
     await cluster.until(lambda: _all_bound(stage, names), "all are bound")
-    await stage.checker.in_the_end("the leader was paused")
-    _bound_once(cluster.plane.audit)
-    _wrote_nothing(cluster.plane.audit, first["metadata"]["name"], resumed)
+    try:
+        await stage.checker.in_the_end("the leader was paused")
+    finally:  # whose Binding it was is worth most where something is wrong
+        _bound_once(cluster.plane.audit)
+        _wrote_nothing(cluster.plane.audit, first["metadata"]["name"], resumed)
     async with asyncio.TaskGroup() as group:
         for name in names:
             group.create_task(stage.crowd.delete(name), name=f"{name} goes")
