@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 
 from aiohttp import web
 
+from tessera_embedded.ports import held_ports
 from tests.deploy.manifests import ROOT
 
 PROGRAM = ROOT / "deploy/images/until-ready"
 PATIENCE_S = 60.0
-
-
-def a_port() -> socket.socket:
-    """A port of ours on which nobody listens yet."""
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    return taken
 
 
 async def waiting(port: int) -> Process:
@@ -46,28 +39,27 @@ async def test_it_waits_says_why_and_ends_when_its_neighbour_leads() -> None:
     app.add_routes([web.get("/readyz", readyz)])
     runner = web.AppRunner(app)
     await runner.setup()
-    taken = a_port()
-    process = await waiting(taken.getsockname()[1])
-    try:
-        assert "refused" in await said(process)
-        await web.SockSite(runner, taken).start()
-        while "standing by: other leads" not in (line := await said(process)):
-            assert line
-        assert process.returncode is None
-        leads = True
-        async with asyncio.timeout(PATIENCE_S):
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        await runner.cleanup()
-        taken.close()
+    with held_ports(1) as (port,):
+        process = await waiting(port)
+        try:
+            assert "refused" in await said(process)
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+            while "standing by: other leads" not in (line := await said(process)):
+                assert line
+            assert process.returncode is None
+            leads = True
+            async with asyncio.timeout(PATIENCE_S):
+                assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            await runner.cleanup()
 
 
 async def test_it_ends_when_its_pod_does() -> None:
-    with a_port() as taken:
-        process = await waiting(taken.getsockname()[1])
+    with held_ports(1) as (port,):
+        process = await waiting(port)
         await said(process)
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_S):
