@@ -23,7 +23,7 @@ import msgspec
 import yaml
 
 from tessera_agent.given import hooks
-from tessera_core import kubescheduler, registry
+from tessera_core import kubescheduler, registry, terms
 from tessera_core.dialect import Vendor
 from tessera_core.registry import BadConfiguration, Registry
 from tessera_scheduler import conditions
@@ -74,6 +74,7 @@ def files() -> dict[Path, str]:
         ),
         "components/scheduler-aliases/names.yaml": _text(_names(known)),
         "base/policies/keys.yaml": _text(*_key_policies(known)),
+        "base/policies/terms.yaml": _text(*terms.fence(NAMESPACE).values()),
         "base/agents/kustomization.yaml": _text(_agents(known)),
     }
     for number, vendor in enumerate(known.vendors.values()):

@@ -1,8 +1,9 @@
 """A real control plane with nodes that only seem to run: etcd, API server, controllers, kwok.
 
 It has what an installation of Tessera brings before its first process starts: the namespace, the
-roles of `deploy/kustomize`, the kinds, an empty Lease. The services run as the user that those
-roles are bound to, so what they may do here is what they may do in a cluster.
+roles of `deploy/kustomize`, the kinds, the policy that compares terms, an empty Lease. The services
+run as the user that those roles are bound to, so what they may do here is what they may do in a
+cluster.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import yaml
 
+from tessera_core import terms
 from tests.contract.client import Client, Json, open_client
 from tests.contract.kubebin import kube_bin
 from tests.contract.real import PROGRAMS, ControlPlane, Program, real_control_plane
@@ -36,6 +38,10 @@ _PATHS: Final = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    **{
+        guard["kind"]: f"/apis/admissionregistration.k8s.io/v1/{plural}"
+        for plural, guard in terms.fence(HOME).items()
+    },
 }
 _DEVICES: Final[Json] = {
     "metadata": {"name": "devices.scheduling.koordinator.sh"},
@@ -180,6 +186,7 @@ async def _install(admin: Client) -> None:
         *_documents(_BASE / "scheduler" / "account.yaml"),
         *_documents(_BASE.parent / "components" / "ha" / "account.yaml"),
         *_documents(_BASE / "crds" / "acceleratorquotas.yaml"),
+        *_documents(_BASE / "policies" / "terms.yaml"),
         {"kind": "CustomResourceDefinition", **_DEVICES},
     ]
     for document in documents:

@@ -3,17 +3,18 @@ may not write what Tessera believes."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tessera_schema.keys import OWNER_KEYS, RESERVE_KEY
+from tessera_schema.keys import OWNER_KEYS, RESERVE_KEY, TERM_KEY
 from tessera_schema.resizes import RESIZE_KEY
 from tests.contract.client import Answer, Client, Json
 from tests.contract.objects import a_binding, a_pod
-from tests.deploy.installed import NAMESPACE, PODS, Installed
+from tests.deploy.installed import NAMESPACE, PODS, SETTLED_S, Installed
 
 GRANT = "tessera.dev/grant"
 RESULTS = [
@@ -23,6 +24,7 @@ RESULTS = [
 ]  # fmt: skip
 CARDS = "cards.tessera.dev/nvidia"
 POLICY = "ValidatingAdmissionPolicy"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/tessera-scheduler"
 
 
 def notes(**annotations: str | None) -> Json:
@@ -111,6 +113,36 @@ async def test_the_scheduler_binds_with_a_grant_and_restores_it(installed: Insta
         assert (await scheduler.post(f"{path}/binding", binding)).status == 201
         again = await scheduler.patch(path, notes(**{GRANT: "signed anew"}))
     assert again.done["metadata"]["annotations"][GRANT] == "signed anew"
+
+
+async def takes_the_lease(scheduler: Client, term: int) -> None:
+    lease = (await scheduler.get(LEASE)).done
+    lease["spec"]["leaseTransitions"] = term
+    assert (await scheduler.put(LEASE, lease)).status == 200
+
+
+async def test_a_former_leader_grants_nothing_and_changes_no_grant(installed: Installed) -> None:
+    """The term of a grant is the Lease's; where none is said, as by other versions, all pass."""
+    async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
+        scheduler, binding = clients["scheduler"], a_binding(path.rpartition("/")[2], "one")
+        await takes_the_lease(scheduler, 4)
+        binding["metadata"]["annotations"] = {GRANT: "signed", TERM_KEY: "3"}
+        async with asyncio.timeout(SETTLED_S):  # the new Lease is heard of by a watch
+            while (await scheduler.post(f"{path}/binding", binding, dryRun="All")).status == 201:
+                await asyncio.sleep(0.1)
+        answer = await scheduler.post(f"{path}/binding", binding)
+        refused(answer, "a term of the scheduler's Lease that is over")
+        refused(await scheduler.post(PODS.replace("pods", "bindings"), binding), "a term")
+        binding["metadata"]["annotations"][TERM_KEY] = "4"
+        assert (await scheduler.post(f"{path}/binding", binding)).status == 201
+        refused(await scheduler.patch(path, notes(**{GRANT: "anew", TERM_KEY: "3"})), "a term")
+        for written in ({GRANT: "anew", TERM_KEY: "4"}, {"tessera.dev/other": "x"}):
+            assert (await scheduler.patch(path, notes(**written))).status == 200
+        await takes_the_lease(scheduler, 5)
+        plain = await clients["tenant"].patch(path, notes(team="a"))
+        unsaid = await scheduler.patch(path, notes(**{GRANT: "by another version", TERM_KEY: None}))
+    assert plain.done["metadata"]["annotations"][GRANT] == "anew"
+    assert unsaid.done["metadata"]["annotations"][GRANT] == "by another version"
 
 
 @pytest.mark.parametrize("key", [RESIZE_KEY, RESERVE_KEY])

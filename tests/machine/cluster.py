@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from tessera_core import terms
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_scheduler.settings import BindSettings, SchedulerSettings
 from tessera_schema.cards import Card
@@ -95,9 +96,11 @@ class Cluster:
     """Objects, the bus, the time."""
 
     def __init__(
-        self, loop: StoppableLoop, nodes: int, cards: int, *, allocating: bool = False
-    ) -> None:
-        """`allocating`: kubelet asks the last node's agent for cards, and does not say for whom."""
+        self, loop: StoppableLoop, nodes: int, cards: int, *, allocating: bool = False,
+        fenced: bool = True,
+    ) -> None:  # fmt: skip
+        """`allocating`: kubelet asks the last node's agent for cards, and does not say for whom.
+        `fenced`: the API server refuses grants of a term that is over."""
         self.loop = loop
         self.allocating = f"n{nodes - 1}" if allocating else ""
         self.clock = LoopClock(loop)
@@ -118,8 +121,10 @@ class Cluster:
         for namespace in (HOME, TEAM):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
+        for plural, guard in terms.fence(HOME).items() if fenced else ():
+            self.call("POST", f"/apis/admissionregistration.k8s.io/v1/{plural}", guard)
         self.limit(QUOTA_MIB)
-        self.truth = Truth(self.store, self.time, self.cards, self.allocating)
+        self.truth = Truth(self.store, self.time, self.cards, self.allocating, fenced=fenced)
         self.truth.on_bound = self._check_quota
         for node in self.cards:
             self.join(node)

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 
-from tessera_runtime.errors import ApiLost
+from tessera_core.terms import POLICY
+from tessera_runtime.errors import ApiLost, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Verb
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_testing.kube import FakeKube
@@ -36,13 +37,18 @@ class Line(FakeKube):
         """See `Kube.call`."""
         if "/pods/" in path and body:
             self._truth.sending(body)
-            if self.stops_it and path.endswith("/binding"):
+            if self.stops_it and path.endswith("/binding") and "dryRun" not in query:
                 self.stops_it = False
                 self._stop()
                 await asyncio.sleep(0)
         if self.dead:
             raise ApiLost("the process is dead")
-        return await super().call(verb, path, query=query, body=body, kind=kind)
+        try:
+            return await super().call(verb, path, query=query, body=body, kind=kind)
+        except ApiRefused as e:
+            if POLICY in e.message and "dryRun" not in query:
+                self._truth.out_of_term += 1
+            raise
 
     @asynccontextmanager
     async def stream(

@@ -1,12 +1,15 @@
-"""The one way to a card that is granted twice: a scheduler is stopped between deciding to send a
-Binding and sending it, another one leads meanwhile, and then it goes on.
+"""A scheduler is stopped between deciding to send a Binding and sending it, another one leads
+meanwhile, and then it goes on.
 
-No API server can tell that Binding from one in time. It is counted as soon as it is seen, and the
-node starts nothing that does not fit.
+The API server compares terms, and refuses the Binding. One that does not, because nobody installed
+the policy, cannot tell it from one in time: the card is granted twice. That is counted as soon as
+it is seen, and the node starts nothing that does not fit.
 """
 
 from collections.abc import Generator
 from contextlib import contextmanager
+
+import pytest
 
 from tests.machine import checking
 from tests.machine.cluster import asks
@@ -18,9 +21,9 @@ LESS_THAN_HALF = 6000
 
 
 @contextmanager
-def two_schedulers() -> Generator[tuple[World, Replica]]:
+def two_schedulers(*, fenced: bool) -> Generator[tuple[World, Replica]]:
     """One node with one card; and who leads."""
-    world = World(nodes=1, cards=1, replicas=2)
+    world = World(nodes=1, cards=1, replicas=2, fenced=fenced)
     try:
         world.do(world.until("somebody leads", lambda: world.leader, 60))
         yield world, world.do(the_leader(world))
@@ -60,8 +63,53 @@ async def overtaken(world: World, first: Replica, mib: int = MOST_OF_A_CARD) -> 
     return late, in_time
 
 
+def test_its_binding_is_refused_and_the_pod_waits_its_turn() -> None:
+    with two_schedulers(fenced=True) as (world, first):
+
+        async def what_happens() -> None:
+            late, in_time = await overtaken(world, first)
+            truth, leader = world.cluster.truth, await the_leader(world)
+            assert (set(truth.bound), truth.out_of_term) == ({in_time}, 1)
+            assert leader.scheduler is not None
+            assert (
+                "tessera_scheduler_fenced 1.0" in leader.scheduler.measures.registry.text().decode()
+            )
+            world.cluster.delete(in_time, 0)
+            await world.advance(5)
+            assert world.placing.filter(leader, late, ["n0"])
+            world.placing.bind(leader, world.placing.offers[-1])
+            await world.advance(1)
+            assert late in truth.bound
+            await checking.at_rest(world, bus=True)
+
+        world.do(what_happens())
+
+
+def test_a_leader_that_was_cut_off_writes_again_under_its_next_term() -> None:
+    """Nobody else took over: what it sent before comes too late all the same."""
+    with two_schedulers(fenced=True) as (world, first):
+
+        async def what_happens() -> None:
+            for other in world.alive:
+                if other is not first:
+                    other.kill()
+            assert first.scheduler is not None
+            lease = first.scheduler.leading
+            before = lease.term()
+            first.cut()
+            await world.until("its term is over", lambda: not lease.holds, 60)
+            first.go_on()
+            await world.until("it leads again", lambda: lease.leads, 60)
+            assert int(lease.term()) > int(before)
+            assert await place(world, "next") in world.cluster.truth.bound
+            assert world.cluster.truth.out_of_term == 0
+            await checking.at_rest(world, bus=True)
+
+        world.do(what_happens())
+
+
 def test_it_does_not_start_before_there_is_room() -> None:
-    with two_schedulers() as (world, first):
+    with two_schedulers(fenced=False) as (world, first):
 
         async def what_happens() -> None:
             late, in_time = await overtaken(world, first)
@@ -80,7 +128,7 @@ def test_it_does_not_start_before_there_is_room() -> None:
 
 
 def test_it_is_measured_and_nothing_more_is_placed_there() -> None:
-    with two_schedulers() as (world, first):
+    with two_schedulers(fenced=False) as (world, first):
 
         async def what_happens() -> None:
             await overtaken(world, first)
@@ -88,6 +136,7 @@ def test_it_is_measured_and_nothing_more_is_placed_there() -> None:
             assert leader is not first
             assert leader.scheduler is not None
             text = leader.scheduler.measures.registry.text().decode()
+            assert "tessera_scheduler_fenced 0.0" in text
             assert "tessera_scheduler_overgranted_cards 1.0" in text
             third = await place(world, "third")
             assert third in world.placing.waiting()
@@ -97,7 +146,7 @@ def test_it_is_measured_and_nothing_more_is_placed_there() -> None:
 
 
 def test_it_is_harmless_where_there_is_room() -> None:
-    with two_schedulers() as (world, first):
+    with two_schedulers(fenced=False) as (world, first):
 
         async def what_happens() -> None:
             late, in_time = await overtaken(world, first, LESS_THAN_HALF)
@@ -112,8 +161,9 @@ def test_it_is_harmless_where_there_is_room() -> None:
         world.do(what_happens())
 
 
-def test_a_binding_that_the_other_one_wrote_first_is_not_undone() -> None:
-    with two_schedulers() as (world, first):
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_binding_that_the_other_one_wrote_first_is_not_undone(*, fenced: bool) -> None:
+    with two_schedulers(fenced=fenced) as (world, first):
 
         async def what_happens() -> None:
             first.line.stops_it = True

@@ -37,7 +37,7 @@ def test_over_ten_thousand_steps(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     seen = walk(10_000, same=True)
     for what in (
-        "bound", "waiting", "stopped as it bound", "overtaken", "overfull", "resized", "kept apart",
+        "bound", "waiting", "stopped as it bound", "out of term", "resized", "kept apart",
     ):  # fmt: skip
         assert seen[what], what
 

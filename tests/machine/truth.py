@@ -50,7 +50,7 @@ class Bound(Struct, frozen=True, kw_only=True):
     at: float
     overtaken: bool
     """By a writer that had stopped and came back: another one had the Lease meanwhile. This is the
-    one way to a card that is granted twice."""
+    one way to a card that is granted twice, where the API server does not compare terms."""
 
 
 _event = msgspec.json.Decoder(_Event).decode
@@ -63,9 +63,10 @@ class Truth:
 
     def __init__(
         self, store: Store, now: Callable[[], float], cards: Mapping[str, Mapping[str, Card]],
-        allocating: str = "",
+        allocating: str = "", *, fenced: bool = True,
     ) -> None:  # fmt: skip
-        """On the node `allocating` kubelet does not say for whom it asks."""
+        """On the node `allocating` kubelet does not say for whom it asks. `fenced`: the API server
+        refuses grants of a term that is over."""
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, Bound] = {}
         """By uid, those that are gone among them."""
@@ -76,9 +77,12 @@ class Truth:
         self.holder = ""
         self.reign = 0
         """Counts the holders of the Lease."""
+        self.out_of_term = 0
+        """Writes of a former leader that were refused."""
         self.kept_apart = 0
         """Pods that were bound to that node while others were on their way to it."""
         self._allocating = allocating
+        self._fenced = fenced
         self._store = store
         self._now = now
         self._cards = cards
@@ -133,6 +137,8 @@ class Truth:
             self.wrong.append(f"{pod.name} bears a valid grant that no scheduler sent")
             return
         overtaken = all(s.reign != self.reign for s in sent)
+        if overtaken and self._fenced:
+            self.wrong.append(f"{pod.name} was bound by a leader whose term was over")
         took_s = self._now() - sent[-1].at
         if overtaken and took_s <= CALL_S + SLACK_S:
             self.wrong.append(

@@ -126,9 +126,9 @@ class Walk(RuleBasedStateMachine):
         """That what the test is about did happen."""
         truth = self.world.cluster.truth
         for bound in truth.bound.values():
-            self.count("overtaken" if bound.overtaken else "bound")
-        for _ in truth.overfull():
-            self.count("overfull")
+            assert not bound.overtaken
+            self.count("bound")
+        self.seen["out of term"] = self.seen.get("out of term", 0) + truth.out_of_term
         self.seen["resized"] = self.seen.get("resized", 0) + truth.resized
         apart = truth.kept_apart + self.world.placing.turned_away
         self.seen["kept apart"] = self.seen.get("kept apart", 0) + apart

@@ -20,9 +20,12 @@ T = TypeVar("T")
 class World:
     """A cluster and those who work on it. `close` it."""
 
-    def __init__(self, *, nodes: int, cards: int, replicas: int, allocating: bool = False) -> None:
+    def __init__(
+        self, *, nodes: int, cards: int, replicas: int, allocating: bool = False,
+        fenced: bool = True,
+    ) -> None:  # fmt: skip
         self.loop = StoppableLoop()
-        self.cluster = Cluster(self.loop, nodes, cards, allocating=allocating)
+        self.cluster = Cluster(self.loop, nodes, cards, allocating=allocating, fenced=fenced)
         self.replicas: list[Replica] = []
         self.nodes: dict[str, Node] = {}
         self._born = 0

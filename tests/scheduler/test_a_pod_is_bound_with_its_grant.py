@@ -1,13 +1,14 @@
 """The way of a pod when all is well."""
 
 import asyncio
+import re
 
 import pytest
 
 from tessera_core.machines.allocation import Phase
 from tessera_schema.cards import MIB
 from tessera_schema.events import AllocationGranted, AllocationReleased, decode_event
-from tests.scheduler.world import World, leading, phase, the_entry, until
+from tests.scheduler.world import BINDING, World, leading, phase, the_entry, until
 
 pytestmark = pytest.mark.looptime
 
@@ -70,10 +71,10 @@ async def test_binding_twice_is_binding_once() -> None:
     world.pod("a")
     async with leading(world) as scheduler:
         await world.place(scheduler, "a")
-        bindings = len([c for c in world.kube.calls if c[1].endswith("/binding")])
+        bindings = len([c for c in world.kube.calls if re.fullmatch(BINDING, c[1])])
         assert await world.bind(scheduler, "a", "n0") == ""
         assert "are on n0, not on n1" in await world.bind(scheduler, "a", "n1")
-        assert len([c for c in world.kube.calls if c[1].endswith("/binding")]) == bindings
+        assert len([c for c in world.kube.calls if re.fullmatch(BINDING, c[1])]) == bindings
 
 
 async def test_only_the_node_that_was_reserved_is_bound() -> None:

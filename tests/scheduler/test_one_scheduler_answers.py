@@ -1,17 +1,21 @@
 """The Lease: who answers, when, and what is left of the one who lost it."""
 
 import asyncio
+import re
 
 import pytest
 
+from tessera_core import terms
 from tessera_core.machines.allocation import Phase
 from tessera_embedded.apiserver.faults import Answer, Delay, Fault
 from tessera_scheduler.extender import NotLeading
+from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY
 from tessera_testing.kube import FakeKube
 from tests.scheduler.world import (
     BINDING,
     World,
+    counted,
     leading,
     phase,
     standing_by,
@@ -19,6 +23,8 @@ from tests.scheduler.world import (
 )
 
 pytestmark = pytest.mark.looptime
+
+PROBE = ".*/namespaces/tessera-system/pods/[^/]+/binding"
 
 
 async def test_the_other_one_stands_by_and_takes_over() -> None:
@@ -63,7 +69,7 @@ async def test_no_binding_is_sent_when_the_lease_may_end_before_its_answer() -> 
         await until(lambda: scheduler.leading.fence() < 5, 20)
         assert scheduler.leading.leads
         assert "about to stop leading" in await world.bind(scheduler, "a", "n0")
-        assert not [c for c in world.kube.calls if c[1].endswith("/binding")]
+        assert not [c for c in world.kube.calls if re.fullmatch(BINDING, c[1])]
         assert phase(scheduler, uid) is Phase.RESERVED
 
 
@@ -103,6 +109,47 @@ async def test_a_binding_that_is_on_its_way_when_the_lease_ends_is_not_overtaken
         assert not world.filter(second, "b").node_names
 
 
+async def test_a_binding_that_comes_when_another_leads_is_refused() -> None:
+    """It was sent in time, and the way was long: nobody could know of it any more."""
+    world = World(1)
+    late, other = world.pod("a", 12000), FakeKube(world.store)
+    async with leading(world) as first, standing_by(world, other) as second:
+        world.filter(first, "a")
+        world.fault("POST", BINDING, Delay(60))
+        assert "not known" in await world.bind(first, "a", "n0")
+        world.kube.pause()
+        await until(lambda: second.leading.leads, 50)
+        world.pod("b", 12000)
+        assert await world.place(second, "b") == "n0"
+        await asyncio.sleep(60)
+        assert world.read("a").spec.node_name == ""
+        assert world.truth_on("n0")["GPU-n0-0"].memory_bytes == 12000 * MIB
+        world.kube.resume()
+        await until(lambda: phase(first, late) is None, 120)
+
+
+async def test_nobody_leads_before_the_api_server_compares_with_his_term() -> None:
+    """It hears of the Lease a little later."""
+    world = World(1)
+    message = f"ValidatingAdmissionPolicy '{terms.POLICY}' denied request"
+    world.fault("POST", PROBE, Answer(403, message), times=6)
+    async with standing_by(world) as scheduler:
+        await until(lambda: scheduler.leading.holds, 60)
+        assert not scheduler.leading.leads
+        await until(lambda: scheduler.leading.leads, 60)
+        assert counted(scheduler, "fenced") == 1
+
+
+async def test_who_is_not_compared_with_leads_and_says_so() -> None:
+    world = World(1)
+    guard = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{terms.POLICY}"
+    world.call("DELETE", guard)
+    async with leading(world) as scheduler:
+        assert counted(scheduler, "fenced") == 0
+        world.pod("a")
+        assert await world.place(scheduler, "a") == "n0"
+
+
 async def test_a_scheduler_that_was_stopped_leaves_the_lease_to_the_next() -> None:
     world = World(1)
     async with leading(world):
@@ -138,7 +185,7 @@ async def test_a_binding_is_not_tried_again_when_the_lease_may_end_meanwhile() -
         await until(lambda: scheduler.leading.fence() < 5.5, 20)
         world.fault("POST", BINDING, Answer(429, retry_after_s=1))
         assert "fault" in await world.bind(scheduler, "a", "n0")
-        assert len([c for c in world.kube.calls if c[1].endswith("/binding")]) == 1
+        assert len([c for c in world.kube.calls if re.fullmatch(BINDING, c[1])]) == 1
         assert phase(scheduler, uid) is None
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.looptime
 
 
 def bindings(world: World) -> int:
-    return len([path for _, path in world.kube.calls if path.endswith("/binding")])
+    return len([path for _, path in world.kube.calls if re.fullmatch(BINDING, path)])
 
 
 async def test_a_conflict_is_read_again_and_tried_again_in_the_same_call() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tessera_core import terms
 from tessera_core.charges import Charge, charges, init_is_over
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
@@ -30,7 +31,7 @@ from tessera_testing.kube import FakeKube, a_store
 
 HOME = "tessera-system"
 CARDS = "cards.tessera.dev/nvidia"
-BINDING = r".*/binding"
+BINDING = r".*/namespaces/default/.*/binding"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/tessera-system/leases"
 
 REGISTRY = load()
@@ -54,6 +55,8 @@ class World:
         self.kube = FakeKube(self.store)
         self.make("/api/v1/namespaces", {"metadata": {"name": HOME}})
         self.make(LEASE, {"metadata": {"name": "tessera-scheduler"}})
+        for plural, guard in terms.fence(HOME).items():
+            self.make(f"/apis/admissionregistration.k8s.io/v1/{plural}", guard)
         self.nodes = [f"n{i}" for i in range(nodes)]
         for node in self.nodes:
             self.make("/api/v1/nodes", {"metadata": {"name": node}})

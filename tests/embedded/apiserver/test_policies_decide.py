@@ -145,7 +145,7 @@ def test_a_condition_without_a_value_fails_as_the_policy_says(policy: str, code:
     [
         (a_policy("object.("), "spec.validations[0].expression"),
         (a_policy("elsewhere == 1"), "spec.validations[0].expression"),
-        (a_policy("true", paramKind={"apiVersion": "v1", "kind": "ConfigMap"}), "spec.paramKind"),
+        (a_policy("true", paramKind={"kind": "ConfigMap"}), "spec.paramKind.apiVersion"),
         ({"metadata": {"name": "p"}, "spec": {}}, "spec.validations"),
     ],
 )

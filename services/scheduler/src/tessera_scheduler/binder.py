@@ -38,7 +38,7 @@ from tessera_scheduler.settings import BindSettings
 from tessera_scheduler.writing import Unwritable, binding_annotations
 from tessera_schema.extender import ExtenderBindingArgs
 from tessera_schema.grants import GRANT_KEY, Grant
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.keys import TERM_KEY, TRACE_KEY
 from tessera_schema.kube import Pod
 
 
@@ -176,6 +176,7 @@ class Binder:
         trace = telemetry.current_traceparent()
         if trace and TRACE_KEY not in pod.metadata.annotations:
             written[TRACE_KEY] = trace
+        written[TERM_KEY] = around.term()
         around.reader.signed(grant, written[GRANT_KEY])
         return Target(name=name, grant=grant, annotations=written)
 

@@ -1,8 +1,9 @@
 """Whether this replica answers: it holds the Lease, and has read all pods since it got it.
 
 The Lease itself is waited out by `tessera_runtime.kube.lease`, one call deadline included, so no
-Binding of the former holder is under way when the pods are read. A replica that loses it drops the
-reservations that it never sent, and goes on settling those that it did.
+Binding that the former holder sent in time is under way when the pods are read. One that comes
+later is of a former term, and the API server refuses it (`tessera_core.terms`). A replica that
+loses the Lease drops the reservations that it never sent, and goes on settling those that it did.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class Leading:
         if self._ready != self._lease.generation:
             return "leads, and is reading the pods anew"
         return ""
+
+    def term(self) -> str:
+        """What the API server compares with the Lease: a grant of another term is refused."""
+        return str(self._lease.generation)
 
     def fence(self) -> float:
         """Seconds for which this replica surely leads; 0 when it does not answer."""

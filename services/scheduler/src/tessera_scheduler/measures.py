@@ -35,6 +35,7 @@ class Measures:
         self.expired = r.counter("reservations_expired", "Reservations that nobody used")
         self.wakes = r.counter("wakes", "Touches that make kube-scheduler look again", ("outcome",))
         self.leading = r.gauge("leading", "1 while this replica answers")
+        self.fenced = r.gauge("fenced", "1 where the API server refuses grants of a former leader")
         self.audited = r.gauge("audit_timestamp_seconds", "When the books were last audited")
         self.differing = r.gauge(
             "audit_cards_differing", "Cards on which the books and another differ", ("against",)

@@ -50,6 +50,8 @@ class Around(Struct, frozen=True, kw_only=True):
     steady: Steady
     fence: Callable[[], float]
     """Seconds for which this replica surely leads; 0 when it does not."""
+    term: Callable[[], str]
+    """Under which a grant is written: `Leading.term`."""
     freed: Callable[[], None]
     """To be told when cards become free in a way that Kubernetes does not show."""
     placed: Callable[[str], None]

@@ -34,6 +34,7 @@ from tessera_scheduler.news import trace_of
 from tessera_scheduler.sights import Reader
 from tessera_scheduler.writing import Unwritable, changed_annotations
 from tessera_schema.grants import GRANT_KEY, Grant, Share
+from tessera_schema.keys import TERM_KEY
 from tessera_schema.kube import Pod
 from tessera_schema.resizes import RESIZE_KEY, RESIZE_REFUSED_KEY, decode_resize
 
@@ -56,6 +57,8 @@ class Tools(Struct, frozen=True, kw_only=True):
     """Whether nobody else may write."""
     fence: Callable[[], float]
     """Seconds for which this replica surely leads."""
+    term: Callable[[], str]
+    """Under which a grant is written: `Leading.term`."""
     freed: Callable[[], None]
     tell: Callable[[PodKey, str, str], None]
     """An event on the pod: reason and words."""
@@ -204,9 +207,10 @@ class Resizing:
         tools = self._tools
         if old == new:
             return {}
-        return changed_annotations(
+        written = changed_annotations(
             tools.registry, tools.ledger, tools.keys.signer, pod, (old, new), tools.clock
         )
+        return {**written, TERM_KEY: tools.term()}
 
     async def _annotate(self, name: PodKey, pod: Pod, written: Mapping[str, str | None]) -> None:
         await annotate(

@@ -27,6 +27,7 @@ from tessera_scheduler.sights import Reader
 from tessera_scheduler.steady import Steady
 from tessera_scheduler.writing import Unwritable, binding_annotations
 from tessera_schema.grants import Grant
+from tessera_schema.keys import TERM_KEY
 from tessera_schema.kube import Pod
 
 REMEMBERED: Final = 10_000
@@ -46,6 +47,8 @@ class Tools(Struct, frozen=True, kw_only=True):
     clock: Clock
     steady: Steady
     holds: Callable[[], bool]
+    term: Callable[[], str]
+    """Under which a grant is written: `Leading.term`."""
 
 
 class Restoring:
@@ -76,7 +79,7 @@ class Restoring:
         except Unwritable as e:
             _log.warning("grant not restored", pod=f"{name.namespace}/{name.name}", why=str(e))
             return False
-        return await self._write(name, written)
+        return await self._write(name, {**written, TERM_KEY: tools.term()})
 
     def _missing(self, pod: Pod | None) -> Grant | None:
         """The grant that the pod should bear and does not."""

@@ -34,6 +34,7 @@ from tessera_scheduler.binder import Binder
 from tessera_scheduler.books import Books
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.extender import Extender, Parts
+from tessera_scheduler.fencing import Fence
 from tessera_scheduler.hints import Hints
 from tessera_scheduler.leading import Leading
 from tessera_scheduler.limits import Limits
@@ -95,6 +96,7 @@ class Scheduler:
             lambda: self.leading.holds,
         )  # fmt: skip
         self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
+        self._fence = Fence(world.kube, settings.namespace, again_s=books.errand_first_s)
         self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
         self._resizing = Resizing(self._tools_of_resizing(), call_s=settings.kube.call_s)
         self._nodes = Nodes(world.registry, self.ledger, news_s=books.news_s)
@@ -181,6 +183,7 @@ class Scheduler:
 
     async def _take_over(self) -> None:
         self._alarms.forget()
+        self.measures.fenced.set(await self._fence.stands(self._world.lease.generation))
         await self._fresh_keys()
         await self.watching.pods_anew()
         self.measures.leading.set(1)
@@ -228,7 +231,8 @@ class Scheduler:
             kube=world.kube, registry=world.registry, ledger=self.ledger, filter=self.filter,
             reader=self.reader, looking=self._looking, errands=self.errands, keys=world.keys,
             news=self._news, measures=self.measures, clock=world.clock, steady=world.steady,
-            fence=self.leading.fence, freed=self.freed, placed=self.packing.bound,
+            fence=self.leading.fence, term=self.leading.term, freed=self.freed,
+            placed=self.packing.bound,
         )  # fmt: skip
 
     def _around_packing(self) -> PackingAround:
@@ -244,7 +248,7 @@ class Scheduler:
         return Tools(
             kube=world.kube, registry=world.registry, ledger=self.ledger, reader=self.reader,
             keys=world.keys, measures=self.measures, clock=world.clock, steady=world.steady,
-            holds=lambda: self.leading.holds,
+            holds=lambda: self.leading.holds, term=self.leading.term,
         )  # fmt: skip
 
     def _tools_of_resizing(self) -> ResizingTools:
@@ -252,8 +256,8 @@ class Scheduler:
         return ResizingTools(
             kube=world.kube, registry=world.registry, ledger=self.ledger, looking=self._looking,
             reader=self.reader, keys=world.keys, measures=self.measures, clock=world.clock,
-            holds=lambda: self.leading.holds, fence=self.leading.fence, freed=self.freed,
-            tell=self._tell,
+            holds=lambda: self.leading.holds, fence=self.leading.fence, term=self.leading.term,
+            freed=self.freed, tell=self._tell,
         )  # fmt: skip
 
     def _tell(self, pod: PodKey, reason: str, words: str) -> None:

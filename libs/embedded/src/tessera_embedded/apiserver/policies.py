@@ -1,6 +1,8 @@
 """ValidatingAdmissionPolicies: conditions in CEL that a write must meet.
 
-Not served: parameters (`paramKind` is refused), audit annotations, the cost budget.
+A parameter is one object, found by its name. One that changes counts at once; a real API server
+hears of it by a watch. Not served: parameters by selector (refused), audit annotations, the cost
+budget.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ from tessera_embedded.apiserver.asks import NAMESPACES, Review
 from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
 from tessera_embedded.apiserver.errors import JsonObject, Told, forbidden
 from tessera_embedded.apiserver.objects import Objects
-from tessera_embedded.apiserver.resources import ADMISSION
+from tessera_embedded.apiserver.resources import ADMISSION, Catalogue
 
 POLICIES: Final = (ADMISSION, "validatingadmissionpolicies")
 BINDINGS: Final = (ADMISSION, "validatingadmissionpolicybindings")
+_LETS_PASS: Final[JsonObject] = {}
+"""In the place of a parameter that there is not, where the binding allows that."""
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
@@ -35,8 +39,9 @@ class _Denial(Struct, frozen=True):
 class Policies:
     """The policies that are configured in a store."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, catalogue: Catalogue) -> None:
         self._objects = objects
+        self._catalogue = catalogue
 
     def check(self, asked: Review) -> list[str]:
         """Warnings about the write. Raises ApiError where a policy denies it."""
@@ -49,7 +54,7 @@ class Policies:
                 f"ValidatingAdmissionPolicy '{policy['metadata']['name']}' with binding "
                 f"'{binding['metadata']['name']}'"
             )
-            for denial in self._denials(policy["spec"], asked):
+            for denial in self._denials(policy["spec"], binding["spec"].get("paramRef"), asked):
                 if "Deny" in actions:
                     raise _refusal(asked, who, denial)
                 if "Warn" in actions:
@@ -77,11 +82,16 @@ class Policies:
             left_out and concerns(self._objects, asked, {}, left_out)
         )
 
-    def _denials(self, spec: JsonObject, asked: Review) -> Iterator[_Denial]:
+    def _denials(
+        self, spec: JsonObject, reference: JsonObject | None, asked: Review
+    ) -> Iterator[_Denial]:
         ignores = spec.get("failurePolicy") == "Ignore"
         try:
-            scope = self._scope(spec, asked)
-            if not conditions_hold(spec.get("matchConditions", ()), scope):
+            parameter = self._parameter(spec.get("paramKind"), reference, asked)
+            scope = self._scope(spec, parameter, asked)
+            if parameter is _LETS_PASS or not conditions_hold(
+                spec.get("matchConditions", ()), scope
+            ):
                 return
         except (ConditionFailed, CelError) as e:
             if not ignores:
@@ -96,11 +106,45 @@ class Policies:
                     text = validation["expression"]
                     yield _Denial(f"expression '{text}' resulted in error: {e}")
 
-    def _scope(self, spec: JsonObject, asked: Review) -> Mapping[str, Any]:
+    def _parameter(
+        self, kind: JsonObject | None, reference: JsonObject | None, asked: Review
+    ) -> JsonObject | None:
+        """What the policy knows as `params`. Raises ConditionFailed where the write may not pass
+        without one."""
+        if kind is None or reference is None:
+            return None
+        resource = next(
+            (
+                r
+                for r in self._catalogue
+                if (r.api_version, r.kind) == (kind["apiVersion"], kind["kind"])
+            ),
+            None,
+        )
+        if resource is None:
+            raise ConditionFailed(
+                f"paramKind kind `{kind['apiVersion']}, {kind['kind']}` not known"
+            )
+        namespace = reference.get("namespace") or asked.target.namespace
+        found = self._objects.find(
+            resource.shelf, namespace if resource.namespaced else "", reference["name"]
+        )
+        if found is not None:
+            return {"kind": resource.kind, "apiVersion": resource.api_version, **found.obj()}
+        if reference["parameterNotFoundAction"] == "Deny":
+            raise ConditionFailed(
+                "failed to configure binding: no params found for policy binding with `Deny` "
+                "parameterNotFoundAction"
+            )
+        return _LETS_PASS
+
+    def _scope(
+        self, spec: JsonObject, parameter: JsonObject | None, asked: Review
+    ) -> Mapping[str, Any]:
         namespace = self._objects.find(NAMESPACES, "", asked.target.namespace)
         scope = scope_of(asked) | {
             "namespaceObject": namespace.obj() if namespace is not None else None,
-            "params": None,
+            "params": parameter,
         }
         return {**scope, "variables": _Variables(spec.get("variables", ()), scope)}
 

@@ -8,8 +8,9 @@ The holder counts its time from before the request that renewed the Lease was se
 before anyone may take over. A candidate takes over when it has seen the Lease unchanged for all of
 its duration, and for one call deadline more, in which a write that the old holder sent last may
 still be done. Both measure with the loop's monotonic clock; the times written in the Lease are for
-people. A machine that was suspended may act on time that it no longer has, for as long as its next
-look at the Lease: agents, who judge last, refuse what would then exceed a card.
+people. A process that was stopped between its look at the time and its write may act on time that
+it no longer has. What must not be written then bears the `generation`, for the API server to
+compare with the Lease's own.
 
 A Lease that was never held is taken at once; one that is missing is treated as one that somebody
 else has just renewed, because it may have been deleted under a living holder. So installations ship
@@ -68,7 +69,7 @@ class Lease:
         with."""
         self.lost.set()
         self.generation = 0
-        """Grows with each new holder."""
+        """Grows with each new holder: `leaseTransitions` of the Lease while we hold it."""
         self.holder = ""
         """Who holds it, as far as we saw."""
         self._kube, self._settings, self._clock, self._random = kube, settings, clock, random
@@ -160,10 +161,10 @@ class Lease:
 
     async def _take(self) -> None:
         before = self._seen.spec if self._seen is not None else Record()
-        generation = (before.lease_transitions or 0) + 1
+        generation = max(before.lease_transitions or 0, self.generation) + 1
         sent_at, stamp = _now(), self._stamp()
         await self._write(version_of(self._seen), self._record(stamp, stamp, generation))
-        self.generation = max(generation, self.generation + 1)
+        self.generation = generation
         self.holder = self._identity
         self._ends_at = sent_at + self._settings.duration_s
         self.lost.clear()

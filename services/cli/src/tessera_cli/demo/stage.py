@@ -18,6 +18,7 @@ from tessera_cli.demo.creating import insist
 from tessera_cli.demo.programs import Programs, open_programs
 from tessera_cli.demo.scene import Scene
 from tessera_cli.errors import Refused
+from tessera_core import terms
 from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD_HOST
 from tessera_core.kubescheduler import configuration, profiles
 from tessera_core.registry import load
@@ -152,6 +153,8 @@ async def open_stage(
         # As an installation ships it: without one, the first writer waits out a former one.
         leases = paths.in_group("coordination.k8s.io", "v1", "leases", namespace=NAMESPACE)
         await insist(kube, leases, {"metadata": {"name": SCHEDULER}, "spec": {}})
+        for plural, guard in terms.fence(NAMESPACE).items():
+            await insist(kube, paths.in_group("admissionregistration.k8s.io", "v1", plural), guard)
         await asyncio.to_thread(_write_token, folder / "api")
         tell("starting the scheduler, the nodes and their agents")
         await _start_scheduler(stage, traced)

@@ -28,6 +28,7 @@ _WEBHOOK: Final = {
     "failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10,
 }  # fmt: skip
 _FAILURES: Final = ("Ignore", "Fail")
+_NOT_FOUND: Final = ("Deny", "Allow")
 _SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
 
 
@@ -135,8 +136,11 @@ def _check_policy(policy: JsonObject) -> list[Cause]:
     causes += _check_selectors("spec.matchConstraints", spec.get("matchConstraints", {}))
     if "matchConstraints" not in spec:
         causes.append(required("spec.matchConstraints"))
-    if "paramKind" in spec:
-        causes.append(not_allowed("spec.paramKind", "parameters are not served by this server"))
+    causes += [
+        required(f"spec.paramKind.{field}")
+        for field in ("apiVersion", "kind")
+        if not (spec.get("paramKind") or {field: True}).get(field)
+    ]
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         why = "validations or auditAnnotations must be non-empty"
         causes.append(required("spec.validations", why))
@@ -153,7 +157,24 @@ def _check_binding(binding: JsonObject) -> list[Cause]:
     spec = binding.get("spec", {})
     needed = ("policyName", "validationActions")
     causes = [required(f"spec.{field}") for field in needed if not spec.get(field)]
+    causes += _check_parameter(spec["paramRef"]) if "paramRef" in spec else []
     return [*causes, *_check_selectors("spec.matchResources", spec.get("matchResources", {}))]
+
+
+def _check_parameter(reference: JsonObject) -> list[Cause]:
+    causes = []
+    if "selector" in reference:
+        why = "this server finds a parameter by its name alone"
+        causes.append(not_allowed("spec.paramRef.selector", why))
+    elif not reference.get("name"):
+        causes.append(required("spec.paramRef.name"))
+    action = reference.get("parameterNotFoundAction")
+    if action is None:
+        causes.append(required("spec.paramRef.parameterNotFoundAction"))
+    elif action not in _NOT_FOUND:
+        field = "spec.paramRef.parameterNotFoundAction"
+        causes.append(unsupported(field, action, _NOT_FOUND))
+    return causes
 
 
 def _default_definition(definition: JsonObject) -> None:

@@ -1,0 +1,69 @@
+"""Whether the API server refuses grants of other terms (`tessera_core.terms`), found out by asking.
+
+It learns of the Lease by a watch, so it may still compare with the former term for a moment after
+the Lease was taken. Bindings of a pod that does not exist are tried, and not kept: one under a term
+that nobody has had, and one under ours. Where several API servers answer, this tells of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from tessera_core.terms import POLICY
+from tessera_runtime import logs
+from tessera_runtime.errors import ApiRefused, TesseraError
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube, Verb
+from tessera_schema.grants import GRANT_KEY
+from tessera_schema.keys import TERM_KEY
+
+_NOBODY: Final = "pod-of-no-term"
+_log = logs.named("tessera.scheduler.fencing")
+
+
+class Fence:
+    """Asks the API server."""
+
+    def __init__(self, kube: Kube, namespace: str, *, again_s: float) -> None:
+        """Asks anew after `again_s` seconds."""
+        self._kube = kube
+        self._namespace = namespace
+        self._again_s = again_s
+
+    async def stands(self, term: int) -> bool:
+        """Whether grants of other terms are refused; waits until those of this one are not."""
+        while True:
+            try:
+                fenced = await self._refuses(term + 1)
+                if not await self._refuses(term):
+                    return _told(fenced)
+                _log.info("the API server does not know the term yet", term=term)
+            except TesseraError as e:
+                _log.warning("term not tried", term=term, why=str(e))
+            await asyncio.sleep(self._again_s)
+
+    async def _refuses(self, term: int) -> bool:
+        notes = {GRANT_KEY: "", TERM_KEY: str(term)}
+        body = msgspec.json.encode({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": _NOBODY, "namespace": self._namespace, "annotations": notes},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": _NOBODY},
+        })  # fmt: skip
+        path = paths.pod(self._namespace, _NOBODY, "binding")
+        try:
+            await self._kube.call(Verb.POST, path, query={"dryRun": "All"}, body=body)
+        except ApiRefused as e:
+            return POLICY in e.message
+        return False
+
+
+def _told(fenced: bool) -> bool:  # noqa: FBT001  (it is what is told)
+    if not fenced:
+        _log.warning(
+            "the API server does not compare terms: a leader that was stopped may write late",
+            remedy=f"install the ValidatingAdmissionPolicy {POLICY}",
+        )
+    return fenced
