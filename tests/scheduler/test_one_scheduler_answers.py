@@ -14,10 +14,12 @@ from tessera_schema.grants import GRANT_KEY
 from tessera_testing.kube import FakeKube
 from tests.scheduler.world import (
     BINDING,
+    HOME,
     World,
     counted,
     leading,
     phase,
+    settings,
     standing_by,
     until,
 )
@@ -144,10 +146,14 @@ async def test_who_is_not_compared_with_leads_and_says_so() -> None:
     world = World(1)
     guard = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{terms.POLICY}"
     world.call("DELETE", guard)
-    async with leading(world) as scheduler:
+    async with leading(world, config=settings(fence_s=1)) as scheduler:
         assert counted(scheduler, "fenced") == 0
         world.pod("a")
         assert await world.place(scheduler, "a") == "n0"
+        world.make(guard.rpartition("/")[0], terms.fence(HOME)["validatingadmissionpolicies"])
+        await until(lambda: counted(scheduler, "fenced") == 1, 5)
+        world.call("DELETE", guard)
+        await until(lambda: counted(scheduler, "fenced") == 0, 5)
 
 
 async def test_a_scheduler_that_was_stopped_leaves_the_lease_to_the_next() -> None:

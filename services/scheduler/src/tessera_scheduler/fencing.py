@@ -8,7 +8,8 @@ that nobody has had, and one under ours. Where several API servers answer, this 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -17,6 +18,7 @@ from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.lease import Lease
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.keys import TERM_KEY
 
@@ -27,23 +29,49 @@ _log = logs.named("tessera.scheduler.fencing")
 class Fence:
     """Asks the API server."""
 
-    def __init__(self, kube: Kube, namespace: str, *, again_s: float) -> None:
-        """Asks anew after `again_s` seconds."""
+    def __init__(
+        self, kube: Kube, namespace: str, tell: Callable[[bool], None], *, again_s: float
+    ) -> None:
+        """`tell` hears each answer. Asks anew after `again_s` seconds where there is none."""
         self._kube = kube
         self._namespace = namespace
+        self._tell = tell
         self._again_s = again_s
+        self._stands = True
 
-    async def stands(self, term: int) -> bool:
-        """Whether grants of other terms are refused; waits until those of this one are not."""
+    async def prove(self, term: int) -> None:
+        """Find out whether grants of other terms are refused; wait until those of this one are
+        not."""
         while True:
-            try:
-                fenced = await self._refuses(term + 1)
-                if not await self._refuses(term):
-                    return _told(fenced)
-                _log.info("the API server does not know the term yet", term=term)
-            except TesseraError as e:
-                _log.warning("term not tried", term=term, why=str(e))
+            if await self._found(term):
+                return
             await asyncio.sleep(self._again_s)
+
+    async def run(self, lease: Lease, every_s: float) -> NoReturn:
+        """Find out again and again while we lead: the policy may come later than we do, and go."""
+        while True:
+            await asyncio.sleep(every_s)
+            if lease.held.is_set():
+                await self._found(lease.generation)
+
+    async def _found(self, term: int) -> bool:
+        """False where grants of this term are refused, too, or nothing is known."""
+        try:
+            others, own = await self._refuses(term + 1), await self._refuses(term)
+        except TesseraError as e:
+            _log.warning("term not tried", term=term, why=str(e))
+            return False
+        if own:
+            _log.info("the API server does not know the term yet", term=term)
+            return False
+        if self._stands and not others:
+            _log.warning(
+                "the API server does not compare terms: a leader that was stopped may write late",
+                remedy=f"install the ValidatingAdmissionPolicy {POLICY}",
+            )
+        self._stands = others
+        self._tell(others)
+        return True
 
     async def _refuses(self, term: int) -> bool:
         notes = {GRANT_KEY: "", TERM_KEY: str(term)}
@@ -58,12 +86,3 @@ class Fence:
         except ApiRefused as e:
             return POLICY in e.message
         return False
-
-
-def _told(fenced: bool) -> bool:  # noqa: FBT001  (it is what is told)
-    if not fenced:
-        _log.warning(
-            "the API server does not compare terms: a leader that was stopped may write late",
-            remedy=f"install the ValidatingAdmissionPolicy {POLICY}",
-        )
-    return fenced

@@ -96,7 +96,9 @@ class Scheduler:
             lambda: self.leading.holds,
         )  # fmt: skip
         self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
-        self._fence = Fence(world.kube, settings.namespace, again_s=books.errand_first_s)
+        self._fence = Fence(
+            world.kube, settings.namespace, self.measures.fenced.set, again_s=books.errand_first_s
+        )
         self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
         self._resizing = Resizing(self._tools_of_resizing(), call_s=settings.kube.call_s)
         self._nodes = Nodes(world.registry, self.ledger, news_s=books.news_s)
@@ -136,6 +138,9 @@ class Scheduler:
             group.create_task(self._waker.run(), name="waking")
             group.create_task(self._sweep(books.sweep_s), name="sweeping")
             group.create_task(self.audit.run(books.audit_s), name="auditing")
+            group.create_task(
+                self._fence.run(self._world.lease, books.fence_s), name="trying the fence"
+            )
             group.create_task(self.packing.run(), name="packing")
             group.create_task(self._hints.run(self._world.bus), name="hints")
 
@@ -183,7 +188,7 @@ class Scheduler:
 
     async def _take_over(self) -> None:
         self._alarms.forget()
-        self.measures.fenced.set(await self._fence.stands(self._world.lease.generation))
+        await self._fence.prove(self._world.lease.generation)
         await self._fresh_keys()
         await self.watching.pods_anew()
         self.measures.leading.set(1)

@@ -52,6 +52,8 @@ class BooksSettings(Struct, frozen=True, kw_only=True):
     audit_s: Seconds = 600.0
     """Seconds between two comparisons of the books with a fresh list of all pods: 50,000 pods cost
     the API server some 200 MB of answers."""
+    fence_s: Seconds = 60.0
+    """Seconds between two proofs that the API server refuses grants of former leaders."""
     start_s: Seconds = 300.0
     """Seconds within which a bound pod should start on a node where a device plugin allocates. Then
     it is told of, and if kubelet has admitted it, equal pods wait for it no longer. Pulling a large
