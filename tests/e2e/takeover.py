@@ -21,7 +21,7 @@ from tests.e2e.seen import scrape
 from tests.e2e.stage import Stage, told
 
 SMALL = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "64"}
-LEADING = "tessera_scheduler_leading"
+LEADING, FENCED = "tessera_scheduler_leading", "tessera_scheduler_fenced"
 LOOKS, LOOK_S = 10, 0.1
 UNDER_WAY = ("binding", "unsettled")
 
@@ -40,6 +40,7 @@ async def the_leader_is_paused(stage: Stage) -> None:
             await cluster.until(partial(_some_are_bound, stage, new), "some are bound")
         began = time.monotonic()
         await cluster.until(lambda: leads(other), "the other leads")
+        assert await _metric(other, FENCED) == [1.0]
         took, resumed = time.monotonic() - began, datetime.now(UTC)
         await stage.signal(first["metadata"]["name"], "scheduler", "CONT")
     told(f"paused with {sent:g} Bindings under way; the other led {took:.1f} s later")
