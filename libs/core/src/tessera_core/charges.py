@@ -7,15 +7,16 @@ beside the sidecars that were started before it. A card is charged the larger of
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Role
 
 
-class Charge(NamedTuple):
-    """What one pod holds of one card."""
+class Charge(Struct, frozen=True, array_like=True):
+    """What one pod holds of one card. In logs it is a list of these numbers."""
 
     memory_bytes: int = 0
     cores_percent: float = 0
@@ -60,7 +61,7 @@ def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Ch
             peaks[share.card] = peaks.get(share.card, _NOTHING).or_else(now)
         else:
             running[share.card] = now
-    if init_over:
+    if init_over or not peaks:
         return running
     return {
         card: running.get(card, _NOTHING).or_else(peaks.get(card, _NOTHING))

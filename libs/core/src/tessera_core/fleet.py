@@ -66,9 +66,10 @@ class Fleet:
         """Row -> number of its node's pool."""
         self.layout = 0
         """Changes whenever a row gets or loses its node."""
-        self.changes: list[int] = []
-        """Rows whose use has changed, in order. It is another list after any other change of nodes
-        and cards, `blocked` and pressure apart, and when it has become long."""
+        self.changes: list[tuple[int, int]] = []
+        """Cards, by row and column, whose use has changed, in order. It is another list after any
+        other change of nodes and cards, `blocked` and pressure apart, and when it has become long.
+        """
         self.standing: Standing | None = None
         """What is kept from pod to pod; None = all is worked out each time."""
         self.packer: Packer | None = None
@@ -134,7 +135,7 @@ class Fleet:
             c.exclusive[place] += sign * charge.exclusive
             if len(self.changes) >= _MOST_CHANGES:
                 self.changes = []
-            self.changes.append(place[0])
+            self.changes.append(place)
 
     def press(self, node: str, pressures: Mapping[str, int]) -> None:
         """Set the pressure of a node's cards; of those not named it is 0. It lasts until it is set

@@ -21,8 +21,19 @@ OWN_ENVIRONMENT: Final = f"{GROUP}/own-environment"
 """Label or annotation of a namespace: with the value `refuse`, pods that set such variables are
 refused there; otherwise the variables are taken away, with a warning."""
 
-Guarded = Mapping[str, frozenset[str]]
-"""Variable, or its beginning with a trailing `*` -> the values that harm nothing."""
+
+class Guarded(Struct, frozen=True):
+    """Variables that a container may not set by itself, with the values that harm nothing."""
+
+    names: Mapping[str, frozenset[str]]
+    beginnings: Mapping[str, frozenset[str]]
+
+    def harmless(self, name: str) -> frozenset[str] | None:
+        """The values that harm nothing; None for a variable that is free."""
+        if name in self.names:
+            return self.names[name]
+        found = (fine for begin, fine in self.beginnings.items() if name.startswith(begin))
+        return next(found, None)
 
 
 class OwnVariable(Struct, frozen=True, kw_only=True):
@@ -61,7 +72,11 @@ class OwnVariable(Struct, frozen=True, kw_only=True):
 
 def guarded_by(vendors: Iterable[Vendor]) -> Guarded:
     """The guarded variables of all vendors."""
-    return {name: harmless for v in vendors for name, harmless in v.guarded_env.items()}
+    env = [item for vendor in vendors for item in vendor.guarded_env.items()]
+    return Guarded(
+        names={name: fine for name, fine in env if not name.endswith("*")},
+        beginnings={name[:-1]: fine for name, fine in env if name.endswith("*")},
+    )
 
 
 def own_variables(
@@ -69,14 +84,6 @@ def own_variables(
 ) -> tuple[OwnVariable, ...]:
     """The guarded variables that the pod's containers set. What an image or a ConfigMap sets is
     not seen here: the agent overrides it when it makes the container."""
-    exact = {name: fine for name, fine in guarded.items() if not name.endswith("*")}
-    beginnings = {name[:-1]: fine for name, fine in guarded.items() if name.endswith("*")}
-
-    def harmless(name: str) -> frozenset[str] | None:
-        if name in exact:
-            return exact[name]
-        return next((fine for begin, fine in beginnings.items() if name.startswith(begin)), None)
-
     return tuple(
         OwnVariable(
             container=container.name, kind=kind, position=position, index=i,
@@ -84,6 +91,6 @@ def own_variables(
         )
         for kind, position, container in containers_of(pod, kinds)
         for i, variable in enumerate(container.env)
-        if (fine := harmless(variable.name)) is not None
+        if (fine := guarded.harmless(variable.name)) is not None
         and (variable.value_from is not None or variable.value not in fine)
     )  # fmt: skip

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.cards import Bools, Cards
 from tessera_core.charges import Charge
@@ -22,7 +24,7 @@ from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest, Role
 
 
-class Use(NamedTuple):
+class Use(Struct, frozen=True):
     """Use of one vendor's cards of one model. `parts` are cards, a tile counting by the larger
     of its memory and its cores."""
 
@@ -248,7 +250,7 @@ def least_use(pod: PodRequest) -> dict[tuple[str, str], Use]:
                 )
                 running = running if container.role is Role.INIT else both
         cards = max(r.count for c in pod.containers for r in c.requests if r.vendor == vendor)
-        total[vendor, _model(pod, vendor)] = highest._replace(cards=cards)
+        total[vendor, _model(pod, vendor)] = replace(highest, cards=cards)
     return total
 
 

@@ -1,8 +1,8 @@
 """What the fleet's rows say to the units that were asked for lately, kept from pod to pod.
 
-Pods mostly come alike, and between two of them the use of one node or two has changed. So the
-screen of a unit and the nodes' usage are kept, and worked out anew only in the rows that the fleet
-wrote down meanwhile (`Fleet.changes`), by the same tests and sums as for all rows. When more than
+Pods mostly come alike, and between two of them the use of one card or two has changed. So the
+screen of a unit and the nodes' usage are kept, and worked out anew only for the cards that the
+fleet wrote down meanwhile (`Fleet.changes`), by the same tests and sums as for all. When more than
 use has changed they are worked out in full. Who may be a candidate, quotas, blocked nodes and
 pressure are no part of it: they are looked at each time.
 
@@ -28,8 +28,13 @@ from tessera_schema.requests import Request
 MOST_UNITS: Final = 32
 """Units whose screens are kept: at 5,000 nodes x 8 cards 0.7 MB each."""
 _MANY: Final = 4
-"""Where more than one row in so many has changed, all are looked at."""
+"""Where more cards have changed than one for so many rows, all are looked at."""
+_FEW: Final = 4
+"""So many cards are looked at one by one; more at once, for the price of some six of them."""
 _ALL: Final = slice(None)
+
+_Place = tuple[int, int]
+"""Row and column of a card."""
 
 
 class _Screen:
@@ -65,23 +70,30 @@ class _Screen:
 
     def follow(self, fleet: Fleet) -> None:
         """Look again where use has changed."""
-        rows, self._upto = _changed(fleet, self._upto), len(fleet.changes)
-        if len(rows) * _MANY > len(fleet.names):
+        places, self._upto = _changed(fleet, self._upto), len(fleet.changes)
+        if len(places) * _MANY > len(fleet.names):
             self._look(fleet.cards, _ALL)
-        elif len(rows) == 1:
-            self._look(fleet.cards, slice(rows[0], rows[0] + 1))
-        elif rows:
-            self._look(fleet.cards, np.array(rows))
+        elif len(places) > _FEW:
+            self._look(fleet.cards, np.array([row for row, _ in places]))
+        else:
+            for row, column in places:
+                self.fits[row, column] = self._room(fleet.cards, (row, column))
+                self.enough[row] = np.count_nonzero(self.fits[row]) >= self._count
 
-    def _look(self, c: Cards, rows: slice | Ints) -> None:
-        sharers, cores_used, cores_total = c.sharers[rows], c.cores_used[rows], c.cores_total[rows]
-        fits = sharers <= self._sharers[rows]
-        fits &= c.memory_used[rows] <= self._memory[rows]
-        fits &= cores_total - cores_used >= self._cores[rows]
-        fits &= c.exclusive[rows] <= 0
-        if self._spent is not None:
-            fits &= ~(self._spent[rows] & (cores_used >= cores_total) & (sharers > 0))
+    def _look(self, cards: Cards, rows: slice | Ints) -> None:
+        fits = self._room(cards, rows)
         self.fits[rows], self.enough[rows] = fits, fits.sum(1) >= self._count
+
+    def _room(self, c: Cards, at: slice | Ints | _Place) -> Bools:
+        """Which of the cards there have room for the unit."""
+        sharers, cores_used, cores_total = c.sharers[at], c.cores_used[at], c.cores_total[at]
+        fits: Bools = sharers <= self._sharers[at]
+        fits &= c.memory_used[at] <= self._memory[at]
+        fits &= cores_total - cores_used >= self._cores[at]
+        fits &= c.exclusive[at] <= 0
+        if self._spent is not None:
+            fits &= ~(self._spent[at] & (cores_used >= cores_total) & (sharers > 0))
+        return fits
 
 
 class _Usage:
@@ -93,20 +105,20 @@ class _Usage:
         """Of all rows as they are."""
         c = fleet.cards
         totals = [c.slots.sum(1), c.cores_total.sum(1), c.memory_total.sum(1)]
-        self._totals = np.stack(totals, axis=1, dtype=np.float64)
+        self._totals = np.stack(totals, axis=1, dtype=np.float64).tolist()
         self.column: Floats = fleet.usage()
         self._upto = len(fleet.changes)
 
     def follow(self, fleet: Fleet) -> None:
         """Add up again where use has changed."""
-        rows, self._upto = _changed(fleet, self._upto), len(fleet.changes)
-        if len(rows) * _MANY > len(fleet.names):
+        places, self._upto = _changed(fleet, self._upto), len(fleet.changes)
+        if len(places) * _MANY > len(fleet.names):
             self.column = fleet.usage()
             return
         c = fleet.cards
-        for row in rows:
+        for row in {row for row, _ in places}:
             used = _sum(c.sharers[row]), _sum(c.cores_used[row]), _sum(c.memory_used[row])
-            parts = zip(used, self._totals[row].tolist(), strict=True)
+            parts = zip(used, self._totals[row], strict=True)
             slots, cores, memory = [u / total if total > 0 else 0.0 for u, total in parts]
             self.column[row] = slots + cores + memory
 
@@ -116,7 +128,7 @@ class Standing:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._changes: list[int] = []
+        self._changes: list[_Place] = []
         self._screens: dict[Unit, _Screen] = {}
         self._met: set[Unit] = set()
         """Units that were asked for once."""
@@ -177,8 +189,8 @@ def ids_in(fleet: Fleet, request: Request) -> Bools | None:
     return allowed
 
 
-def _changed(fleet: Fleet, upto: int) -> list[int]:
-    """The rows written down since, each once."""
+def _changed(fleet: Fleet, upto: int) -> list[_Place]:
+    """The cards written down since, each once."""
     changes = fleet.changes[upto:]
     return changes if len(changes) < 2 else list(set(changes))
 

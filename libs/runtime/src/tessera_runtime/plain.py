@@ -7,10 +7,14 @@ for a web framework.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 HEAD_MOST: Final = 16 * 1024
 """Bytes of a request line and headers that are waited for."""
+_HEADS: Final = 256
+"""Heads of which it is remembered what they say, 4 MiB at the very most: clients send the same ones
+again and again."""
 _UNUSUAL: Final = re.compile(rb"\r\n(?:transfer-encoding|connection|expect|upgrade):|(?<!\r)\n")
 """Headers, in lower case, that change what a request means, and lines that end in two ways."""
 _LENGTH: Final = b"\r\ncontent-length:"
@@ -45,14 +49,20 @@ def read(buffer: bytearray) -> Request | None:
     over = buffer.find(b"\r\n\r\n", 0, HEAD_MOST)
     if over < 0:
         return UNKNOWN if len(buffer) >= HEAD_MOST else None
-    line, _, _ = bytes(memoryview(buffer)[:over]).partition(b"\r\n")
+    return _read(bytes(memoryview(buffer)[:over]))
+
+
+@lru_cache(_HEADS)
+def _read(head: bytes) -> Request:
+    """The request that begins so, up to the empty line after its headers."""
+    line, _, _ = head.partition(b"\r\n")
     words = line.split(b" ")
     if len(words) != 3 or words[0] != b"POST" or words[2] != b"HTTP/1.1":
         return UNKNOWN
-    length = _length(bytes(memoryview(buffer)[len(line) : over]).lower())
+    length = _length(head[len(line) :].lower())
     if length is None:
         return UNKNOWN
-    return Request(words[1].partition(b"?")[0], over + 4, length)
+    return Request(words[1].partition(b"?")[0], len(head) + 4, length)
 
 
 def _length(headers: bytes) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from time import perf_counter
 from typing import Final
 
@@ -65,12 +65,13 @@ class Webhook:
         self._rules = rules
         self._namespaces = namespaces
         self._allowance = allowance
-        self._answers = metrics.counter(
+        answers = metrics.counter(
             "admissions_total", "Answers of the webhook", ("phase", "outcome")
         )
-        self._seconds = metrics.histogram(
+        seconds = metrics.histogram(
             "admission_seconds", "Time that the webhook took for an answer", ("phase",)
         )
+        self._answers, self._seconds = cache(answers.labels), cache(seconds.labels)
 
     def answers(self) -> dict[str, Answer]:
         """`/mutate` and `/validate`."""
@@ -85,7 +86,7 @@ class Webhook:
         try:
             review = _reviewed(body)
         except NotAReview as e:
-            self._answers.labels(phase, "unreadable").inc()
+            self._answers(phase, "unreadable").inc()
             return sentence(f"{e}\n", 400)
         case = _Case(phase, judge, review, began)
         notes = self._namespaces.remembered(review.namespace) if review.namespace else {}
@@ -96,8 +97,8 @@ class Webhook:
 
     def _judged(self, case: _Case, notes: Mapping[str, str]) -> Reply:
         answer = self._answer(case, notes)
-        self._answers.labels(case.phase, _outcome(answer)).inc()
-        self._seconds.labels(case.phase).observe(perf_counter() - case.began)
+        self._answers(case.phase, _outcome(answer)).inc()
+        self._seconds(case.phase).observe(perf_counter() - case.began)
         return Reply(encode_review(answer))
 
     def _answer(self, case: _Case, notes: Mapping[str, str]) -> ReviewAnswer:
