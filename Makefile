@@ -1,6 +1,6 @@
 PYTHON ?= python3
-JOBS ?= 3
-VERIFY := lint types contracts spelling names test
+JOBS ?= 4
+CHECKS := lint types contracts spelling names
 
 MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml))
 CODE := $(wildcard libs services tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py deploy/kustomize/*.py))))
@@ -13,9 +13,12 @@ SYNCED := .venv/.synced-$(HERE)
 UV := .venv/bin/uv
 ON_VENV := --python .venv/bin/python
 
+# Tests start many processes of ours: each would compile what none may write down.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names test e2e faults demo place bench hook hook-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test e2e faults demo place bench hook hook-test verify clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -108,7 +111,9 @@ hook-test: ## test the C library, and once more as clang builds it
 		elif [ "$(CI)" = true ]; then echo 'clang is missing'; exit 1; \
 		else echo 'clang is not here: skipped'; fi
 
-verify: $(VERIFY) ## every check of the Python code, and its tests
+checks: $(CHECKS) ## every check of the Python code but its tests
+
+verify: checks test ## every check of the Python code, and its tests
 
 clean: ## remove what was made here
 	rm -rf .venv .*_cache .hypothesis

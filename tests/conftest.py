@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from tests.cluster.plane import Plane, all_programs, real_plane
 from tests.contract.kept import kept_open, or_skip
+from tests.longest import ByPart, begin_with_the_longest
 
 # With warnings as errors, a suite that mixes plain and asynchronous tests would else fail on the
 # loop that pytest-asyncio leaves behind (3.11), or on its absence (3.12 and later).
@@ -23,6 +24,17 @@ NEVER_BLOCK = (
     "tessera_runtime", "tessera_kubelet", "tessera_scheduler", "tessera_agent", "tessera_quota",
     "tessera_rebalancer",
 )  # fmt: skip
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    begin_with_the_longest(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByPart | None:
+    """Unless --dist says otherwise."""
+    return ByPart(config, log) if config.getoption("dist") == "load" else None
 
 
 @pytest.fixture(scope="session")

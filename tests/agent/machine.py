@@ -25,7 +25,8 @@ def built(name: str) -> Path:
     with (ROOT / "libs" / "hook" / "Makefile").open() as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
         if not path.exists():
-            subprocess.run(["make", "-s", "-C", "libs/hook", "all", "sim"], cwd=ROOT, check=True)
+            make = ["make", "-s", f"-j{os.cpu_count()}", "-C", "libs/hook"]
+            subprocess.run([*make, "all", "sim"], cwd=ROOT, check=True)
     return path
 
 

@@ -70,10 +70,10 @@ class _Last:
 
 
 def build(service: str, base: Layer, hook: Path, folder: Path) -> Image:
-    """The image of a service. Raises NotUnderstood."""
+    """The image of a service; `folder` is for all of them. Raises NotUnderstood."""
     stages = _stages((IMAGES / f"{service}.Dockerfile").read_text())
     lock = re.search(r"-r /tmp/(\S+\.lock)", _text(stages, "packages"))
-    last = _Last(service, lock[1] if lock else "", hook, folder / service)
+    last = _Last(service, lock[1] if lock else "", hook, folder)
     for word, rest in stages[-1][1]:
         last.take(word, rest)
     layers = (base, Layer(last.packages), Layer(last.tree))
@@ -105,8 +105,10 @@ def _copied(rest: str, scratch: Path) -> Parts:
         path = REPOSITORY / source
         if path.is_dir():  # what is in it, as Docker has it
             kept = scratch / source
-            shutil.copytree(path, kept, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-            subprocess.run([sys.executable, "-m", "compileall", "-q", kept], check=True)
+            if not kept.exists():  # for another image
+                left_out = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                shutil.copytree(path, kept, ignore=left_out)
+                subprocess.run([sys.executable, "-m", "compileall", "-q", kept], check=True)
             tree |= {
                 f"{target.rstrip('/')}/{file.relative_to(kept)}": file
                 for file in kept.rglob("*") if file.is_file()

@@ -4,6 +4,7 @@ tools, and packages by a lock file.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -58,8 +59,7 @@ def python() -> Tree:
     tree |= {
         f"/usr/local/lib/{version}/{path.relative_to(library)}": path
         for path in _files(library)
-        if not LEFT_OUT & set(path.relative_to(library).parts)
-        and not path.relative_to(library).parts[0].startswith("config-")
+        if not path.relative_to(library).parts[0].startswith("config-")
     }
     return {**tree, **libraries([program, *(library / "lib-dynload").glob("*.so")])}
 
@@ -93,16 +93,17 @@ def packages(lock: Path) -> Tree:
 
 def libraries(programs: Iterable[Path]) -> dict[str, Path | Link | Content]:
     """The shared libraries that programs are linked with, their loader among them."""
-    said = "".join(
-        subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-        for program in programs
-    )
+    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     names = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", said, re.MULTILINE))
     return {name: Path(name).resolve() for name in names}
 
 
 def _files(folder: Path) -> Iterable[Path]:
-    return (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    for at, folders, names in os.walk(folder):
+        folders[:] = set(folders) - LEFT_OUT
+        for path in (Path(at, name) for name in names if name not in LEFT_OUT):
+            if path.is_file() and not path.is_symlink():
+                yield path
 
 
 def _which(name: str) -> Path:
