@@ -2,12 +2,13 @@
 with Tessera, with Tessera and its traces exported, in turn and in the same run.
 
 For each number of nodes and each policy every one of them binds the pods `--rounds` times; rounds
-alternate, because runs on a shared machine differ by a fifth. The do-nothing extender has Tessera's
-webhook and the same configuration of kube-scheduler; plain pods ask for a processor. Each row ends
-with the processor time that each process used for a pod, which depends less on what else runs.
-The last line has the medians of the rounds, of the setting in which they are lowest:
+alternate, because runs on a shared machine differ by a fifth. All have the same pods, the same
+webhook and the same configuration of kube-scheduler, as far as there is an extender to configure;
+`bare` is what a cluster without Tessera does with pods that ask for a processor. Each row ends with
+the processor time that each process used for a pod, which depends less on what else runs. The last
+line has the medians of the rounds, of the setting in which they are lowest:
 
-    ratio R of_plain Q pods_per_s P          R: to the do-nothing extender, Q: to plain pods
+    ratio R of_plain Q pods_per_s P    R: to the do-nothing extender, Q: to kube-scheduler alone
 
     .venv/bin/python benchmarks/throughput.py [--nodes 100 --pods 200 --rounds 1 --policies spread]
 """
@@ -40,7 +41,7 @@ from tests.cluster.plane import Plane, real_plane
 
 CARDS: Final = 8
 SHARE: Final = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "2000", "nvidia.com/gpucores": "2"}
-PLAIN: Final = {"cpu": "10m"}
+BARE: Final = {"cpu": "10m"}
 WARM: Final = 100
 """Pods that are bound before those that count: connections, caches, and what a scheduler that has
 run for a while has behind it, such as Tessera's first lesson about what pods ask for (50 pods after
@@ -83,7 +84,7 @@ class Bench:
         async with placing(
             kind, self._plane, self._kube, self._nats, self._plane.folder / name, options.variables
         ) as program:
-            limits, policy = (PLAIN, "") if kind == "plain" else (SHARE, policy)
+            limits, policy = (BARE, "") if kind == "bare" else (SHARE, policy)
             few = [a_pod(f"p{i}", limits, SCHEDULER, policy) for i in range(WARM)]
             await measure(self._kube, NAMESPACE, few, 4)
             await empty(self._kube, NAMESPACE)

@@ -1,5 +1,5 @@
-"""What the throughput benchmark runs on: a control plane with many nodes, and one of three things
-that place pods: kube-scheduler alone, with an extender that does nothing, with Tessera."""
+"""What the throughput benchmark runs on: a control plane with many nodes, and one of those that
+place pods: kube-scheduler alone, with an extender that does nothing, with Tessera."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
@@ -26,8 +26,10 @@ from tessera_schema.keys import SCHEDULER
 from tests.cluster.objects import a_card_node
 from tests.cluster.plane import HOME, LEASES, Plane
 
-KINDS: Final = ("plain", "do-nothing", "tessera", "telemetry")
-"""What places pods; the last is Tessera with its traces exported."""
+KINDS: Final = ("plain", "do-nothing", "tessera", "telemetry", "bare")
+"""What places pods. `plain` is kube-scheduler alone, with the same pods, configuration and webhook
+as the two after it; `telemetry` is Tessera with its traces exported; `bare` is kube-scheduler alone
+in a cluster without us, with pods that ask for a processor."""
 NAMESPACE: Final = "throughput"
 START_S: Final = 120.0
 NODE_S: Final = 1.0
@@ -36,6 +38,7 @@ NODE_LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _QUICK: Final = {"leaderElection": {"leaderElect": False}}
 _PROGRAMS: Final = {
+    "plain": [str(Path(__file__).with_name("throughput_idle.py"))],
     "do-nothing": [str(Path(__file__).with_name("throughput_idle.py"))],
     "tessera": ["-m", "tessera_scheduler"],
     "telemetry": ["-m", "tessera_scheduler"],
@@ -115,7 +118,7 @@ async def placing(
     pids = await asyncio.to_thread(_children)
     status = extender = ""
     async with AsyncExitStack() as stack:
-        if kind != "plain":
+        if kind != "bare":
             file = folder / "ports.json"
             env = _environment(plane, nats, file)
             if kind == "telemetry":
@@ -134,8 +137,8 @@ async def placing(
             except (TimeoutError, ProcessLookupError):
                 raise RuntimeError(f"{kind}: not ready: {_end_of(log)}") from None
         made = configuration(load(), extender, [SCHEDULER])
-        if kind == "plain":
-            del made["extenders"]
+        if kind in ("plain", "bare"):
+            _alone(made)
         connection = {"kubeconfig": str(plane.control.kubeconfig), "qps": 1000, "burst": 2000}
         file = folder / "kube-scheduler.json"
         file.write_text(json.dumps({**made, **_QUICK, "clientConnection": connection}))
@@ -143,6 +146,18 @@ async def placing(
         log = folder / "kube-scheduler.log"
         scheduler = await stack.enter_async_context(_process(argv, {}, log))
         yield Placing(pids={**pids, "kube-scheduler": scheduler.pid}, status=status)
+
+
+def _alone(made: dict[str, Any]) -> None:
+    """Take the extender out; what it lets kube-scheduler ignore is ignored all the same."""
+    (extender,) = made.pop("extenders")
+    ignored = [r["name"] for r in extender["managedResources"] if r["ignoredByScheduler"]]
+    args = {
+        "apiVersion": made["apiVersion"], "kind": "NodeResourcesFitArgs",
+        "ignoredResources": ignored,
+    }  # fmt: skip
+    for profile in made["profiles"]:
+        profile["pluginConfig"] = [{"name": "NodeResourcesFit", "args": args}]
 
 
 def _environment(plane: Plane, nats: NatsServer, ports: Path) -> dict[str, str]:

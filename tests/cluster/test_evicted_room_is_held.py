@@ -61,9 +61,12 @@ async def test_a_nominated_pod_gets_the_cards_and_nobody_before_it(
             pod = (await cluster.admin.get(cluster.pods_path("urgent"))).done
             return bool(pod["status"].get("nominatedNodeName") == node)
 
+        async def leaving() -> bool:
+            pod = (await cluster.admin.get(cluster.pods_path("victim"))).done
+            return "deletionTimestamp" in pod["metadata"]
+
         await cluster.until(nominated, "urgent nominated")
-        leaving = (await cluster.admin.get(cluster.pods_path("victim"))).done
-        assert "deletionTimestamp" in leaving["metadata"]
+        await cluster.until(leaving, "the victim asked to go")  # kube-scheduler nominates first
         await cluster.pod("late", a_share(20000), **ANYWHERE)
 
         async def told() -> bool:

@@ -66,8 +66,8 @@ def use(seen: Seen, grant: Grant, cores: float, times: int = 2) -> None:
 
 
 def test_two_dialects_on_a_card_are_found() -> None:
-    assert not promise(evidence(a_grant("p")), "two dialects").kept
-    assert promise(evidence(a_grant("p"), a_grant("q", "two")), "two dialects").kept
+    assert not judging.shared({"p": a_grant("p")}).kept
+    assert judging.shared({"p": a_grant("p"), "q": a_grant("q", "two")}).kept
 
 
 def test_a_pod_whose_container_does_not_run_does_not_run() -> None:

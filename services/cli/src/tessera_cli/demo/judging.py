@@ -103,7 +103,6 @@ def judge(evidence: Evidence) -> list[Promise]:
     made = grants(seen)
     return [
         *(_runs(seen, name) for name in expected(scene)),
-        _shared(made),
         *(_waits(evidence, name) for name in sorted(WAITS)),
         *(_refused(seen, name) for name in sorted(REFUSED)),
         *_inside(evidence, made),
@@ -122,7 +121,8 @@ def _status(pod: Mapping[str, Any]) -> str:
     return f"{pod['status'].get('phase', '')} {msgspec.json.encode(states).decode()}"
 
 
-def _shared(made: Mapping[str, Grant]) -> Promise:
+def shared(made: Mapping[str, Grant]) -> Promise:
+    """Of all that was granted."""
     on: dict[tuple[str, str], set[str]] = {}
     for grant in made.values():
         for share in grant.shares:

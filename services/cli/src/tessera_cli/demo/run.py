@@ -132,6 +132,7 @@ async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outc
         evidence = await _gather(stage, seen)
         promises = judging.judge(evidence)
         promises += await play_lending(stage, seen, tell)
+        promises.append(judging.shared(judging.grants(seen)))
         promises += await play_plans(stage, seen, tell)
     return Outcome(stage, evidence, promises)
 
