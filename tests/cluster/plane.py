@@ -38,10 +38,7 @@ _PATHS: Final = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    **{
-        guard["kind"]: f"/apis/admissionregistration.k8s.io/v1/{plural}"
-        for plural, guard in terms.fence(HOME).items()
-    },
+    **{guard["kind"]: path for path, guard in terms.fence(HOME).items()},
 }
 _DEVICES: Final[Json] = {
     "metadata": {"name": "devices.scheduling.koordinator.sh"},

@@ -121,8 +121,8 @@ class Cluster:
         for namespace in (HOME, TEAM):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
-        for plural, guard in terms.fence(HOME).items() if fenced else ():
-            self.call("POST", f"/apis/admissionregistration.k8s.io/v1/{plural}", guard)
+        for path, guard in terms.fence(HOME).items() if fenced else ():
+            self.call("POST", path, guard)
         self.limit(QUOTA_MIB)
         self.truth = Truth(self.store, self.time, self.cards, self.allocating, fenced=fenced)
         self.truth.on_bound = self._check_quota

@@ -144,15 +144,15 @@ async def test_nobody_leads_before_the_api_server_compares_with_his_term() -> No
 
 async def test_who_is_not_compared_with_leads_and_says_so() -> None:
     world = World(1)
-    guard = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{terms.POLICY}"
-    world.call("DELETE", guard)
+    policies, policy = next(iter(terms.fence(HOME).items()))
+    world.call("DELETE", f"{policies}/{terms.POLICY}")
     async with leading(world, config=settings(fence_s=1)) as scheduler:
         assert counted(scheduler, "fenced") == 0
         world.pod("a")
         assert await world.place(scheduler, "a") == "n0"
-        world.make(guard.rpartition("/")[0], terms.fence(HOME)["validatingadmissionpolicies"])
+        world.make(policies, policy)
         await until(lambda: counted(scheduler, "fenced") == 1, 5)
-        world.call("DELETE", guard)
+        world.call("DELETE", f"{policies}/{terms.POLICY}")
         await until(lambda: counted(scheduler, "fenced") == 0, 5)
 
 

@@ -55,8 +55,8 @@ class World:
         self.kube = FakeKube(self.store)
         self.make("/api/v1/namespaces", {"metadata": {"name": HOME}})
         self.make(LEASE, {"metadata": {"name": "tessera-scheduler"}})
-        for plural, guard in terms.fence(HOME).items():
-            self.make(f"/apis/admissionregistration.k8s.io/v1/{plural}", guard)
+        for path, guard in terms.fence(HOME).items():
+            self.make(path, guard)
         self.nodes = [f"n{i}" for i in range(nodes)]
         for node in self.nodes:
             self.make("/api/v1/nodes", {"metadata": {"name": node}})

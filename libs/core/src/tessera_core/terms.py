@@ -37,8 +37,9 @@ _PRESENT: Final = (
 
 
 def fence(namespace: str) -> dict[str, Json]:
-    """The policy and its binding, for a Lease in this namespace, by their plurals."""
-    api = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": POLICY}}
+    """The policy and its binding for a Lease in this namespace, by the paths to make them at."""
+    version = "admissionregistration.k8s.io/v1"
+    api = {"apiVersion": version, "metadata": {"name": POLICY}}
     rules = [_rule("CREATE", "pods/binding", "bindings"), _rule("UPDATE", "pods")]
     spec = {
         "failurePolicy": "Fail",
@@ -55,8 +56,10 @@ def fence(namespace: str) -> dict[str, Json]:
     lease = {"name": SCHEDULER, "namespace": namespace, "parameterNotFoundAction": "Allow"}
     bound = {"policyName": POLICY, "paramRef": lease, "validationActions": ["Deny"]}
     return {
-        "validatingadmissionpolicies": {"kind": "ValidatingAdmissionPolicy", **api, "spec": spec},
-        "validatingadmissionpolicybindings": {
+        f"/apis/{version}/validatingadmissionpolicies": {
+            "kind": "ValidatingAdmissionPolicy", **api, "spec": spec,
+        },
+        f"/apis/{version}/validatingadmissionpolicybindings": {
             "kind": "ValidatingAdmissionPolicyBinding", **api, "spec": bound,
         },
     }  # fmt: skip

@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-import msgspec
-
 from tessera_core.terms import POLICY
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
+from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.lease import Lease
+from tessera_scheduler.sending import binding
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.keys import TERM_KEY
 
@@ -75,11 +75,7 @@ class Fence:
 
     async def _refuses(self, term: int) -> bool:
         notes = {GRANT_KEY: "", TERM_KEY: str(term)}
-        body = msgspec.json.encode({
-            "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": _NOBODY, "namespace": self._namespace, "annotations": notes},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": _NOBODY},
-        })  # fmt: skip
+        body = binding(PodKey(self._namespace, _NOBODY, ""), _NOBODY, notes)
         path = paths.pod(self._namespace, _NOBODY, "binding")
         try:
             await self._kube.call(Verb.POST, path, query={"dryRun": "All"}, body=body)

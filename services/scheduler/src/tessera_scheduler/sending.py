@@ -24,20 +24,25 @@ class Target(Struct, frozen=True, kw_only=True):
     def body(self, version: str = "") -> bytes:
         """As the API server takes it; the uid is always a precondition, a resourceVersion where
         one is given."""
-        metadata: dict[str, object] = {
-            "name": self.name.name, "namespace": self.name.namespace, "uid": self.name.uid,
-            "annotations": self.annotations,
-        }  # fmt: skip
-        if version:
-            metadata["resourceVersion"] = version
-        return msgspec.json.encode(
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": metadata,
-                "target": {"apiVersion": "v1", "kind": "Node", "name": self.grant.node},
-            }
-        )
+        return binding(self.name, self.grant.node, self.annotations, version)
+
+
+def binding(name: PodKey, node: str, annotations: Mapping[str, str], version: str = "") -> bytes:
+    """A Binding as the API server takes it; an empty uid is no precondition."""
+    metadata: dict[str, object] = {
+        "name": name.name, "namespace": name.namespace, "uid": name.uid,
+        "annotations": annotations,
+    }  # fmt: skip
+    if version:
+        metadata["resourceVersion"] = version
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+    )
 
 
 class Written(Struct, frozen=True):

@@ -153,8 +153,8 @@ async def open_stage(
         # As an installation ships it: without one, the first writer waits out a former one.
         leases = paths.in_group("coordination.k8s.io", "v1", "leases", namespace=NAMESPACE)
         await insist(kube, leases, {"metadata": {"name": SCHEDULER}, "spec": {}})
-        for plural, guard in terms.fence(NAMESPACE).items():
-            await insist(kube, paths.in_group("admissionregistration.k8s.io", "v1", plural), guard)
+        for path, guard in terms.fence(NAMESPACE).items():
+            await insist(kube, path, guard)
         await asyncio.to_thread(_write_token, folder / "api")
         tell("starting the scheduler, the nodes and their agents")
         await _start_scheduler(stage, traced)
