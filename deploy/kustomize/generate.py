@@ -39,7 +39,33 @@ FIRST_PORT: Final = 9471
 
 REBALANCER: Final = "tessera-rebalancer"
 ASKS: Final = (RESIZE_KEY, RESERVE_KEY)
-"""Keys by which the rebalancer asks the scheduler, who alone grants."""
+"""Keys by which others ask the scheduler, which alone grants."""
+
+OTHER_SYSTEMS: Final = (
+    "system:serviceaccount:kube-system:hami-scheduler",
+    "system:serviceaccount:kube-system:hami-device-plugin",
+    "system:serviceaccount:volcano-system:volcano-scheduler",
+    "system:serviceaccount:kube-system:volcano-device-plugin",
+    "system:serviceaccount:koordinator-system:koord-scheduler",
+    "system:serviceaccount:koordinator-system:koordlet",
+    "system:serviceaccount:kube-system:gpu-admission",
+    "system:serviceaccount:kube-system:gpu-manager",
+)
+"""Who writes other systems' keys in their usual installations."""
+
+OURS: Final = (
+    "tessera.dev/... and the keys by which schedulers and node plugins tell each other about cards "
+    "are written by Tessera alone: leave them as they are"
+)
+RESIZING: Final = (
+    f"{RESIZE_KEY} is for users whose roles let them update pods/resize of this pod: ask an "
+    "administrator for the ClusterRole tessera-resizer in this namespace"
+)
+FOREIGN: Final = (
+    "this key records cards of a pod that another system placed, and the account that writes it is "
+    "none of those that the policy names. Add the account to the policy tessera-foreign-keys if it "
+    "belongs to that system"
+)
 
 CONNECTION: Final = {"qps": 1000, "burst": 2000}
 """Calls per second of kube-scheduler: its default of 50 binds some 30 pods a second."""
@@ -73,6 +99,7 @@ def files() -> dict[Path, str]:
             _scheduling(known, kubescheduler.profiles(known))
         ),
         "components/scheduler-aliases/names.yaml": _text(_names(known)),
+        "components/scheduler-aliases/policies.yaml": _text(_policies_of_names(known)),
         "base/policies/keys.yaml": _text(*_key_policies(known)),
         "base/policies/terms.yaml": _text(*terms.fence(NAMESPACE).values()),
         "base/agents/kustomization.yaml": _text(_agents(known)),
@@ -124,6 +151,12 @@ def _scheduling(known: Registry, names: tuple[str, ...]) -> Json:
     return {**made, "clientConnection": CONNECTION}
 
 
+def _policies_of_names(known: Registry) -> list[Json]:
+    """The patch that tells the policies which names are served."""
+    names = msgspec.json.encode(kubescheduler.profiles(known)).decode()
+    return [{"op": "replace", "path": "/spec/variables/1/expression", "value": names}]
+
+
 def _names(known: Registry) -> Json:
     """The patch that tells the webhook which names are served."""
     names = ",".join(kubescheduler.profiles(known))
@@ -140,39 +173,66 @@ def _patch(kind: str, name: str, pod: Json) -> Json:
 
 
 def _key_policies(known: Registry) -> Iterator[Json]:
-    """Our keys on pods are changed, and borne by a Binding, by nobody else."""
-    pods, ours = ("pods", "pods/status"), (SCHEDULER,)
-    changes, bears = conditions.changes_keys(known, ASKS), conditions.bears_keys(known)
-    asks = conditions.changes(ASKS)
-    yield from _policy("tessera-pods", "UPDATE", pods, changes, ours)
-    yield from _policy("tessera-asks", "UPDATE", pods, asks, (*ours, REBALANCER))
-    yield from _policy("tessera-bindings", "CREATE", ("pods/binding", "bindings"), bears, ours)
+    """Who may write the keys by which cards are recorded on pods.
+
+    Keys of Tessera's own group are its own on every pod. The keys of other systems are guarded on
+    the pods that Tessera places; on all other pods a stranger who writes them is only reported,
+    until the component `strict-keys` has the API server refuse it.
+    """
+    pods, bindings = ("pods", "pods/status"), ("pods/binding", "bindings")
+    own, others = conditions.changes_own_keys(ASKS), conditions.changes_others_keys(known)
+    yield from _policy("tessera-pods", "UPDATE", pods, own, (SCHEDULER,))
+    reserves = conditions.changes((RESERVE_KEY,))
+    yield from _policy("tessera-asks", "UPDATE", pods, reserves, (SCHEDULER, REBALANCER))
+    resizes = conditions.changes((RESIZE_KEY,))
+    yield from _policy(
+        "tessera-resizes", "UPDATE", pods, resizes, (SCHEDULER, REBALANCER),
+        or_else=conditions.may_resize(), message=RESIZING,
+    )  # fmt: skip
+    has_own = conditions.has_own_keys()
+    yield from _policy("tessera-bindings", "CREATE", bindings, has_own, (SCHEDULER,))
+    placed = {"schedulers": [SCHEDULER]}
+    ours = conditions.is_placed_by("variables.schedulers")
+    yield from _policy(
+        "tessera-results", "UPDATE", pods, others, (SCHEDULER,), lists=placed, or_else=f"!({ours})"
+    )
+    yield from _policy(
+        "tessera-foreign-keys", "UPDATE", pods, others, (SCHEDULER,), OTHER_SYSTEMS, lists=placed,
+        or_else=ours, message=FOREIGN, actions=("Warn", "Audit"),
+    )  # fmt: skip
 
 
-def _policy(
-    name: str, operation: str, resources: tuple[str, ...], matters: str, who: tuple[str, ...]
-) -> Iterator[Json]:
+def _policy(  # noqa: PLR0913  (the parts of two manifests)
+    name: str, operation: str, resources: tuple[str, ...], matters: str, who: tuple[str, ...],
+    others: tuple[str, ...] = (), *, lists: Mapping[str, Sequence[str]] = {}, or_else: str = "",
+    message: str = OURS, actions: tuple[str, ...] = ("Deny",),
+) -> Iterator[Json]:  # fmt: skip
+    """A policy and its binding: a write that `matters` (CEL) is for the accounts `who` of our
+    namespace and the users `others`, `or_else` (CEL) for anybody for whom that holds. `lists` are
+    further variables of the policy."""
     rule = {
         "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
         "resources": list(resources),
     }  # fmt: skip
     accounts = [f"system:serviceaccount:{NAMESPACE}:{account}" for account in who]
-    writers = msgspec.json.encode(accounts).decode()
+    variables = {"writers": [*accounts, *others], **lists}
+    written = "request.userInfo.username in variables.writers"
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [rule]},
         "matchConditions": [{"name": "our-keys", "expression": matters}],
-        "variables": [{"name": "writers", "expression": writers}],
+        "variables": [
+            {"name": n, "expression": msgspec.json.encode(v).decode()} for n, v in variables.items()
+        ],
         "validations": [{
-            "expression": "request.userInfo.username in variables.writers",
-            "message": "tessera.dev/... and the keys by which schedulers and node plugins tell "
-            "each other about cards are written by Tessera alone: leave them as they are",
+            "expression": f"{written} || {or_else}" if or_else else written,
+            "message": message,
             "reason": "Forbidden",
         }],
     }  # fmt: skip
     common: Json = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
     yield {"kind": "ValidatingAdmissionPolicy", **common, "spec": spec}
-    binding = {"policyName": name, "validationActions": ["Deny"]}
+    binding = {"policyName": name, "validationActions": list(actions)}
     yield {"kind": "ValidatingAdmissionPolicyBinding", **common, "spec": binding}
 
 

@@ -29,7 +29,8 @@ class Server(Protocol):
 
     @property
     def tokens(self) -> Mapping[str, str]:
-        """User -> token, for the administrator, `reader`, who may read pods, and `nobody`."""
+        """User -> token, for the administrator, `reader`, who may read pods, `editor`, who may
+        change them, `resizer`, who may also resize them, and `nobody`."""
 
     async def restart(self) -> None:
         """End the server as its operator would, and start it on the same port and data."""

@@ -12,8 +12,11 @@ from tessera_embedded.apiserver import Account, ApiServer, Rule, open_apiserver
 from tessera_embedded.scheduling.opening import open_scheduler
 from tests.contract.client import Json
 
+_EDITS = Rule(("get", "patch", "update"), ("pods",))
 ACCOUNTS = (
     Account("reader", (Rule(("get", "list", "watch"), ("pods",)),), ("contract:readers",)),
+    Account("editor", (_EDITS,), ("contract:editors",)),
+    Account("resizer", (_EDITS, Rule(("update",), ("pods/resize",))), ("contract:resizers",)),
     Account("nobody", (), ("contract:others",)),
 )
 

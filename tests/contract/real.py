@@ -31,11 +31,18 @@ START_S = 120.0
 STOP_S = 20.0
 POLL_S = 0.05
 
-USERS = {"admin": "system:masters", "reader": "contract:readers", "nobody": "contract:others"}
+USERS = {
+    "admin": "system:masters", "reader": "contract:readers", "editor": "contract:editors",
+    "resizer": "contract:resizers", "nobody": "contract:others",
+}  # fmt: skip
 """User -> the one group that it is in. The token of `reader` is `reader-token`, and so on."""
-READERS = "contract:readers"
-READS: Json = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
-"""All that readers may do."""
+_EDITS = {"pods": ["get", "patch", "update"]}
+RULES: dict[str, dict[str, list[str]]] = {
+    "contract:readers": {"pods": ["get", "list", "watch"]},
+    "contract:editors": _EDITS,
+    "contract:resizers": {**_EDITS, "pods/resize": ["update"]},
+}
+"""Group -> resource -> verbs: all that its members may do."""
 
 
 def programs(*, heard: bool = False) -> Path:
@@ -149,7 +156,7 @@ class ControlPlane:
             await asyncio.to_thread(self._etcd.start)
             await asyncio.to_thread(self._server.start)
             await self._ready()
-            await self._let_readers_read()
+            await self._give_roles()
             yield
         finally:
             await asyncio.to_thread(self._server.stop, signal.SIGKILL)
@@ -170,16 +177,20 @@ class ControlPlane:
                     pass
                 await asyncio.sleep(POLL_S)
 
-    async def _let_readers_read(self) -> None:
+    async def _give_roles(self) -> None:
         group = "rbac.authorization.k8s.io"
-        role = {"apiGroup": group, "kind": "ClusterRole", "name": READERS}
-        subject = {"apiGroup": group, "kind": "Group", "name": READERS}
+        path = f"/apis/{group}/v1"
         async with open_client(self.url, self.ca_path, self.token) as client:
-            path = f"/apis/{group}/v1"
-            body: Json = {"metadata": {"name": READERS}, "rules": [READS]}
-            (await client.post(f"{path}/clusterroles", body)).done  # noqa: B018  (checks)
-            body = {"metadata": {"name": READERS}, "roleRef": role, "subjects": [subject]}
-            (await client.post(f"{path}/clusterrolebindings", body)).done  # noqa: B018  (checks)
+            for name, verbs in RULES.items():
+                rules = [
+                    {"apiGroups": [""], "resources": [r], "verbs": v} for r, v in verbs.items()
+                ]
+                role = {"apiGroup": group, "kind": "ClusterRole", "name": name}
+                subject = {"apiGroup": group, "kind": "Group", "name": name}
+                body: Json = {"metadata": {"name": name}, "rules": rules}
+                (await client.post(f"{path}/clusterroles", body)).done  # noqa: B018  (checks)
+                body = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+                (await client.post(f"{path}/clusterrolebindings", body)).done  # noqa: B018  (checks)
 
     def _write_files(self) -> None:
         authority = Authority("contract")

@@ -85,7 +85,7 @@ def test_kube_scheduler_leaves_these_names_to_us(tmp_path: Path, *, aliases: boo
 
 def test_policies_guard_the_keys_of_these_dialects(tmp_path: Path) -> None:
     objects = with_component(tmp_path)
-    for name in ("tessera-pods", "tessera-asks", "tessera-bindings"):
+    for name in ("tessera-pods", "tessera-results", "tessera-foreign-keys", "tessera-bindings"):
         (policy,) = named(objects, "ValidatingAdmissionPolicy", name)
         (condition,) = policy["spec"]["matchConditions"]
         wanted = [

@@ -10,20 +10,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tessera_schema.keys import OWNER_KEYS, RESERVE_KEY, TERM_KEY
+from tessera_schema.keys import OWNER_KEYS, RESERVE_KEY, SCHEDULER, TERM_KEY
 from tessera_schema.resizes import RESIZE_KEY
 from tests.contract.client import Answer, Client, Json
 from tests.contract.objects import a_binding, a_pod
-from tests.deploy.installed import NAMESPACE, PODS, SETTLED_S, Installed
+from tests.deploy.installed import NAMESPACE, PODS, SETTLED_S, TENANT, Installed
 
 GRANT = "tessera.dev/grant"
-RESULTS = [
-    GRANT, "tessera.dev/anything", "hami.io/vgpu-devices-allocated", "volcano.sh/gpu-index",
+OTHERS = [
+    "hami.io/vgpu-devices-allocated", "volcano.sh/gpu-index",
     "scheduling.koordinator.sh/device-allocated", "tencent.com/predicate-gpu-idx-0",
     "iluvatar.ai/predicate-gpu-idx-0", "mthreads.com/gpu-index",
 ]  # fmt: skip
+RESULTS = [GRANT, "tessera.dev/anything", *OTHERS]
 CARDS = "cards.tessera.dev/nvidia"
 POLICY = "ValidatingAdmissionPolicy"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/tessera-scheduler"
 
 
@@ -38,10 +40,12 @@ def refused(answer: Answer, *words: str) -> None:
 
 
 @asynccontextmanager
-async def a_pod_of(admin: Client, **annotations: str) -> AsyncGenerator[str]:
+async def a_pod_of(
+    admin: Client, *, scheduler: str = SCHEDULER, **annotations: str
+) -> AsyncGenerator[str]:
     """Its path. It is as the scheduler bound it."""
     name = f"p-{secrets.token_hex(4)}"
-    pod = a_pod(name)
+    pod = a_pod(name, schedulerName=scheduler)
     pod["metadata"]["annotations"] = annotations
     (await admin.post(PODS, pod)).done  # noqa: B018  (checks)
     try:
@@ -58,6 +62,25 @@ async def test_a_tenant_does_not_set_what_schedulers_write(
     async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
         answer = await clients["tenant"].patch(path + part, notes(**{key: "forged"}))
     refused(answer, "written by Tessera alone")
+
+
+@pytest.mark.parametrize("key", OTHERS)
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_other_systems_go_on_with_their_own_pods(
+    installed: Installed, key: str, part: str
+) -> None:
+    """The overlay serves HAMi's profile as well, so this is a scheduler that is not served."""
+    async with (
+        installed.clients() as clients,
+        a_pod_of(clients["admin"], scheduler="their-scheduler") as path,
+    ):
+        answer = await clients["tenant"].patch(path + part, notes(**{key: "theirs"}))
+        again = await clients["tenant"].patch(path + part, notes(**{key: None}))
+        ours = await clients["tenant"].patch(path + part, notes(**{GRANT: "forged"}))
+    assert answer.done["metadata"]["annotations"] == {key: "theirs"}
+    assert again.status == 200
+    assert any("tessera-foreign-keys" in warning for warning in answer.warnings)
+    refused(ours, "written by Tessera alone")
 
 
 @pytest.mark.parametrize("value", ["forged", None])
@@ -157,8 +180,35 @@ async def test_the_rebalancer_asks_and_grants_nothing(installed: Installed, key:
     assert asked.done["metadata"]["annotations"] == {key: "{}"}
     assert "annotations" not in taken_back.done["metadata"]
     refused(granted, "written by Tessera alone")
-    refused(tenant, "written by Tessera alone")
+    refused(tenant, "pods/resize" if key == RESIZE_KEY else "written by Tessera alone")
     assert scheduler.status == 200
+
+
+async def test_a_resize_is_for_those_whose_roles_let_them_resize(installed: Installed) -> None:
+    async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
+        asked = notes(**{RESIZE_KEY: "{}"})
+        refused(await clients["tenant"].patch(path, asked), "pods/resize", "tessera-resizer")
+        admin = await clients["admin"].patch(path, asked)
+        await clients["admin"].patch(path, notes(**{RESIZE_KEY: None}))
+        await let_resize(clients["admin"])
+        async with asyncio.timeout(SETTLED_S):  # roles are in force a moment after they are bound
+            while (answer := await clients["tenant"].patch(path, asked)).status == 403:
+                await asyncio.sleep(0.1)
+        reserved = await clients["tenant"].patch(path, notes(**{RESERVE_KEY: "{}"}))
+        await clients["admin"].delete(f"{RBAC}/namespaces/default/rolebindings/resizers")
+    assert admin.done["metadata"]["annotations"] == {RESIZE_KEY: "{}"}
+    assert answer.done["metadata"]["annotations"] == {RESIZE_KEY: "{}"}
+    refused(reserved, "written by Tessera alone")
+
+
+async def let_resize(admin: Client) -> None:
+    """Bind the role that is installed for it, in the namespace of the pods."""
+    group = "rbac.authorization.k8s.io"
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": "tessera-resizer"}
+    subject = {"apiGroup": group, "kind": "User", "name": TENANT}
+    body: Json = {"metadata": {"name": "resizers"}, "roleRef": role, "subjects": [subject]}
+    path = f"{RBAC}/namespaces/default/rolebindings"
+    (await admin.post(path, body)).done  # noqa: B018  (checks)
 
 
 @pytest.mark.parametrize("key", sorted(OWNER_KEYS))

@@ -227,12 +227,31 @@ def test_policies_and_webhook_know_the_same_writers(tmp_path: Path) -> None:
         (service,) = [c for c in containers(objects) if c.spec["name"] == "scheduler"]
         env = environment(service, objects)
         settings = load(SchedulerSettings, env)
-        for name in ("tessera-pods", "tessera-bindings"):
-            (policy,) = named(objects, "ValidatingAdmissionPolicy", name)
-            (variable,) = policy["spec"]["variables"]
-            writers = json.loads(variable["expression"])
-            assert len(writers) == count
-            assert writers == [ours, *settings.webhook.writers]
+        writers = policy_variables(objects, "tessera-results")["writers"]
+        assert len(writers) == count
+        assert writers == [ours, *settings.webhook.writers]
+        assert policy_variables(objects, "tessera-pods") == {"writers": [ours]}
+
+
+def policy_variables(objects: list[Json], policy: str) -> dict[str, list[str]]:
+    (found,) = named(objects, "ValidatingAdmissionPolicy", policy)
+    return {v["name"]: json.loads(v["expression"]) for v in found["spec"]["variables"]}
+
+
+def test_policies_and_webhook_know_the_same_profiles(tmp_path: Path) -> None:
+    for chosen in ((), ("scheduler-aliases",)):
+        objects = combined(tmp_path, chosen)
+        (service,) = [c for c in containers(objects) if c.spec["name"] == "scheduler"]
+        served = environment(service, objects)["TESSERA_WEBHOOK_SCHEDULERS"].split(",")
+        for name in ("tessera-results", "tessera-foreign-keys"):
+            assert set(policy_variables(objects, name)["schedulers"]) == set(served)
+
+
+def test_other_systems_are_refused_nothing_until_an_administrator_says_so(tmp_path: Path) -> None:
+    for chosen, actions in (((), ["Warn", "Audit"]), (("strict-keys",), ["Deny", "Audit"])):
+        objects = combined(tmp_path, chosen)
+        (bound,) = named(objects, "ValidatingAdmissionPolicyBinding", "tessera-foreign-keys")
+        assert bound["spec"]["validationActions"] == actions
 
 
 def test_books_and_quotas_count_the_same_pods(tmp_path: Path) -> None:

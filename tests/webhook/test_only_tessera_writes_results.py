@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.keys import RESERVE_KEY, SCHEDULER, TRACE_KEY
+from tessera_schema.resizes import RESIZE_KEY
 from tests.webhook.setting import (
     OURS,
     TRACE,
@@ -40,6 +41,14 @@ def test_a_pod_that_is_left_alone_loses_it_too() -> None:
     assert admitted(pod)["metadata"]["annotations"] == {}
 
 
+def test_a_pod_that_is_left_alone_keeps_what_its_own_system_records() -> None:
+    notes = {"hami.io/vgpu-devices-allocated": "x", GRANT_KEY: "y"}
+    pod = a_manifest(notes=notes, schedulerName="theirs")
+    done = admitted(pod)
+    assert done["metadata"]["annotations"] == {"hami.io/vgpu-devices-allocated": "x"}
+    assert validated(done).allowed
+
+
 def test_another_webhook_may_not_add_it() -> None:
     pod = admitted(a_manifest())
     pod["metadata"]["annotations"] = {GRANT_KEY: "x"}
@@ -49,8 +58,9 @@ def test_another_webhook_may_not_add_it() -> None:
 
 def update(before: Json, after: Json, user: str = "jane", group: str = "users") -> bool:
     answer = validated(
-        a_manifest(notes=after), old=a_manifest(notes=before), operation="UPDATE", user=user,
-        groups=[group],
+        a_manifest(notes=after, schedulerName=SCHEDULER),
+        old=a_manifest(notes=before, schedulerName=SCHEDULER),
+        operation="UPDATE", user=user, groups=[group],
     )  # fmt: skip
     if not answer.allowed:
         assert why_not(answer)[0] == 403
@@ -70,14 +80,31 @@ def test_a_pod_that_exists_is_changed_by_tesseras_accounts_only(before: Json, af
     assert update(before, before)
 
 
+@pytest.mark.parametrize("key", ["hami.io/vgpu-devices-allocated", "volcano.sh/gpu-index"])
+def test_other_systems_go_on_with_their_own_pods(key: str) -> None:
+    pod = a_manifest(notes={key: "x"}, schedulerName="hami-scheduler")
+    before = a_manifest(schedulerName="hami-scheduler")
+    change: Json = {"operation": "UPDATE", "user": "their-scheduler"}
+    rules = the_rules(schedulers=[SCHEDULER])
+    assert validated(pod, old=before, rules=rules, **change).allowed
+    granted = a_manifest(notes={GRANT_KEY: "g"}, schedulerName="hami-scheduler")
+    pod["metadata"]["annotations"][GRANT_KEY] = "g"
+    assert not validated(pod, old=granted, rules=rules, **change).allowed
+
+
+def test_a_resize_is_left_to_the_policy_that_looks_at_roles() -> None:
+    assert update({GRANT_KEY: "x"}, {GRANT_KEY: "x", RESIZE_KEY: "{}"})
+    assert not update({GRANT_KEY: "x"}, {GRANT_KEY: "x", RESERVE_KEY: "{}"})
+
+
 def test_other_annotations_are_everybodys() -> None:
     assert update({GRANT_KEY: "x"}, {GRANT_KEY: "x", "mine": "y"})
 
 
 def test_further_accounts_can_be_named() -> None:
     rules = the_rules(writers=["their-plugin"])
-    pod = a_manifest(notes={"volcano.sh/gpu-index": "0"})
-    change: Json = {"old": a_manifest(), "operation": "UPDATE"}
+    pod = a_manifest(notes={"volcano.sh/gpu-index": "0"}, schedulerName=SCHEDULER)
+    change: Json = {"old": a_manifest(schedulerName=SCHEDULER), "operation": "UPDATE"}
     assert validated(pod, rules=rules, user="their-plugin", **change).allowed
     assert not validated(pod, rules=rules, user="jane", **change).allowed
 

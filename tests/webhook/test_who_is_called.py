@@ -8,13 +8,14 @@ from tessera_core.admission import is_result
 from tessera_embedded.apiserver.cel import evaluate, parse
 from tessera_scheduler import conditions
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import OWNER_KEYS, REBALANCE_KEY, RESERVE_KEY, TRACE_KEY
+from tessera_schema.keys import OWNER_KEYS, REBALANCE_KEY, RESERVE_KEY, SCHEDULER, TRACE_KEY
+from tessera_schema.resizes import RESIZE_KEY
 from tests.webhook.setting import OURS, REGISTRY, Json, a_manifest
 
 NAMES_US = parse(conditions.names_us(REGISTRY))
-CHANGES = parse(conditions.changes_keys(REGISTRY))
+CHANGES = parse(conditions.changes_guarded_keys(REGISTRY, [SCHEDULER]))
 OTHERS = parse(conditions.by_others([OURS, "their-plugin"]))
-BEARS = parse(conditions.bears_keys(REGISTRY))
+HAS_KEYS = parse(conditions.has_own_keys())
 
 
 def calls(pod: Json) -> bool:
@@ -70,13 +71,33 @@ def test_others_pods_are_none_of_our_business(pod: Json) -> None:
         ({"mine": "1"}, {}, False), ({}, {}, False),
         ({}, {RESERVE_KEY: "x"}, True), ({}, {REBALANCE_KEY: "false"}, False),
         ({REBALANCE_KEY: "false", GRANT_KEY: "x"}, {REBALANCE_KEY: "true"}, True),
+        ({}, {RESIZE_KEY: "{}"}, False),
     ],
 )  # fmt: skip
 def test_only_changes_of_our_keys_are_looked_at(
     before: Json, after: Json, *, changes: bool
 ) -> None:
-    scope = {"oldObject": a_manifest(notes=before), "object": a_manifest(notes=after)}
-    assert evaluate(CHANGES, scope) is changes
+    old = a_manifest(notes=before, schedulerName=SCHEDULER)
+    new = a_manifest(notes=after, schedulerName=SCHEDULER)
+    assert evaluate(CHANGES, {"oldObject": old, "object": new}) is changes
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "before", "after", "changes"),
+    [
+        ("hami-scheduler", {}, {"hami.io/vgpu-devices-allocated": "x"}, False),
+        ("hami-scheduler", {"hami.io/bind-phase": "x"}, {}, False),
+        ("hami-scheduler", {}, {GRANT_KEY: "x"}, True),
+        ("hami-scheduler", {GRANT_KEY: "x"}, {GRANT_KEY: "x", "volcano.sh/gpu-index": "0"}, True),
+        (SCHEDULER, {}, {"hami.io/vgpu-devices-allocated": "x"}, True),
+    ],
+)
+def test_what_other_systems_write_on_their_own_pods_is_not_looked_at(
+    scheduler: str, before: Json, after: Json, *, changes: bool
+) -> None:
+    old = a_manifest(notes=before, schedulerName=scheduler)
+    new = a_manifest(notes=after, schedulerName=scheduler)
+    assert evaluate(CHANGES, {"oldObject": old, "object": new}) is changes
 
 
 @pytest.mark.parametrize(
@@ -91,6 +112,10 @@ def test_our_own_writes_do_not_come_back_to_us(user: Json, *, others: bool) -> N
     assert evaluate(OTHERS, {"request": {"userInfo": user}}) is others
 
 
-def test_a_binding_is_looked_at_where_it_bears_a_key() -> None:
-    assert evaluate(BEARS, {"object": {"metadata": {"annotations": {GRANT_KEY: "x"}}}}) is True
-    assert evaluate(BEARS, {"object": {"metadata": {"name": "p"}}}) is False
+def test_a_binding_is_looked_at_where_it_has_one_of_our_keys() -> None:
+    def looked_at(notes: Json) -> bool:
+        return evaluate(HAS_KEYS, {"object": {"metadata": {"annotations": notes}}}) is True
+
+    assert looked_at({GRANT_KEY: "x"})
+    assert not looked_at({"hami.io/vgpu-devices-allocated": "x"})
+    assert evaluate(HAS_KEYS, {"object": {"metadata": {"name": "p"}}}) is False

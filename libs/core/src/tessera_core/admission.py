@@ -21,7 +21,7 @@ from tessera_core.isolation import defeats
 from tessera_core.outcome import ContainerAfter
 from tessera_core.packing import hosts
 from tessera_core.registry import Registry
-from tessera_schema.keys import ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
+from tessera_schema.keys import GROUP, ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import ContainerRequest, PodRequest
@@ -59,13 +59,18 @@ def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Re
     return _together(pod, admitted, claims, stripped)
 
 
-def strip_results(registry: Registry, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
+def strip_results(
+    registry: Registry, pod: Pod, *, own_only: bool = False
+) -> tuple[Pod, tuple[str, ...]]:
     """The pod without annotations that only a scheduler or an agent may write, and their keys.
+    With `own_only` those of other systems stay.
 
     The trace that admission opened stays: it gives nothing.
     """
     stripped = tuple(
-        k for k in pod.metadata.annotations if is_result(registry, k) and k != TRACE_KEY
+        k
+        for k in pod.metadata.annotations
+        if is_result(registry, k) and k != TRACE_KEY and (not own_only or k.startswith(f"{GROUP}/"))
     )
     if not stripped:
         return pod, ()

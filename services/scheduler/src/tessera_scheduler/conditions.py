@@ -1,7 +1,11 @@
 """Which requests the API server calls us for, in CEL: pods that name one of our resources or keys,
 and changes of those keys by others. All other pods of the cluster do not depend on us.
 
-Only macros and operators of Kubernetes 1.30 are used: `has`, `exists`, `in`, `startsWith`.
+Keys of Tessera's own group are guarded on every pod. The keys by which other systems record cards
+are guarded on the pods that Tessera places: there they repeat the grant for tools that read them.
+On all other pods they belong to those systems.
+
+Only macros, operators and the `authorizer` of Kubernetes 1.30 are used.
 """
 
 from __future__ import annotations
@@ -11,14 +15,17 @@ from collections.abc import Iterable
 import msgspec
 
 from tessera_core.registry import Registry
+from tessera_schema.grants import GRANT_KEY
 from tessera_schema.keys import GROUP, OWNER_KEYS
+from tessera_schema.resizes import RESIZE_KEY
 
 _NOTES = "metadata.annotations"
+_OWN = f"{GROUP}/"
 
 
 def names_us(registry: Registry) -> str:
     """True for a pod that asks for cards in any dialect, or bears a key that is ours to write."""
-    resources = _list(registry.resources)
+    resources = list_of(registry.resources)
     ours = _ours(registry)
     asks = (
         "has(c.resources) && ("
@@ -32,20 +39,59 @@ def names_us(registry: Registry) -> str:
     )
 
 
-def bears_keys(registry: Registry) -> str:
-    """True for an object, such as a Binding, that bears a key that is ours to write."""
-    return f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, {_ours(registry)})"
+def has_own_keys() -> str:
+    """True for an object, such as a Binding, with an annotation of Tessera's own group."""
+    return f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, {_own()})"
 
 
-def changes_keys(registry: Registry, but: Iterable[str] = ()) -> str:
-    """True for an update that adds, changes or takes away a key that is ours to write, `but` for
-    these."""
-    return _changes(_ours(registry, but))
+def has_others_keys(registry: Registry) -> str:
+    """True for an object with an annotation by which other systems record cards."""
+    return f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, {_others(registry)})"
+
+
+def changes_own_keys(but: Iterable[str] = ()) -> str:
+    """True for an update that adds, changes or takes away a key of Tessera's own group, `but` for
+    these and for those that a pod's owner may write."""
+    return _changes(_own(but))
+
+
+def changes_others_keys(registry: Registry) -> str:
+    """True for an update that adds, changes or takes away a key by which other systems record
+    cards."""
+    return _changes(_others(registry))
+
+
+def changes_guarded_keys(registry: Registry, schedulers: Iterable[str]) -> str:
+    """True for an update that the webhook looks at: of our own keys on any pod, and of other
+    systems' keys on a pod that one of these profiles places. A resize is left to the policy
+    `tessera-resizes`: only the API server knows who may ask for one."""
+    placed = is_placed_by(list_of(schedulers))
+    others = both(changes_others_keys(registry), placed)
+    return f"{changes_own_keys((RESIZE_KEY,))} || {others}"
+
+
+def is_placed_by(schedulers: str) -> str:
+    """True for an update of a pod that Tessera places, or placed. `schedulers` is a CEL list of the
+    profiles that its kube-scheduler serves. Other systems' pods are none of these, so what those
+    systems write on them is not Tessera's to guard."""
+    granted = f"has(oldObject.{_NOTES}) && {_text(GRANT_KEY)} in oldObject.{_NOTES}"
+    named = f"has(object.spec.schedulerName) && object.spec.schedulerName in {schedulers}"
+    return f"{granted} || {named}"
+
+
+def may_resize() -> str:
+    """True for an update by somebody whose roles let it update `pods/resize` of that pod, which is
+    what Kubernetes asks for a resize in place. The API server itself answers."""
+    pod = (
+        'authorizer.group("").resource("pods").subresource("resize")'
+        ".namespace(object.metadata.namespace).name(object.metadata.name)"
+    )
+    return f'{pod}.check("update").allowed() || {pod}.check("patch").allowed()'
 
 
 def changes(keys: Iterable[str]) -> str:
     """True for an update that adds, changes or takes away one of these keys."""
-    return _changes(f"k in {_list(keys)}")
+    return _changes(f"k in {list_of(keys)}")
 
 
 def _changes(ours: str) -> str:
@@ -59,7 +105,7 @@ def _changes(ours: str) -> str:
 
 def by_others(writers: Iterable[str]) -> str:
     """True for a request of somebody who is none of these users and in none of these groups."""
-    named = _list(writers)
+    named = list_of(writers)
     return (
         f"!(request.userInfo.username in {named}) && "
         f"!(has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in {named}))"
@@ -72,17 +118,26 @@ def both(first: str, second: str) -> str:
     return f"({first}) && ({second})"
 
 
-def _ours(registry: Registry, but: Iterable[str] = ()) -> str:
-    """True for a key `k` that only a scheduler or an agent may write, `but` for these."""
-    free = _list({*OWNER_KEYS, *but})
-    begins = [
-        f"k.startsWith({_text(p)})" + (f" && !(k in {free})" if p == f"{GROUP}/" else "")
-        for p in sorted(registry.result_prefixes)
-    ]
-    return " || ".join((f"k in {_list(registry.result_keys)}", *begins))
+def _ours(registry: Registry) -> str:
+    """True for a key `k` that only a scheduler or an agent may write."""
+    return f"{_others(registry)} || {_own()}"
 
 
-def _list(words: Iterable[str]) -> str:
+def _own(but: Iterable[str] = ()) -> str:
+    """True for a key `k` of Tessera's own group that its owner may not write, `but` for these."""
+    free = list_of({*OWNER_KEYS, *but})
+    return f"k.startsWith({_text(_OWN)}) && !(k in {free})"
+
+
+def _others(registry: Registry) -> str:
+    """True for a key `k` by which other systems record cards."""
+    keys = {key for key in registry.result_keys if not key.startswith(_OWN)}
+    begins = [f"k.startsWith({_text(p)})" for p in sorted(registry.result_prefixes) if p != _OWN]
+    return " || ".join((f"k in {list_of(keys)}", *begins))
+
+
+def list_of(words: Iterable[str]) -> str:
+    """A list of strings in CEL."""
     return f"[{', '.join(map(_text, sorted(words)))}]"
 
 

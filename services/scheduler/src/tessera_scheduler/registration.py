@@ -73,6 +73,8 @@ class Terms(Struct, frozen=True, kw_only=True):
     """Users and groups that may write result keys."""
     port: int
     """That the webhook listens on; used with `host`."""
+    schedulers: frozenset[str]
+    """Profiles that our kube-scheduler serves: pods that name one of them are ours to place."""
 
 
 def configurations(
@@ -98,6 +100,7 @@ def configurations(
     created = [_rule("CREATE", "pods"), _rule("UPDATE", "pods/ephemeralcontainers")]
     asks = {"names-tessera": conditions.names_us(registry)}
     others = conditions.by_others(terms.writers)
+    changes = conditions.changes_guarded_keys(registry, terms.schedulers)
     mutating = [
         {**hook("admit", "/mutate", created, asks), "reinvocationPolicy": "IfNeeded"},
     ]
@@ -105,11 +108,11 @@ def configurations(
         hook("validate", "/validate", created, asks),
         hook(
             "keys", "/validate", [_rule("UPDATE", "pods", "pods/status")],
-            {"others-change-keys": conditions.both(others, conditions.changes_keys(registry))},
+            {"others-change-keys": conditions.both(others, changes)},
         ),
         hook(
             "bindings", "/validate", [_rule("CREATE", "pods/binding", "bindings")],
-            {"others-write-keys": conditions.both(others, conditions.bears_keys(registry))},
+            {"others-write-keys": conditions.both(others, conditions.has_own_keys())},
         ),
     ]  # fmt: skip
     return (_place("Mutating"), mutating), (_place("Validating"), validating)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from tessera_embedded.apiserver.access import Access
 from tessera_embedded.apiserver.admission import (
     ConditionFailed,
     concerns,
@@ -19,6 +20,7 @@ from tessera_embedded.apiserver.admission import (
     scope_of,
 )
 from tessera_embedded.apiserver.asks import NAMESPACES, Review
+from tessera_embedded.apiserver.authorizer import Authorizer
 from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
 from tessera_embedded.apiserver.errors import JsonObject, Told, forbidden
 from tessera_embedded.apiserver.objects import Objects
@@ -39,9 +41,10 @@ class _Denial(Struct, frozen=True):
 class Policies:
     """The policies that are configured in a store."""
 
-    def __init__(self, objects: Objects, catalogue: Catalogue) -> None:
+    def __init__(self, objects: Objects, catalogue: Catalogue, access: Access) -> None:
         self._objects = objects
         self._catalogue = catalogue
+        self._access = access
 
     def check(self, asked: Review) -> list[str]:
         """Warnings about the write. Raises ApiError where a policy denies it."""
@@ -145,6 +148,7 @@ class Policies:
         scope = scope_of(asked) | {
             "namespaceObject": namespace.obj() if namespace is not None else None,
             "params": parameter,
+            "authorizer": Authorizer(self._access, asked.user),
         }
         return {**scope, "variables": _Variables(spec.get("variables", ()), scope)}
 

@@ -65,7 +65,7 @@ class Store:
         self.catalogue = Catalogue()
         self.access = access or Access()
         self.writer = Writer(self.objects, world or real_world())
-        self.policies = Policies(self.objects, self.catalogue)
+        self.policies = Policies(self.objects, self.catalogue, self.access)
         self._chores = Chores(self.writer, self.catalogue)
 
     def open(self) -> None:

@@ -78,7 +78,7 @@ async def open_webhook(
         ):  # fmt: skip
             terms = Terms(
                 namespace=world.namespace, settings=settings.registration, writers=writers,
-                port=served.port,
+                port=served.port, schedulers=rules.schedulers,
             )  # fmt: skip
             async with (
                 open_registration(

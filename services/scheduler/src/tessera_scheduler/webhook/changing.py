@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from tessera_core.admission import claims_on, is_result
@@ -13,6 +12,9 @@ from tessera_core.registry import Registry
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.reading import read_old, read_pod, steps_to
 from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_schema.grants import GRANT_KEY
+from tessera_schema.keys import GROUP
+from tessera_schema.resizes import RESIZE_KEY
 from tessera_schema.review import ReviewAnswer, ReviewRequest
 
 EPHEMERAL: Final = "ephemeralcontainers"
@@ -41,12 +43,16 @@ def validate_change(rules: Rules, request: ReviewRequest) -> ReviewAnswer:
             return refused(request, wrong)
     if rules.writers.intersection((request.user_info.username, *request.user_info.groups)):
         return allowed(request)
-    before, after = read_old(request).metadata.annotations, pod.metadata.annotations
-    changed = _changed_result(rules.registry, before, after)
+    old = read_old(request)
+    before, after = old.metadata.annotations, pod.metadata.annotations
+    ours = GRANT_KEY in before or pod.spec.scheduler_name in rules.schedulers
+    keys = (k for k in {**before, **after} if _is_guarded(rules.registry, k, placed=ours))
+    changed = next((k for k in keys if before.get(k) != after.get(k)), "")
     return refused(request, written_by_us(changed)) if changed else allowed(request)
 
 
-def _changed_result(registry: Registry, before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """The first result key that a change adds, changes or takes away."""
-    keys = (k for k in {**before, **after} if is_result(registry, k))
-    return next((k for k in keys if before.get(k) != after.get(k)), "")
+def _is_guarded(registry: Registry, key: str, *, placed: bool) -> bool:
+    """Whether others may not write the key on a pod that exists. `placed`: Tessera places the pod;
+    what other systems record on their own pods is theirs. A resize is judged by its own policy."""
+    own = key.startswith(f"{GROUP}/")
+    return is_result(registry, key) and (placed or own) and key != RESIZE_KEY

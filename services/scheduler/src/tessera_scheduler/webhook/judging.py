@@ -35,10 +35,10 @@ def mutate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnsw
     if request.sub_resource == EPHEMERAL:
         return mutate_debugging(rules, request, setting)
     pod = read_pod(request)
-    clean, stripped = _stripped(rules, pod)
+    left = _left_alone(rules, pod, setting)
+    clean, stripped = _stripped(rules, pod, left_alone=bool(left))
     told = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
     wanted = Wanted(stripped=stripped)
-    left = _left_alone(rules, pod, setting)
     if left:
         return allowed(request, steps_to(request, wanted), (*told, left))
     admission = rules.admissions.admit(clean)
@@ -65,10 +65,11 @@ def validate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAn
     if request.operation != "CREATE" or request.kind.kind == "Binding":
         return validate_change(rules, request)
     pod = read_pod(request)
-    clean, left_over = _stripped(rules, pod)
+    left = _left_alone(rules, pod, setting)
+    clean, left_over = _stripped(rules, pod, left_alone=bool(left))
     if left_over:
         return refused(request, written_by_us(left_over[0]))
-    if _left_alone(rules, pod, setting):
+    if left:
         return allowed(request)
     admission = rules.admissions.admit(clean)
     if admission is None:
@@ -79,9 +80,10 @@ def validate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAn
     return allowed(request) if wrong is None else refused(request, wrong)
 
 
-def _stripped(rules: Rules, pod: Pod) -> tuple[Pod, tuple[str, ...]]:
-    """The pod without result keys, and their names; a trace stays if it is one."""
-    clean, stripped = strip_results(rules.registry, pod)
+def _stripped(rules: Rules, pod: Pod, *, left_alone: bool) -> tuple[Pod, tuple[str, ...]]:
+    """The pod without result keys, and their names; a trace stays if it is one. A pod that is
+    `left_alone` keeps what another system records on it, and loses our own keys only."""
+    clean, stripped = strip_results(rules.registry, pod, own_only=left_alone)
     notes = clean.metadata.annotations
     if TRACE_KEY not in notes or telemetry.well_formed(notes[TRACE_KEY]):
         return clean, stripped

@@ -2,7 +2,7 @@
 
 Served: literals, lists and maps, fields and indices, `has`, `in`, the operators, `?:`, the macros
 `all exists exists_one map filter` and the usual functions of strings and collections. Not served:
-timestamps, durations, quantities, IP addresses, optional types, `authorizer`, and the cost budget.
+timestamps, durations, quantities, IP addresses, optional types, and the cost budget.
 Types are checked as values meet, not in advance: what real servers refuse when an expression is
 written may here fail when it is evaluated.
 """

@@ -187,4 +187,13 @@ METHODS: Final[Mapping[str, Callable[..., Any]]] = {
     "sum": sum,
     "min": min,
     "max": max,
+    # those of `authorizer`
+    "group": lambda of, name: of.group(_text(name)),
+    "resource": lambda of, name: of.resource(_text(name)),
+    "subresource": lambda of, name: of.subresource(_text(name)),
+    "namespace": lambda of, name: of.namespace(_text(name)),
+    "name": lambda of, name: of.name(_text(name)),
+    "check": lambda of, verb: of.check(_text(verb)),
+    "allowed": lambda of: of.allowed(),
+    "reason": lambda of: of.reason(),
 }

@@ -127,7 +127,7 @@ def _default_policy(policy: JsonObject) -> None:
         rule.setdefault("scope", "*")
 
 
-_POLICY_NAMES: Final = ADMISSION_NAMES | {"namespaceObject", "params", "variables"}
+_POLICY_NAMES: Final = ADMISSION_NAMES | {"authorizer", "namespaceObject", "params", "variables"}
 
 
 def _check_policy(policy: JsonObject) -> list[Cause]:
