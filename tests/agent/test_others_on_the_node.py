@@ -31,6 +31,9 @@ def listening(path: Path) -> Iterator[None]:
     ("path", "name"),
     [
         ("device-plugins/nvidia-gpu.sock", "a device plugin for nvidia.com/gpu"),
+        ("device-plugins/volcano.sock", "Volcano's device plugin"),
+        ("device-plugins/vcore.sock", "GPU Manager"),
+        ("device-plugins/aliyungpushare.sock", "Alibaba's gpushare plugin"),
         ("plugins/gpu.nvidia.com/dra.sock", "NVIDIA's DRA driver"),
     ],
 )

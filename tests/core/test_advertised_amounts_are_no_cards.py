@@ -1,4 +1,4 @@
-"""What agents advertise generously is not taken for cards, by any dialect."""
+"""What agents write into their nodes' status is not taken for cards, by any dialect."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.advertised import (
-    GENEROUS,
+    FORMER,
     allocated_names,
-    is_generous,
-    names_of,
-    without_counted,
+    amounts_of,
+    is_former,
+    without_advertised,
 )
 from tessera_core.inventory import cards_of
-from tessera_core.quantity import value
 from tessera_core.registry import load
 from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Quantity
@@ -33,11 +32,11 @@ def a_node(amounts: Mapping[str, Quantity]) -> Node:
 
 @pytest.mark.parametrize(("name", "resources"), PER_DIALECT)
 @pytest.mark.parametrize("published", [None, "", '{"version":1,"cards":[]}', "garbage"])
-def test_no_dialect_sees_cards_in_it(
+def test_no_dialect_sees_cards_in_what_the_first_release_wrote(
     name: str, resources: frozenset[str], published: str | None
 ) -> None:
     vendor = REGISTRY.readers[name].vendor
-    node = a_node({"cpu": "4", **dict.fromkeys(resources, GENEROUS)})
+    node = a_node({"cpu": "4", **dict.fromkeys(resources, FORMER)})
     if published is not None:
         meta = replace(node.metadata, annotations={f"{CARDS_PREFIX}{vendor}": published})
         node = replace(node, metadata=meta)
@@ -46,12 +45,14 @@ def test_no_dialect_sees_cards_in_it(
     assert cards_of(REGISTRY, node, {})[0] == ()
 
 
-def test_cards_that_are_published_stay_as_they_are() -> None:
-    card = a_card("GPU-0", vendor="nvidia")
-    text = encode_published(Published(cards=(card,)))
-    names = dict.fromkeys(names_of(REGISTRY, "nvidia"), GENEROUS)
+@pytest.mark.parametrize("vendor", sorted(REGISTRY.vendors))
+def test_what_an_agent_advertises_counts_no_cards(vendor: str) -> None:
+    card = a_card("GPU-0", vendor=vendor)
+    amounts = amounts_of(REGISTRY, vendor, [card, replace(card, id="GPU-1", index=1)])
+    text = encode_published(Published(cards=(card,), advertises=amounts))
     node = replace(
-        a_node(names), metadata=ObjectMeta(name="n", annotations={f"{CARDS_PREFIX}nvidia": text})
+        a_node({name: str(amount) for name, amount in amounts.items()}),
+        metadata=ObjectMeta(name="n", annotations={f"{CARDS_PREFIX}{vendor}": text}),
     )
     assert cards_of(REGISTRY, node, {}) == ((card,), ())
 
@@ -70,15 +71,14 @@ def test_a_plugins_amounts_beside_it_still_count() -> None:
     amounts = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
     counted = cards_of(REGISTRY, a_node(amounts), {})
     assert counted[0]
-    assert cards_of(REGISTRY, a_node({**amounts, "mthreads.com/vgpu": GENEROUS}), {}) == counted
+    assert cards_of(REGISTRY, a_node({**amounts, "mthreads.com/vgpu": FORMER}), {}) == counted
 
 
 def test_a_node_without_it_is_not_copied() -> None:
     node = a_node({"nvidia.com/gpu": "8"})
-    assert without_counted(node) is node
+    assert without_advertised(node) is node
 
 
-def test_kube_scheduler_can_add_it_up_and_score_by_it() -> None:
-    assert value(GENEROUS) * 100 * 80 < 2**63
-    assert is_generous(GENEROUS)
-    assert not any(map(is_generous, (None, 0, "0", 8, "1Pi", "1125899906842625")))
+def test_what_the_first_release_wrote_is_known_by_its_value() -> None:
+    assert is_former(FORMER)
+    assert not any(map(is_former, (None, 0, "0", 8, "1Pi", "1125899906842625")))

@@ -121,6 +121,33 @@ class QuotaUnit(Struct, frozen=True):
     """Bytes, percent or cards for one unit of the resource."""
 
 
+class Measure(StrEnum):
+    """What of a node's cards an amount of a resource stands for."""
+
+    CARDS = "cards"
+    """Whole cards."""
+    SLOTS = "slots"
+    """Places for containers on cards."""
+    MEMORY = "memory"
+    """Bytes."""
+    MEMORY_PERCENT = "memory percent"
+    """100 for each card."""
+    CORES = "cores"
+    """Percent, usually 100 for each card."""
+
+
+class Capacity(Struct, frozen=True):
+    """How much of one resource name the cards of a node amount to."""
+
+    measure: Measure
+    unit: float = 1
+    """Cards, places, bytes or percent for one unit of the resource."""
+    model: str = ""
+    """Part of the model's name of the cards that count; empty = all cards."""
+    others: tuple[str, ...] = ()
+    """Longer names of models that do not count although they contain `model`."""
+
+
 def _no_inventory(_node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory]:
     return ()
 
@@ -164,6 +191,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Label -> value by which a pod, or its namespace, asks to be left alone by admission."""
     quota: Mapping[str, QuotaUnit] = {}
     """Resource name -> how `ResourceQuota limits.<name>` counts."""
+    capacity: Mapping[str, Capacity] = {}
+    """Resource name -> what a node has of it. A name that is left out is measured as its quota is;
+    without a quota it counts places for containers."""
     claim: Callable[[Pod], Claim]
     admit: Callable[[Pod], Admitted | Rejected]
     """It reads neither the pod's name and uid nor its node, volumes and status: pods that differ in

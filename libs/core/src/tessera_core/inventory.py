@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from tessera_core.advertised import allocated_names, without_counted
+from tessera_core.advertised import allocated_names, without_advertised
 from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card, Inventory, Precision, Siting
@@ -55,7 +55,8 @@ def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Cust
     `customs` are custom resources by name: those named like the node are asked.
     """
     found = _ours(registry, node)
-    node = without_counted(node, _registered(registry, found))
+    advertised = (i.advertised for i in found)
+    node = without_advertised(node, _registered(registry, found).union(*advertised))
     for dialect in registry.readers.values():
         found += dialect.inventory(node, customs.get(node.name, ()))
     warnings = [w for inventory in found for w in inventory.warnings]
@@ -150,10 +151,10 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
             continue
         cards: tuple[Card, ...] = ()
         warnings: tuple[str, ...] = ()
-        giving = ""
+        giving, advertised = "", frozenset[str]()
         try:
             published = decode_published(text)
-            giving = published.giving or ""
+            giving, advertised = published.giving or "", frozenset(published.advertises or ())
             cards = published.cards if published.version == PUBLISHED_VERSION else ()
             if published.version != PUBLISHED_VERSION:
                 what = f"version {published.version}, this one reads {PUBLISHED_VERSION}: upgrade"
@@ -164,7 +165,7 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
             Inventory(
                 vendor=vendor, source="tessera", precision=Precision.OURS,
                 cards=tuple(replace(c, vendor=vendor, siting=UNSET) for c in cards),
-                giving=giving, warnings=warnings,
+                giving=giving, advertised=advertised, warnings=warnings,
             )
         )  # fmt: skip
     return found

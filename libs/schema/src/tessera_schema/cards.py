@@ -101,4 +101,6 @@ class Inventory(Struct, frozen=True, kw_only=True):
     """Ids that an operator keeps off new pods, whichever source names the cards."""
     giving: str = ""
     """`Published.giving`, where the source is our agent; empty = unset."""
+    advertised: frozenset[str] = frozenset()
+    """Names in `Published.advertises`, where the source is our agent."""
     warnings: tuple[str, ...] = ()

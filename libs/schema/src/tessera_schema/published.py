@@ -6,6 +6,7 @@ vendor's cards on the node, also when it is empty or cannot be read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -31,6 +32,10 @@ class Published(Struct, frozen=True, kw_only=True):
     speaks: str | UnsetType = UNSET
     """Public key (Ed25519, base64) by which the agent's news about these cards are signed. Unset =
     they are not."""
+
+    advertises: Mapping[str, int] | UnsetType = UNSET
+    """Extended resources whose amounts in the node's status are the agent's own, and the amounts.
+    They say nothing about cards that another system would have published."""
 
 
 _encode = msgspec.json.Encoder().encode

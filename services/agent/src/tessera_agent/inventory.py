@@ -8,7 +8,7 @@ not write a node's object every second. Somebody else's change is found and undo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -47,6 +47,9 @@ class Inventory:
         self._path = f"/api/v1/nodes/{node_name}"
         self._key = f"{CARDS_PREFIX}{vendor}"
         self._giving = giving
+        self._cards: tuple[Card, ...] | None = None
+        self._advertises: Mapping[str, int] | UnsetType | None = None
+        """None before anybody has said it."""
         self._wanted = self._written = ""
         self._woken = asyncio.Event()
         self._looked_at = self._wrote_at = self._retry_at = float("-inf")
@@ -67,11 +70,37 @@ class Inventory:
             return decode_published(self._there).cards if self._there else ()
         return ()
 
+    @property
+    def advertised(self) -> Mapping[str, int]:
+        """`Published.advertises` as the node shows it."""
+        with suppress(msgspec.DecodeError):
+            return (decode_published(self._there).advertises or {}) if self._there else {}
+        return {}
+
     def want(self, cards: Sequence[Card]) -> None:
         """What is to be published from now on. Never blocks."""
+        self._cards = tuple(cards)
+        self._publish()
+
+    def advertise(self, amounts: Mapping[str, int]) -> None:
+        """The amounts of extended resources that are to be recorded beside the cards from now on.
+        Never blocks."""
+        wanted = dict(sorted(amounts.items())) or UNSET
+        if wanted != self._advertises:
+            self._advertises = wanted
+            if self._cards is not None:
+                self._publish()
+
+    def _publish(self) -> None:
+        advertises = self._advertises
+        if advertises is None:  # those of a former agent stay until this one says otherwise
+            advertises = dict(self.advertised) or UNSET
         text = encode_published(
-            Published(cards=tuple(cards), giving=self._giving, speaks=self._speaks)
-        )
+            Published(
+                cards=self._cards or (), giving=self._giving, speaks=self._speaks,
+                advertises=advertises,
+            )
+        )  # fmt: skip
         if text != self._wanted:
             self._wanted = text
             self._woken.set()
@@ -129,6 +158,8 @@ class Inventory:
         self._looked_at = asyncio.get_running_loop().time()
         if self.found is None:
             self.found = self.published
+            if self._cards is not None:
+                self._publish()  # with what a former agent advertised
         if before and self._there != before:
             self.overwritten += 1
             _log.warning("inventory changed by somebody else", key=self._key)

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from msgspec import Struct
 
 from tessera_agent.cards import Seen
-from tessera_core.dialect import Dimension, QuotaUnit
+from tessera_core.advertised import amounts_of
 from tessera_core.registry import Registry
 from tessera_kubelet.deviceplugin.nouns import Device
 from tessera_kubelet.deviceplugin.offers import Offers
@@ -83,24 +83,8 @@ def amounts(
     registry: Registry, vendor: str, names: Iterable[str], cards: Iterable[Card]
 ) -> Mapping[str, int]:
     """How many ids each name has."""
-    cards = tuple(cards)
-    found = dict.fromkeys(sorted(names), 0)
-    for dialect in registry.readers.values():
-        for name in dialect.resources & found.keys() if dialect.vendor == vendor else ():
-            unit = dialect.quota.get(name, QuotaUnit(Dimension.CARDS))
-            count = round(_SPARE * _total(cards, unit.dimension) / unit.unit)
-            found[name] = max(found[name], count)
-    return found
-
-
-def _total(cards: Iterable[Card], dimension: Dimension) -> float:
-    match dimension:
-        case Dimension.MEMORY:
-            return sum(card.memory_bytes for card in cards)
-        case Dimension.CORES:
-            return sum((card.cores_percent for card in cards), 0.0)
-        case Dimension.CARDS:
-            return sum(card.slots for card in cards)
+    amounted = amounts_of(registry, vendor, cards)
+    return {name: _SPARE * amounted.get(name, 0) for name in sorted(names)}
 
 
 def _id(number: int) -> str:

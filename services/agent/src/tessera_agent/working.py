@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tessera_agent import advertising, pods
 from tessera_agent import keys as published
+from tessera_agent import pods
 from tessera_agent.advertising import Advertising
 from tessera_agent.inventory import Inventory
 from tessera_agent.settings import AgentSettings
-from tessera_core.advertised import names_of
+from tessera_core.advertised import amounts_of
 from tessera_kubelet.nri.plugin import serve
 from tessera_kubelet.nri.settings import NriSettings
+from tessera_schema.cards import Card
 
 if TYPE_CHECKING:
     from tessera_agent.agent import Agent, World
@@ -25,14 +26,15 @@ def begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inven
     settings = world.settings
     key_watcher = published.watcher(world.kube, agent.keys, settings.keys.namespace, settings.kube)
     pod_watcher = pods.watcher(world.kube, agent.pods, settings.node, settings.kube)
-    names = names_of(world.dialects, settings.vendor)
+    registered = agent.kubelet.names if agent.kubelet else frozenset()
+
+    def amounts(cards: Sequence[Card]) -> dict[str, int]:
+        found = amounts_of(world.dialects, settings.vendor, cards)
+        return {name: amount for name, amount in found.items() if name not in registered}
+
     advertised = Advertising(
-        world.kube, settings.inventory,
-        advertising.About(
-            node=settings.node, names=names - (agent.kubelet.names if agent.kubelet else set()),
-            shown=lambda: inventory.node, has_cards=lambda: bool(agent.devices.seen.cards),
-            left_to_others=lambda: agent.devices.left_to_others,
-        ),
+        world.kube, settings.inventory, settings.node, amounts,
+        inventory=inventory, devices=agent.devices, holdings=agent.holdings,
     )  # fmt: skip
     for what, work in {
         "inventory": inventory.keep(),

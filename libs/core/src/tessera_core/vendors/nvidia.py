@@ -165,9 +165,12 @@ CARE: Final = Care(
     ),
     rivals=(
         Rival(name="a device plugin for nvidia.com/gpu", socket="device-plugins/nvidia-gpu*.sock"),
+        Rival(name="Volcano's device plugin", socket="device-plugins/volcano.sock"),
+        Rival(name="GPU Manager", socket="device-plugins/vcore.sock"),
+        Rival(name="Alibaba's gpushare plugin", socket="device-plugins/aliyungpushare.sock"),
         Rival(name="NVIDIA's DRA driver", socket="plugins/gpu.nvidia.com/*.sock"),
     ),
 )
 """XIDs: those that device plugins ignore because a program causes them; and those (memory, bus,
 NVLink, firmware) that only a reset ends. The driver's version is what HAMi asks for; the toolkit's
-is the first of that name."""
+is the first of that name. Device plugins are known by the sockets on which kubelet calls them."""

@@ -12,8 +12,16 @@ Cards in MIG mode are recognised and left alone; MIG instances are not made.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
-from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialect import (
+    Capacity,
+    Dialect,
+    Dimension,
+    Measure,
+    QuotaUnit,
+    claim_by_name,
+)
 from tessera_core.dialects.hami import result
 from tessera_core.dialects.hami.admission import admit
 from tessera_core.dialects.hami.inventory import inventory
@@ -21,6 +29,11 @@ from tessera_core.dialects.hami.options import NAME, VENDOR, Options
 from tessera_schema.cards import MIB
 
 __all__ = ["Options", "dialect"]
+
+
+MOST_PRIORITY: Final = 100
+"""A priority is written as a resource, so kubelet adds it up over a node's pods. A node has this
+much of it for each container that its cards take."""
 
 
 def dialect(options: Options) -> Dialect:
@@ -37,6 +50,10 @@ def dialect(options: Options) -> Dialect:
         quota={
             options.memory: QuotaUnit(Dimension.MEMORY, MIB * options.memory_factor),
             options.core: QuotaUnit(Dimension.CORES),
+        },
+        capacity={
+            options.memory_percentage: Capacity(Measure.MEMORY_PERCENT),
+            options.priority: Capacity(Measure.SLOTS, 1 / MOST_PRIORITY),
         },
         claim=lambda pod: claim_by_name(pod, names),
         admit=partial(admit, options),

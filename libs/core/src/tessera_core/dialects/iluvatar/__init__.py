@@ -10,10 +10,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialect import (
+    Capacity,
+    Dialect,
+    Dimension,
+    Measure,
+    QuotaUnit,
+    claim_by_name,
+)
 from tessera_core.dialects.iluvatar.admission import admit
 from tessera_core.dialects.iluvatar.holding import held
-from tessera_core.dialects.iluvatar.options import MEMORY_UNIT, NAME, Model, Options, forms
+from tessera_core.dialects.iluvatar.options import MEMORY_UNIT, NAME, Form, Model, Options, forms
 from tessera_core.dialects.iluvatar.publishing import inventory
 from tessera_core.dialects.iluvatar.results import ASSIGNED, annotate, result_keys
 
@@ -35,9 +42,21 @@ def dialect(options: Options) -> Dialect:
         result_keys=result_keys(known),
         schedulers=("hami-scheduler",),
         quota=quota,
+        capacity={name: amount for form in known for name, amount in _capacity(form).items()},
         claim=partial(claim_by_name, names=names),
         admit=partial(admit, options, known),
         annotate=partial(annotate, known),
         inventory=partial(inventory, known),
         held=partial(held, known),
     )
+
+
+def _capacity(form: Form) -> dict[str, Capacity]:
+    def of(measure: Measure, unit: float = 1) -> Capacity:
+        return Capacity(measure, unit, form.model, form.others)
+
+    return {
+        form.count: of(Measure.SLOTS),
+        form.memory: of(Measure.MEMORY, MEMORY_UNIT),
+        form.core: of(Measure.CORES),
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tessera_core.dialect import Dialect, Dimension, QuotaUnit
+from tessera_core.dialect import Capacity, Dialect, Dimension, Measure, QuotaUnit
 from tessera_core.dialects.koordinator.injection import inject
 from tessera_core.dialects.koordinator.inventory import DEVICES, inventory
 from tessera_core.dialects.koordinator.names import (
@@ -17,6 +17,7 @@ from tessera_core.dialects.koordinator.names import (
     DIALECT,
     RESULT_KEYS,
     VENDOR,
+    Kind,
     Options,
 )
 from tessera_core.dialects.koordinator.requests import admit, claim
@@ -40,6 +41,13 @@ def dialect(options: Options) -> Dialect:
             options.resource_core: QuotaUnit(Dimension.CORES),
             options.resource_memory: QuotaUnit(Dimension.MEMORY),
             options.resource_shared: QuotaUnit(Dimension.CARDS),
+        },
+        capacity={
+            options.resource_ratio: Capacity(Measure.MEMORY_PERCENT),
+            DEPRECATED[Kind.GPU]: Capacity(Measure.CORES),
+            DEPRECATED[Kind.CORE]: Capacity(Measure.CORES),
+            DEPRECATED[Kind.MEMORY]: Capacity(Measure.MEMORY),
+            DEPRECATED[Kind.RATIO]: Capacity(Measure.MEMORY_PERCENT),
         },
         claim=partial(claim, options),
         admit=partial(admit, options),

@@ -12,9 +12,11 @@ from functools import partial
 from tessera_core.amounts import invalid
 from tessera_core.dialect import (
     Admitted,
+    Capacity,
     Dialect,
     Dimension,
     Held,
+    Measure,
     Placed,
     QuotaUnit,
     Rejected,
@@ -51,6 +53,10 @@ def dialect(options: Options) -> Dialect:
         result_keys=RESULT_KEYS,
         schedulers=("volcano",),
         quota={name: unit for name, unit in _quota(made).items() if name in names},
+        capacity={
+            made.gpu_number_resource: Capacity(Measure.CARDS),
+            made.vgpu_memory_percentage_resource: Capacity(Measure.MEMORY_PERCENT),
+        },
         claim=partial(claim_by_name, names=names),
         admit=partial(_admit, options=made),
         annotate=partial(_annotate, options=made),
