@@ -1,6 +1,6 @@
 # The agent, and the hook library that it puts on its node. From the repository's root:
 #
-#     docker build -f deploy/images/agent.Dockerfile -t tessera/agent:0.1.0 .
+#     docker build -f deploy/images/agent.Dockerfile -t registry.example.org/tessera/agent:0.1.0 .
 
 # The library is loaded into every container that holds a share: one that needs only an old glibc
 # (2.17) runs in all of them.

@@ -1,6 +1,6 @@
 # The quota monitor. From the repository's root:
 #
-#     docker build -f deploy/images/quota.Dockerfile -t tessera/quota:0.1.0 .
+#     docker build -f deploy/images/quota.Dockerfile -t registry.example.org/tessera/quota:0.1.0 .
 
 FROM docker.io/library/python:3.11.14-slim-bookworm AS packages
 COPY deploy/images/quota.lock /tmp/

@@ -1,6 +1,6 @@
 # The rebalancer. From the repository's root:
 #
-#     docker build -f deploy/images/rebalancer.Dockerfile -t tessera/rebalancer:0.1.0 .
+#     docker build -f deploy/images/rebalancer.Dockerfile -t registry.example.org/tessera/rebalancer:0.1.0 .
 
 FROM docker.io/library/python:3.11.14-slim-bookworm AS packages
 COPY deploy/images/rebalancer.lock /tmp/

@@ -1,6 +1,6 @@
 # The scheduler: webhook, extender, the books. From the repository's root:
 #
-#     docker build -f deploy/images/scheduler.Dockerfile -t tessera/scheduler:0.1.0 .
+#     docker build -f deploy/images/scheduler.Dockerfile -t registry.example.org/tessera/scheduler:0.1.0 .
 
 FROM docker.io/library/python:3.11.14-slim-bookworm AS packages
 COPY deploy/images/scheduler.lock /tmp/

@@ -9,7 +9,9 @@ import pytest
 from tests.cli.conftest import Tessera
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GOOD = sorted(EXAMPLES.glob("*.yaml"))
+SMOKE = EXAMPLES / "smoke.yaml"
+"""For a cluster that is there: it brings no node."""
+GOOD = sorted(path for path in EXAMPLES.glob("*.yaml") if path != SMOKE)
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
 
 
@@ -28,6 +30,15 @@ def test_a_good_example_is_placed_without_a_word(tessera: Tessera, path: Path) -
     assert [pod["warnings"] for pod in ran.pods if pod["warnings"]] == []
     for pod in ran.pods:
         assert bool(pod["cards"]) == (pod["verdict"] == "placed")
+
+
+def test_the_smoke_test_fits_on_a_cluster_with_a_card(tessera: Tessera) -> None:
+    cluster = EXAMPLES / "volcano.yaml"
+    ran = tessera("place", "-f", str(cluster), "-f", str(SMOKE), "-o", "json")
+    assert (ran.status, ran.err) == (0, "")
+    (pod,) = [pod for pod in ran.pods if pod["name"] == "tessera-smoke"]
+    assert [(c["memory_mib"], c["cores_percent"]) for c in pod["cards"]] == [(2000, 20)]
+    assert pod["warnings"] == []
 
 
 @pytest.mark.parametrize("path", REFUSED, ids=lambda p: p.stem)

@@ -23,6 +23,9 @@ ROOT: Final = Path(__file__).parents[2]
 KUSTOMIZE: Final = ROOT / "deploy" / "kustomize"
 OVERLAYS: Final = tuple(sorted(p.name for p in (KUSTOMIZE / "overlays").iterdir()))
 COMPONENTS: Final = tuple(sorted(p.name for p in (KUSTOMIZE / "components").iterdir()))
+REGISTRY: Final = "registry.invalid/tessera"
+"""Where images are until an overlay says where they really are: a host that never exists, so that
+nobody else's image runs in their place."""
 WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet")
 
 

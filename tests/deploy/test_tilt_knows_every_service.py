@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.kept import CI
-from tests.deploy.manifests import ROOT, named, overlay
+from tests.deploy.manifests import REGISTRY, ROOT, named, overlay
 
 TILTFILE = ROOT / "tilt/Tiltfile"
 PRELUDE = "os = struct(path = struct(abspath = abspath, exists = exists))\n"
@@ -65,8 +65,8 @@ def test_images_that_the_overlay_runs_are_built_from_what_is_there() -> None:
     tilt = evaluated()
     built = {args[0]: options for args, options in tilt.of("docker_build")}
     assert built.keys() == {
-        "tessera/agent", "tessera/quota", "tessera/rebalancer", "tessera/scheduler",
-    }  # fmt: skip
+        f"{REGISTRY}/{service}" for service in ("agent", "quota", "rebalancer", "scheduler")
+    }
     for options in built.values():
         assert Path(options["dockerfile"]).is_file()
         assert all((Path(options["context"]) / path).exists() for path in options["only"])
@@ -74,7 +74,7 @@ def test_images_that_the_overlay_runs_are_built_from_what_is_there() -> None:
 
 def test_services_without_an_image_run_here() -> None:
     tilt = evaluated()
-    built = {args[0].removeprefix("tessera/") for args, _ in tilt.of("docker_build")}
+    built = {args[0].removeprefix(f"{REGISTRY}/") for args, _ in tilt.of("docker_build")}
     here = {args[0] for args, _ in tilt.of("local_resource")}
     assert built | here == set(tilt.services)
     assert not built & here

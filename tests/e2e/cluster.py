@@ -10,6 +10,7 @@ import shutil
 import ssl
 import sys
 import time
+from asyncio.subprocess import PIPE, STDOUT
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -33,9 +34,10 @@ SERVICES = ("scheduler", "agent", "quota", "rebalancer")
 WORKING = ("sh", "-c", "tessera-work; exec sleep 100000")
 """It stays where there is no card to work on, to be looked into."""
 EXPECTED: trees.Tree = {
-    f"{folder}/.there": Content(b"") for folder in ("/root", "/usr/local/corex/lib64")
+    **{f"{folder}/.there": Content(b"") for folder in ("/root", "/usr/local/corex/lib64")},
+    "/usr/bin/nvidia-smi": Content(b"#!/bin/sh\nexec tessera-work\n", 0o755),
 }
-"""Folders that the examples' images have."""
+"""What the examples' images have."""
 PATIENCE_S = 240.0
 HOME = "tessera-system"
 HOOK = "/opt/tessera/libtessera.so"
@@ -140,6 +142,17 @@ class Cluster:
                 labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
                 found[labels.get("pod_name", ""), labels.get("gpu", "")] = float(line.split()[-1])
         return found
+
+    async def uninstall(self, overlay: Path) -> None:
+        """As operations.md says."""
+        script = dockerfile.REPOSITORY / "deploy" / "kustomize" / "uninstall.sh"
+        kubectl = f"{self.plane.programs}/kubectl --kubeconfig={self.plane.kubeconfig}"
+        ran = await asyncio.create_subprocess_exec(
+            "env", "TESSERA_RUNTIME_REQUIRES=no", f"KUBECTL={kubectl}", script, overlay, "--yes",
+            stdout=PIPE, stderr=STDOUT,
+        )  # fmt: skip
+        said, _ = await ran.communicate()
+        assert ran.returncode == 0, said.decode()
 
     async def running(self, name: str, namespace: str = "default") -> Json:
         """Wait until all containers of a pod run; the pod."""

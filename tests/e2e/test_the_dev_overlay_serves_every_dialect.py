@@ -27,8 +27,8 @@ async def test_an_installation_serves_every_dialect_and_outlives_what_happens(
 ) -> None:
     async with open_installed() as cluster:
         for step in (
-            every_dialect_gets_its_part, two_dialects_share_a_card, examples_run_unchanged,
-            nonsense_is_refused, what_does_not_fit_is_explained,
+            every_dialect_gets_its_part, two_dialects_share_a_card, the_smoke_test_shows_its_part,
+            examples_run_unchanged, nonsense_is_refused, what_does_not_fit_is_explained,
             use_is_measured_and_no_card_is_shared_out_twice,
         ):  # fmt: skip
             await timed(step, cluster)
@@ -58,6 +58,23 @@ async def two_dialects_share_a_card(cluster: Cluster) -> None:
     seen = [(await pods.environment(cluster, name))[pods.CARDS] for name in DIALECTS]
     assert set(seen) <= set(cluster.node.cards)
     assert len(set(seen)) < len(seen)
+
+
+async def the_smoke_test_shows_its_part(cluster: Cluster) -> None:
+    """As install.md has it. Its image's `nvidia-smi` is played by our own program."""
+    smoke = str(EXAMPLES / "smoke.yaml")
+    await cluster.kubectl("apply", "-f", smoke)
+    said = await pods.work(cluster, "tessera-smoke")
+    assert abs(said["total_mib"] - 2000) <= 1
+
+    async def over() -> bool:
+        pod = await cluster.get("pod", "tessera-smoke")
+        return bool(pod["status"]["phase"] == "Succeeded")
+
+    await cluster.until(over, "the smoke test ends well")
+    allocated = (await cluster.get("pod", "tessera-smoke"))["metadata"]["annotations"]
+    assert allocated["hami.io/vgpu-devices-allocated"].endswith(",NVIDIA,2000,20:;")
+    await cluster.kubectl("delete", "-f", smoke)
 
 
 async def examples_run_unchanged(cluster: Cluster) -> None:
@@ -142,7 +159,12 @@ async def without_the_webhook_only_pods_that_ask_wait(cluster: Cluster) -> None:
 
 async def pods_run_on_without_tessera(cluster: Cluster) -> None:
     before = {name: pods.lives(await cluster.get("pod", name)) for name in DIALECTS}
-    await cluster.kubectl("delete", "-k", str(OVERLAY), "--wait=true", "--timeout=200s")
+    await cluster.uninstall(OVERLAY)
     await asyncio.sleep(3)
     after = {name: pods.lives(await cluster.running(name)) for name in DIALECTS}
     assert after == before
+    amounts = (await cluster.get("node", NODE))["status"]["capacity"]
+    assert not [name for name in amounts if name.startswith(("nvidia.com/", "volcano.sh/"))]
+    limits = {"nvidia.com/gpu": "1"}
+    await cluster.apply(pods.asking("nobodys", limits))  # no webhook is left that would refuse it
+    assert (await cluster.get("pod", "nobodys"))["spec"]["schedulerName"] == "default-scheduler"

@@ -35,7 +35,7 @@ apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [{overlay}]
 images:
-  - {{name: tessera/agent, newTag: next}}
+  - {{name: registry.invalid/tessera/agent, newTag: next}}
 patches:
   - patch: |
       apiVersion: apps/v1

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Takes Tessera off a cluster, in the order in which nothing is left behind that refuses pods:
+#
+#     deploy/kustomize/uninstall.sh OVERLAY [--yes]
+#
+# OVERLAY is the folder that was applied with `kubectl apply -k`. Pods that run keep their cards and
+# their limits. Without --yes it says what it would do. KUBECTL names another program, or one with
+# options: KUBECTL='kubectl --context mine'.
+set -eu
+
+KUBECTL=${KUBECTL:-kubectl}
+HOME_NAMESPACE=tessera-system
+REGISTRATIONS='mutatingwebhookconfiguration validatingwebhookconfiguration'
+
+complain() {
+    echo "uninstall: $*" >&2
+    exit 1
+}
+
+overlay=${1:-}
+[ -n "$overlay" ] || complain 'say which overlay was applied: deploy/kustomize/uninstall.sh OVERLAY [--yes]'
+[ -f "$overlay/kustomization.yaml" ] || complain "$overlay: there is no kustomization.yaml in it"
+case ${2:-} in
+    --yes) run() { "$@"; } ;;
+    '') run() { echo "would run: $*"; } ;;
+    *) complain "$2: write --yes, or nothing" ;;
+esac
+
+# A runtime that requires the agent would create no container on the node once the agent is gone.
+# The node's configuration cannot be read from here, so this is asked.
+if [ "${2:-}" = --yes ] && [ "${TESSERA_RUNTIME_REQUIRES:-}" != no ]; then
+    complain "first take required_plugins = [\"tessera\"] out of every node's containerd configuration and
+restart containerd, or no container starts there once the agent is gone. Then run this again with
+TESSERA_RUNTIME_REQUIRES=no in the environment"
+fi
+
+# The names that agents wrote into their nodes' status go while the agents still run.
+run $KUBECTL -n $HOME_NAMESPACE set env daemonset -l app.kubernetes.io/name=tessera-agent \
+    TESSERA_INVENTORY_ADVERTISE=false
+for agent in $($KUBECTL -n $HOME_NAMESPACE get daemonset -l app.kubernetes.io/name=tessera-agent -o name); do
+    run $KUBECTL -n $HOME_NAMESPACE rollout status "$agent" --timeout=300s
+done
+
+# The scheduler writes its registrations again while it runs, so it ends first.
+run $KUBECTL -n $HOME_NAMESPACE scale deployment/tessera-scheduler --replicas=0
+run $KUBECTL -n $HOME_NAMESPACE wait pod -l app.kubernetes.io/name=tessera-scheduler \
+    --for=delete --timeout=120s
+for kind in $REGISTRATIONS; do
+    run $KUBECTL delete "$kind" tessera --ignore-not-found
+done
+run $KUBECTL delete -k "$overlay" --ignore-not-found
+
+[ "${2:-}" = --yes ] || exit 0
+left=$($KUBECTL get $(echo "$REGISTRATIONS" | tr ' ' ,) -o name | grep '/tessera$' || true)
+[ -z "$left" ] || complain "still there: $left. Is a scheduler still running? Delete them by hand"
+cat <<'END'
+Tessera is gone from the cluster. When the last pod that held a share has ended, remove /usr/local/tessera
+and /var/lib/tessera from the nodes, and the annotations cards.tessera.dev/<vendor> from the Node objects.
+END
