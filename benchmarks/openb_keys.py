@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tessera_core.charges import Charge
+from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
 from tessera_core.packing.history import History
@@ -44,7 +45,7 @@ def a_fleet(nodes: int, rng: random.Random) -> Fleet:
         for card in cards:
             tenths = rng.randrange(11)
             for _ in range(tenths > 0):
-                fleet.charge(name, card.id, Charge(mib * MIB * tenths // 10, 10 * tenths, 1))
+                fleet.charge(name, card.id, Charge(mib * MIB * tenths // 10, milli(10 * tenths), 1))
     return fleet
 
 

@@ -321,7 +321,7 @@ class Books(RuleBasedStateMachine):
             for column in range(len(fleet.facts[row])):
                 c, at = fleet.cards, (row, column)
                 have = Charge(
-                    int(c.memory_used[at]), float(c.cores_used[at]), int(c.sharers[at]),
+                    int(c.memory_used[at]), int(c.cores_used[at]), int(c.sharers[at]),
                     int(c.exclusive[at]),
                 )  # fmt: skip
                 assert have == total.get(at, Charge())

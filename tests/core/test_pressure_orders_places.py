@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tessera_core.charges import Charge
+from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
 from tessera_core.ledger import Ledger
 from tessera_core.packing.packer import Packer
@@ -40,7 +41,8 @@ def a_cluster(
     for n in NAMES:
         fleet.put(n, [a_card(f"{n}-{i}", i) for i in range(cards)])
     for n, cores in (used or {}).items():
-        fleet.charge(n, f"{n}-0", Charge(memory_bytes=8192 * MIB, cores_percent=cores, slots=1))
+        held = Charge(memory_bytes=8192 * MIB, cores_milli=milli(cores), slots=1)
+        fleet.charge(n, f"{n}-0", held)
     if packer:
         fleet.packer = Packer()
     return fleet

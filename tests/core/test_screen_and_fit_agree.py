@@ -38,7 +38,7 @@ cards = st.builds(
 held = st.builds(
     Charge,
     memory_bytes=st.sampled_from([0, 1000 * MIB, 4096 * MIB]),
-    cores_percent=st.sampled_from([0, 30, 100]),
+    cores_milli=st.sampled_from([0, 30_000, 100_000]),
     slots=st.integers(0, 3),
     exclusive=st.sampled_from([0, 0, 0, 1]),
 )

@@ -36,7 +36,7 @@ cards = st.builds(
 held = st.builds(
     Charge,
     memory_bytes=st.sampled_from([0, 2 * GIB, 4 * GIB, 8 * GIB]),
-    cores_percent=st.sampled_from([0, 30, 100]),
+    cores_milli=st.sampled_from([0, 30_000, 100_000]),
     slots=st.integers(0, 2),
     exclusive=st.sampled_from([0, 0, 0, 1]),
 )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tessera_core.charges import Charge
+from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
 from tessera_core.packing.counted import Hosts
@@ -160,7 +161,8 @@ def take(fleet: Fleet, state: State, node: Node, number: int, pod: Pod) -> None:
     for i in sorted(range(4), key=numbers.__getitem__)[: pod.count]:
         node.cards[i] -= pod.percent * 10
         whole = pod.percent == 100
-        fleet.charge(name, f"card-{i}", Charge(pod.percent * 160 * MIB, pod.percent, 1, whole))
+        cost = Charge(pod.percent * 160 * MIB, milli(pod.percent), 1, whole)
+        fleet.charge(name, f"card-{i}", cost)
 
 
 def test_the_values_are_equal_too() -> None:

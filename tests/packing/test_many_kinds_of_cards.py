@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.charges import Charge
+from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
 from tessera_core.packing.counted import Hosts
@@ -52,7 +53,7 @@ def best(fleet: Fleet, request: Request, state: State) -> str:
 
 def use(fleet: Fleet, node: str, card: int, percent: int, cores: int = 0) -> None:
     total = fleet.facts[fleet.rows[node]][card].memory_bytes
-    fleet.charge(node, f"card-{card}", Charge(total * percent // 100, cores, 1))
+    fleet.charge(node, f"card-{card}", Charge(total * percent // 100, milli(cores), 1))
 
 
 PAST = {a_share(70): 40, a_share(30): 40, a_share(45): 20}

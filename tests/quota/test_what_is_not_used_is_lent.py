@@ -118,9 +118,9 @@ def test_memory_and_cores_are_lent_like_cards() -> None:
     own = Guaranteed(memory_bytes=1 << 30, cores_percent=33.3)
     groups = [Limit(namespace=n, source="q", guaranteed=own, pool="p") for n in ("a", "b")]
     book = a_book(*groups)
-    assert not book.allowance("a").exceeded({KEY: Use(2 << 30, 66.6, 1, 1)})
+    assert not book.allowance("a").exceeded({KEY: Use(2 << 30, 66_600, 1, 1)})
     assert book.allowance("a").exceeded({KEY: Use((2 << 30) + 1, 0, 1, 1)})
-    assert book.allowance("a").exceeded({KEY: Use(0, 66.7, 1, 1)})
+    assert book.allowance("a").exceeded({KEY: Use(0, 66_700, 1, 1)})
 
 
 steps = st.lists(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tessera_core.charges import Charge, charges
+from tessera_core.cores import milli
 from tessera_core.hamiwire import Device, encode_lists
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Pod
@@ -52,7 +53,9 @@ def test_a_pod_costs_a_card_its_busiest_moment(
     held = made().held(pod, [a_card("g0", vendor="nvidia")])
     assert held is not None
     mib, cores, slots = want
-    assert charges(held.shares, init_over=init_over) == {"g0": Charge(mib * MIB, cores, slots)}
+    assert charges(held.shares, init_over=init_over) == {
+        "g0": Charge(mib * MIB, milli(cores), slots)
+    }
 
 
 def pod_with_init(restart: str, *, init_done: bool) -> Pod:

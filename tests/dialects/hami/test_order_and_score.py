@@ -161,13 +161,13 @@ def test_a_node_scores_by_what_is_in_use_before_the_pod() -> None:
     fleet = Fleet()
     fleet.put("a", [a_card("a0", slots=100), a_card("a1", 1, slots=150, cores=200)])
     c, row = fleet.cards, fleet.rows["a"]
-    c.sharers[row, :2], c.cores_used[row, :2] = [50, 75], [100, 200]
+    c.sharers[row, :2], c.cores_used[row, :2] = [50, 75], [100_000, 200_000]
     c.memory_used[row, :2] = c.memory_total[row, :2]
     assert 10 * fleet.usage()[row] == pytest.approx(25)
     fleet.put("b", [a_card("b0", slots=10, mib=8000)])
     row = fleet.rows["b"]
     c = fleet.cards
-    c.sharers[row, 0], c.cores_used[row, 0] = 5, 50
+    c.sharers[row, 0], c.cores_used[row, 0] = 5, 50_000
     c.memory_used[row, 0] = c.memory_total[row, 0] // 2
     assert 10 * fleet.usage()[row] == pytest.approx(15)
 

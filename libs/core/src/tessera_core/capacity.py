@@ -50,7 +50,7 @@ def over(fleet: Fleet, place: tuple[int, int], charge: Charge) -> Reason | None:
         return Reason.CARD_TIME_SLICING_EXHAUSTED
     if c.memory_used[place] + charge.memory_bytes > c.memory_total[place]:
         return Reason.CARD_INSUFFICIENT_MEMORY
-    if c.cores_used[place] + charge.cores_percent > c.cores_total[place]:
+    if c.cores_used[place] + charge.cores_milli > c.cores_total[place]:
         return Reason.CARD_INSUFFICIENT_CORE
     if c.exclusive[place] or (charge.exclusive and c.sharers[place]):
         return Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT

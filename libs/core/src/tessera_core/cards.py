@@ -42,9 +42,6 @@ class Cards:
         def ints() -> Ints:
             return np.zeros(shape, np.int64, "F")
 
-        def floats() -> Floats:
-            return np.zeros(shape, np.float64, "F")
-
         self.vendor = ints() + NO_VENDOR
         self.model = ints()
         """Number of the model's name."""
@@ -55,8 +52,9 @@ class Cards:
         """0, or the Reason for which no pod may be placed here (health, cordon, mode)."""
         self.memory_total = ints()
         self.memory_used = ints()
-        self.cores_total = floats()
-        self.cores_used = floats()
+        self.cores_total = ints()
+        """In the units of `tessera_core.cores`, as `cores_used`."""
+        self.cores_used = ints()
         self.slots = ints()
         self.sharers = ints()
         """Slots in use."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from tessera_core import cores
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Role
@@ -19,15 +20,21 @@ class Charge(Struct, frozen=True, array_like=True):
     """What one pod holds of one card. In logs it is a list of these numbers."""
 
     memory_bytes: int = 0
-    cores_percent: float = 0
+    cores_milli: int = 0
+    """In the units of `tessera_core.cores`."""
     slots: int = 0
     exclusive: int = 0
+
+    @property
+    def cores_percent(self) -> float:
+        """Percent of a card."""
+        return cores.percent(self.cores_milli)
 
     def plus(self, other: Charge) -> Charge:
         """Both at the same time."""
         return Charge(
             self.memory_bytes + other.memory_bytes,
-            self.cores_percent + other.cores_percent,
+            self.cores_milli + other.cores_milli,
             self.slots + other.slots,
             self.exclusive + other.exclusive,
         )
@@ -36,19 +43,19 @@ class Charge(Struct, frozen=True, array_like=True):
         """One after the other: the larger of each."""
         return Charge(
             max(self.memory_bytes, other.memory_bytes),
-            max(self.cores_percent, other.cores_percent),
+            max(self.cores_milli, other.cores_milli),
             max(self.slots, other.slots),
             max(self.exclusive, other.exclusive),
         )
 
     def negative(self) -> Charge:
         """What takes this charge back."""
-        return Charge(-self.memory_bytes, -self.cores_percent, -self.slots, -self.exclusive)
+        return Charge(-self.memory_bytes, -self.cores_milli, -self.slots, -self.exclusive)
 
 
 def charge_of(share: Share) -> Charge:
     """One share by itself."""
-    return Charge(share.memory_bytes, share.cores_percent, 1, int(share.exclusive))
+    return Charge(share.memory_bytes, cores.milli(share.cores_percent), 1, int(share.exclusive))
 
 
 def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Charge]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from tessera_core.cards import NodeView, at
 from tessera_core.choosing import scopes
+from tessera_core.cores import percent
 from tessera_core.fitting import Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
@@ -143,10 +144,10 @@ def _memory(r: _Refused) -> str:
 def _cores(r: _Refused) -> str:
     s = r.view.state
     best = max(r.cards, key=lambda i: s.cores_total[i] - s.cores_used[i])
-    free = max(float(s.cores_total[best] - s.cores_used[best]), 0)
+    free = max(int(s.cores_total[best] - s.cores_used[best]), 0)
     return (
-        f"{r.who} asks {at(r.need.cores, best):g} % of a card's cores, the freest of these has "
-        f"{free:g} of {s.cores_total[best]:g} %"
+        f"{r.who} asks {percent(at(r.need.cores, best)):g} % of a card's cores, the freest of "
+        f"these has {percent(free):g} of {percent(s.cores_total[best]):g} %"
     )
 
 

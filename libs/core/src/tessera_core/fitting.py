@@ -13,6 +13,7 @@ from tessera_core.capacity import over
 from tessera_core.cards import Bools, Codes, NodeView, at
 from tessera_core.charges import charges
 from tessera_core.choosing import links, ordered, scopes, tree
+from tessera_core.cores import percent
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
 from tessera_core.packing import order
@@ -223,7 +224,6 @@ def shares_of(unit: Unit, view: NodeView, cards: Sequence[int]) -> list[Share]:
 def _share_of(part: Part, view: NodeView, i: int, need: Amounts) -> Share:
     """A container's share of the view's card `i`, sized by what its request needs there."""
     card, container = view.facts[i], part.container
-    cores = float(at(need.cores, i))
     return Share(
         container=container.container,
         position=container.position,
@@ -233,7 +233,7 @@ def _share_of(part: Part, view: NodeView, i: int, need: Amounts) -> Share:
         card=card.id,
         index=card.index,
         memory_bytes=int(at(need.memory, i)),
-        cores_percent=int(cores) if cores.is_integer() else cores,
+        cores_percent=percent(int(at(need.cores, i))),
         exclusive=bool(at(need.alone, i)),
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tessera_core import cores
 from tessera_core.cards import NO_VENDOR, USAGE, Bools, Cards, Floats, Ints, NodeView
 from tessera_core.charges import Charge
 from tessera_schema.cards import Card
@@ -130,7 +131,7 @@ class Fleet:
         if place is not None:
             c = self.cards
             c.memory_used[place] += sign * charge.memory_bytes
-            c.cores_used[place] += sign * charge.cores_percent
+            c.cores_used[place] += sign * charge.cores_milli
             c.sharers[place] += sign * charge.slots
             c.exclusive[place] += sign * charge.exclusive
             if len(self.changes) >= _MOST_CHANGES:
@@ -271,7 +272,7 @@ class Fleet:
         c.mode[at] = self.modes.number(card.mode)
         c.numa[at] = card.numa
         c.memory_total[at] = card.memory_bytes
-        c.cores_total[at] = card.cores_percent
+        c.cores_total[at] = cores.milli(card.cores_percent)
         c.slots[at] = card.slots
         c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
         if not card.healthy:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 
 from tessera_core.adoption import credible
 from tessera_core.charges import Charge, charges
+from tessera_core.cores import milli
 from tessera_core.dialect import Vendor
 from tessera_core.giving import what_is_given
 from tessera_core.resizing import follows
@@ -27,9 +27,6 @@ from tessera_core.signing import Verifier
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
 from tessera_schema.injections import Injection
-
-_ROUNDING: Final = 1e-6
-"""Percent: fractions add up to a little more in one order than in another."""
 
 
 class Why(StrEnum):
@@ -272,7 +269,7 @@ def _shortage(card: Card, own: Charge, beside: Charge) -> str:
             f"{_mib(own.memory_bytes)} MiB wanted, {_mib(beside.memory_bytes)} of "
             f"{_mib(card.memory_bytes)} MiB in use"
         )
-    if both.cores_percent > card.cores_percent + _ROUNDING:
+    if both.cores_milli > milli(card.cores_percent):
         return (
             f"{own.cores_percent:g} % of cores wanted, {beside.cores_percent:g} of "
             f"{card.cores_percent:g} % in use"

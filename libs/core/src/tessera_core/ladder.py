@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Bools, Cards, Codes, Floats, Ints
+from tessera_core.cards import Bools, Cards, Codes, Ints
+from tessera_core.cores import WHOLE_CARD, milli
 from tessera_core.fleet import Names
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
@@ -26,7 +27,8 @@ class Amounts(Struct, frozen=True):
     """What is needed of each card, in columns or one number for all."""
 
     memory: Ints | int
-    cores: Floats | float
+    cores: Ints | int
+    """In the units of `tessera_core.cores`."""
     alone: Bools | bool
     """The card must be idle, and becomes its holder's own."""
     slots: int = 1
@@ -40,8 +42,8 @@ def amounts(request: Request, cards: Cards) -> Amounts:
         memory = cards.memory_total * request.memory_percent // 100 // unit * unit
     alone: Bools | bool = request.exclusive
     if request.owns_whole_cores and not alone and request.cores_percent >= 100:
-        alone = cards.cores_total == 100
-    return Amounts(memory, request.cores_percent, alone)
+        alone = cards.cores_total == WHOLE_CARD
+    return Amounts(memory, milli(request.cores_percent), alone)
 
 
 def rungs(

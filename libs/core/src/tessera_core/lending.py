@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tessera_core import cores
 from tessera_schema.cards import MIB
 from tessera_schema.quotas import Guaranteed, Limit
 
 Standing = Mapping[str, float]
-"""Dimension -> amount, of a group or of a whole pool; what is missing is 0."""
+"""Dimension -> amount, of a group or of a whole pool; what is missing is 0. Cores are in the units
+of `tessera_core.cores`."""
 MEMORY: Final = "memory"
 CORES: Final = "cores"
 CARDS: Final = "cards"
@@ -39,9 +41,10 @@ def of_model(entry: str) -> str:
 
 def own_of(guaranteed: Guaranteed) -> dict[str, float]:
     """What is guaranteed, in each dimension that is."""
+    percent = guaranteed.cores_percent
     own: dict[str, float | None] = {
         MEMORY: guaranteed.memory_bytes,
-        CORES: guaranteed.cores_percent,
+        CORES: None if percent is None else cores.milli(percent),
         CARDS: guaranteed.cards,
     }
     models = {of_model(entry): cards for entry, cards in (guaranteed.models or {}).items()}
@@ -98,7 +101,7 @@ class Pools:
         lent = _plus(
             _plus(spare, self._spare[key], -1), _plus(borrowed, self._borrowed[key], -1), -1
         )
-        # rounded, because the totals are kept by adding and taking away
+        # rounded, because the totals of models are kept by adding and taking away
         most = {
             name: round(own + max(0, lent.get(name, 0)), 6)
             for name, own in own_of(guaranteed).items()
@@ -107,7 +110,7 @@ class Pools:
         return Limit(
             namespace=limit.namespace, source=f"{limit.source} ({_text(guaranteed, most)})",
             vendor=limit.vendor, namespaces=limit.namespaces, selector=limit.selector,
-            memory_bytes=_whole(most.get(MEMORY)), cores_percent=most.get(CORES),
+            memory_bytes=_whole(most.get(MEMORY)), cores_percent=_percent(most.get(CORES)),
             cards=_whole(most.get(CARDS)), models=models or None, open_models=True,
         )  # fmt: skip
 
@@ -116,13 +119,18 @@ def _plus(a: Standing, b: Standing, sign: int = 1) -> dict[str, float]:
     return {name: a.get(name, 0) + sign * b.get(name, 0) for name in {**a, **b}}
 
 
+def _percent(units: float | None) -> float | None:
+    return None if units is None else cores.percent(int(units))
+
+
 def _whole(amount: float | None) -> int | None:
     return None if amount is None else int(amount)
 
 
 def _text(guaranteed: Guaranteed, most: Standing) -> str:
     units = {
-        MEMORY: (MIB, "MiB of memory"), CORES: (1, "percent of cores"), CARDS: (1, "cards"),
+        MEMORY: (MIB, "MiB of memory"), CORES: (cores.MILLI, "percent of cores"),
+        CARDS: (1, "cards"),
         **{of_model(entry): (1, f"cards of model {entry}") for entry in guaranteed.models or {}},
     }  # fmt: skip
     return "; ".join(

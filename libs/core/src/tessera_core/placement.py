@@ -20,7 +20,8 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core import ladder
-from tessera_core.cards import Bools, Cards, Floats, Ints
+from tessera_core.cards import Bools, Cards, Ints
+from tessera_core.cores import milli
 from tessera_core.fitting import Fitting, Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
@@ -220,11 +221,11 @@ def _room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
         ]
         memory, cores = _free(fleet.cards, mine)
         rows &= memory >= sum(r.count * r.memory_bytes for r in requests)
-        rows &= cores >= sum(r.count * r.cores_percent for r in requests)
+        rows &= cores >= sum(r.count * milli(r.cores_percent) for r in requests)
     return rows
 
 
-def _free(cards: Cards, mine: Bools) -> tuple[Ints, Floats]:
+def _free(cards: Cards, mine: Bools) -> tuple[Ints, Ints]:
     memory = np.maximum(cards.memory_total - cards.memory_used, 0)
     cores = np.maximum(cards.cores_total - cards.cores_used, 0)
     return np.where(mine, memory, 0).sum(1), np.where(mine, cores, 0).sum(1)

@@ -17,6 +17,7 @@ from tessera_core.adoption import adopt
 from tessera_core.cards import Bools
 from tessera_core.charges import init_is_over
 from tessera_core.cluster import Cluster
+from tessera_core.cores import percent
 from tessera_core.deciding import Waiting, decide
 from tessera_core.dialect import Rejected
 from tessera_core.explain import explain, summary
@@ -194,7 +195,7 @@ class Planner:
             self.warnings.append(
                 f"node {fleet.names[row]}: card {card.id} is granted beyond what it has: "
                 f"{c.memory_used[at] >> 20} of {card.memory_mib} MiB, "
-                f"{c.cores_used[at]:g} of {card.cores_percent:g} %, "
+                f"{percent(c.cores_used[at]):g} of {card.cores_percent:g} %, "
                 f"{c.sharers[at]} of {card.slots} slots; it takes no more pods until some leave"
             )
 

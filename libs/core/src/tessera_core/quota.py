@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_core import cores
 from tessera_core.cards import Bools, Cards
 from tessera_core.charges import Charge
 from tessera_core.fleet import Names
@@ -29,15 +30,21 @@ class Use(Struct, frozen=True):
     of its memory and its cores."""
 
     memory_bytes: int = 0
-    cores_percent: float = 0
+    cores_milli: int = 0
+    """In the units of `tessera_core.cores`."""
     cards: int = 0
     parts: float = 0
+
+    @property
+    def cores_percent(self) -> float:
+        """Percent, 100 = a card."""
+        return cores.percent(self.cores_milli)
 
     def plus(self, other: Use, sign: int = 1) -> Use:
         """The sum, or with sign -1 the difference."""
         return Use(
             self.memory_bytes + sign * other.memory_bytes,
-            self.cores_percent + sign * other.cores_percent,
+            self.cores_milli + sign * other.cores_milli,
             self.cards + sign * other.cards,
             self.parts + sign * other.parts,
         )
@@ -52,10 +59,10 @@ def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], Use]:
     uses: dict[tuple[str, str], Use] = {}
     for card, charge in held:
         memory = charge.memory_bytes / card.memory_bytes if card.memory_bytes else 0
-        cores = charge.cores_percent / card.cores_percent if card.cores_percent else 0
-        part = 1.0 if charge.exclusive else max(memory, cores)
+        has = cores.milli(card.cores_percent)
+        part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
         key = (card.vendor, card.model)
-        use = Use(charge.memory_bytes, charge.cores_percent, 1, part)
+        use = Use(charge.memory_bytes, charge.cores_milli, 1, part)
         uses[key] = uses[key].plus(use) if key in uses else use
     return uses
 
@@ -156,7 +163,7 @@ class Allowance:
                 if limit.memory_bytes is not None:
                     bars |= used.memory_bytes + need.memory > limit.memory_bytes
                 if limit.cores_percent is not None:
-                    bars |= used.cores_percent + need.cores > limit.cores_percent
+                    bars |= used.cores_milli + need.cores > cores.milli(limit.cores_percent)
                 if limit.models is not None:
                     left = [self._left(limit, limit.models, name) for name in models.of]
                     bars |= (np.array(left) <= 0)[cards.model]
@@ -224,7 +231,7 @@ def _exceeded(limit: Limit, used: Use, asked: Use | None) -> str:
     """What `asked` would exceed, or, with None, what is exceeded already."""
     for allowed, have, more, scale, unit in (
         (limit.memory_bytes, used.memory_bytes, asked and asked.memory_bytes, MIB, "MiB of memory"),
-        (limit.cores_percent, used.cores_percent, asked and asked.cores_percent, 1,
+        (_milli(limit.cores_percent), used.cores_milli, asked and asked.cores_milli, cores.MILLI,
          "percent of cores"),
         (limit.cards, used.cards, asked and asked.cards, 1, "cards"),
     ):  # fmt: skip
@@ -235,6 +242,10 @@ def _exceeded(limit: Limit, used: Use, asked: Use | None) -> str:
     return ""
 
 
+def _milli(percent: float | None) -> int | None:
+    return None if percent is None else cores.milli(percent)
+
+
 def least_use(pod: PodRequest) -> dict[tuple[str, str], Use]:
     """What the pod uses at the very least, on whatever cards: amounts asked as percentages, and
     parts of cards, are not known before a card is. Where it names one model that is the model."""
@@ -243,10 +254,11 @@ def least_use(pod: PodRequest) -> dict[tuple[str, str], Use]:
         running = highest = Use()
         for container in pod.containers:
             for r in (r for r in container.requests if r.vendor == vendor):
-                both = running.plus(Use(r.count * r.memory_bytes, r.count * r.cores_percent, 0))
+                each = Use(r.memory_bytes, cores.milli(r.cores_percent))
+                both = running.plus(Use(r.count * each.memory_bytes, r.count * each.cores_milli))
                 highest = Use(
                     max(highest.memory_bytes, both.memory_bytes),
-                    max(highest.cores_percent, both.cores_percent),
+                    max(highest.cores_milli, both.cores_milli),
                 )
                 running = running if container.role is Role.INIT else both
         cards = max(r.count for c in pod.containers for r in c.requests if r.vendor == vendor)

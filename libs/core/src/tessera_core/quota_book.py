@@ -215,4 +215,4 @@ def _models(limit: Limit) -> Mapping[str, float]:
 
 def _amounts(limit: Limit, uses: Uses) -> dict[str, float]:
     total = within(limit, uses)
-    return {MEMORY: total.memory_bytes, CORES: total.cores_percent, CARDS: total.cards}
+    return {MEMORY: total.memory_bytes, CORES: total.cores_milli, CARDS: total.cards}

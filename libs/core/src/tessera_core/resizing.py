@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tessera_core.booking import refusal, uses
 from tessera_core.capacity import unusable
 from tessera_core.charges import Charge, charges
+from tessera_core.cores import milli, percent
 from tessera_core.dialect import Vendor
 from tessera_core.fleet import Fleet
 from tessera_core.hookpaths import HOOK_LIBRARY
@@ -26,8 +27,6 @@ from tessera_schema.reasons import Reason
 from tessera_schema.resizes import Resize, ShareChange
 
 _FULL: float = 100
-_ROUNDING: float = 1e-6
-"""Percent: fractions add up to a little more in one order than in another."""
 
 
 def resized(grant: Grant, asked: Resize, vendors: Mapping[str, Vendor]) -> Grant | str:
@@ -78,7 +77,7 @@ def _growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[s
     return {
         card: Charge(
             max(charge.memory_bytes - before[card].memory_bytes, 0),
-            max(charge.cores_percent - before[card].cores_percent, 0),
+            max(charge.cores_milli - before[card].cores_milli, 0),
         )
         for card, charge in after.items()
     }
@@ -91,7 +90,7 @@ def _more_used(before: Uses, after: Uses) -> dict[tuple[str, str], Use]:
 
 def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Reason, str] | None:
     """Why a bound pod's cards have not so much more for it, in numbers; None where they have."""
-    if not any(charge.memory_bytes or charge.cores_percent for charge in more.values()):
+    if not any(charge.memory_bytes or charge.cores_milli for charge in more.values()):
         return None
     closed = unusable(fleet, grant)
     if closed is not None:
@@ -102,16 +101,16 @@ def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Re
         if place is None:
             continue
         free_bytes = int(cards.memory_total[place] - cards.memory_used[place])
-        free_cores = float(cards.cores_total[place] - cards.cores_used[place])
+        free_cores = int(cards.cores_total[place] - cards.cores_used[place])
         if charge.memory_bytes > max(free_bytes, 0):
             return Reason.CARD_INSUFFICIENT_MEMORY, (
                 f"card {card} on {grant.node}: {-(-charge.memory_bytes // MIB)} MiB more asked, "
                 f"{max(free_bytes, 0) // MIB} MiB free"
             )
-        if charge.cores_percent > max(free_cores, 0) + _ROUNDING:
+        if charge.cores_milli > max(free_cores, 0):
             return Reason.CARD_INSUFFICIENT_CORE, (
                 f"card {card} on {grant.node}: {charge.cores_percent:g} % of cores more asked, "
-                f"{max(free_cores, 0):g} % free"
+                f"{percent(max(free_cores, 0)):g} % free"
             )
     return None
 
@@ -133,7 +132,7 @@ def _problem(share: Share, change: ShareChange, vendors: Mapping[str, Vendor]) -
 
 def _positive(use: Use) -> Use:
     return Use(
-        max(use.memory_bytes, 0), max(use.cores_percent, 0), max(use.cards, 0), max(use.parts, 0)
+        max(use.memory_bytes, 0), max(use.cores_milli, 0), max(use.cards, 0), max(use.parts, 0)
     )
 
 
@@ -141,7 +140,7 @@ def _changed(share: Share, change: ShareChange) -> Share:
     if change.memory_bytes is not None:
         share = replace(share, memory_bytes=change.memory_bytes)
     if change.cores_percent is not None:
-        share = replace(share, cores_percent=change.cores_percent)
+        share = replace(share, cores_percent=percent(milli(change.cores_percent)))
     return share
 
 

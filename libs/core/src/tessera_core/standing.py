@@ -12,12 +12,9 @@ none, so snapshots have none.
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tessera_core import ladder
 from tessera_core.cards import USAGE, Bools, Cards, Floats, Ints
@@ -58,7 +55,7 @@ class _Screen:
         sharers = np.where(alone, np.minimum(cards.slots - need.slots, 0), cards.slots - need.slots)
         self._sharers: Ints = np.where(may, sharers, -1)
         self._memory: Ints = cards.memory_total - need.memory
-        self._cores: Floats = np.broadcast_to(need.cores, cards.cores_total.shape)
+        self._cores: Ints = np.broadcast_to(need.cores, cards.cores_total.shape)
         spent = (self._cores == 0) & (cards.cores_total > 0) & request.needs_free_cores
         self._spent: Bools | None = spent if spent.any() else None
         """Cards that must have free cores though the unit asks for none; None = no such card."""
@@ -117,8 +114,8 @@ class _Usage:
             return
         c = fleet.cards
         for row in {row for row, _ in places}:
-            used = _sum(c.sharers[row]), _sum(c.cores_used[row]), _sum(c.memory_used[row])
-            parts = zip(used, self._totals[row], strict=True)
+            used = (c.sharers[row], c.cores_used[row], c.memory_used[row])
+            parts = zip([sum(column.tolist()) for column in used], self._totals[row], strict=True)
             slots, cores, memory = [u / total if total > 0 else 0.0 for u, total in parts]
             self.column[row] = slots + cores + memory
 
@@ -193,10 +190,3 @@ def _changed(fleet: Fleet, upto: int) -> list[_Place]:
     """The cards written down since, each once."""
     changes = fleet.changes[upto:]
     return changes if len(changes) < 2 else list(set(changes))
-
-
-def _sum(column: NDArray[Any]) -> float:
-    """Card after card, as numpy adds up whole columns: of cores in fractions another order may make
-    another sum, and so may `sum` of a later Python."""
-    total: float = reduce(add, column.tolist())
-    return total

@@ -65,7 +65,7 @@ def units(pod: PodRequest) -> tuple[Unit, ...]:
     return tuple(Unit(tuple(parts)) for parts in found.values())
 
 
-_NOTHING: Final = Amounts(memory=0, cores=0.0, alone=False, slots=0)
+_NOTHING: Final = Amounts(memory=0, cores=0, alone=False, slots=0)
 
 
 def _peak(each: Sequence[tuple[Role, Amounts]]) -> Amounts:

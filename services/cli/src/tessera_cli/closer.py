@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.admission import Admission, admit
+from tessera_core.cores import percent
 from tessera_core.fitting import Unfit
 from tessera_core.outcome import Outcome
 from tessera_core.placement import fit
@@ -77,8 +78,8 @@ def _cards(planner: Planner, admission: object, node: str) -> tuple[Seen, ...]:
             model=card.model,
             used_mib=int(state.memory_used[i]) >> 20,
             total_mib=card.memory_mib,
-            used_percent=float(state.cores_used[i]),
-            total_percent=float(state.cores_total[i]),
+            used_percent=percent(int(state.cores_used[i])),
+            total_percent=percent(int(state.cores_total[i])),
             sharers=int(state.sharers[i]),
             slots=int(state.slots[i]),
             exclusive=bool(state.exclusive[i]),

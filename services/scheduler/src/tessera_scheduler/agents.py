@@ -15,13 +15,13 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.charges import Charge
+from tessera_core.cores import milli
 from tessera_core.ledger import Ledger
 from tessera_runtime import logs
 from tessera_schema.telling import CardHeld, DeviceState
 
 PATIENCE_S: Final = 10.0
 """Seconds after which a difference that is told again counts: agents repeat themselves every 30."""
-_CORES: Final = 1e-6
 _log = logs.named("tessera.scheduler.audit")
 
 
@@ -80,6 +80,6 @@ def _more(state: DeviceState, ledger: Ledger) -> Iterator[CardHeld]:
         if (
             held.memory_bytes > charge.memory_bytes
             or held.containers > charge.slots
-            or held.cores_percent > charge.cores_percent + _CORES
+            or milli(held.cores_percent) > charge.cores_milli
         ):
             yield held

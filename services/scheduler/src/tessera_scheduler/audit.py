@@ -140,8 +140,8 @@ class Audit:
                 sums[place[1]] = sums[place[1]].plus(charge)
         c = fleet.cards
         return sum(
-            (int(c.memory_used[row, i]), int(c.sharers[row, i])) != (held.memory_bytes, held.slots)
-            or abs(float(c.cores_used[row, i]) - held.cores_percent) > 1e-6
+            (c.memory_used[row, i], c.cores_used[row, i], c.sharers[row, i])
+            != (held.memory_bytes, held.cores_milli, held.slots)
             for i, held in enumerate(sums)
         )
 

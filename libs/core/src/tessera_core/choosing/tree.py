@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Final
 
 from tessera_core.cards import NodeView
+from tessera_core.cores import milli, percent
 from tessera_core.topology import evaluators
 from tessera_core.topology.tree import Books, Leaf, Level, Pair, grow
 from tessera_schema.cards import Card
@@ -35,7 +36,8 @@ def choose(view: NodeView, eligible: Sequence[int], request: Request) -> tuple[i
     idle = sum(1 << i for i in eligible)
     books = Books(_leaves(view), idle)
     if request.count == 1 and not request.exclusive:
-        return evaluators.share(books, request.cores_percent, request.memory_bytes, eligible)
+        asked = percent(milli(request.cores_percent))
+        return evaluators.share(books, asked, request.memory_bytes, eligible)
     root = grow(len(view.facts), levels(view.facts))
     if request.count == 1:
         return evaluators.fragment(root, books)
@@ -72,6 +74,6 @@ def _leaves(view: NodeView) -> tuple[Leaf, ...]:
     cores = (view.state.cores_total - view.state.cores_used).tolist()
     memory = (view.state.memory_total - view.state.memory_used).tolist()
     return tuple(
-        Leaf(cores_free=c, memory_free=m, memory_total=t)
+        Leaf(cores_free=percent(c), memory_free=m, memory_total=t)
         for c, m, t in zip(cores, memory, view.state.memory_total.tolist(), strict=True)
     )

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.cores import percent
 from tessera_core.fleet import Fleet
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
@@ -87,8 +88,8 @@ def _of_cards(fleet: Fleet) -> list[Family]:
             limit.samples.append(((*base, card.model), card.memory_bytes))
             cores.samples.append(((*base, card.model), 100 if card.cores_percent else 0))
             sharers.samples.append(((*base, card.model), float(held.sharers[at])))
-            percent = _percent(card, float(held.cores_used[at]))
-            cores_used.samples.append(((*base, card.model), percent))
+            part = _part(card, percent(int(held.cores_used[at])))
+            cores_used.samples.append(((*base, card.model), part))
             used.samples.append(((*base, has, card.model), memory))
             overview.samples.append(((*base, has, str(card.memory_mib), card.model), memory))
             if card.memory_bytes:
@@ -104,12 +105,12 @@ def _of_pods(fleet: Fleet, grants: Iterable[Grant]) -> list[Family]:
             base = grant.namespace, grant.node, grant.name, str(share.position), share.card
             memory.samples.append((base, share.memory_bytes))
             card = fleet.card(grant.node, share.card)
-            percent = _percent(card, share.cores_percent) if card is not None else 0
-            cores.samples.append((base, percent))
+            part = _part(card, share.cores_percent) if card is not None else 0
+            cores.samples.append((base, part))
     return [memory, cores]
 
 
-def _percent(card: Card, cores: float) -> float:
+def _part(card: Card, cores: float) -> float:
     return ceil(cores / card.cores_percent * 100) if card.cores_percent else 0
 
 

@@ -1,7 +1,7 @@
 """Kinds of cards and shapes of pods of a real fleet, as the rest of the package numbers them.
 
-Axes of a card: memory in bytes, cores in hundredths of a percent, slots. Two cards are of one kind
-when vendor, model, mode, memory, cores and slots are equal.
+Axes of a card: memory in bytes, cores in the units of `tessera_core.cores`, slots. Two cards are of
+one kind when vendor, model, mode, memory, cores and slots are equal.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tessera_core import ladder
-from tessera_core.cards import Cards, Floats, Ints
+from tessera_core.cards import Cards, Ints
 from tessera_core.fleet import Fleet
 from tessera_core.packing.history import History
 from tessera_core.packing.kinds import Ask, Kinds, Past
 from tessera_schema.requests import Request
 
 AMOUNTS: Final = 2
-_PERCENT: Final = 100
-"""Units of cores per percent: so that sixteenths of a card, 6.25 %, are whole numbers."""
 
 
 class CardKind(NamedTuple):
@@ -48,7 +46,7 @@ class Catalogue:
     def numbers(self, cards: Cards) -> Ints:
         """Each card's kind, for columns of any shape; 0 where none may be used."""
         columns = (
-            cards.vendor, cards.model, cards.mode, cards.memory_total, units_of(cards.cores_total),
+            cards.vendor, cards.model, cards.mode, cards.memory_total, cards.cores_total,
             cards.slots,
         )  # fmt: skip
         usable = (cards.vendor >= 0) & (cards.blocked == 0) & (cards.memory_total > 0)
@@ -82,7 +80,7 @@ class Catalogue:
         vendor = -2 if known is None else known
         mine = cards.vendor == vendor
         each = np.zeros((len(self), 3), np.int64)
-        each[:, 0], each[:, 1] = need.memory, units_of(np.asarray(need.cores, np.float64))
+        each[:, 0], each[:, 1] = need.memory, need.cores
         each[:, 2] = need.slots
         alone = np.zeros(len(self), np.bool_) | need.alone | request.policy.idle_cards_only
         return Ask(
@@ -115,13 +113,7 @@ class Catalogue:
         cards = Cards((len(self),))
         for name, column in zip(_COLUMNS, zip(*self.kinds, strict=True), strict=False):
             getattr(cards, name)[1:] = column
-        cards.cores_total /= _PERCENT
         return cards
 
 
 _COLUMNS: Final = ("vendor", "model", "mode", "memory_total", "cores_total", "slots")
-
-
-def units_of(cores: Floats) -> Ints:
-    """Percent of cores in the axis' own unit."""
-    return np.rint(cores * _PERCENT).astype(np.int64)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tessera_core.cards import Bools, Cards, Floats, Ints
-from tessera_core.packing.asks import units_of
 from tessera_core.packing.potential import Rows
 
 
@@ -34,7 +33,7 @@ def rows_of(cards: Cards, kind: Ints, hosts: Hosts | None = None) -> Rows:
     idle: Bools = cards.sharers == 0
     memory = np.where(usable, np.maximum(cards.memory_total - cards.memory_used, 0), 0)
     memory -= usable & ~idle & (memory == cards.memory_total)
-    cores = units_of(np.maximum(cards.cores_total - cards.cores_used, 0))
+    cores = np.maximum(cards.cores_total - cards.cores_used, 0)
     slots = np.maximum(cards.slots - cards.sharers, 0)
     nodes = len(kind)
     if hosts is None:

@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.charges import Charge
+from tessera_core.cores import milli, percent
 from tessera_core.fitting import Unfit
 from tessera_core.placement import fit
 from tessera_core.quantity import BadQuantity, value
@@ -132,15 +133,15 @@ def _larger(
     card = fleet.card(one.grant.node, share.card)
     if place is None or card is None:
         return f"card {share.card} is not there"
-    free = float(fleet.cards.cores_total[place] - fleet.cards.cores_used[place])
+    free = percent(int(fleet.cards.cores_total[place] - fleet.cards.cores_used[place]))
     more = min(free, rules.step_percent)
     if more < 1:
         return f"card {share.card} has no cores left"
-    use = {(card.vendor, card.model): Use(cores_percent=more)}
+    use = {(card.vendor, card.model): Use(cores_milli=milli(more))}
     over = situation.ledger.allowance(one.request.namespace).exceeded(use)
     if over:
         return f"{one.pod.name} is at its quota: {over}"
-    cores = share.cores_percent + more
+    cores = percent(milli(share.cores_percent) + milli(more))
     horizon_s = situation.rules.worth.horizon_s
     gain = seen.waiting_percent / 100 * more / 100 * horizon_s
     return PlanSpec(

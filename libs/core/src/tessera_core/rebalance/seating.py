@@ -76,7 +76,7 @@ def _more(limit: Limit, uses: Uses, before: Uses) -> bool:
         allowed is not None and more > had
         for allowed, more, had in (
             (limit.memory_bytes, new.memory_bytes, old.memory_bytes),
-            (limit.cores_percent, new.cores_percent, old.cores_percent),
+            (limit.cores_percent, new.cores_milli, old.cores_milli),
             (limit.cards, new.cards, old.cards),
         )
     )

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from tessera_core.cores import milli
 from tessera_core.quantity import value
 from tessera_rebalancer.plans.objects import PlanSight
 from tessera_rebalancer.plans.settings import PaceSettings
@@ -113,9 +114,10 @@ def _is_so(pod: Pod, steps: Sequence[PlanStep]) -> bool:
 
 def _has(grant: Grant, step: PlanStep) -> bool:
     wanted = _change(step)
+    memory, cores = wanted.memory_bytes, wanted.cores_percent
     return any(
-        (wanted.memory_bytes is None or share.memory_bytes == wanted.memory_bytes)
-        and (wanted.cores_percent is None or share.cores_percent == wanted.cores_percent)
+        (memory is None or share.memory_bytes == memory)
+        and (cores is None or milli(share.cores_percent) == milli(cores))
         for share in grant.shares
         if (share.container, share.card) == (step.container, step.card)
     )

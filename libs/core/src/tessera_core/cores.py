@@ -1,0 +1,30 @@
+"""Cores as the books count them: whole thousandths of a percent of a card.
+
+What is asked, granted, limited and published says percent, and may be a fraction (33.3). Sums of
+such fractions depend on their order and leave rests: an empty card would be a little used. So a
+percentage becomes a whole number once, where it enters the books, and is one until it is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MILLI: Final = 1_000
+"""Units of a percent."""
+WHOLE_CARD: Final = 100 * MILLI
+MOST_PERCENT: Final = 10**15
+"""Percent. Limits may be written as large as one likes; sums of so many units stay far from 64
+bits."""
+
+
+def milli(percent: float) -> int:
+    """Percent in the books' units: the nearest whole number, and at least 1 of what is more than
+    nothing, for no cores at all means no limit of cores."""
+    if percent <= 0:
+        return 0
+    return max(round(min(percent, MOST_PERCENT) * MILLI), 1)
+
+
+def percent(units: int) -> float:
+    """The books' units in percent, as they are written and shown; whole ones as whole numbers."""
+    return units / MILLI if units % MILLI else units // MILLI
