@@ -73,6 +73,13 @@ class Cards:
                 setattr(part, name, getattr(part, name).copy())
         return part
 
+    def idle(self) -> Cards:
+        """The same cards, none of them used."""
+        idle = self.copy()
+        for name in USAGE:
+            setattr(idle, name, np.zeros_like(getattr(self, name)))
+        return idle
+
     def copy(self, *columns: str) -> Cards:
         """These columns copied, the others shared."""
         copy = object.__new__(Cards)

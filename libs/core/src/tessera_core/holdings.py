@@ -50,16 +50,17 @@ class Holdings:
     def carry_over(self, node: str) -> None:
         """The fleet has other cards for the node: what is held on it is held on these, and counts
         in quotas as they do."""
-        for entry in self._on(node):
+        for entry in self.on(node):
             find_cards(self._fleet, entry.grant)
         for card, charge in self.held(node).items():
             self._fleet.charge(node, card, charge)
-        for entry in self._on(node):
+        for entry in self.on(node):
             self._quota.count(entry.grant.namespace, entry.uses, -1)
             entry.uses = uses(self._fleet, entry.grant, entry.charges)
             self._quota.count(entry.grant.namespace, entry.uses)
 
-    def _on(self, node: str) -> Iterator[Entry]:
+    def on(self, node: str) -> Iterator[Entry]:
+        """The pages of a node."""
         for uid in self._on_node.get(node, ()):
             yield self.entries[uid]
 

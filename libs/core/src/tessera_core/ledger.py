@@ -62,6 +62,10 @@ class Ledger:
         """All pages."""
         yield from self._entries.values()
 
+    def on(self, node: str) -> Iterator[Entry]:
+        """The pages of the pods that hold cards of a node."""
+        yield from self._holdings.on(node)
+
     def has_ended(self, uid: str) -> bool:
         """True for a pod that is known to be gone or terminal."""
         return uid in self._ends

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from tessera_core import ladder
-from tessera_core.cards import USAGE, Bools, Cards, Floats, Ints
+from tessera_core.cards import Bools, Cards, Floats, Ints
 from tessera_core.fleet import Fleet
 from tessera_core.units import Unit
 from tessera_schema.requests import Request
@@ -47,7 +47,7 @@ class _Screen:
         request, cards = unit.lead, fleet.cards
         need = unit.need(cards)
         refused = ladder.rungs(
-            request, need, _idle(cards),
+            request, need, cards.idle(),
             models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, request),
         )  # fmt: skip
         may = ladder.passed(refused, fleet.of_vendor(request.vendor))
@@ -164,14 +164,6 @@ class Standing:
         if self._changes is not fleet.changes:
             self._changes, self._usage = fleet.changes, None
             self._screens, self._met = {}, set()
-
-
-def _idle(cards: Cards) -> Cards:
-    """The same cards, none of them used."""
-    idle = cards.copy()
-    for name in USAGE:
-        setattr(idle, name, np.zeros_like(getattr(cards, name)))
-    return idle
 
 
 def ids_in(fleet: Fleet, request: Request) -> Bools | None:
