@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tessera_core import groups
 from tessera_core.amounts import InvalidField
 from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected, roles
+from tessera_core.foreign_resources import foreign_resources
 from tessera_core.isolation import defeats
 from tessera_core.outcome import ContainerAfter
 from tessera_core.packing import hosts
@@ -56,7 +57,9 @@ def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Re
         if isinstance(answer, Rejected):
             return answer
         admitted[name] = answer
-    return _together(pod, admitted, claims, stripped)
+    admission = _together(pod, admitted, claims, stripped)
+    told = () if runs else foreign_resources(registry, pod)
+    return replace(admission, warnings=(*admission.warnings, *told)) if told else admission
 
 
 def strip_results(

@@ -248,6 +248,9 @@ class Vendor(Struct, frozen=True, kw_only=True):
     guarded_env: Mapping[str, frozenset[str]] = {}
     """Variables by which a container of its own accord would get cards or lift its limits, a
     trailing `*` for a beginning, with the values that do neither. Admission takes them away."""
+    foreign: Mapping[str, str] = {}
+    """Resource names by which other systems give its cards and that no dialect reads, a trailing
+    `*` for a beginning -> whose they are, for messages."""
     driver: str = ""
     """Folder in which users of a dialect that mounts the driver look for it. Its runtime puts it
     elsewhere, so links to that are mounted there."""

@@ -21,6 +21,7 @@ from tessera_core.cores import percent
 from tessera_core.deciding import Waiting, decide
 from tessera_core.dialect import Rejected
 from tessera_core.explain import explain, summary
+from tessera_core.foreign_resources import foreign_resources
 from tessera_core.inventory import cards_of
 from tessera_core.kubefit import KubeFit
 from tessera_core.ledger import Ledger
@@ -95,7 +96,7 @@ class Planner:
         for name in self.registry.readers.keys() - self.registry.dialects.keys():
             if self.registry.readers[name].claim(pod).fields:
                 return f"asks for accelerators in dialect {name}, which is switched off"
-        return "asks for no accelerator"
+        return "; ".join(foreign_resources(self.registry, pod)) or "asks for no accelerator"
 
     # -- planning
 

@@ -26,6 +26,9 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 VENDOR: Final = Vendor(
     name="iluvatar", allocates=True, give=_give,
     shows=Shows(variables=("ILUVATAR_COREX_VISIBLE_DEVICES",), device="/dev/iluvatar"),
+    foreign=dict.fromkeys(
+        ("iluvatar.com/gpu", "iluvatar.ai/gpu"), "Iluvatar's device plugin of whole cards"
+    ),
 )  # fmt: skip
 
 

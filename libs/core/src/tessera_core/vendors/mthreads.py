@@ -25,6 +25,7 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 VENDOR: Final = Vendor(
     name="mthreads", allocates=True, give=_give,
     shows=Shows(variables=("MTHREADS_VISIBLE_DEVICES",)),
+    foreign={"mthreads.com/gpu": "Moore Threads' device plugin of whole cards"},
 )  # fmt: skip
 """Its toolkit is told cards by that variable. Which device node is which card is not known here."""
 

@@ -90,9 +90,17 @@ _GUARDED: Final = {
 """`none` shows the driver's files and no card. The limits are for the hook where there is no limits
 file: an own one would be a promise that nobody made."""
 
+_FOREIGN: Final = {
+    "nvidia.com/mig-*": "NVIDIA's device plugin (MIG, strategy mixed)",
+    "nvidia.com/gpu.shared": "NVIDIA's device plugin (time slicing with renamed resources)",
+    "aliyun.com/gpu-*": "Alibaba's gpushare",
+    "elasticgpu.io/*": "Elastic GPU",
+    "tke.cloud.tencent.com/qgpu-*": "Tencent's qGPU",
+}
+
 VENDOR: Final = Vendor(
     name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED,
-    driver="/usr/local/nvidia",
+    foreign=_FOREIGN, driver="/usr/local/nvidia",
 )  # fmt: skip
 
 
