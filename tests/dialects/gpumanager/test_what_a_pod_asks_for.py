@@ -110,8 +110,9 @@ def test_what_cannot_be_meant_is_refused(
     [
         (-1, "0 or more"),
         ("1.5", "whole number"),
-        (8388608, "at most 8388607"),
-        ("10Gi", "units of 256 MiB"),
+        (8388608, "at most 16384"),
+        ("10Gi", "units of 256 MiB, and no card has that much. For 10 GiB write 40."),
+        ("4Gi", "For 4 GiB write 16."),
         ("", "not a quantity"),
     ],
 )

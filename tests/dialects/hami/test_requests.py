@@ -70,8 +70,8 @@ def test_what_the_original_drops_or_bends_is_refused(
 def test_memory_in_bytes_is_refused_with_the_number_that_would_do() -> None:
     answer = rejected(a_pod(asks({"gpu": 1, "mem": "16Gi"})))
     assert answer.message == (
-        f"spec.containers[0].resources.limits[{MEM}]: 16Gi: write at most 2147483647. "
-        "One unit is 1 MiB of a card, so 16 GiB is 16384."
+        f"spec.containers[0].resources.limits[{MEM}]: 16Gi: 16Gi is 17179869184: this resource "
+        "counts MiB, and no card has that much. For 16 GiB write 16384."
     )
 
 

@@ -240,7 +240,8 @@ def test_memory_in_bytes_is_told_its_unit(limits: dict[str, Quantity], field: st
     answer = rejected(a_pod(a_container(limits)))
     assert answer.field.endswith(field)
     assert answer.remedy == (
-        "write at most 8388607. One unit is 256 MiB of memory, so 16 GiB is 64."
+        "16Gi is 17179869184: this resource counts units of 256 MiB, and no card has that much. "
+        "For 16 GiB write 64."
     )
 
 

@@ -148,7 +148,7 @@ def test_bytes_and_percent_never_promise_more_than_the_card() -> None:
 
 
 def test_an_exclusive_pod_shuts_out_everybody() -> None:
-    assert chosen(flat(1, "16Gi"), ["sh=1 ratio=100", "sh=1 mem=1"]) == [(0,), REFUSED]
+    assert chosen(flat(1, "16Gi"), ["sh=1 ratio=100", "sh=1 mem=1Mi"]) == [(0,), REFUSED]
 
 
 def test_the_least_allocated_node_comes_first() -> None:

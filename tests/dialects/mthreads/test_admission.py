@@ -240,7 +240,8 @@ def test_configuration_that_makes_no_sense_is_refused(options: dict[str, object]
 def test_memory_in_bytes_is_told_its_unit() -> None:
     answer = rejected(a_pod(asks(gpu=1, mem="16Gi")))
     assert answer.remedy == (
-        "write at most 4194303. One unit is 512 MiB of memory, so 16 GiB is 32."
+        "16Gi is 17179869184: this resource counts units of 512 MiB, and no card has that much. "
+        "For 16 GiB write 32."
     )
 
 

@@ -176,6 +176,8 @@ def test_a_number_of_0_beside_memory_is_no_conflict() -> None:
 
 def test_memory_beyond_belief_is_told_the_unit() -> None:
     refused = rejected(a_pod(memory("16Gi")))
-    assert "so 16 GiB is 16384" in refused.remedy
-    assert "so 16 GiB is 1638" in rejected(a_pod(memory("16Gi")), gpu_memory_factor=10).remedy
-    assert "so 16 GiB is 16384" in rejected(a_pod(vgpu(1, "16Gi"))).remedy
+    assert "For 16 GiB write 16384." in refused.remedy
+    by_ten = rejected(a_pod(memory("16Gi")), gpu_memory_factor=10).remedy
+    assert "counts units of 10 MiB" in by_ten
+    assert "For 16 GiB write 1639, rounded up." in by_ten
+    assert "For 16 GiB write 16384." in rejected(a_pod(vgpu(1, "16Gi"))).remedy

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tessera_core.dialect import Rejected, field_of
+from tessera_core.memory_units import MemoryUnit
 from tessera_core.quantity import BadQuantity, milli, value
 from tessera_schema.kube import Pod, Quantity
 
@@ -54,12 +55,42 @@ def amount(
     """The whole amount of a resource, None where the container does not name it.
 
     Raises InvalidField for what is no quantity, negative, fractional or above `high`. `hint`
-    says what the unit is.
+    says what the unit is. Memory of cards is read with `memory_amount`.
     """
     found = find(pod, position, name, where)
     if found is None:
         return None
-    field, quantity = found
+    number = _whole(*found, hint)
+    if number > high:
+        raise invalid(*found, f"write at most {high}. {hint}".rstrip())
+    return number
+
+
+def memory_amount(
+    pod: Pod,
+    position: int,
+    name: str,
+    unit: MemoryUnit,
+    *,
+    where: tuple[str, ...] = LIMITS_THEN_REQUESTS,
+    cards: int = 1,
+) -> int | None:
+    """The amount of a resource that counts memory of so many cards together, in its units; None
+    where the container does not name it.
+
+    Raises InvalidField for what `amount` refuses, and for more than cards have: it says what would
+    do, converted from what was written.
+    """
+    found = find(pod, position, name, where)
+    if found is None:
+        return None
+    number = _whole(*found, unit.hint(found[1]))
+    if number > unit.most * cards:
+        raise invalid(*found, unit.too_much(found[1], number, cards))
+    return number
+
+
+def _whole(field: str, quantity: Quantity, hint: str) -> int:
     try:
         number = value(quantity)
         fractional = milli(quantity) != number * 1000
@@ -69,6 +100,4 @@ def amount(
         raise invalid(field, quantity, f"write a whole number such as {number}. {hint}".rstrip())
     if number < 0:
         raise invalid(field, quantity, f"write 0 or more. {hint}".rstrip())
-    if number > high:
-        raise invalid(field, quantity, f"write at most {high}. {hint}".rstrip())
     return number

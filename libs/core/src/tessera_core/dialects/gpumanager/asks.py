@@ -12,9 +12,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX, InvalidField, amount, find, invalid
+from tessera_core.amounts import (
+    INT32_MAX,
+    InvalidField,
+    amount,
+    find,
+    invalid,
+    memory_amount,
+)
 from tessera_core.dialect import field_of, roles
-from tessera_core.dialects.gpumanager.names import CORE_HINT, MEMORY_HINT, MOST_BLOCKS, WHOLE, Names
+from tessera_core.dialects.gpumanager.names import BLOCK, CORE_HINT, MOST_BLOCKS, WHOLE, Names
+from tessera_core.memory_units import MemoryUnit
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 
@@ -57,9 +65,7 @@ def read(pod: Pod, names: Names) -> tuple[Ask, ...]:
     found = []
     for position, container, role in roles(pod):
         core = amount(pod, position, names.core, where=("limits",), high=INT32_MAX, hint=CORE_HINT)
-        blocks = amount(
-            pod, position, names.memory, where=("limits",), high=MOST_BLOCKS, hint=MEMORY_HINT
-        )
+        blocks = _blocks(pod, position, names, whole=bool(core and core >= WHOLE))
         if core or blocks:
             found.append(
                 Ask(
@@ -69,6 +75,13 @@ def read(pod: Pod, names: Names) -> tuple[Ask, ...]:
                 )
             )  # fmt: skip
     return tuple(found)
+
+
+def _blocks(pod: Pod, position: int, names: Names, *, whole: bool) -> int | None:
+    """Memory units. Of whole cards they are for the records alone: any that can be kept will do."""
+    if whole:
+        return amount(pod, position, names.memory, where=("limits",), high=MOST_BLOCKS)
+    return memory_amount(pod, position, names.memory, MemoryUnit(BLOCK), where=("limits",))
 
 
 def given(pod: Pod, all_names: Sequence[Names]) -> tuple[Ask, ...]:

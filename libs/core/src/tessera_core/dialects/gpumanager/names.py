@@ -17,7 +17,6 @@ MOST_BLOCKS: Final = ((1 << 31) - 1) // 256
 CORE_HINT: Final = (
     "It counts percent: 1 to 99 for a part of one card, a multiple of 100 for whole cards."
 )
-MEMORY_HINT: Final = "It counts units of 256 MiB."
 
 
 class Names(Struct, frozen=True):

@@ -10,9 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX, amount, find, invalid
+from tessera_core.amounts import INT32_MAX, amount, find, invalid, memory_amount
 from tessera_core.dialect import roles
 from tessera_core.dialects.hami.options import Options
+from tessera_core.memory_units import MemoryUnit
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
@@ -83,11 +84,8 @@ def _asked(options: Options, pod: Pod, position: int, container: Container, role
         return amount(pod, position, name, high=high, hint=hint)
 
     count = read(options.count, "It counts cards.")
-    unit = options.memory_factor
-    memory = read(
-        options.memory, f"One unit is {unit} MiB of a card, so 16 GiB is {16384 // unit}.",
-        INT32_MAX // unit,
-    )  # fmt: skip
+    unit = MemoryUnit(options.memory_factor * MIB)
+    memory = memory_amount(pod, position, options.memory, unit)
     percentage = read(options.memory_percentage, "It is a percentage of a card's memory.", 100)
     cores = read(options.core, "It is a percentage of a card's cores.")
     if count is None:

@@ -11,10 +11,11 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from tessera_core.amounts import InvalidField, amount, find, invalid
+from tessera_core.amounts import InvalidField, amount, find, invalid, memory_amount
 from tessera_core.dialect import roles
-from tessera_core.dialects.iluvatar.options import CORES, MOST_MEMORY, Form
+from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, Form
 from tessera_core.hamiwire import field_in
+from tessera_core.memory_units import MemoryUnit
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 
@@ -59,13 +60,7 @@ def asked(forms: Sequence[Form], pod: Pod) -> tuple[Asked, ...]:
 
 def _asked(form: Form, pod: Pod, position: int, container: Container, role: Role) -> Asked | None:
     count = amount(pod, position, form.count, hint="It counts cards.")
-    memory = amount(
-        pod,
-        position,
-        form.memory,
-        high=MOST_MEMORY,
-        hint="One unit is 256 MiB of memory, so 16 GiB is 64.",
-    )
+    memory = memory_amount(pod, position, form.memory, MemoryUnit(MEMORY_UNIT), cards=count or 1)
     cores = amount(pod, position, form.core, hint="One unit is a percent of a card.")
     if count is None and (memory or cores):
         cards = -(-(cores or 1) // CORES)

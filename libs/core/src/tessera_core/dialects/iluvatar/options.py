@@ -16,8 +16,6 @@ from tessera_schema.cards import MIB
 NAME: Final = "iluvatar"
 LEGACY_WORD: Final = "Iluvatar"
 MEMORY_UNIT: Final = 256 * MIB
-MOST_MEMORY: Final = 8388607
-"""Memory units whose MiB still fit into 32 bits."""
 CORES: Final = 100
 """Core units of a card: percent."""
 

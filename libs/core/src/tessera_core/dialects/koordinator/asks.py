@@ -7,13 +7,21 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX, LIMITS_THEN_REQUESTS, amount, find, invalid
+from tessera_core.amounts import (
+    INT32_MAX,
+    INT64_MAX,
+    LIMITS_THEN_REQUESTS,
+    amount,
+    find,
+    invalid,
+)
 from tessera_core.dialects.koordinator.names import DEPRECATED, FOREIGN, Kind
 from tessera_core.quantity import BadQuantity, value
 from tessera_schema.kube import Pod, Quantity
 
 MEMORY_MAX: Final = 1 << 50
-"""Bytes. No card has a PiB, and sums over a node's cards stay far from 64 bits."""
+"""Bytes, and bandwidths, that nodes and annotations of others may say: a PiB keeps sums over a
+node's cards far from 64 bits. A pod may ask less of a card: see `tessera_core.memory_units`."""
 UNITS: Final[Mapping[Kind, str]] = {
     Kind.WHOLE: "The unit is whole cards.",
     Kind.GPU: "The unit is percent of a card, 100 = one card.",
@@ -57,7 +65,7 @@ def read(pod: Pod, position: int, names: Mapping[Kind, str]) -> Ask:
 
 
 def _written(pod: Pod, position: int, kind: Kind, name: str) -> Written | None:
-    high = MEMORY_MAX if kind is Kind.MEMORY else INT32_MAX
+    high = INT64_MAX if kind is Kind.MEMORY else INT32_MAX  # bytes are judged card by card
     found = []
     for where in LIMITS_THEN_REQUESTS:
         place = find(pod, position, name, (where,))

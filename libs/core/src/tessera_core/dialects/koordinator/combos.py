@@ -16,6 +16,7 @@ from msgspec import Struct
 from tessera_core.amounts import invalid
 from tessera_core.dialects.koordinator.asks import Ask, Written
 from tessera_core.dialects.koordinator.names import Kind
+from tessera_core.memory_units import LEAST_CARD_BYTES, MemoryUnit
 
 _SHARED, _CORE, _MEMORY, _RATIO = Kind.SHARED, Kind.CORE, Kind.MEMORY, Kind.RATIO
 VALID: Final = frozenset(
@@ -27,6 +28,7 @@ VALID: Final = frozenset(
         (_SHARED, _CORE, _MEMORY), (_SHARED, _CORE, _RATIO),
     )
 )  # fmt: skip
+_BYTES: Final = MemoryUnit(1)
 PERCENTS: Final = (Kind.GPU, Kind.CORE, Kind.RATIO)
 
 
@@ -53,9 +55,8 @@ def check(ask: Ask) -> None:
     for kind in PERCENTS:
         if kind in ask:
             _check_percent(kind, ask[kind], shared)
-    memory = ask.get(Kind.MEMORY)
-    if shared is not None and memory is not None and memory.amount < shared.amount:
-        raise invalid(memory.field, memory.text, f"ask at least a byte of each of {shared.text}.")
+    if shared is not None and Kind.MEMORY in ask:
+        _check_memory(ask[Kind.MEMORY], shared.amount)
 
 
 def completed(ask: Ask, names: Mapping[Kind, str]) -> Ask:
@@ -88,6 +89,15 @@ def per_card(ask: Ask) -> PerCard:
         for kind in (Kind.CORE, Kind.MEMORY, Kind.RATIO)
     )
     return PerCard(count, cores, memory, ratio)
+
+
+def _check_memory(memory: Written, cards: int) -> None:
+    """Bytes, of all cards together."""
+    if memory.amount < cards * LEAST_CARD_BYTES:
+        remedy = _BYTES.too_little(memory.text, memory.amount, cards)
+        raise invalid(memory.field, memory.text, remedy)
+    if memory.amount > cards * _BYTES.most:
+        raise invalid(memory.field, memory.text, _BYTES.too_much(memory.text, memory.amount, cards))
 
 
 def _parts_of_cards(kind: Kind) -> str:

@@ -12,15 +12,16 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX, InvalidField, amount, find
+from tessera_core.amounts import INT32_MAX, InvalidField, amount, find, memory_amount
 from tessera_core.dialect import Rejected, roles
 from tessera_core.dialects.mthreads.options import (
     CORES,
-    MOST_MEMORY,
+    MEMORY_UNIT,
     SLICES,
     WHOLE_MEMORY,
     Options,
 )
+from tessera_core.memory_units import MemoryUnit
 from tessera_schema.kube import Container, Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
@@ -68,13 +69,7 @@ def _asked(
     options: Options, pod: Pod, position: int, container: Container, role: Role
 ) -> Asked | None:
     count = amount(pod, position, options.count, hint="It counts cards, 1 at least.")
-    memory = amount(
-        pod,
-        position,
-        options.memory,
-        high=MOST_MEMORY,
-        hint="One unit is 512 MiB of memory, so 16 GiB is 32.",
-    )
+    memory = memory_amount(pod, position, options.memory, MemoryUnit(MEMORY_UNIT), cards=count or 1)
     cores = amount(
         pod, position, options.core, high=INT32_MAX, hint="One unit is a sixteenth of a card."
     )

@@ -20,8 +20,6 @@ MTT S4000."""
 MEMORY_UNIT: Final = 512 * MIB
 SLICES: Final = (2, 4, 8, 16, 32, 64, 96)
 """Memory units that a share may have."""
-MOST_MEMORY: Final = 4194303
-"""Memory units whose MiB still fit into 32 bits."""
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):

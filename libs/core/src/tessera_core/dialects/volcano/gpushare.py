@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX, amount, invalid
+from tessera_core.amounts import INT32_MAX, amount, invalid, memory_amount
 from tessera_core.dialect import Change, Placed, roles
 from tessera_core.dialects.volcano import codec
 from tessera_core.dialects.volcano.fields import (
@@ -21,6 +21,7 @@ from tessera_core.dialects.volcano.fields import (
 )
 from tessera_core.dialects.volcano.keys import DIALECT, GPU_INDEX, PREDICATE_TIME, VENDOR
 from tessera_core.dialects.volcano.options import Options
+from tessera_core.memory_units import MemoryUnit
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod
@@ -92,10 +93,8 @@ def given(pod: Pod, options: Options) -> tuple[Ask, ...]:
 def _limit(pod: Pod, position: int, name: str, options: Options) -> int | None:
     """The limit, None without one. An amount under requests alone would silently be nothing."""
     if name == options.gpu_memory_resource:
-        factor = options.gpu_memory_factor
-        unit = "1 MiB" if factor == 1 else f"a block of {factor} MiB"
-        hint = f"The unit is {unit}, so 16 GiB is {16384 // factor}."
-        limit = amount(pod, position, name, where=("limits",), high=INT32_MAX // factor, hint=hint)
+        unit = MemoryUnit(options.gpu_memory_factor * MIB)
+        limit = memory_amount(pod, position, name, unit, where=("limits",))
     else:
         limit = amount(pod, position, name, where=("limits",), hint="The unit is one whole card.")
     refuse_request_alone(pod, position, name)

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX, amount, find, invalid
+from tessera_core.amounts import amount, find, invalid, memory_amount
 from tessera_core.dialect import Change, Placed, roles
 from tessera_core.dialects.volcano import codec, keys
 from tessera_core.dialects.volcano.fields import (
@@ -22,6 +22,7 @@ from tessera_core.dialects.volcano.fields import (
     refuse_unequal,
 )
 from tessera_core.dialects.volcano.options import Options
+from tessera_core.memory_units import MemoryUnit
 from tessera_core.vendors.nvidia import VISIBLE, visible
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
@@ -89,12 +90,12 @@ def holders(pod: Pod, options: Options) -> tuple[Holder, ...]:
 
 def _ask(pod: Pod, position: int, container: Container, role: Role, options: Options) -> Ask | None:
     number, memory_limit = options.vgpu_number_resource, options.vgpu_memory_resource
-    factor = options.vgpu_memory_factor
-    hint = f"The unit is {factor} MiB per card, so 16 GiB is {16384 // factor}."
     cards = amount(pod, position, number, where=("limits",), hint="The unit is one card.")
     refuse_request_alone(pod, position, number)
     refuse_unequal(pod, position, options.vgpu_names)
-    memory = amount(pod, position, memory_limit, high=INT32_MAX // factor, hint=hint)
+    memory = memory_amount(
+        pod, position, memory_limit, MemoryUnit(options.vgpu_memory_factor * MIB)
+    )
     percent = _percent(pod, position, options)
     cores = amount(
         pod,
