@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from tessera_schema.requests import CardKey
-from tessera_testing.builders import a_pod
+from tessera_testing.builders import a_node, a_pod
+from tessera_testing.planning import plan
 from tests.dialects.hami.setting import CARD_POLICY, Gpu, asks, counted, planned, request_of
 
 USE = "nvidia.com/use-gpuuuid"
@@ -63,6 +64,11 @@ def test_cards_are_matched_by_model(model: str, notes: Mapping[str, str], *, fit
         pytest.param("hami-core,mig", "hami-core", True, id="list"),
         pytest.param("mig", "hami-core", False, id="other"),
         pytest.param("mps", "", True, id="a card without a mode"),
+        pytest.param("hami-core", "", True, id="which shares as any other"),
+        pytest.param("hami-core,mig", "", True, id="one of two that are allowed"),
+        pytest.param("mig", "", False, id="but is no MIG card"),
+        pytest.param("MIG", "", False, id="whatever the case of the word"),
+        pytest.param("mig-1g.10gb", "", False, id="nor a part of one"),
         pytest.param(" ", "hami-core", True, id="blank"),
     ],
 )
@@ -74,6 +80,25 @@ def test_cards_are_matched_by_mode(wanted: str, mode: str, *, fits: bool) -> Non
 def test_cards_in_mig_mode_are_left_alone(notes: Mapping[str, str]) -> None:
     pod = a_pod(asks({"gpu": 1}), annotations=notes)
     assert counted(planned(pod, Gpu("abc", mode="mig"))) == {"n1": "1/1 ModeNotFit"}
+
+
+@pytest.mark.parametrize("mode", ["", "hami-core", "mps", "mig"])
+def test_a_pod_that_asks_for_mig_waits_and_is_told_why(mode: str) -> None:
+    pod = a_pod(asks({"gpu": 1, "mem": 1}), annotations={MODE: "mig"})
+    outcome = planned(pod, Gpu("abc", mode=mode))
+    assert counted(outcome) == {"n1": "1/1 ModeNotFit"}
+    assert outcome.reasons[0].message.endswith(
+        "c0 asks for a MIG card; no card of this cluster is in MIG mode that Tessera gives out"
+    )
+    (warning,) = outcome.warnings
+    assert warning.startswith(f"metadata.annotations[{MODE}]: mig: the pod waits")
+
+
+def test_nor_is_it_given_a_card_that_is_only_counted() -> None:
+    node = a_node("n1", capacity={"tencent.com/vcuda-core": 100, "tencent.com/vcuda-memory": 64})
+    pod = a_pod(asks({"gpu": 1, "mem": 1}), annotations={MODE: "mig"})
+    (outcome,) = plan([pod], [node])
+    assert [why.reason.wire for why in outcome.reasons] == ["ModeNotFit"]
 
 
 def test_links_of_a_chain_are_trimmed() -> None:

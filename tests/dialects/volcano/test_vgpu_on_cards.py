@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from tessera_schema.cards import MIB
-from tessera_schema.kube import Container, Pod
+from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.kube import Container, Node, Pod
+from tessera_schema.published import Published, encode_published
 from tessera_schema.quotas import Limit
-from tessera_testing.builders import a_container, a_pod
+from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tessera_testing.planning import plan
 from tests.dialects.volcano.setting import (
     IDS,
@@ -80,7 +82,7 @@ def test_a_sick_card_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("annotations", "reason"),
     [
-        pytest.param({"volcano.sh/vgpu-mode": "mig"}, "CardTypeMismatch", id="J19"),
+        pytest.param({"volcano.sh/vgpu-mode": "mig"}, "ModeNotFit", id="J19"),
         pytest.param({"nvidia.com/use-gputype": "A100"}, "CardTypeMismatch", id="J20"),
         pytest.param({"nvidia.com/use-gputype": "tesla p4"}, "", id="J21"),
     ],
@@ -88,6 +90,31 @@ def test_a_sick_card_is_left_out() -> None:
 def test_what_annotations_rule_out_is_told(annotations: dict[str, str], reason: str) -> None:
     (outcome,) = plan([a_pod(vgpu(1), annotations=annotations)], [NODE])
     assert {why.reason.wire for why in outcome.reasons} == ({reason} if reason else set())
+
+
+def an_agents_node(mode: str) -> Node:
+    cards = (a_card("GPU-a", vendor="nvidia", mode=mode),)
+    return a_node(annotations={f"{CARDS_PREFIX}nvidia": encode_published(Published(cards=cards))})
+
+
+@pytest.mark.parametrize("mode", ["", "mps", "mig"])
+def test_a_pod_that_asks_for_mig_waits_on_our_agents_cards_too(mode: str) -> None:
+    pod = a_pod(vgpu(1), annotations={"volcano.sh/vgpu-mode": "mig"})
+    (outcome,) = plan([pod], [an_agents_node(mode)])
+    (why,) = outcome.reasons
+    assert why.message == (
+        "1/1 ModeNotFit: c0 asks for a MIG card; no card of this cluster is in MIG mode that "
+        "Tessera gives out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict"), [("", "placed"), ("mps", "placed"), ("mig", "waiting")]
+)
+def test_hami_core_is_served_by_cards_under_mps_too(mode: str, verdict: str) -> None:
+    pod = a_pod(vgpu(1), annotations={"volcano.sh/vgpu-mode": "hami-core"})
+    (outcome,) = plan([pod], [an_agents_node(mode)])
+    assert outcome.verdict == verdict
 
 
 def test_binpack_keeps_to_one_card() -> None:

@@ -17,8 +17,8 @@ from tessera_core.cards import NodeView, at
 from tessera_core.choosing import scopes
 from tessera_core.cores import percent
 from tessera_core.fitting import Unfit
-from tessera_core.fleet import Fleet
-from tessera_core.ladder import Amounts
+from tessera_core.fleet import MODES_LEFT_ALONE, Fleet
+from tessera_core.ladder import Amounts, asks_for_left_alone
 from tessera_core.outcome import Why
 from tessera_core.placement import fit
 from tessera_core.quota import Allowance
@@ -180,12 +180,20 @@ def _model_and_mode(card: Card, *, with_mode: bool) -> str:
     return f"{model} in mode {card.mode}" if with_mode and card.mode else model
 
 
+def _mode(r: _Refused) -> str:
+    if asks_for_left_alone(r.unit.lead):
+        mode = MODES_LEFT_ALONE[0].upper()
+        return (
+            f"{r.who} asks for a {mode} card; no card of this cluster is in {mode} mode that "
+            "Tessera gives out"
+        )
+    return f"in mode {r.each(lambda i: r.view.facts[i].mode)}, which is left alone"
+
+
 _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
     Reason.CARD_NOT_HEALTH: lambda r: f"unhealthy: {r.ids()}",
     Reason.CARD_CORDONED: lambda r: f"cordoned by an operator: {r.ids()}",
-    Reason.MODE_NOT_FIT: lambda r: (
-        f"in mode {r.each(lambda i: r.view.facts[i].mode)}, which is left alone"
-    ),
+    Reason.MODE_NOT_FIT: _mode,
     Reason.CARD_TYPE_MISMATCH: _type,
     Reason.CARD_UUID_MISMATCH: lambda r: f"{r.who} asks for other cards than {r.ids()}",
     Reason.CARD_TIME_SLICING_EXHAUSTED: _slots,

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tessera_core.packing.packer import Packer
     from tessera_core.standing import Standing
 
-_MODES_LEFT_ALONE: Final = ("mig",)
-"""Cards in these modes are not cut into tiles."""
+MODES_LEFT_ALONE: Final = ("mig",)
+"""Cards in these modes are not cut into tiles. They are set in hardware: a card whose source names
+no mode is in none of them."""
 _MOST_CHANGES: Final = 4_096
 
 
@@ -279,7 +280,7 @@ class Fleet:
             c.blocked[at] = Reason.CARD_NOT_HEALTH
         elif card.cordoned:
             c.blocked[at] = Reason.CARD_CORDONED
-        elif card.mode in _MODES_LEFT_ALONE:
+        elif card.mode in MODES_LEFT_ALONE:
             c.blocked[at] = Reason.MODE_NOT_FIT
 
     def _clear(self, row: int) -> None:

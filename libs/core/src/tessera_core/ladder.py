@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tessera_core.cards import Bools, Cards, Codes, Ints
 from tessera_core.cores import WHOLE_CARD, milli
-from tessera_core.fleet import Names
+from tessera_core.fleet import MODES_LEFT_ALONE, Names
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
 
@@ -65,8 +65,10 @@ def rungs(
         fits = _by_name(models, lambda name: _model_fits(name, request))
         refused.append((Reason.CARD_TYPE_MISMATCH, ~fits[cards.model]))
     if request.modes:
-        fits = _by_name(modes, lambda name: not name or name in request.modes)
-        refused.append((Reason.CARD_TYPE_MISMATCH, ~fits[cards.mode]))
+        never = asks_for_left_alone(request)
+        fits = _by_name(modes, lambda name: name in request.modes or not (name or never))
+        reason = Reason.MODE_NOT_FIT if never else Reason.CARD_TYPE_MISMATCH
+        refused.append((reason, ~fits[cards.mode]))
     if ids is not None:
         refused.append((Reason.CARD_UUID_MISMATCH, ~ids))
     busy = cards.sharers > 0
@@ -113,6 +115,14 @@ def ids_allowed(request: Request, ids: Sequence[str]) -> Bools | None:
     return np.array(
         [(not request.ids or i in request.ids) and i not in request.ids_denied for i in ids],
         np.bool_,
+    )
+
+
+def asks_for_left_alone(request: Request) -> bool:
+    """Whether the request allows only cards in a mode in which cards are left alone. Users spell it
+    in any case, and name what they want of it: `mig-1g.10gb`."""
+    return bool(request.modes) and all(
+        any(mode in asked.lower() for mode in MODES_LEFT_ALONE) for asked in request.modes
     )
 
 

@@ -156,7 +156,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Allowed models, as case-insensitive substrings; empty = all."""
     models_denied: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
-    """Allowed operating modes; empty = all. A card without a mode always matches."""
+    """Allowed operating modes; empty = all. A card without a mode matches, unless only modes are
+    allowed in which cards are left alone."""
     ids: tuple[str, ...] = ()
     """Allowed card ids; empty = all."""
     ids_denied: tuple[str, ...] = ()

@@ -167,7 +167,12 @@ def _pod_warnings(pod: Pod, asking: Sequence[Asked]) -> list[str]:
     notes = pod.metadata.annotations
     told = list(policy_warnings(notes, topology=True))
     modes, ids = modes_of(notes), ids_of(notes, USE_ID)
-    if modes and PLACEABLE not in modes:
+    if modes and all("mig" in mode.lower() for mode in modes):
+        told.append(
+            f"{annotation_field(MODE)}: {notes[MODE]}: the pod waits: it asks for a MIG card, and "
+            f"cards in MIG mode are left alone; write {PLACEABLE} to share cards in software"
+        )
+    elif modes and PLACEABLE not in modes:
         told.append(
             f"{annotation_field(MODE)}: {notes[MODE]}: cards are shared in mode {PLACEABLE} only, "
             f"cards in MIG mode are left alone; write {PLACEABLE} or leave it out"

@@ -190,7 +190,6 @@ def _register_card(index: int, piece: str, options: Options) -> Card | str:
     if fields[4] not in _HEALTHY | _SICK:
         return f"health {fields[4]!r} must be true or false"
     mode = fields[5] if len(fields) >= _FIELDS else keys.HAMI_CORE
-    mig = mode == keys.MIG
     return Card(
         id=fields[0],
         index=index,
@@ -198,7 +197,6 @@ def _register_card(index: int, piece: str, options: Options) -> Card | str:
         model=fields[3],
         memory_bytes=memory * options.vgpu_memory_factor * MIB,
         slots=slots,
-        mode=keys.MIG if mig else keys.HAMI_CORE,
+        mode=keys.MIG if mode == keys.MIG else keys.HAMI_CORE,
         healthy=fields[4] in _HEALTHY,
-        cordoned=mig,
     )

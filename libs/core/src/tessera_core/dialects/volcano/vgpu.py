@@ -35,6 +35,8 @@ _CARD_KEYS: Final = {
     "binpack": (CardKey.MOST_USED_MEMORY,),
     "spread": (CardKey.FEWEST_SHARERS,),
 }
+_SERVED_BY: Final = {keys.HAMI_CORE: (keys.HAMI_CORE, keys.MPS), keys.MIG: (keys.MIG,)}
+"""Mode that a pod asks for -> modes of cards that serve it: Volcano takes MPS for hami-core."""
 _SECOND_NS: Final = 1_000_000_000
 Holder = tuple[int, Container, Role]
 """Position, container, role."""
@@ -153,7 +155,7 @@ def wishes(pod: Pod) -> Wishes:
     models = codec.comma_list(annotations.get(keys.USE_TYPE, ""))
     denied = codec.comma_list(annotations.get(keys.NOUSE_TYPE, ""))
     mode = annotations.get(keys.VGPU_MODE)
-    if mode is not None and mode not in {keys.HAMI_CORE, keys.MIG}:
+    if mode is not None and mode not in _SERVED_BY:
         raise invalid(
             f"metadata.annotations[{keys.VGPU_MODE}]",
             mode,
@@ -162,7 +164,7 @@ def wishes(pod: Pod) -> Wishes:
     return Wishes(
         models=models,
         models_denied=() if models else denied,
-        modes=(mode,) if mode else (),
+        modes=_SERVED_BY[mode] if mode else (),
         ids=codec.comma_list(annotations.get(keys.VGPU_USE_UUID, "")),
         ids_denied=codec.comma_list(annotations.get(keys.VGPU_NOUSE_UUID, "")),
     )
@@ -241,8 +243,8 @@ def warnings(pod: Pod, found: tuple[Ask, ...], wished: Wishes, options: Options)
     ]
     if wished.modes == (keys.MIG,):
         told.append(
-            f"metadata.annotations[{keys.VGPU_MODE}]: mig: Tessera does not give MIG instances; "
-            f"write {keys.HAMI_CORE} to share cards in software"
+            f"metadata.annotations[{keys.VGPU_MODE}]: mig: the pod waits: Tessera does not give "
+            f"MIG instances; write {keys.HAMI_CORE} to share cards in software"
         )
     denied = pod.metadata.annotations.get(keys.NOUSE_TYPE)
     if denied is not None and wished.models:
