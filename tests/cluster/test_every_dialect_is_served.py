@@ -14,6 +14,8 @@ from tests.cluster.replica import REGISTRY
 from tests.contract.client import Json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+CLUSTERS = sorted(f.stem for f in EXAMPLES.glob("*.yaml") if "kind: Node\n" in f.read_text())
+"""Examples that bring their nodes along."""
 SEEDS = Path(scene.__file__).parent / "scene" / "pods.yaml"
 WAITING = {"too-large-for-now", "beyond-quota", "one-and-a-half"}
 """Pods of the demo that are not to be placed."""
@@ -85,7 +87,7 @@ def has_its_keys(pod: Json) -> None:
                                for k in notes for key in keys), (name, notes)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(file.stem for file in EXAMPLES.glob("*.yaml")))
+@pytest.mark.parametrize("name", CLUSTERS)
 async def test_the_pods_of_an_example_are_placed_with_the_keys_of_their_systems(
     open_cluster: OpenCluster, name: str
 ) -> None:

@@ -45,7 +45,7 @@ def foreign_resource(registry: Registry, name: str) -> str | None:
     on or off, and for one that is no accelerator's as far as can be told.
 
     Whose it is where that is known, and which known names are nearest: `no dialect owns
-    nvidia.com/gpus; did you mean nvidia.com/gpu?`.
+    example.com/gpus; did you mean example.com/gpu?`.
     """
     domain, slash, _ = name.partition("/")
     if not slash or name in registry.resources:
