@@ -146,3 +146,27 @@ def test_every_pod_is_refused_or_completed_once(data: st.DataObject) -> None:
         assert validated(done).allowed
     else:  # what it was completed with is beyond every limit
         assert not validated(done).allowed
+
+
+@pytest.mark.parametrize("zero", ["kubernetes.io/gpu", "koordinator.sh/gpu-memory-ratio"])
+def test_an_amount_of_zero_chooses_no_dialect(zero: str) -> None:
+    pod = a_manifest({zero: "0", "nvidia.com/gpu": "1"})
+    done = patched(pod, mutated(pod))
+    limits = done["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {zero: "0", "nvidia.com/gpu": "1", "nvidia.com/gpucores": "100"}
+    assert patch_of(mutated(done)) == []
+    assert validated(done).allowed
+
+
+def test_a_zero_beside_another_dialect_contradicts_nothing() -> None:
+    pod = a_manifest({"volcano.sh/vgpu-number": "0", "nvidia.com/gpu": "1"})
+    assert mutated(pod).allowed
+    pod = a_manifest({"volcano.sh/vgpu-number": "1", "nvidia.com/gpu": "0"})
+    assert mutated(pod).allowed
+    pod = a_manifest({"volcano.sh/vgpu-number": "1", "nvidia.com/gpu": "1"})
+    assert not mutated(pod).allowed
+
+
+def test_zeros_of_one_vendor_stay_what_they_are_beside_cards_of_another() -> None:
+    _, told = why_not(mutated(a_manifest({"mthreads.com/vgpu": "0", "nvidia.com/gpu": "1"})))
+    assert told.startswith("spec.containers[0].resources.limits[mthreads.com/vgpu]: 0: ")

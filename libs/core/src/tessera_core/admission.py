@@ -22,6 +22,7 @@ from tessera_core.isolation import defeats
 from tessera_core.outcome import ContainerAfter
 from tessera_core.packing import hosts
 from tessera_core.registry import Registry
+from tessera_core.zero_amounts import without_zeros
 from tessera_schema.keys import GROUP, ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
@@ -89,6 +90,12 @@ def is_result(registry: Registry, key: str) -> bool:
 
 def claims_on(registry: Registry, pod: Pod) -> dict[str, Claim]:
     """The dialects that the pod speaks, with the fields in which it does."""
+
+    def vendor_of(name: str) -> str:
+        owner = registry.owners.get(name)
+        return registry.dialects[owner].vendor if owner else ""
+
+    pod = without_zeros(pod, vendor_of)
     named = {
         name
         for container in pod.all_containers
