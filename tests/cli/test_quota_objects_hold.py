@@ -61,6 +61,10 @@ ILUVATAR = {"iluvatar.ai/vgpu": 1, "iluvatar.ai/vcuda-core": 10, "iluvatar.ai/vc
         pytest.param({"limits.nvidia.com/gpumem": "6k"}, HAMI, 2, id="with-a-suffix"),
         pytest.param({"limits.nvidia.com/gpucores": 59}, HAMI, 1, id="cores"),
         pytest.param({"limits.nvidia.com/gpumem": 0}, HAMI, 0, id="zero-blocks"),
+        pytest.param({"limits.nvidia.com/gpu": 1}, HAMI, 1, id="cards"),
+        pytest.param({"limits.nvidia.com/gpu": 1}, VCUDA, 1, id="cards-in-another-dialect"),
+        pytest.param({"limits.mthreads.com/vgpu": 1}, MTHREADS, 1, id="one-card"),
+        pytest.param({"limits.iluvatar.ai/vgpu": 1}, ILUVATAR, 1, id="one-card-of-iluvatar"),
         pytest.param({"limits.inspur.com/vcuda-memory": 19}, VCUDA, 1, id="units-of-256-mib"),
         pytest.param({"limits.tencent.com/vcuda-core": 60}, VCUDA, 2, id="the-other-prefix"),
         pytest.param({"limits.mthreads.com/sgpu-memory": 15}, MTHREADS, 1, id="units-of-512-mib"),
@@ -98,6 +102,14 @@ def test_the_answer_names_the_quota_and_the_numbers(tessera: Tessera) -> None:
 def test_quotas_that_do_not_count_here_are_told(tessera: Tessera) -> None:
     ran = place(tessera, resource_quota({"requests.nvidia.com/gpu": 1}))
     assert "spec.hard[requests.nvidia.com/gpu]: requests are counted by the API server" in ran.err
+    assert "write limits.nvidia.com/gpu to have it planned" in ran.err
+    ran = place(tessera, resource_quota({"limits.nvidia.com/gpu": 1}))
+    assert (
+        "ResourceQuota q (limits.nvidia.com/gpu) allows 1 cards, 1 are used and 1 asked"
+        in (ran.pods[1]["message"])
+    )
+    ran = place(tessera, resource_quota({"requests.nvidia.com/gpumem-percentage": 100}))
+    assert "limit memory, cores or cards in an AcceleratorQuota to have it planned" in ran.err
     scoped = resource_quota({"limits.nvidia.com/gpumem": 0}, scopes=["BestEffort"])
     ran = place(tessera, scoped)
     assert (ran.status, "spec.scopes: quotas for some pods only" in ran.err) == (0, True)

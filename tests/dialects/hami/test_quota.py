@@ -104,9 +104,10 @@ def test_init_containers_count_while_they_may_run() -> None:
     assert outcome.verdict == "waiting"
 
 
-def test_memory_and_cores_count_and_cards_do_not() -> None:
+def test_memory_cores_and_cards_count() -> None:
     quota = made().quota
     assert {name: unit.dimension for name, unit in quota.items()} == {
+        "nvidia.com/gpu": Dimension.CARDS,
         MEM: Dimension.MEMORY,
         CORE: Dimension.CORES,
     }

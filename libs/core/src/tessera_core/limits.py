@@ -7,7 +7,7 @@ All objects of a namespace hold; HAMi lets the last one win.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -131,7 +131,7 @@ def resource_limits(
     for entry, quantity in quota.spec.hard.items():
         name = entry.removeprefix(_LIMITS)
         if name == entry or name not in units:
-            _tell_unread(entry, registry, tell)
+            _tell_unread(entry, registry, units.keys(), tell)
             continue
         vendor, unit = units[name]
         amount = _amount(f"spec.hard[{entry}]", quantity, _number) * unit.unit
@@ -242,17 +242,22 @@ def _allowed(models: Mapping[str, float] | None, model: str) -> float:
     return 0 if entry is None else models[entry]
 
 
-def _tell_unread(entry: str, registry: Registry, tell: Callable[[str], None]) -> None:
+def _tell_unread(
+    entry: str, registry: Registry, counted: Collection[str], tell: Callable[[str], None]
+) -> None:
+    """Say why an entry of ours limits nothing; `counted` are the names that can be limited."""
     asked, limited = entry.removeprefix(_REQUESTS), entry.removeprefix(_LIMITS)
     if asked != entry and asked in registry.resources:
-        tell(
-            f"spec.hard[{entry}]: requests are counted by the API server, not here: "
+        remedy = (
             f"write {_LIMITS}{asked} to have it planned"
+            if asked in counted
+            else "limit memory, cores or cards in an AcceleratorQuota to have it planned"
         )
+        tell(f"spec.hard[{entry}]: requests are counted by the API server, not here: {remedy}")
     if limited != entry and limited in registry.resources:
         tell(
             f"spec.hard[{entry}]: {limited} has no amount that could be added up over cards: "
-            "it limits nothing; limit memory, cores or cards instead"
+            "it limits nothing; limit memory, cores or cards in an AcceleratorQuota instead"
         )
 
 

@@ -37,7 +37,7 @@ much of it for each container that its cards take."""
 
 
 def dialect(options: Options) -> Dialect:
-    """The dialect as configured. Only memory and cores count in quotas, as in HAMi."""
+    """The dialect as configured. Memory, cores and cards count in quotas; HAMi counts no cards."""
     names = frozenset(options.names)
     return Dialect(
         name=NAME,
@@ -48,6 +48,7 @@ def dialect(options: Options) -> Dialect:
         schedulers=("hami-scheduler",),
         opt_out={"hami.io/webhook": "ignore"},
         quota={
+            options.count: QuotaUnit(Dimension.CARDS),
             options.memory: QuotaUnit(Dimension.MEMORY, MIB * options.memory_factor),
             options.core: QuotaUnit(Dimension.CORES),
         },

@@ -33,6 +33,8 @@ def dialect(options: Options) -> Dialect:
     names = frozenset(name for form in known for name in form.resources)
     quota = {form.memory: QuotaUnit(Dimension.MEMORY, MEMORY_UNIT) for form in known}
     quota |= {form.core: QuotaUnit(Dimension.CORES, 1) for form in known}
+    # A model's count would limit the cards of all models: such a quota is an AcceleratorQuota's.
+    quota |= {form.count: QuotaUnit(Dimension.CARDS) for form in known if not form.model}
     return Dialect(
         name=NAME,
         vendor=NAME,

@@ -41,6 +41,7 @@ def dialect(options: Options) -> Dialect:
         result_keys=KEYS,
         schedulers=("hami-scheduler",),
         quota={
+            options.count: QuotaUnit(Dimension.CARDS),
             options.memory: QuotaUnit(Dimension.MEMORY, MEMORY_UNIT),
             options.core: QuotaUnit(Dimension.CORES, 100 / CORES),
         },
