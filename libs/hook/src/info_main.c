@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "layout.h"
+#include "mount.h"
 #include "tessera/limits.h"
 #include "tessera/usage.h"
 #include "version.h"
@@ -25,6 +26,16 @@ static int read_whole(const char *path, void *into, size_t size) {
     return got == (ssize_t)size;
 }
 
+/* Where the agent mounts the file, the library takes it from a read-only mount alone. */
+static const char *state_of(const char *path, int good) {
+    if (!good)
+        return "NOT VALID";
+    int fd = strcmp(path, TESSERA_LIMITS_PATH) ? -2 : ts_mount_open(path);
+    if (fd >= 0)
+        close(fd);
+    return fd == -1 ? "NOT MOUNTED READ-ONLY: the library takes none of it" : "valid";
+}
+
 static void show_limits(const char *path) {
     static struct tessera_limits limits;
     static const char *const modes[] = {"off", "hard", "elastic", "?"};
@@ -34,7 +45,7 @@ static void show_limits(const char *path) {
     }
     int good = limits.head.magic == TESSERA_LIMITS_MAGIC && limits.head.layout == TESSERA_LAYOUT &&
                limits.head.size == TESSERA_LIMITS_SIZE && limits.head.cards <= TESSERA_CARDS;
-    printf("limits %s: %s, sequence %u, generation %llu, flags 0x%x, for %.128s\n", path, good ? "valid" : "NOT VALID",
+    printf("limits %s: %s, sequence %u, generation %llu, flags 0x%x, for %.128s\n", path, state_of(path, good),
            limits.head.sequence, (unsigned long long)limits.generation, limits.flags, (const char *)limits.container);
     for (uint32_t i = 0; good && i < limits.head.cards; i++) {
         const struct tessera_card_limit *card = &limits.card[i];

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "charge.h"
 #include "measured.h"
+#include "mount.h"
 #include "slots.h"
 
 static struct tessera_limits current;
@@ -19,6 +20,8 @@ static uint32_t flags; /* of current, as of the last look */
 static enum ts_source source;
 static char path[512];
 static char usage_path[512];
+static int mounted; /* the agent mounted library and file: nothing else counts, nor does their absence */
+static int closed;  /* there is nothing that counts: nothing may be taken or launched */
 static ts_lock guard;
 
 int ts_limits_valid(const struct tessera_limits *limits) {
@@ -44,10 +47,7 @@ static int read_once(int fd, struct tessera_limits *out) {
     return ts_limits_valid(out) ? 1 : -1;
 }
 
-int ts_limits_read(const char *from, struct tessera_limits *out) {
-    int fd = open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+static int read_from(int fd, struct tessera_limits *out) {
     int r = 0;
     for (int i = 0; i < 20 && r == 0; i++) {
         r = read_once(fd, out);
@@ -58,11 +58,27 @@ int ts_limits_read(const char *from, struct tessera_limits *out) {
     return r == 1 ? 1 : -1;
 }
 
+int ts_limits_read(const char *from, struct tessera_limits *out) {
+    int fd = open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+    return read_from(fd, out);
+}
+
+/* The file of the agent's mount: 1 valid, -1 there but not valid or not readable for a while, 0 it is
+ * gone or another file is in its place. */
+static int read_mounted(struct tessera_limits *out) {
+    int fd = ts_mount_open(path);
+    if (fd < 0)
+        return ts_mount_is_passing(errno) ? -1 : 0;
+    return read_from(fd, out);
+}
+
 /* Where the agent put a file, the environment cannot name another. */
 static void choose_paths(void) {
     struct stat there;
     const char *limits = getenv("TESSERA_LIMITS"), *usage = getenv("TESSERA_USAGE");
-    int fixed = stat(TESSERA_LIMITS_PATH, &there) == 0;
+    int fixed = mounted || stat(TESSERA_LIMITS_PATH, &there) == 0;
     if (fixed || !limits)
         limits = TESSERA_LIMITS_PATH;
     snprintf(path, sizeof path, "%s", limits);
@@ -81,11 +97,39 @@ static int hold_is_over(void) {
 /* At every look, for a hold ends without anybody writing. */
 static void take_flags(void) {
     uint32_t now = hold_is_over() ? current.flags & ~TESSERA_HOLD_LAUNCHES : current.flags;
+    if (closed)
+        now |= TESSERA_HOLD_LAUNCHES;
     __atomic_store_n(&flags, now, __ATOMIC_RELAXED);
 }
 
+static void close_or_open(int valid) {
+    if (valid)
+        ts_log_level = current.log_level;
+    if (closed == !valid)
+        return;
+    closed = !valid;
+    if (closed) {
+        ts_log(TS_LOG_ERROR, "%s is not the agent's valid file on a read-only mount: nothing may be taken", path);
+        ts_gap(TESSERA_GAP_LIMITS);
+    }
+}
+
+/* What the agent mounted is the only source: no variable stands in for it. */
+static enum ts_source start_mounted(void) {
+    source = TS_LIMITS_FILE;
+    int r = read_mounted(&current);
+    if (r != 1)
+        memset(&current, 0, sizeof current);
+    close_or_open(r == 1);
+    take_flags();
+    return source;
+}
+
 enum ts_source ts_limits_start(void) {
+    mounted = ts_mount_required();
     choose_paths();
+    if (mounted)
+        return start_mounted();
     int r = ts_limits_read(path, &current);
     if (r == 1)
         source = TS_LIMITS_FILE;
@@ -137,7 +181,7 @@ static uint32_t rate_of(const struct tessera_card_limit *entry) {
 
 void ts_limits_apply(struct ts_card *card) {
     ts_lock_take(&guard);
-    const struct tessera_card_limit *entry = entry_of(card);
+    const struct tessera_card_limit *entry = closed ? NULL : entry_of(card);
     uint64_t memory = entry ? entry->memory_bytes : 0;
     uint32_t rate = entry ? rate_of(entry) : 1000;
     __atomic_store_n(&card->granted, entry != NULL, __ATOMIC_RELAXED);
@@ -162,13 +206,15 @@ void ts_limits_refresh(void) {
     struct tessera_limits fresh;
     if (source == TS_NO_LIMITS)
         return;
-    int read = ts_limits_read(path, &fresh) == 1;
+    int read = mounted ? read_mounted(&fresh) : ts_limits_read(path, &fresh);
     ts_lock_take(&guard);
-    if (read) {
+    if (read == 1) {
         current = fresh;
         source = TS_LIMITS_FILE;
         ts_log_level = fresh.log_level;
     }
+    if (mounted && read >= 0)
+        close_or_open(read == 1);
     take_flags();
     ts_lock_give(&guard);
     for (uint32_t i = 0; i < TESSERA_CARDS; i++)

@@ -9,6 +9,7 @@
 #include "limits.h"
 #include "lock.h"
 #include "log.h"
+#include "mount.h"
 #include "pools.h"
 #include "route.h"
 #include "slots.h"
@@ -66,6 +67,7 @@ static void start(int *state, void (*load)(void)) {
         return;
     starting = 1;
     load();
+    ts_mount_look();
     ts_lock_take(&guard);
     if (*state != 2) {
         start_limits();
