@@ -1,6 +1,6 @@
 """Amounts of 0 beside other amounts: they ask for nothing, so they say nothing about the dialect.
 
-A pod with `kubernetes.io/gpu: 0` and `nvidia.com/gpu: 1` speaks the dialect of the second alone.
+A pod with an amount of 0 of one dialect and of 1 of another speaks the dialect of the second alone.
 Were the first to count, its dialect would take the pod's other names, remove its own, and leave a
 pod that another dialect completes in another way.
 """
