@@ -85,12 +85,10 @@ def test_objects_of_other_kinds_are_counted_on_standard_error(tessera: Tessera) 
     assert ran.err == "tessera: skipped, not needed for planning: 2 ConfigMap, 1 Service\n"
 
 
-@pytest.mark.parametrize("manifest", [text(node()), text()])
-def test_a_cluster_in_which_no_pod_waits_is_no_error(tessera: Tessera, manifest: str) -> None:
-    ran = tessera("place", "-f", "-", "-o", "json", stdin=manifest)
+def test_a_cluster_in_which_no_pod_waits_is_no_error(tessera: Tessera) -> None:
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node()))
     assert (ran.status, ran.pods) == (0, [])
     assert ran.err == "tessera: no pod waits for a place: nothing to plan\n"
-    assert tessera("place", "-f", "-", stdin=manifest).out == ""
 
 
 def test_only_pods_that_wait_for_a_place_are_planned(tessera: Tessera) -> None:

@@ -25,6 +25,7 @@ from tessera_core.foreign_resources import foreign_resources
 from tessera_core.inventory import cards_of
 from tessera_core.kubefit import KubeFit
 from tessera_core.ledger import Ledger
+from tessera_core.listing import ListedNode, listing, unpublished
 from tessera_core.outcome import Outcome, Verdict, Why
 from tessera_core.pages import Seen
 from tessera_core.registry import Registry
@@ -53,6 +54,8 @@ class Planner:
         self.warnings += self._kubefit.warnings
         self._explained: dict[object, tuple[Why, ...]] = {}
         self._explained_at = -1
+        self._nodes = cluster.nodes
+        self._estimated: set[str] = set()
         customs: dict[str, list[Custom]] = {}
         for custom in cluster.customs:
             customs.setdefault(custom.metadata.name, []).append(custom)
@@ -91,6 +94,12 @@ class Planner:
         if not admission.request.containers:
             return _outcome(pod, admission, Verdict.IGNORED, "asks for 0 cards")
         return self._place(pod, admission, now_ns)
+
+    def listing(self) -> tuple[tuple[ListedNode, ...], tuple[str, ...]]:
+        """Who holds what of each node's cards now, and warnings about nodes whose cards nobody
+        publishes."""
+        listed = listing(self.ledger, self._estimated)
+        return listed, tuple(unpublished(self.registry, self._nodes, listed))
 
     def _ignored(self, pod: Pod) -> str:
         for name in self.registry.readers.keys() - self.registry.dialects.keys():
@@ -177,6 +186,7 @@ class Planner:
         elif problem != _NOTHING_WRITTEN:
             self._warn(pod, f"{problem}; it asks for no card, so none is counted")
         if counted.grant is not None:
+            self._estimated.add(pod.metadata.uid)
             self._hold(pod, counted.grant)
 
     def _hold(self, pod: Pod, grant: Grant) -> None:

@@ -1,8 +1,9 @@
 """The `tessera` command: arguments, streams, exit status.
 
-Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not, 1 bad input. Of
-`demo`: 0 every promise was kept, 2 some were not, 1 it could not be played. What a command needs is
-imported when it runs: `place` does not pay for the demo.
+Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not or (where cards are
+shown) what was read of them is not clear, 1 bad input. Of `demo`: 0 every promise was kept, 2 some
+were not, 1 it could not be played. What a command needs is imported when it runs: `place` does not
+pay for the demo.
 Nothing but the answer goes to standard output.
 """
 
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
-from tessera_cli import output, table
+from tessera_cli import cards_table, output, table
 from tessera_cli.errors import Refused
 from tessera_cli.place import place
 from tessera_cli.plain import printable
@@ -115,6 +116,11 @@ def _parser() -> argparse.ArgumentParser:
         "--why", action="store_true", help="tell why pods wait, node by node and card by card"
     )
     command.add_argument(
+        "--cards", action="store_true",
+        help="also show every node's cards and which pods hold what of them (shown by itself "
+        "where no pod waits)",
+    )  # fmt: skip
+    command.add_argument(
         "--config", metavar="FILE", help="YAML: dialects: {NAME: {enabled: false, OPTION: ...}}"
     )
     command.set_defaults(run=_place)
@@ -193,18 +199,20 @@ def _place(options: argparse.Namespace) -> int:
         config=options.config,
         recursive=options.recursive,
         why=options.why,
+        cards=options.cards,
         stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
         tell=_tell,
         now_ns=time.time_ns(),
     )
     if options.output == "json":
-        for chunk in output.chunks(plan.outcomes):
+        for chunk in output.chunks(plan):
             sys.stdout.buffer.write(chunk)
     else:
         sized = sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
-        table.show(
-            table.console(sized=sized), plan.outcomes, plan.planner.ledger.fleet, plan.closer
-        )
+        console = table.console(sized=sized)
+        if plan.listed is not None:
+            cards_table.show(console, plan.listed.nodes)
+        table.show(console, plan.outcomes, plan.planner.ledger.fleet, plan.closer)
     return plan.status
 
 

@@ -7,20 +7,34 @@ from typing import Any, Final
 
 import msgspec
 
+from tessera_cli.place import Plan
+from tessera_core.listing import Holder, ListedCard, ListedNode
 from tessera_core.outcome import Outcome
+from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def chunks(outcomes: Iterable[Outcome]) -> Iterator[bytes]:
-    """The document, pod by pod."""
-    before = b'{"pods":['
-    for outcome in outcomes:
-        yield before + b"\n" + _encode(pod(outcome))
-        before = b","
-    yield (before if before != b"," else b"\n") + b"]}\n"
+def chunks(plan: Plan) -> Iterator[bytes]:
+    """The document, pod by pod, then node by node where cards are listed."""
+    yield b"{"
+    yield from _list(b"pods", map(pod, plan.outcomes))
+    if plan.listed is not None:
+        yield b","
+        yield from _list(b"nodes", map(node, plan.listed.nodes))
+        yield b',"warnings":' + _encode(plan.listed.warnings)
+    yield b"}\n"
+
+
+def _list(name: bytes, parts: Iterable[Any]) -> Iterator[bytes]:
+    yield b'"' + name + b'":['
+    before, last = b"\n", b""
+    for part in parts:
+        yield before + _encode(part)
+        before, last = b",\n", b"\n"
+    yield last + b"]"
 
 
 def pod(outcome: Outcome) -> dict[str, Any]:
@@ -48,6 +62,17 @@ def pod(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def node(listed: ListedNode) -> dict[str, Any]:
+    """One node of the document."""
+    return {
+        "name": listed.name,
+        "given": listed.given,
+        "closed": listed.closed,
+        "cards": [_listed(card) for card in listed.cards],
+        "lost": [{"id": lost.card, "holders": _holders(lost.holders)} for lost in listed.lost],
+    }
+
+
 def number(amount: float) -> int | float:
     """Whole numbers without a point."""
     return int(amount) if amount == int(amount) else amount
@@ -61,6 +86,42 @@ def _card(share: Share) -> dict[str, Any]:
         "memory_mib": share.memory_mib,
         "cores_percent": number(share.cores_percent),
     }
+
+
+def _listed(listed: ListedCard) -> dict[str, Any]:
+    card, held = listed.card, listed.held
+    return {
+        "id": card.id,
+        "index": card.index,
+        "vendor": card.vendor,
+        "model": card.model,
+        "mode": card.mode,
+        "healthy": card.healthy,
+        "cordoned": card.cordoned,
+        "memory_mib": card.memory_mib,
+        "memory_held_mib": held.memory_bytes // MIB,
+        "cores_percent": number(card.cores_percent),
+        "cores_held_percent": number(held.cores_percent),
+        "slots": card.slots,
+        "slots_held": held.slots,
+        "holders": _holders(listed.holders),
+    }
+
+
+def _holders(holders: Iterable[Holder]) -> list[dict[str, Any]]:
+    return [
+        {
+            "namespace": holder.namespace,
+            "name": holder.name,
+            "dialect": ",".join(holder.dialects),
+            "memory_mib": holder.memory_bytes // MIB,
+            "cores_percent": number(holder.cores_percent),
+            "slots": holder.slots,
+            "exclusive": holder.exclusive,
+            "by": "annotations" if holder.written else "requests",
+        }
+        for holder in holders
+    ]
 
 
 def _given(injection: Injection) -> dict[str, Any]:

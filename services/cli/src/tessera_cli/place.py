@@ -14,13 +14,26 @@ from tessera_cli.plain import condensed
 from tessera_cli.settings import registry
 from tessera_cli.sources import sources
 from tessera_cli.world import World
+from tessera_core.listing import ListedNode
 from tessera_core.outcome import Outcome, Verdict
 from tessera_core.planner import Planner
 
 ALL_PLACED: Final = 0
 NOT_ALL_PLACED: Final = 2
+NOTHING_READ: Final = (
+    "nothing was read: none of {} nodes publishes cards in a form that is known, and no pod holds "
+    "any: dump nodes and pods with their annotations (kubectl get nodes,pods -A -o json), for "
+    "Koordinator also devices.scheduling.koordinator.sh"
+)
 _WARNINGS_SHOWN: Final = 50
 _NOT_PLACED: Final = (Verdict.WAITING, Verdict.REJECTED)
+
+
+class Listed(Struct, frozen=True):
+    """Cards and holders as they were read, and what is not clear about them."""
+
+    nodes: tuple[ListedNode, ...]
+    warnings: tuple[str, ...]
 
 
 class Plan(Struct, frozen=True):
@@ -30,12 +43,15 @@ class Plan(Struct, frozen=True):
     planner: Planner
     closer: Mapping[int, tuple[NodeSeen, ...]] | None
     """With `why`: position of the first of the pods that wait for one reason -> what it met."""
+    listed: Listed | None
+    """With `cards`, or where no pod waits: who held what before the first pod was planned."""
 
     @property
     def status(self) -> int:
         """The command's exit status."""
         short = any(o.verdict in _NOT_PLACED for o in self.outcomes)
-        return NOT_ALL_PLACED if short else ALL_PLACED
+        unclear = self.listed is not None and bool(self.listed.warnings)
+        return NOT_ALL_PLACED if short or unclear else ALL_PLACED
 
 
 def place(
@@ -44,6 +60,7 @@ def place(
     config: str | None = None,
     recursive: bool = False,
     why: bool = False,
+    cards: bool = False,
     stdin: BinaryIO,
     tell: Callable[[str], None],
     now_ns: int,
@@ -57,7 +74,9 @@ def place(
         for item in items(source, stdin):
             world.add(item)
     planner = Planner(world.registry, world.cluster())
-    for warning in condensed(planner.warnings, _WARNINGS_SHOWN):
+    listed = _listed(planner) if cards or not world.planned else None
+    told = planner.warnings if listed is None else listed.warnings
+    for warning in condensed(told, _WARNINGS_SHOWN):
         tell(warning)
     if not world.planned:
         tell("no pod waits for a place: nothing to plan")
@@ -68,7 +87,15 @@ def place(
         if why and outcome.verdict in _NOT_PLACED and not _known(outcome, outcomes, closer):
             closer[len(outcomes)] = look(planner, outcome)
         outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
-    return Plan(outcomes, planner, closer if why else None)
+    return Plan(outcomes, planner, closer if why else None, listed)
+
+
+def _listed(planner: Planner) -> Listed:
+    nodes, unpublished = planner.listing()
+    warnings = (*planner.warnings, *unpublished)
+    if not any(node.cards or node.lost for node in nodes):
+        warnings = (*warnings, NOTHING_READ.format(len(nodes)))
+    return Listed(nodes, warnings)
 
 
 def _known(outcome: Outcome, outcomes: Sequence[Outcome], closer: Mapping[int, object]) -> bool:

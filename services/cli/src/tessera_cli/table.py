@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import IO, Final, TextIO, cast
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -20,6 +21,7 @@ from tessera_core.fleet import Fleet
 from tessera_core.outcome import Outcome, Verdict
 
 PIPED: Final = 200
+_BLANKS: Final = re.compile(r"[ \t]+(?=\n)")
 _MESSAGE: Final = 40
 """Columns that a message needs in order to be read."""
 _STYLES: Final[Mapping[Verdict, str]] = {
@@ -36,13 +38,30 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+class _Trimmed:
+    """Standard output without the blanks that fill lines up to the width of a terminal."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+        self.encoding = to.encoding
+        self.fileno = to.fileno
+        self.flush = to.flush
+        self.isatty = to.isatty
+
+    def write(self, text: str) -> int:
+        """Rich writes whole lines."""
+        self._to.write(_BLANKS.sub("", text))
+        return len(text)
+
+
 def console(*, sized: bool) -> Console:
     """Standard output. Without a terminal, or COLUMNS to say its width, (`sized` false) lines are
     folded late, for the sake of grep."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     wide = None if sized else PIPED
-    return _Console(width=wide, highlight=False, emoji=False, markup=False)
+    to = None if sys.stdout.isatty() else cast("IO[str]", _Trimmed(sys.stdout))
+    return _Console(width=wide, highlight=False, emoji=False, markup=False, file=to)
 
 
 def show(

@@ -1,0 +1,137 @@
+"""A dump of a cluster that runs another system, and nothing waits: every card, who holds what of
+it, and what could not be read.
+
+The golden files beside the dumps are what the command prints: `tessera place -f hami.json` wide,
+with COLUMNS=72 narrow, and with `-o json`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.cluster import bound, node, pod, text
+from tests.cli.conftest import Tessera
+
+DUMPS = Path(__file__).parent / "dumps"
+MIGRATE = Path(__file__).parents[2] / "docs" / "migrate.md"
+NOTHING = "tessera: no pod waits for a place: nothing to plan\n"
+FULL = bound("full", "GPU-n1-0,NVIDIA,16000,50:;")
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def document(tessera: Tessera, *arguments: str, stdin: str = "", status: int = 0) -> dict[str, Any]:
+    ran = tessera("place", *arguments, "-o", "json", stdin=stdin)
+    assert ran.status == status, ran.err
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("system", "status"), [("hami", 2), ("volcano", 0), ("koordinator", 0), ("gpumanager", 0)]
+)
+@pytest.mark.parametrize("form", ["txt", "narrow.txt", "out.json"])
+def test_a_dump_of_running_pods_shows_cards_and_holders(
+    tessera: Tessera, monkeypatch: pytest.MonkeyPatch, system: str, status: int, form: str
+) -> None:
+    if form == "narrow.txt":
+        monkeypatch.setenv("COLUMNS", "72")
+    more = ("-o", "json") if form == "out.json" else ()
+    ran = tessera("place", "-f", str(DUMPS / f"{system}.json"), *more)
+    assert ran.out == (DUMPS / f"{system}.{form}").read_text()
+    assert ran.status == status
+    assert ran.err.endswith(NOTHING)
+    assert (ran.err == NOTHING) == (status == 0)
+
+
+def test_the_sums_are_those_of_the_holders(tessera: Tessera) -> None:
+    for system in ("hami", "volcano", "koordinator", "gpumanager"):
+        found = document(
+            tessera, "-f", str(DUMPS / f"{system}.json"), status=2 if system == "hami" else 0
+        )
+        cards = [card for of in found["nodes"] for card in of["cards"]]
+        assert sum(len(card["holders"]) for card in cards) >= 4
+        for card in cards:
+            assert card["memory_held_mib"] == sum(h["memory_mib"] for h in card["holders"])
+            assert card["slots_held"] == sum(h["slots"] for h in card["holders"])
+            assert {h["dialect"] for h in card["holders"]} <= {system}
+
+
+def test_what_is_missing_is_a_warning_and_no_success(tessera: Tessera) -> None:
+    ran = tessera("place", "-f", str(DUMPS / "hami.json"))
+    assert ran.status == 2
+    assert (
+        "pod web/canary: nothing on it says which cards it holds; it is counted by its own requests"
+        in ran.err
+    )
+    assert "node gpu-3: status.capacity[nvidia.com/gpu]: 8, and nothing on the node says" in ran.err
+
+
+@pytest.mark.parametrize(
+    "manifest", [text(), text(node("a", 0), node("b", 0)), text(node("a", 0), bound("b", "", "a"))]
+)
+def test_a_dump_in_which_nothing_was_read_does_not_look_like_success(
+    tessera: Tessera, manifest: str
+) -> None:
+    ran = tessera("place", "-f", "-", stdin=manifest)
+    assert ran.status == 2
+    assert ran.out == "nothing was read: no card, and no pod that holds any\n"
+    assert "tessera: nothing was read: none of " in ran.err
+    found = document(tessera, "-f", "-", stdin=manifest, status=2)
+    assert any("nothing was read" in warning for warning in found["warnings"])
+
+
+def test_the_option_shows_cards_beside_pods_that_wait(tessera: Tessera) -> None:
+    manifest = text(node(), FULL, pod("two"))
+    plain = tessera("place", "-f", "-", stdin=manifest)
+    assert "default/full" not in plain.out
+    assert list(document(tessera, "-f", "-", stdin=manifest)) == ["pods"]
+    both = tessera("place", "-f", "-", "--cards", stdin=manifest)
+    assert both.status == 0
+    assert "default/full  hami  16000 MiB  50 %" in both.out
+    assert both.out.endswith(plain.out)
+    found = document(tessera, "-f", "-", "--cards", stdin=manifest)
+    assert list(found) == ["pods", "nodes", "warnings"]
+    (held, idle) = found["nodes"][0]["cards"]
+    assert [h["name"] for h in held["holders"]] == ["full"]
+    assert idle["holders"] == [], "what the planned pod would hold is in `pods`"
+
+
+def test_a_card_that_only_a_pod_names_is_shown_as_lost(tessera: Tessera) -> None:
+    first = document(tessera, "-f", "-", stdin=text(node(), pod("a", uid="u1")))
+    placed = pod("a", uid="u1", annotations=first["pods"][0]["annotations"])
+    placed["spec"]["nodeName"] = "n1"
+    ran = tessera("place", "-f", "-", stdin=text(placed))
+    assert "the node was not given" in ran.out
+    assert "default/a" in ran.out
+    (lost,) = document(tessera, "-f", "-", stdin=text(placed))["nodes"][0]["lost"]
+    assert [(h["name"], h["memory_mib"]) for h in lost["holders"]] == [("a", 3000)]
+
+
+@pytest.mark.parametrize("columns", ["30", "60", "100", "200"])
+def test_no_line_is_wider_than_the_terminal_and_none_ends_in_blanks(
+    tessera: Tessera, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    ran = tessera("place", "-f", str(DUMPS / "hami.json"))
+    lines = ran.out.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert "ml/train-7c9d-x2v4q" in ran.out
+
+
+def test_the_page_on_migration_shows_what_is_printed() -> None:
+    shown = "".join(f"    {line}\n" if line else "\n" for line in golden("hami.narrow.txt"))
+    assert shown.strip("\n") in MIGRATE.read_text()
+
+
+def golden(name: str) -> list[str]:
+    return (DUMPS / name).read_text().splitlines()
