@@ -1,6 +1,7 @@
 """A pod that waits is told why: in a word on the pod, in numbers by explain."""
 
 from tessera_cli import explaining
+from tessera_cli.kubeconfig import Target
 from tests.cluster.cluster import OpenCluster
 from tests.cluster.objects import a_share
 
@@ -19,7 +20,7 @@ async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster
 
         await cluster.until(told, "a condition that says why")
         kubeconfig = str(cluster.plane.control.kubeconfig)
-        said = await explaining.ask(kubeconfig, cluster.own, "p")
+        said = await explaining.ask(Target(kubeconfig=kubeconfig, namespace=cluster.own), "p")
         assert said.decision.verdict == "waiting"
         numbers = " ".join(reason.message for reason in said.decision.reasons)
         assert node in {reason.node for reason in said.decision.reasons}

@@ -56,7 +56,7 @@ async def test_without_quotas_or_their_definition_it_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     quota_table.show(table.console(sized=False), await shown(Cluster()))
-    assert capsys.readouterr().out == "no quotas\n"
+    assert capsys.readouterr().out == "no quotas (-A shows those of all namespaces)\n"
     with pytest.raises(quota_table.NotShown, match="not installed"):
         await shown(Cluster(defined=False))
 

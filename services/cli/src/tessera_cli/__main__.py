@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
-from tessera_cli import cards_table, output, table
+from tessera_cli import cards_table, kubeconfig, output, table
 from tessera_cli.errors import Refused
 from tessera_cli.place import place
 from tessera_cli.plain import printable
@@ -154,8 +154,7 @@ def _explain_parser(commands: Commands) -> None:
         description="Tell in numbers why a pod waits, or what it holds.",
     )
     command.add_argument("pod", metavar="POD")
-    command.add_argument("-n", "--namespace", default="default")
-    command.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG", ""), metavar="FILE")
+    kubeconfig.add_arguments(command, os.environ)
     command.add_argument("--server", default="", metavar="URL", help="where the scheduler is")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=_explain)
@@ -187,8 +186,7 @@ def _quota_parser(commands: Commands) -> None:
         description="Show every AcceleratorQuota: what it allows, what is used, waits and was "
         "measured, and whether its cores are lowered.",
     )
-    command.add_argument("-n", "--namespace", default="", help="of this one alone")
-    command.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG", ""), metavar="FILE")
+    kubeconfig.add_arguments(command, os.environ)
     command.add_argument("-o", "--output", choices=("table", "json"), default="table")
     command.set_defaults(run=_quota)
 
@@ -239,9 +237,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     from tessera_cli import explaining
 
-    found = asyncio.run(
-        explaining.ask(options.kubeconfig, options.namespace, options.pod, options.server)
-    )
+    found = asyncio.run(explaining.ask(kubeconfig.target(options), options.pod, options.server))
     if options.output == "json":
         sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
     else:
@@ -271,7 +267,7 @@ def _events(options: argparse.Namespace) -> int:
 def _quota(options: argparse.Namespace) -> int:
     from tessera_cli import quota_table
 
-    found = asyncio.run(quota_table.ask(options.kubeconfig, options.namespace))
+    found = asyncio.run(quota_table.ask(kubeconfig.target(options)))
     if options.output == "json":
         sys.stdout.buffer.write(quota_table.document(found))
     else:

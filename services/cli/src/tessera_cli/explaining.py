@@ -19,12 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from tessera_cli.errors import Refused
-from tessera_runtime.errors import BadSettings, TesseraError
+from tessera_cli.kubeconfig import Target
+from tessera_cli.objects import open_cluster
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.client import open_kube
-from tessera_runtime.kube.credentials import open_credentials
-from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.cards import MIB
 from tessera_schema.explained import AskedShare, Explanation, LimitUse, decode_explanation
 from tessera_schema.reasons import Reason
@@ -59,17 +57,12 @@ class _Registration(Struct, frozen=True):
 _registration = msgspec.json.Decoder(_Registration).decode
 
 
-async def ask(kubeconfig: str, namespace: str, name: str, server: str = "") -> Explanation:
+async def ask(target: Target, name: str, server: str = "") -> Explanation:
     """The scheduler's explanation of a pod. `server` is its base URL, where the API server knows
     it by a Service only. Raises NotExplained."""
-    settings = KubeSettings(kubeconfig=kubeconfig)
-    try:
-        who = await open_credentials(settings)
-        async with open_kube(settings, name="tessera-explain") as kube:
-            client = await _where(kube)
-        headers = await who.headers()
-    except (TesseraError, BadSettings) as e:
-        raise NotExplained(f"{e}") from e
+    async with open_cluster(target, name="tessera-explain", error=NotExplained) as cluster:
+        client, headers = await _where(cluster.kube), await cluster.who.headers()
+    namespace = cluster.namespace
     base = server.rstrip("/") or _base(client.url)
     if not base:
         raise NotExplained(

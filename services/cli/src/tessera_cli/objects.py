@@ -1,34 +1,75 @@
-"""Objects of Tessera's own kinds, as the caller may read them.
+"""A cluster as the caller may use it, and objects of Tessera's own kinds there.
 
 What goes wrong is raised as the command's own error, whose message says what would do.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from tessera_cli.errors import Refused
+from tessera_cli.kubeconfig import Target
 from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.credentials import Credentials, open_credentials
 from tessera_runtime.kube.objects import pages
 from tessera_runtime.kube.settings import KubeSettings
 
 _PAGE: Final = 500
+_DEFAULT: Final = "default"
+_CALL_S: Final = 30.0
+"""Seconds until a call is given up: somebody waits at a terminal."""
 
 T = TypeVar("T")
 
 
+class Cluster(Struct, frozen=True):
+    """A cluster that can be asked."""
+
+    kube: Kube
+    who: Credentials
+    namespace: str
+    """The one that is meant."""
+
+
+class _Impersonated:
+    """Credentials that ask to act as somebody else."""
+
+    def __init__(self, who: Credentials, user: str) -> None:
+        self._who, self._user = who, user
+        self.url, self.tls, self.proxy = who.url, who.tls, who.proxy
+        self.server_name, self.namespace = who.server_name, who.namespace
+
+    async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
+        return {**await self._who.headers(renew=renew), "Impersonate-User": self._user}
+
+
 @asynccontextmanager
-async def api_server(kubeconfig: str, *, name: str, error: type[Refused]) -> AsyncGenerator[Kube]:
-    """The API server, for a command of this name. Raises `error` for whatever it does not do."""
+async def open_cluster(
+    target: Target, *, name: str, error: type[Refused]
+) -> AsyncGenerator[Cluster]:
+    """The cluster, for a command of this name. Raises `error` for whatever it does not do."""
+    if not (target.kubeconfig or target.host):
+        raise error(
+            "no cluster is named: there is no ~/.kube/config: write one, or name a kubeconfig by "
+            "--kubeconfig or KUBECONFIG"
+        )
+    settings = KubeSettings(
+        kubeconfig=target.kubeconfig, context=target.context, host=target.host, port=target.port,
+        call_s=_CALL_S,
+    )  # fmt: skip
     try:
-        async with open_kube(KubeSettings(kubeconfig=kubeconfig), name=name) as kube:
-            yield kube
+        who = await open_credentials(settings)
+        if target.user:
+            who = _Impersonated(who, target.user)
+        async with open_kube(settings, name=name, who=who) as kube:
+            yield Cluster(kube, who, target.namespace or who.namespace or _DEFAULT)
     except TesseraError as e:
         raise error(f"{e}") from e
 

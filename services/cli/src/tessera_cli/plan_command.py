@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tessera_cli import kubeconfig
+
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
@@ -44,7 +46,7 @@ def plan_parser(commands: Commands, environ: Mapping[str, str]) -> None:
 
 
 def _common(verb: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    verb.add_argument("--kubeconfig", default=environ.get("KUBECONFIG", ""), metavar="FILE")
+    kubeconfig.add_arguments(verb, environ, namespaced=False)
     verb.set_defaults(sized=bool(environ.get("COLUMNS")))
     verb.add_argument("-o", "--output", choices=("table", "json"), default="table")
 
@@ -52,7 +54,7 @@ def _common(verb: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
 def _list(options: argparse.Namespace) -> int:
     from tessera_cli import plans, table
 
-    found = asyncio.run(plans.ask(options.kubeconfig))
+    found = asyncio.run(plans.ask(kubeconfig.target(options)))
     if options.output == "json":
         sys.stdout.buffer.write(plans.document(found))
     else:
@@ -64,14 +66,14 @@ def _list(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     from tessera_cli import plans
 
-    return _tell(options, asyncio.run(plans.ask_one(options.kubeconfig, options.plan)))
+    return _tell(options, asyncio.run(plans.ask_one(kubeconfig.target(options), options.plan)))
 
 
 def _decide(options: argparse.Namespace) -> int:
     from tessera_cli import plans
 
     decided = plans.decide(
-        options.kubeconfig, options.plan, options.decision, dry_run=options.dry_run
+        kubeconfig.target(options), options.plan, options.decision, dry_run=options.dry_run
     )
     return _tell(options, asyncio.run(decided))
 

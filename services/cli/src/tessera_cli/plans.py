@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.errors import Refused
-from tessera_cli.objects import api_server, every
+from tessera_cli.kubeconfig import Target
+from tessera_cli.objects import every, open_cluster
 from tessera_cli.plain import printable
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
@@ -72,22 +73,22 @@ _shown = decoder(Shown)
 _review = decoder(_Review)
 
 
-async def ask(kubeconfig: str) -> list[Shown]:
+async def ask(target: Target) -> list[Shown]:
     """All plans, the oldest first. Raises NoPlan."""
-    async with api_server(kubeconfig, name=_NAME, error=NoPlan) as kube:
-        return await read_all(kube)
+    async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
+        return await read_all(cluster.kube)
 
 
-async def ask_one(kubeconfig: str, name: str) -> Shown:
+async def ask_one(target: Target, name: str) -> Shown:
     """One plan. Raises NoPlan."""
-    async with api_server(kubeconfig, name=_NAME, error=NoPlan) as kube:
-        return await read_one(kube, name)
+    async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
+        return await read_one(cluster.kube, name)
 
 
-async def decide(kubeconfig: str, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
+async def decide(target: Target, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
     """Approve or decline a plan; the plan as it is then. Raises NoPlan."""
-    async with api_server(kubeconfig, name=_NAME, error=NoPlan) as kube:
-        return await write(kube, name, decision, dry_run=dry_run)
+    async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
+        return await write(cluster.kube, name, decision, dry_run=dry_run)
 
 
 async def read_all(kube: Kube) -> list[Shown]:

@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.errors import Refused
-from tessera_cli.objects import api_server, every
+from tessera_cli.kubeconfig import Target
+from tessera_cli.objects import every, open_cluster
 from tessera_cli.plain import printable
 from tessera_core.limits import VERSION
 from tessera_runtime.kube import paths
@@ -55,14 +56,15 @@ class Shown(Struct, frozen=True):
 _shown = decoder(Shown)
 
 
-async def ask(kubeconfig: str, namespace: str) -> list[Shown]:
-    """The quotas of a namespace, or with an empty one of all, by name. Raises NotShown."""
-    async with api_server(kubeconfig, name="tessera-quota-cli", error=NotShown) as kube:
-        return await read(kube, namespace)
+async def ask(target: Target) -> list[Shown]:
+    """The quotas of the namespace, or of all, by name. Raises NotShown."""
+    async with open_cluster(target, name="tessera-quota-cli", error=NotShown) as cluster:
+        return await read(cluster.kube, "" if target.everywhere else cluster.namespace)
 
 
 async def read(kube: Kube, namespace: str) -> list[Shown]:
-    """See `ask`; raises NotShown, and as `Kube.call` does."""
+    """The quotas of a namespace, or with an empty one of all. Raises NotShown, and as `Kube.call`
+    does."""
     path = paths.in_group(GROUP, VERSION, "acceleratorquotas", namespace=namespace)
     found = await every(
         kube, path, _shown, kind="AcceleratorQuota", part="a quota's status", error=NotShown
@@ -73,7 +75,7 @@ async def read(kube: Kube, namespace: str) -> list[Shown]:
 def show(to: Console, quotas: Sequence[Shown]) -> None:
     """Print a row for each quota, and below what is to be known of them."""
     if not quotas:
-        to.print("no quotas")
+        to.print("no quotas (-A shows those of all namespaces)")
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for head in _HEADS:

@@ -122,12 +122,15 @@ class HttpKube:
 
 
 @asynccontextmanager
-async def open_kube(settings: KubeSettings, *, name: str = "tessera") -> AsyncGenerator[Kube]:
-    """The API server of the settings; `name` is what its audit log calls us.
+async def open_kube(
+    settings: KubeSettings, *, name: str = "tessera", who: Credentials | None = None
+) -> AsyncGenerator[Kube]:
+    """The API server of the settings; `name` is what its audit log calls us. `who` are its
+    credentials where somebody has opened them already.
 
     Connects when it is called. Raises BadSettings where credentials are missing.
     """
-    who = await open_credentials(settings)
+    who = who or await open_credentials(settings)
     connector = aiohttp.TCPConnector(
         ssl=who.tls if who.tls is not None else True,
         limit=settings.connections,

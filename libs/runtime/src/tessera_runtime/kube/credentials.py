@@ -18,6 +18,8 @@ from tessera_runtime.kube.settings import ACCOUNT, KubeSettings
 
 RENEW_S: Final = 60.0
 """Kubernetes' own clients look at the token file as often."""
+_SHOWN: Final = 8
+"""Contexts that an error names."""
 
 
 class Credentials(Protocol):
@@ -43,6 +45,12 @@ class Credentials(Protocol):
         """The name that the server's certificate must have, where it is not the URL's."""
         ...
 
+    @property
+    def namespace(self) -> str:
+        """Where objects are that name no namespace: the context's, or the pod's own; empty where
+        that is not said."""
+        ...
+
     async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
         """The header that names us; `renew` after it was refused. Raises ApiForbidden."""
         ...
@@ -54,9 +62,12 @@ class TokenFile:
     proxy: str | None = None
     server_name: str | None = None
 
-    def __init__(self, url: str, token: Path | None, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, url: str, token: Path | None, tls: ssl.SSLContext | None, namespace: str = ""
+    ) -> None:
         self.url = url
         self.tls = tls
+        self.namespace = namespace
         self._file = token
         self._headers: Mapping[str, str] = {}
         self._read_at = float("-inf")
@@ -82,6 +93,7 @@ class Kubeconfig:
         self.tls = tls
         self.proxy: str | None = configuration.proxy
         self.server_name: str | None = configuration.tls_server_name
+        self.namespace: str = loader.current_context["context"].get("namespace") or ""
         self._loader = loader
         self._configuration = configuration
         self._read_at = asyncio.get_running_loop().time()
@@ -122,7 +134,14 @@ def _of_the_pod(settings: KubeSettings) -> TokenFile:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     token = _there(settings.token_file or ACCOUNT / "token")
     tls = _trusting(settings.ca_file or ACCOUNT / "ca.crt")
-    return TokenFile(f"https://{host}:{settings.port}", token, tls)
+    return TokenFile(f"https://{host}:{settings.port}", token, tls, _own_namespace())
+
+
+def _own_namespace() -> str:
+    try:
+        return (ACCOUNT / "namespace").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _there(file: Path | None) -> Path | None:
@@ -159,10 +178,24 @@ def _loaded(settings: KubeSettings) -> tuple[Any, Any, ssl.SSLContext | None]:
     config = KubeConfigMerger(settings.kubeconfig).config
     if config is None:
         raise BadSettings(f"KUBECONFIG: {settings.kubeconfig!r}: there is no such file: write one")
+    _must_have_context(config, settings)
     loader = KubeConfigLoader(config, settings.context or None, config_base_path=None)
     configuration = Configuration()
     _load(loader, configuration)
     return loader, configuration, _configured_tls(configuration)
+
+
+def _must_have_context(config: Any, settings: KubeSettings) -> None:
+    wanted = settings.context or config.safe_get("current-context") or ""
+    known = [str(each["name"]) for each in config.safe_get("contexts") or ()]
+    if wanted in known:
+        return
+    which = f"context {wanted!r}: there is no such context" if wanted else "no context is current"
+    raise BadSettings(
+        f"KUBECONFIG: {settings.kubeconfig!r}: {which}: name one of "
+        f"{', '.join(known[:_SHOWN]) or 'which the file has none'}, or choose it for all by "
+        "`kubectl config use-context`"
+    )
 
 
 def _load(loader: Any, configuration: Any) -> None:

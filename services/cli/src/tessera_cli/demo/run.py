@@ -26,6 +26,7 @@ from tessera_cli.demo.seen import Seen, follow_news, follow_pods
 from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
 from tessera_cli.errors import Refused
 from tessera_cli.explaining import NotExplained, ask
+from tessera_cli.kubeconfig import Target
 from tessera_embedded.node.opening import SOCKET
 from tessera_kubelet.tasks import open_tasks
 from tessera_runtime.bus.client import open_bus
@@ -236,12 +237,12 @@ async def _gather(stage: Stage, seen: Seen) -> Evidence:
 
 
 async def _explained(stage: Stage, namespace: str, name: str) -> Mapping[str, Any]:
-    why = "no answer"
+    why, target = "no answer", Target(kubeconfig=str(stage.kubeconfig), namespace=namespace)
     with suppress(TimeoutError):
         async with asyncio.timeout(_EXPLAINED_S):
             while True:
                 try:
-                    answer = await ask(str(stage.kubeconfig), namespace, name)
+                    answer = await ask(target, name)
                 except NotExplained as e:  # who stands by for a moment says: ask again
                     why = str(e)
                     await asyncio.sleep(1)

@@ -1,0 +1,75 @@
+"""Which cluster a command asks, as whom, and in which namespace: as kubectl decides it.
+
+A kubeconfig is the one that is named, else those of KUBECONFIG, else `~/.kube/config`; where there
+is none, a pod has its own account. The namespace is the one that is named, else the context's (or
+the pod's own), else `default`. Nothing that needs a cluster is imported here: `tessera_cli.objects`
+opens it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """What the arguments and the environment say."""
+
+    kubeconfig: str = ""
+    """Path; several with colons between. Empty = the pod's own account."""
+    context: str = ""
+    """Empty = the current one."""
+    namespace: str = ""
+    """Empty = the context's."""
+    everywhere: bool = False
+    """All namespaces are meant."""
+    user: str = ""
+    """Whom to act as, where that is somebody else."""
+    host: str = ""
+    """Of the API server, as Kubernetes tells each pod."""
+    port: int = 443
+
+
+def add_arguments(
+    command: argparse.ArgumentParser, environ: Mapping[str, str], *, namespaced: bool = True
+) -> None:
+    """The options that kubectl has for it; `target` reads them."""
+    if namespaced:
+        command.add_argument(
+            "-n", "--namespace", default="", metavar="NAMESPACE", help="instead of the context's"
+        )
+        command.add_argument(
+            "-A", "--all-namespaces", action="store_true", dest="everywhere",
+            help="of all namespaces",
+        )  # fmt: skip
+    command.add_argument(
+        "--kubeconfig", default="", metavar="FILE",
+        help="instead of $KUBECONFIG and ~/.kube/config",
+    )  # fmt: skip
+    command.add_argument("--context", default="", help="instead of the current one")
+    command.add_argument(
+        "--as", default="", metavar="USER", dest="user", help="act as this user, where you may"
+    )
+    command.set_defaults(environ=environ)
+
+
+def target(options: argparse.Namespace) -> Target:
+    """What the options and the environment say."""
+    environ: Mapping[str, str] = options.environ
+    named = options.kubeconfig or environ.get("KUBECONFIG", "")
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT")
+    return Target(
+        kubeconfig=named or _at_home(environ), context=options.context, user=options.user,
+        namespace=getattr(options, "namespace", ""),
+        everywhere=getattr(options, "everywhere", False),
+        host=host, port=int(port) if port and port.isdigit() else 443,
+    )  # fmt: skip
+
+
+def _at_home(environ: Mapping[str, str]) -> str:
+    home = environ.get("HOME", "")
+    file = Path(home) / ".kube" / "config"
+    return str(file) if home and file.is_file() else ""
