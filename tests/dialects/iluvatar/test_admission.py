@@ -172,7 +172,7 @@ def test_containers_of_one_pod_may_use_different_forms_and_models() -> None:
         a_container({**new(gpu=1), **new("BI-V150", gpu=2)}), a_container(old(gpu=1, core=10))
     )
     requests = [[r.models for r in c.requests] for c in accepted(pod).containers]
-    assert requests == [[("MR-V100",), ("BI-V150",)], [()]]
+    assert requests == [[("MR-V100",), ("BI-V150",)], [("Iluvatar",)]]
 
 
 def test_annotations_choose_cards_in_either_form() -> None:

@@ -87,11 +87,20 @@ def test_several_cards_are_whole_cards() -> None:
 
 
 @pytest.mark.parametrize("cards", [1, 2])
-def test_the_older_form_runs_on_either_kind_of_node(cards: int) -> None:
+def test_the_older_form_runs_where_it_is_served(cards: int) -> None:
     pod = a_pod(a_container(old(gpu=1, core=50, mem=64)))
     on_counted = outcome(pod, counted(cards))
     assert given(on_counted) == [("c0", f"n-iluvatar-{cards - 1}", 16384, 50)]
-    assert given(outcome(pod, TWO)) == [("c0", "dev-1", 16384, 50)]
+    assert why(outcome(pod, TWO)) == ["CardTypeMismatch"]
+    gone = registered(entry("dev-0"), capacity=old(gpu=0, core=0, mem=0))
+    assert why(outcome(pod, gone)) == ["CardTypeMismatch"]
+
+
+def test_a_node_that_counts_what_it_registers_serves_both_forms() -> None:
+    both = registered(entry("dev-0"), capacity=old(gpu=1, core=100, mem=128))
+    for asked in (old(gpu=1, core=50, mem=64), new(gpu=1, core=50, mem=64)):
+        assert given(outcome(a_pod(a_container(asked)), both)) == [("c0", "dev-0", 16384, 50)]
+    assert why(outcome(a_pod(a_container(new("BI-V150", gpu=1))), both)) == ["CardTypeMismatch"]
 
 
 def test_a_model_is_not_known_on_a_node_that_only_counts() -> None:

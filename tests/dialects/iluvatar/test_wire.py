@@ -84,8 +84,9 @@ def test_gpu_manager_counts_no_init_containers() -> None:
 def test_every_result_key_is_stripped_from_new_pods() -> None:
     patterns = made().result_keys
     pods = [a_pod(a_container(old(gpu=1, mem=4))), a_pod(a_container(new(gpu=1, mem=4)))]
-    for pod in pods:
-        keys = set(outcome(pod, registered(entry("dev-0"))).annotations) - {"tessera.dev/grant"}
+    nodes = [counted(), registered(entry("dev-0"))]
+    for pod, node in zip(pods, nodes, strict=True):
+        keys = set(outcome(pod, node).annotations) - {"tessera.dev/grant"}
         assert keys
         assert all(k in patterns or k.startswith(IDX) for k in keys)
     assert f"{IDX}*" in patterns
@@ -179,7 +180,8 @@ CARDS = [a_card(f"n-iluvatar-{i}", i, mib=32768, vendor="iluvatar") for i in ran
     ids=["older", "by-model", "both"],
 )
 def test_what_was_written_is_read_back(pod: Pod) -> None:
-    node = registered(*(entry(f"n-iluvatar-{i}", i) for i in range(4)))
+    counts = old(core=400, mem=512)
+    node = registered(*(entry(f"n-iluvatar-{i}", i) for i in range(4)), capacity=counts)
     answer = outcome(pod, node)
     assert answer.grant is not None, answer.message
     bound = a_pod(

@@ -20,7 +20,15 @@ from tessera_core.dialect import (
 )
 from tessera_core.dialects.iluvatar.admission import admit
 from tessera_core.dialects.iluvatar.holding import held
-from tessera_core.dialects.iluvatar.options import MEMORY_UNIT, NAME, Form, Model, Options, forms
+from tessera_core.dialects.iluvatar.options import (
+    LEGACY_WORD,
+    MEMORY_UNIT,
+    NAME,
+    Form,
+    Model,
+    Options,
+    forms,
+)
 from tessera_core.dialects.iluvatar.publishing import inventory
 from tessera_core.dialects.iluvatar.results import ASSIGNED, annotate, result_keys
 
@@ -55,7 +63,7 @@ def dialect(options: Options) -> Dialect:
 
 def _capacity(form: Form) -> dict[str, Capacity]:
     def of(measure: Measure, unit: float = 1) -> Capacity:
-        return Capacity(measure, unit, form.model, form.others)
+        return Capacity(measure, unit, form.model or LEGACY_WORD, form.others)
 
     return {
         form.count: of(Measure.SLOTS),

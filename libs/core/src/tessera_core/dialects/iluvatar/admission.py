@@ -8,7 +8,14 @@ from typing import Final
 
 from tessera_core.dialect import Admitted, Change
 from tessera_core.dialects.iluvatar.asking import Asked, asked, in_vain
-from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, NAME, Form, Options
+from tessera_core.dialects.iluvatar.options import (
+    CORES,
+    LEGACY_WORD,
+    MEMORY_UNIT,
+    NAME,
+    Form,
+    Options,
+)
 from tessera_core.hamiwire import field_in, ids_of, policy_of, policy_warnings
 from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Container, Pod
@@ -60,7 +67,7 @@ def _request(pod: Pod, a: Asked, policy: Policy) -> Request:
         memory_bytes=memory, memory_percent=0 if memory else 100,
         cores_percent=CORES if a.several else min(a.cores or 0, CORES),
         exclusive=a.several, owns_whole_cores=True,
-        models=(a.form.model,) if a.form.model else (), models_denied=a.form.others,
+        models=(a.form.model or LEGACY_WORD,), models_denied=a.form.others,
         ids=ids_of(notes, a.form.use), ids_denied=ids_of(notes, a.form.nouse), policy=policy,
     )  # fmt: skip
 

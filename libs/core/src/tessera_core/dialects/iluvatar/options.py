@@ -15,6 +15,8 @@ from tessera_schema.cards import MIB
 
 NAME: Final = "iluvatar"
 LEGACY_WORD: Final = "Iluvatar"
+"""How device lists name the vendor, and a part of the model's name of cards that are served in the
+older form: a plugin that registers models hands out nothing under the older names."""
 MEMORY_UNIT: Final = 256 * MIB
 CORES: Final = 100
 """Core units of a card: percent."""

@@ -1,4 +1,8 @@
-"""Iluvatar's cards as their node shows them: registered model by model, or only counted."""
+"""Iluvatar's cards as their node shows them: registered model by model, or only counted.
+
+Counted ones are served in the older form, registered ones in today's. Where a node counts the cards
+that it registers, they are served in both, and their model's name has both words.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,6 @@ def inventory(
     """Both sources where both are there; the registered one is the more precise."""
     found: list[Inventory] = []
     registered = [form for form in forms if form.register in node.metadata.annotations]
-    if registered:
-        found.append(_registered(registered, node))
     for form in forms:
         if not form.model:
             counting = Counting(
@@ -34,7 +36,16 @@ def inventory(
                 cores_per_card=CORES, memory_unit=MEMORY_UNIT,
             )  # fmt: skip
             found += counted_cards(counting, node)
-    return tuple(found)
+    if not registered:
+        return tuple(found)
+    by_name = _registered(registered, node)
+    if any(counted.cards for counted in found):
+        by_name = replace(by_name, cards=tuple(_in_both_forms(card) for card in by_name.cards))
+    return (by_name, *found)
+
+
+def _in_both_forms(card: Card) -> Card:
+    return replace(card, model=f"{LEGACY_WORD} {card.model}")
 
 
 def _registered(forms: Sequence[Form], node: Node) -> Inventory:
