@@ -1,6 +1,6 @@
 """What containers use is told."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -35,6 +35,18 @@ class Owned:
         return self.owners.get(pid, "")
 
 
+class Mounted:
+    """Mounts as a test says."""
+
+    def __init__(self, *changed: str) -> None:
+        self.changed = changed
+        self.asked: list[tuple[str, tuple[int, ...]]] = []
+
+    def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
+        self.asked.append((container_id, tuple(pids)))
+        return container_id in self.changed
+
+
 def a_container(tmp_path: Path, name: str, limit: CardLimit = LIMIT) -> Watched:
     limits = Limits(container=f"ns/{name}/c", cards=(limit,))
     files = HookFiles(tmp_path, SystemClock()).make(Key(name, "c"), limits)
@@ -60,9 +72,9 @@ def read(*processes: ProcessReading, sampled_us: int = 0) -> Readings:
     return Readings(cards=(card,))
 
 
-def a_sampler(**owners: str) -> Sampler:
+def a_sampler(*changed: str, **owners: str) -> Sampler:
     by_pid = {int(pid.removeprefix("p")): id_ for pid, id_ in owners.items()}
-    return Sampler("worker-1", "nvidia", UsageSettings(), Owned(by_pid))
+    return Sampler("worker-1", "nvidia", UsageSettings(), Owned(by_pid), Mounted(*changed))
 
 
 def test_a_look_tells_of_every_container_and_card(tmp_path: Path) -> None:
@@ -84,6 +96,18 @@ def test_limits_are_told_as_they_are_now(tmp_path: Path) -> None:
     one.files.change_card(CARD.id, lambda card: replace(card, cores_permille=500))
     told = a_sampler().look({Key("a", "c"): one}, (CARD,), read(), at(0))
     assert told.containers[0].cards[0].cores_limit_percent == 50
+
+
+def test_mounts_that_changed_are_a_gap(tmp_path: Path) -> None:
+    mounted = Mounted("id-a")
+    sampler = Sampler("n", "nvidia", UsageSettings(), Owned({7: "id-a", 8: "id-b"}), mounted)
+    one, two = a_container(tmp_path, "a"), a_container(tmp_path, "b")
+    uses = sampler.look(
+        {Key("a", "c"): replace(one, pid=5), Key("b", "c"): two}, (CARD,),
+        read(ProcessReading(pid=7, memory_bytes=0), ProcessReading(pid=8, memory_bytes=0)), at(0),
+    ).containers  # fmt: skip
+    assert [(use.gaps, use.enforced) for use in uses] == [(("mounts-changed",), False), ((), True)]
+    assert mounted.asked == [("id-a", (5, 7)), ("id-b", (0, 8))]
 
 
 def test_a_bad_file_spoils_one_container_and_is_counted(tmp_path: Path) -> None:
@@ -140,7 +164,7 @@ def test_hook_driver_and_agent_agree(tmp_path: Path) -> None:
         ):
             assert (inside.alloc(1000), stray.alloc(500)) == (0, 0)
             owners = {inside.process.pid: "id-a", stray.process.pid: "id-b"}
-            sampler = Sampler("worker-1", "nvidia", UsageSettings(), Owned(owners))
+            sampler = Sampler("worker-1", "nvidia", UsageSettings(), Owned(owners), Mounted())
             watched = {Key("a", "c"): honest, Key("b", "c"): other}
             sampler.look(watched, (card,), polled(poller), at(0))
             told = sampler.look(watched, (card,), polled(poller), at(2))

@@ -68,6 +68,8 @@ class Look(Struct, frozen=True, kw_only=True):
     usage: Usage | Unbuilt | Garbled
     driven: Mapping[str, Driven] = {}
     """Card's key (`uuid_key`) -> its driver's view."""
+    seen: frozenset[Gap] = frozenset()
+    """Gaps that neither file nor driver show."""
     suspicions: frozenset[Suspicion] = frozenset()
     """Told when the next look has them too: file and driver are not read at one moment."""
 
@@ -93,7 +95,7 @@ def use_between(
     suspicions = _suspicions(held, after, tolerance)
     lasting = suspicions & before.suspicions if before else frozenset()
     gaps = {gap for card in _records(after) for slot in _living(after, card) for gap in slot.gaps}
-    gaps |= {gap for _, gap in lasting}
+    gaps |= {gap for _, gap in lasting} | after.seen
     if held.hooked and isinstance(after.usage, Garbled):
         gaps.add(Gap.FILE)
     use = ContainerUse(

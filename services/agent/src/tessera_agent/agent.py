@@ -33,6 +33,7 @@ from tessera_agent.lending import Lending
 from tessera_agent.lending import Tools as LendingTools
 from tessera_agent.measuring import Measuring
 from tessera_agent.metrics import AgentMetrics
+from tessera_agent.mounts import ProcMounts
 from tessera_agent.pids import ProcOwners
 from tessera_agent.plugin import CardsPlugin
 from tessera_agent.pods import NodePods
@@ -133,7 +134,10 @@ class Agent:
                 settings=settings, clock=world.clock, holdings=self.holdings, pods=self.pods,
                 devices=self.devices, inventory=inventory, files=files, hooks=self.plugin.hooks,
                 synchronized=self._synchronized,
-                sampler=Sampler(settings.node, vendor.name, settings.usage, owners),
+                sampler=Sampler(
+                    settings.node, vendor.name, settings.usage, owners,
+                    ProcMounts(settings.usage.proc_folder),
+                ),
                 teller=telling.teller, states=states, regions=regions,
                 metrics=AgentMetrics(telling.metrics, settings.node),
             )

@@ -154,10 +154,15 @@ class ContainerFiles:
         self._changing = threading.Lock()
 
     @property
+    def limits_path(self) -> Path:
+        """Where the limits are on the node."""
+        return self.path / _LIMITS
+
+    @property
     def mounts(self) -> tuple[Mount, ...]:
         """What the container is given: limits to read, usage to write."""
         return (
-            Mount(destination=limits_file.PATH, source=str(self.path / _LIMITS)),
+            Mount(destination=limits_file.PATH, source=str(self.limits_path)),
             Mount(
                 destination=usage_file.PATH, source=str(self.path / _USAGE), read_only=False
             ),

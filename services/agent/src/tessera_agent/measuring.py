@@ -234,7 +234,7 @@ def _watched(held: Holding) -> Watched:
             namespace=held.pod.namespace, pod=held.pod.name, uid=held.key.uid,
             container=held.key.container, limits=limits, hooked=held.hooked,
         ),
-        files=held.files, id=held.id,
+        files=held.files, id=held.id, pid=held.pid,
     )  # fmt: skip
 
 

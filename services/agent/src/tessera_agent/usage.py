@@ -8,17 +8,18 @@ container writes can make a look fail.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.busy import Busy
 from tessera_agent.files import ContainerFiles, Key
+from tessera_agent.mounts import MountLooks
 from tessera_agent.pids import Owners
 from tessera_agent.settings import UsageSettings
 from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage
+from tessera_core.hookfiles.usage import Bounds, Gap, Garbled, Spoilt, Unbuilt, Usage
 from tessera_core.readings import Readings
 from tessera_core.usage_rates import Driven, Held, Look, Tolerance, use_between
 from tessera_schema.cards import MIB, Card
@@ -33,6 +34,8 @@ class Watched(Struct, frozen=True, kw_only=True):
     """None where the vendor's own tools limit it."""
     id: str = ""
     """As the runtime knows it."""
+    pid: int = 0
+    """Its first process; 0 = not known."""
 
 
 class Moment(Struct, frozen=True, kw_only=True):
@@ -46,8 +49,11 @@ class Moment(Struct, frozen=True, kw_only=True):
 class Sampler:
     """Looks at all containers, and remembers the look before."""
 
-    def __init__(self, node: str, vendor: str, settings: UsageSettings, owners: Owners) -> None:
+    def __init__(
+        self, node: str, vendor: str, settings: UsageSettings, owners: Owners, mounts: MountLooks
+    ) -> None:
         """No look has been taken yet."""
+        self._mounts = mounts
         self._node = node
         self._vendor = vendor
         self._settings = settings
@@ -63,7 +69,7 @@ class Sampler:
     ) -> NodeUsage:
         """What was used since the last look. Blocks for the files' sake: call it from a thread,
         one call at a time. Never raises."""
-        driven = self._driven(read)
+        driven, pids = self._driven(read)
         interval_s = at.at_s - self._at_s if self._at_s is not None else 0.0
         self._at_s = at.at_s
         tolerance = Tolerance(
@@ -78,6 +84,7 @@ class Sampler:
             look = Look(
                 at_s=at.at_s, wall_ns=at.wall_ns, usage=self._usage(one, tolerance, at),
                 driven=driven.get(one.id, {}) if one.id else {},
+                seen=self._seen(one, pids.get(one.id, ())),
             )  # fmt: skip
             held = replace(one.held, limits=one.files.limits) if one.files else one.held
             use, looks[key] = use_between(held, self._before.get(key), look, tolerance)
@@ -97,20 +104,28 @@ class Sampler:
             self.spoilt[usage.why] += 1
         return usage
 
-    def _driven(self, read: Readings) -> dict[str, dict[str, Driven]]:
-        """Container's id -> card's key -> what its processes do there."""
+    def _seen(self, one: Watched, pids: Sequence[int]) -> frozenset[Gap]:
+        if one.files is None:
+            return frozenset()
+        changed = self._mounts.are_changed(one.id, one.files.limits_path, (one.pid, *pids))
+        return frozenset({Gap.MOUNTS}) if changed else frozenset()
+
+    def _driven(self, read: Readings) -> tuple[dict[str, dict[str, Driven]], dict[str, list[int]]]:
+        """Container's id -> card's key -> what its processes do there; and which these are."""
         found: dict[str, dict[str, Driven]] = {}
+        pids: dict[str, list[int]] = {}
         for card in read.cards:
             grown = self._busy.since(card)
             for process in card.processes:
                 busy_ns = grown.get(process.pid, 0) if grown is not None else -1
                 owner = self.owners.container_of(process.pid)
                 if owner:
+                    pids.setdefault(owner, []).append(process.pid)
                     known = found.setdefault(owner, {})
                     known[uuid_key(card.id)] = _more(
                         known.get(uuid_key(card.id), Driven()), process.memory_bytes, busy_ns
                     )
-        return found
+        return found, pids
 
     def _told(
         self, uses: list[ContainerUse], cards: tuple[Card, ...], read: Readings, at: Moment,

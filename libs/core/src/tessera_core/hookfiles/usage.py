@@ -87,6 +87,8 @@ class Gap(StrEnum):
     """The driver sees more memory than the hook charges and measured."""
     FILE = "usage-file-bad"
     """The usage file cannot be read or makes no sense."""
+    MOUNTS = "mounts-changed"
+    """A process does not see the limits, the hook or its loader's file as they were mounted."""
 
 
 _SLOT_GAPS: Final = (Gap.SYMBOL, Gap.LIMITS, Gap.ALONE, Gap.EVENTS, Gap.OVER)

@@ -1,0 +1,84 @@
+"""Whether the processes of a container still see what the agent had mounted: the limits file, the
+hook and the file that loads it.
+
+A volume that is mounted above them, and shared with another container, lets that container remove
+the mount points: the kernel then takes the mounts off. A process with privileges may cover them.
+The hook closes itself where its limits are gone, but a process without it is seen here alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from tessera_core.cgroups import container_of
+from tessera_core.hookfiles import limits as limits_file
+from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
+from tessera_core.mountinfo import MountPoint, mount_of, origin_of, parse_mountinfo
+
+MOST_PROCESSES: Final = 64
+"""Processes of one container that one look asks. Others have their turn at the next looks."""
+MOST_MOUNTINFO_BYTES: Final = 1 << 20
+"""Of one process. A container has some 30 mounts of 150 bytes; more than this is a gap."""
+_READ_ONLY: Final = (limits_file.PATH, HOOK_LIBRARY, PRELOAD)
+
+
+class MountLooks(Protocol):
+    """Looks at what containers see mounted."""
+
+    def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
+        """Whether one of these processes of the container sees something else than the agent had
+        mounted; `limits` is the container's file on the node. Never raises."""
+        ...
+
+
+class ProcMounts:
+    """By the node's /proc."""
+
+    def __init__(self, proc_folder: str) -> None:
+        """Nothing has been looked at."""
+        self._proc = Path(proc_folder)
+        self._looks = 0
+
+    def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
+        """See MountLooks. Processes of no container's cgroup (a demo's) have no mounts of their
+        own, and say nothing."""
+        self._looks += 1
+        origin = self._origin(limits)
+        seen: dict[str, bool] = {}
+        for pid in self._of_this_look(sorted(set(pids) - {0})):
+            if not container_id or container_of(self._text(pid, "cgroup")) != container_id:
+                continue
+            text = self._text(pid, "mountinfo")
+            if text and text not in seen:
+                seen[text] = len(text) >= MOST_MOUNTINFO_BYTES or _is_changed(text, origin)
+        return any(seen.values())
+
+    def _of_this_look(self, pids: Sequence[int]) -> Sequence[int]:
+        if len(pids) <= MOST_PROCESSES:
+            return pids
+        at = self._looks * MOST_PROCESSES % len(pids)
+        return (*pids[at:], *pids[:at])[:MOST_PROCESSES]
+
+    def _origin(self, limits: Path) -> tuple[str, str] | None:
+        """Where the file lies, as mounts of it show it. None = it cannot be known."""
+        own = parse_mountinfo(self._text("self", "mountinfo"))
+        return origin_of(own, os.path.realpath(limits))
+
+    def _text(self, pid: int | str, name: str) -> str:
+        try:
+            with (self._proc / str(pid) / name).open(encoding="utf-8", errors="replace") as file:
+                return file.read(MOST_MOUNTINFO_BYTES)
+        except OSError:
+            return ""
+
+
+def _is_changed(text: str, origin: tuple[str, str] | None) -> bool:
+    mounts = parse_mountinfo(text)
+    found: Mapping[str, MountPoint | None] = {path: mount_of(mounts, path) for path in _READ_ONLY}
+    if any(m is None or m.point != path or not m.read_only for path, m in found.items()):
+        return True
+    limits = found[limits_file.PATH]
+    return origin is not None and limits is not None and (limits.device, limits.root) != origin
