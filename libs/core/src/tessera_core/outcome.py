@@ -22,7 +22,7 @@ class Verdict(StrEnum):
     REJECTED = "rejected"
     """It can never run as written."""
     IGNORED = "ignored"
-    """It asks for no accelerator."""
+    """It asks for no accelerator, or is none of ours: `Outcome.unserved`."""
 
 
 class Why(Struct, frozen=True, kw_only=True):
@@ -50,6 +50,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
     dialects: tuple[str, ...] = ()
     node: str = ""
     message: str = ""
+    unserved: bool = False
+    """Ignored though it asks for accelerators, by names that are nobody's here or in a way that has
+    it left alone: `message` says which."""
     containers: Mapping[str, ContainerAfter] = {}
     """Containers that ask for accelerators or that admission changed, by name."""
     grant: Grant | None = None

@@ -24,6 +24,7 @@ from tessera_core.explain import explain, summary
 from tessera_core.foreign_resources import foreign_resources
 from tessera_core.inventory import cards_of
 from tessera_core.kubefit import KubeFit
+from tessera_core.leaving import left_alone, scope_of
 from tessera_core.ledger import Ledger
 from tessera_core.listing import ListedNode, listing, unpublished
 from tessera_core.outcome import Outcome, Verdict, Why
@@ -54,6 +55,7 @@ class Planner:
         self.warnings += self._kubefit.warnings
         self._explained: dict[object, tuple[Why, ...]] = {}
         self._explained_at = -1
+        self._scope = scope_of(registry)
         self._nodes = cluster.nodes
         self._estimated: set[str] = set()
         customs: dict[str, list[Custom]] = {}
@@ -82,9 +84,20 @@ class Planner:
         if _namespace(pod) not in self._namespaces:
             self._namespaces[_namespace(pod)] = {}
             self.ledger.set_namespaces(self._namespaces)
+        labels = self._namespaces[_namespace(pod)]
+        left = left_alone(self.registry, self._scope, pod, labels)
+        if left:
+            return Outcome(
+                pod=pod, verdict=Verdict.IGNORED, message=left, unserved=True,
+                dialects=tuple(claims_on(self.registry, pod)),
+            )  # fmt: skip
         admission = admit(self.registry, pod)
         if admission is None:
-            return Outcome(pod=pod, verdict=Verdict.IGNORED, message=self._ignored(pod))
+            unserved = self._unserved(pod)
+            return Outcome(
+                pod=pod, verdict=Verdict.IGNORED, unserved=bool(unserved),
+                message=unserved or "asks for no accelerator",
+            )  # fmt: skip
         if isinstance(admission, Rejected):
             why = Why(reason=admission.reason, message=admission.message)
             return Outcome(
@@ -101,11 +114,12 @@ class Planner:
         listed = listing(self.ledger, self._estimated)
         return listed, tuple(unpublished(self.registry, self._nodes, listed))
 
-    def _ignored(self, pod: Pod) -> str:
+    def _unserved(self, pod: Pod) -> str:
+        """What the pod asks for by names that are nobody's here; empty for nothing."""
         for name in self.registry.readers.keys() - self.registry.dialects.keys():
             if self.registry.readers[name].claim(pod).fields:
                 return f"asks for accelerators in dialect {name}, which is switched off"
-        return "; ".join(foreign_resources(self.registry, pod)) or "asks for no accelerator"
+        return "; ".join(foreign_resources(self.registry, pod))
 
     # -- planning
 

@@ -46,12 +46,15 @@ class Plan(Struct, frozen=True):
     listed: Listed | None
     """With `cards`, or where no pod waits: who held what before the first pod was planned."""
 
+    gaps: Sequence[str] = ()
+    """What the plan lacks; told already."""
+
     @property
     def status(self) -> int:
         """The command's exit status."""
-        short = any(o.verdict in _NOT_PLACED for o in self.outcomes)
+        short = any(o.verdict in _NOT_PLACED or o.unserved for o in self.outcomes)
         unclear = self.listed is not None and bool(self.listed.warnings)
-        return NOT_ALL_PLACED if short or unclear else ALL_PLACED
+        return NOT_ALL_PLACED if short or unclear or self.gaps else ALL_PLACED
 
 
 def place(
@@ -74,6 +77,8 @@ def place(
         for item in items(source, stdin):
             world.add(item)
     planner = Planner(world.registry, world.cluster())
+    for gap in condensed(world.gaps, _WARNINGS_SHOWN):
+        tell(gap)
     listed = _listed(planner) if cards or not world.planned else None
     told = planner.warnings if listed is None else listed.warnings
     for warning in condensed(told, _WARNINGS_SHOWN):
@@ -87,7 +92,7 @@ def place(
         if why and outcome.verdict in _NOT_PLACED and not _known(outcome, outcomes, closer):
             closer[len(outcomes)] = look(planner, outcome)
         outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
-    return Plan(outcomes, planner, closer if why else None, listed)
+    return Plan(outcomes, planner, closer if why else None, listed, world.gaps)
 
 
 def _listed(planner: Planner) -> Listed:

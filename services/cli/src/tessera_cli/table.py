@@ -128,14 +128,15 @@ def _block(outcome: Outcome, tiles: Tiles) -> RenderableType:
 
 
 def _verdict(outcome: Outcome) -> Text:
-    return Text(outcome.verdict.value, style=_STYLES[outcome.verdict])
+    style = "yellow" if outcome.unserved else _STYLES[outcome.verdict]
+    return Text(outcome.verdict.value, style=style)
 
 
 def _cell(outcome: Outcome, tiles: Tiles) -> Text:
     lines = tiles.lines(outcome)
     if lines:
         return Text("\n").join(lines)
-    style = "dim" if outcome.verdict is Verdict.IGNORED else ""
+    style = "dim" if outcome.verdict is Verdict.IGNORED and not outcome.unserved else ""
     return Text(printable(outcome.message), style=style)
 
 

@@ -17,6 +17,7 @@ from tessera_cli.plain import several
 from tessera_cli.quotas import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
 from tessera_cli.reading import called, convert
 from tessera_cli.workloads import WORKLOADS, Copies, Workload
+from tessera_core.admission import claims_on, is_result
 from tessera_core.cluster import Cluster
 from tessera_core.kubefit import requested
 from tessera_core.quantity import BadQuantity
@@ -53,6 +54,8 @@ class World:
         self._to_plan: set[str] = set()
         self._uids: set[str] = set()
         self._made_already: list[str] = []
+        self.gaps: list[str] = []
+        """What the plan lacks, or has counted though it will not be so: one sentence each."""
         self._kinds: Mapping[tuple[str, str], Callable[[Item], None]] = {
             ("", "Node"): self._node,
             ("", "Pod"): self._pod,
@@ -117,9 +120,24 @@ class World:
 
     def _bind(self, pod: Pod, where: str) -> None:
         if not pod.terminal:
+            if self._is_new(pod):
+                on = f"{where}, Pod {pod.metadata.name}: spec.nodeName: {pod.spec.node_name}"
+                self.gaps.append(
+                    f"{on}: without uid, status and annotations of a scheduler it is no pod that "
+                    "runs: counted as one, but refused when it is created; leave it out, and name "
+                    "the node in nodeSelector"
+                )
             pod = self._identified(pod, _name(pod.metadata, where))
             self._once(f"Pod {pod.name}", where)
             self._bound.append(pod)
+
+    def _is_new(self, pod: Pod) -> bool:
+        """Whether a pod that asks for shares and names its node is still to be created."""
+        meta = pod.metadata
+        made = meta.uid or pod.status.phase or any(
+            is_result(self.registry, key) for key in meta.annotations
+        )  # fmt: skip
+        return not made and bool(claims_on(self.registry, pod))
 
     def _workload(self, item: Item) -> None:
         raw = item.generic()
