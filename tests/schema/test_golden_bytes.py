@@ -171,6 +171,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         107: "NodeInsufficientResource",
         108: "NodeReserved",
         109: "NodeStartingEqualPod",
+        110: "NodeNotTried",
         201: "InvalidRequest",
         202: "TwoDialects",
         203: "IsolationDefeated",

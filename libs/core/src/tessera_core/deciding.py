@@ -31,19 +31,26 @@ class Waiting(Struct, frozen=True):
     """What no node can change, in numbers: a limit of the namespace."""
     itself: bool = False
     """Why is in the pod itself: it says nothing about another one that asks for the same."""
+    untried: frozenset[int] = frozenset()
+    """Rows that may have room, and are left to the pod's next attempts."""
 
 
 def decide(
-    ledger: Ledger, request: PodRequest, candidates: Bools | None, now: float
+    ledger: Ledger,
+    request: PodRequest,
+    candidates: Bools | None,
+    now: float,
+    attempt: int | None = None,
 ) -> Reserved | Waiting:
-    """Reserve the best cards for the pod. `candidates` are the fleet's rows that may be used."""
+    """Reserve the best cards for the pod. `candidates` are the fleet's rows that may be used,
+    `attempt` bounds the work (`tessera_core.placement.place`)."""
     allowance = ledger.allowance(request.namespace)
     over = allowance.exceeded(least_use(request)) if allowance.limits else ""
     if over:
         return Waiting(units(request), over)
-    found = place(ledger.fleet, request, allowance, candidates)
+    found = place(ledger.fleet, request, allowance, candidates, attempt)
     if not isinstance(found, Found):
-        return Waiting(found.units)
+        return Waiting(found.units, untried=found.untried)
     grant = Grant(
         uid=request.uid, namespace=request.namespace, name=request.name, node=found.node,
         shares=found.shares,

@@ -42,6 +42,8 @@ class Decision(Struct, kw_only=True):
     node: str = ""
     feasible: int = 0
     """Nodes that passed the screen."""
+    untried: int = 0
+    """Nodes that may have room, and were left to the pod's next attempts."""
     over: str = ""
     """What no node could change: a limit of the namespace, or why the pod was rejected."""
     reason: Reason = Reason.RESOURCE_QUOTA_NOT_FIT
@@ -68,6 +70,11 @@ class Decisions:
     def get(self, uid: str) -> Decision | None:
         """The pod's record."""
         return self._records.get(uid)
+
+    def attempt(self, uid: str) -> int:
+        """The number of the pod's next attempt, from 1."""
+        former = self._records.get(uid)
+        return 1 if former is None else former.attempts + 1
 
     def keep(self, decision: Decision, fleet: Fleet) -> None:
         """Record a decision that was made on `fleet`, replacing the pod's former one."""
@@ -97,7 +104,8 @@ class Decisions:
         books = self._books.get(decision.generation)
         fleet = books or today
         apart = _not_offered(decision, fleet) if books is not None else {}
-        return node_by_node(fleet, units(decision.request), decision.allowance, apart)
+        whys = node_by_node(fleet, units(decision.request), decision.allowance, apart)
+        return _with_untried(whys, fleet, decision.untried) if decision.untried else whys
 
     def record(self, uid: str, today: Fleet) -> DecisionRecord | None:
         """The pod's decision in full, None for a pod that was never asked about."""
@@ -109,6 +117,8 @@ class Decisions:
         message = decision.over
         if whys and not message:
             message = summary(whys, len(self._books.get(decision.generation, today).rows))
+            if decision.untried:
+                message += "; " + _UNTRIED.format(decision.untried)
         return DecisionRecord(
             uid=decision.uid, verdict=decision.verdict, at=decision.at,
             attempts=decision.attempts, node=decision.node, feasible_nodes=decision.feasible,
@@ -117,6 +127,21 @@ class Decisions:
                 ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys
             ),
         )  # fmt: skip
+
+
+_UNTRIED: Final = (
+    "{} nodes that may have room were not tried card by card in this attempt: each attempt tries "
+    "some of them, until all are tried"
+)
+
+
+def _with_untried(
+    whys: Iterator[Sequence[Why]], fleet: Fleet, untried: int
+) -> Iterator[Sequence[Why]]:
+    """Nodes with room are among those that the attempt did not come to."""
+    for node, found in zip(sorted(fleet.rows), whys, strict=True):
+        none = Why(node=node, reason=Reason.NODE_NOT_TRIED, message=_UNTRIED.format(untried))
+        yield found or (none,)
 
 
 def _not_offered(decision: Decision, fleet: Fleet) -> dict[str, tuple[Reason, str]]:

@@ -180,18 +180,20 @@ class Filter:
         shape = (request.namespace, request.containers)
         known = self._known(offer, shape)
         if known is None:
-            decided = decide(self._ledger, request, offer.rows, now)
+            attempt = self._decisions.attempt(request.uid)
+            decided = decide(self._ledger, request, offer.rows, now, attempt)
             if isinstance(decided, Reserved):
                 return self._place(pod, admission, decided.feasible, now, decided.grant)
             known = self._refuse(decided, offer, request)
-            if not decided.itself:
+            if not decided.itself and not decided.untried:
                 self._waiting[shape] = known
             if len(self._waiting) > MAX_ANSWERS:
                 del self._waiting[next(iter(self._waiting))]
         return self._keep_waiting(pod, request, known, offer, now)
 
     def _offer_rooms(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
-        found = rooms(self._ledger, admission.request, offer.rows)
+        attempt = self._decisions.attempt(admission.request.uid)
+        found = rooms(self._ledger, admission.request, offer.rows, attempt)
         if isinstance(found, Room):
             placed = self._place(pod, admission, len(found.names), now, None)
             return replace(placed, body=_several(found.names))
@@ -223,7 +225,8 @@ class Filter:
         self._decisions.keep(
             Decision(
                 uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
-                over=waiting.over, generation=self._ledger.generation,
+                over=waiting.over, untried=len(waiting.untried),
+                generation=self._ledger.generation,
                 allowance=self._ledger.allowance(request.namespace), candidates=offer.rows,
                 reserved=offer.reserved, starting=offer.starting,
             ),
@@ -266,6 +269,8 @@ class Filter:
             return dict.fromkeys(offer.names, Reason.RESOURCE_QUOTA_NOT_FIT.wire)
         allowance = self._ledger.allowance(request.namespace)
         words = node_words(self._ledger.fleet, waiting.units, allowance)
+        for row in waiting.untried:
+            words[row] = Reason.NODE_NOT_TRIED.wire
         given = (words[row] for row in offer.at.tolist())
         failed = dict(zip(offer.names, given, strict=True))
         for reason, closed in (

@@ -7,6 +7,9 @@
 4. Search: where all that failed, and several containers take cards, a node may still do with
    another choice of cards for the first ones (`search`).
 
+An attempt that others wait for is bounded: it tries the best nodes only, and the next attempts
+another part of the nodes each, so that every node is tried in the end (`in_turn`).
+
 Equal inputs give equal answers: the last tie-break is the node's name.
 """
 
@@ -36,8 +39,14 @@ from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest, Role
 
 SEARCHED_FITS: Final = 256
-"""How many fits one pod's search may cost, at about 0.2 ms each."""
+"""How many fits one pod's search may cost where the attempt is not bounded."""
 SEARCHED_FITS_OF_A_NODE: Final = 32
+MOST_TAKES: Final = 192
+"""Units that a bounded attempt fits to nodes, at about 0.1 ms each: so many nodes for a pod of one
+unit, half as many for a pod of two."""
+MOST_SCREENED: Final = 16
+"""Different units of a pod that are tested against all cards, at about 1 ms each where there are
+40,000 of them. The others are tested node by node."""
 
 
 class Found(Struct, frozen=True):
@@ -53,52 +62,74 @@ class NotFound(Struct, frozen=True):
     """No node takes the pod now. `tessera_core.explain` says why, node by node."""
 
     units: tuple[Unit, ...]
+    untried: frozenset[int] = frozenset()
+    """Rows that may have room, and are left to the pod's next attempts."""
 
 
 def place(
-    fleet: Fleet, pod: PodRequest, allowance: Allowance, candidates: Bools | None = None
+    fleet: Fleet,
+    pod: PodRequest,
+    allowance: Allowance,
+    candidates: Bools | None = None,
+    attempt: int | None = None,
 ) -> Found | NotFound:
-    """The best node for the pod. `candidates` are the rows that may be used; None = all."""
+    """The best node for the pod. `candidates` are the rows that may be used; None = all. `attempt`,
+    1 for the pod's first, bounds the work by `MOST_TAKES`; None = every node is tried."""
     asked = units(pod)
     wanted = asked if fleet.packer is None else fleet.packer.units(pod.uid, asked)
     left, room = screened(fleet, wanted, allowance, candidates)
     rows = left.nonzero()[0]
+    untried: frozenset[int] = frozenset()
     if len(rows):
         heeding = pressure.heeding(fleet, pod.uid, wanted)
+        # the search is bounded: in another order it may find what it did not find in one
+        orders = [wanted] if heeding is wanted else [heeding, wanted]
         host = Host(pod.cpu_milli, pod.memory_bytes)
-        found = _best(fleet, rows, heeding, allowance, room, host)
-        if found is None and heeding is not wanted:
-            # the search is bounded: in another order it may find what it did not find in this
-            found = _best(fleet, rows, wanted, allowance, room, host)
-        if found is not None:
-            return Found(fleet.names[found[0]], found[1], len(rows))
-    return NotFound(asked)
+        fits = None if attempt is None else fits_of_an_attempt(wanted, len(orders))
+        for each in orders:
+            columns = nodes.keys(fleet, joint(each[0]), room, host=host)
+            best = nodes.best(rows, columns)
+            fitted = fit(fleet, best, each, allowance, None if allowance.limits else room)
+            if not isinstance(fitted, Unfit):
+                return Found(fleet.names[best], fitted, len(rows))
+            order = in_turn(nodes.in_order(rows, columns), fits, attempt or 1)
+            found = _next_best(fleet, order, each, allowance, fits)
+            if found is not None:
+                return Found(fleet.names[found[0]], found[1], len(rows))
+            untried = frozenset(rows.tolist()).difference(order)
+    return NotFound(asked, untried)
 
 
-def _best(
-    fleet: Fleet,
-    rows: Ints,
-    wanted: Sequence[Unit],
-    allowance: Allowance,
-    room: Bools,
-    host: Host,
-) -> tuple[int, tuple[Share, ...]] | None:
-    columns = nodes.keys(fleet, joint(wanted[0]), room, host=host)
-    best = nodes.best(rows, columns)
-    fitted = fit(fleet, best, wanted, allowance, None if allowance.limits else room)
-    if not isinstance(fitted, Unfit):
-        return best, fitted
-    return _next_best(fleet, nodes.in_order(rows, columns), wanted, allowance)
+def fits_of_an_attempt(wanted: Sequence[Unit], orders: int = 1) -> int:
+    """How many nodes a bounded attempt tries in each of its orders. A pod of several units needs as
+    much again for the search."""
+    return max(MOST_TAKES // (len(wanted) * orders * (2 if len(wanted) > 1 else 1)), 1)
+
+
+def in_turn(order: Sequence[int], fits: int | None, attempt: int) -> Sequence[int]:
+    """The rows that an attempt tries: the first one the best of them; each later one the very best
+    and another part of the others, by their row, until all have had their turn."""
+    if fits is None or len(order) <= fits:
+        return order
+    if attempt == 1:
+        return order[:fits]
+    others = sorted(order[1:])
+    start, part = (attempt - 2) * max(fits - 1, 1) % len(others), max(fits - 1, 1)
+    return [order[0], *(others[start:] + others[:start])[:part]]
 
 
 def _next_best(
-    fleet: Fleet, rows: Sequence[int], wanted: Sequence[Unit], allowance: Allowance
+    fleet: Fleet,
+    rows: Sequence[int],
+    wanted: Sequence[Unit],
+    allowance: Allowance,
+    fits: int | None,
 ) -> tuple[int, tuple[Share, ...]] | None:
     for row in rows[1:]:
         fitted = fit(fleet, row, wanted, allowance)
         if not isinstance(fitted, Unfit):
             return row, fitted
-    left = SEARCHED_FITS if len(wanted) > 1 else 0
+    left = (SEARCHED_FITS if fits is None else fits) if len(wanted) > 1 else 0
     for row in rows:
         if left <= 0:
             break
@@ -176,7 +207,7 @@ def screened(
     room: Bools | None = None
     rows = ~fleet.blocked if candidates is None else candidates & ~fleet.blocked
     cards, standing = fleet.cards, fleet.standing
-    for unit in wanted:
+    for unit in different(wanted):
         vendor, count = unit.lead.vendor, unit.lead.count
         kept = None if standing is None else standing.screen(fleet, unit)
         if kept is None:
@@ -200,6 +231,16 @@ def screened(
     return rows, np.zeros_like(cards.vendor, np.bool_) if room is None else room
 
 
+def different(wanted: Sequence[Unit]) -> list[Unit]:
+    """The units that ask for different things, the first of each, at most `MOST_SCREENED`."""
+    if len(wanted) == 1:
+        return list(wanted)
+    first: dict[object, Unit] = {}
+    for unit in wanted:
+        first.setdefault(tuple((p.container.role, p.request) for p in unit.parts), unit)
+    return list(first.values())[:MOST_SCREENED]
+
+
 def refused(fleet: Fleet, unit: Unit, need: Amounts) -> list[tuple[Reason, Bools]]:
     """Each reason of the ladder with the cards of the fleet that it refuses to the unit."""
     return ladder.rungs(
@@ -209,7 +250,7 @@ def refused(fleet: Fleet, unit: Unit, need: Amounts) -> list[tuple[Reason, Bools
 
 
 def _room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
-    """The rows whose free memory and cores, added up, are no less than what runs together."""
+    """The rows whose free slots, memory and cores, added up, suffice for all that runs together."""
     rows = np.ones(len(fleet.names), np.bool_)
     for vendor in {unit.lead.vendor for unit in wanted}:
         mine = fleet.of_vendor(vendor) & (fleet.cards.blocked == 0)
@@ -219,13 +260,15 @@ def _room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
             for part in unit.parts
             if part.request.vendor == vendor and part.container.role is not Role.INIT
         ]
-        memory, cores = _free(fleet.cards, mine)
+        slots, memory, cores = _free(fleet.cards, mine)
+        rows &= slots >= sum(r.count for r in requests)
         rows &= memory >= sum(r.count * r.memory_bytes for r in requests)
         rows &= cores >= sum(r.count * milli(r.cores_percent) for r in requests)
     return rows
 
 
-def _free(cards: Cards, mine: Bools) -> tuple[Ints, Ints]:
+def _free(cards: Cards, mine: Bools) -> tuple[Ints, Ints, Ints]:
+    slots = np.maximum(cards.slots - cards.sharers, 0)
     memory = np.maximum(cards.memory_total - cards.memory_used, 0)
     cores = np.maximum(cards.cores_total - cards.cores_used, 0)
-    return np.where(mine, memory, 0).sum(1), np.where(mine, cores, 0).sum(1)
+    return tuple(np.where(mine, column, 0).sum(1) for column in (slots, memory, cores))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger
-from tessera_core.placement import fit
+from tessera_core.placement import fit, fits_of_an_attempt, screen
 from tessera_core.quota import NO_LIMITS
 from tessera_core.units import units
 from tessera_schema.requests import PodRequest
@@ -20,7 +22,8 @@ from tessera_schema.requests import PodRequest
 def useful(
     ledger: Ledger, request: PodRequest, victims: Mapping[str, Iterable[str]]
 ) -> frozenset[str]:
-    """The nodes that could take the pod once these pods (node -> uids) have left them."""
+    """The nodes that could take the pod once these pods (node -> uids) have left them. Of those
+    that pass the screen then, as many are tried as in one attempt to place it."""
     fleet, wanted = ledger.fleet.snapshot(), units(request)
     for node, uids in victims.items():
         for uid in uids:
@@ -28,9 +31,11 @@ def useful(
             if entry is not None and entry.grant.node == node:
                 for card, charge in entry.charges.items():
                     fleet.charge(node, card, charge, -1)
+    named = np.zeros(len(fleet.names), np.bool_)
+    named[[fleet.rows[node] for node in victims if node in fleet.rows]] = True
+    rows = np.flatnonzero(screen(fleet, wanted, NO_LIMITS, named))[: fits_of_an_attempt(wanted)]
     return frozenset(
-        node
-        for node in victims
-        if node in fleet.rows
-        and not isinstance(fit(fleet, fleet.rows[node], wanted, NO_LIMITS), Unfit)
+        fleet.names[row]
+        for row in rows.tolist()
+        if not isinstance(fit(fleet, row, wanted, NO_LIMITS), Unfit)
     )

@@ -17,16 +17,13 @@ from tessera_core.cards import Bools, Ints
 from tessera_core.deciding import Waiting
 from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger
-from tessera_core.placement import fit, screen
+from tessera_core.placement import fit, fits_of_an_attempt, in_turn, screen
 from tessera_core.quota import Allowance, least_use
 from tessera_core.scoring import nodes, pressure
 from tessera_core.units import Unit, units
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Choice, PodRequest
 
-MOST_FITTED: Final = 256
-"""Nodes that are fitted card by card, at about 0.2 ms each, where the screen alone is not exact;
-the best ones by the pod's own policy."""
 TOP_SCORE: Final = 10
 _AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -50,8 +47,11 @@ def _preferred(affinity: Any) -> bool:
     return isinstance(affinity, dict) and bool(affinity.get(_PREFERRED))
 
 
-def rooms(ledger: Ledger, request: PodRequest, candidates: Bools) -> Room | Waiting:
-    """All nodes with room for the pod, the best first."""
+def rooms(
+    ledger: Ledger, request: PodRequest, candidates: Bools, attempt: int = 1
+) -> Room | Waiting:
+    """All nodes with room for the pod, the best first. Where the screen alone is not exact, those
+    are fitted card by card that are this attempt's turn (`tessera_core.placement.in_turn`)."""
     fleet, allowance, wanted = ledger.fleet, ledger.allowance(request.namespace), units(request)
     over = allowance.exceeded(least_use(request))
     if over:
@@ -59,14 +59,16 @@ def rooms(ledger: Ledger, request: PodRequest, candidates: Bools) -> Room | Wait
     rows = np.flatnonzero(screen(fleet, wanted, allowance, candidates))
     if not len(rows):
         return Waiting(wanted)
-    order = nodes.in_order(rows, nodes.keys(fleet, wanted[0].lead))
+    order: Sequence[int] = nodes.in_order(rows, nodes.keys(fleet, wanted[0].lead))
+    untried: frozenset[int] = frozenset()
     if not _screen_is_exact(wanted, allowance):
-        order = [
-            row
-            for row in order[:MOST_FITTED]
-            if not isinstance(fit(fleet, row, wanted, allowance), Unfit)
-        ]
-    return Room(tuple(fleet.names[row] for row in order)) if order else Waiting(wanted)
+        tried = in_turn(order, fits_of_an_attempt(wanted), attempt)
+        untried = frozenset(order).difference(tried)
+        fitted = ((row, fit(fleet, row, wanted, allowance)) for row in tried)
+        order = [row for row, shares in fitted if not isinstance(shares, Unfit)]
+    if not order:
+        return Waiting(wanted, untried=untried)
+    return Room(tuple(fleet.names[row] for row in order))
 
 
 def scores(ledger: Ledger, request: PodRequest, names: Iterable[str]) -> dict[str, int]:

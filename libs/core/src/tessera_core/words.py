@@ -15,7 +15,7 @@ from tessera_core import ladder
 from tessera_core.cards import Bools, Codes
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
-from tessera_core.placement import refused
+from tessera_core.placement import different, refused
 from tessera_core.quota import NO_LIMITS, Allowance
 from tessera_core.units import Unit
 from tessera_schema.reasons import Reason
@@ -29,7 +29,7 @@ def node_words(fleet: Fleet, wanted: Sequence[Unit], allowance: Allowance = NO_L
     cards for each unit by itself lack them for all together. The last word is that of nodes the
     fleet does not know: it answers row -1."""
     codes = np.where(fleet.blocked, Reason.NODE_BLOCKED, 0).astype(np.uint8)
-    for unit in wanted:
+    for unit in different(wanted):
         codes = np.where(codes == 0, _short(fleet, unit, allowance), codes)
     words = dict(_WORDS)
     words[0] = Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST.wire
