@@ -15,6 +15,11 @@ GOOD = sorted(path for path in EXAMPLES.glob("*.yaml") if path != SMOKE)
 REFUSED = sorted((EXAMPLES / "refused").glob("*.yaml"))
 
 
+def _but_agents(warnings: list[str]) -> list[str]:
+    """Without those that a cluster with our agents would not have."""
+    return [w for w in warnings if " needs Tessera's agent on node " not in w]
+
+
 def test_there_is_one_file_for_each_seed_and_a_mixed_one() -> None:
     assert {p.stem for p in GOOD} >= {
         "iluvatar", "volcano", "koordinator", "mthreads", "gpumanager", "mixed",
@@ -27,7 +32,7 @@ def test_a_good_example_is_placed_without_a_word(tessera: Tessera, path: Path) -
     ran = tessera("place", "-f", str(path), "-o", "json")
     assert (ran.status, ran.err) == (0, "")
     assert set(ran.verdicts.values()) <= {"placed", "ignored"}
-    assert [pod["warnings"] for pod in ran.pods if pod["warnings"]] == []
+    assert [pod["warnings"] for pod in ran.pods if _but_agents(pod["warnings"])] == []
     for pod in ran.pods:
         assert bool(pod["cards"]) == (pod["verdict"] == "placed")
 
@@ -38,7 +43,7 @@ def test_the_smoke_test_fits_on_a_cluster_with_a_card(tessera: Tessera) -> None:
     assert (ran.status, ran.err) == (0, "")
     (pod,) = [pod for pod in ran.pods if pod["name"] == "tessera-smoke"]
     assert [(c["memory_mib"], c["cores_percent"]) for c in pod["cards"]] == [(2000, 20)]
-    assert pod["warnings"] == []
+    assert _but_agents(pod["warnings"]) == []
 
 
 @pytest.mark.parametrize("path", REFUSED, ids=lambda p: p.stem)

@@ -38,6 +38,9 @@ class NodeCards(Struct, frozen=True, kw_only=True):
     """Vendors whose cards an agent of ours gives to containers."""
     allocated: Allocated = NOTHING_ALLOCATED
     """What of the node kubelet asks device plugins for."""
+    sources: frozenset[tuple[str, str]] = frozenset()
+    """Vendor and source of each that publishes cards; `tessera` is our agent, the others are names
+    of dialects."""
 
 
 def cards_of(
@@ -80,6 +83,7 @@ def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Cust
     return NodeCards(
         cards=_with_unique_ids(node.name, _in_pool(registry, node, cards), warnings),
         warnings=tuple(warnings), given=given, allocated=allocated,
+        sources=frozenset((i.vendor, i.source) for i in found if i.cards),
     )  # fmt: skip
 
 

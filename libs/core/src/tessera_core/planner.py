@@ -22,7 +22,7 @@ from tessera_core.deciding import Waiting, decide
 from tessera_core.dialect import Rejected
 from tessera_core.explain import explain, summary
 from tessera_core.foreign_resources import foreign_resources
-from tessera_core.inventory import cards_of
+from tessera_core.inventory import cards_on
 from tessera_core.kubefit import KubeFit
 from tessera_core.leaving import left_alone, scope_of
 from tessera_core.ledger import Ledger
@@ -31,6 +31,7 @@ from tessera_core.outcome import Outcome, Verdict, Why
 from tessera_core.pages import Seen
 from tessera_core.registry import Registry
 from tessera_core.results import injections, written_annotations
+from tessera_core.served_names import ServedNames
 from tessera_core.takeover import count_by_requests
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Custom, Pod
@@ -58,13 +59,15 @@ class Planner:
         self._scope = scope_of(registry)
         self._nodes = cluster.nodes
         self._estimated: set[str] = set()
+        self._served = ServedNames(registry)
         customs: dict[str, list[Custom]] = {}
         for custom in cluster.customs:
             customs.setdefault(custom.metadata.name, []).append(custom)
         for node in cluster.nodes:
-            cards, warnings = cards_of(registry, node, customs)
-            self.warnings += warnings
-            self.ledger.put_node(node.name, cards)
+            published = cards_on(registry, node, customs)
+            self.warnings += published.warnings
+            self.ledger.put_node(node.name, published.cards)
+            self._served.put(node, published)
         self._namespaces: dict[str, Mapping[str, str]] = {
             **{_namespace(pod): {} for pod in cluster.bound},
             **cluster.namespaces,
@@ -141,7 +144,8 @@ class Planner:
         message = f"placed on {grant.node}, of {decided.feasible} with room"
         return replace(
             _outcome(pod, admission, Verdict.PLACED, message),
-            node=grant.node, grant=grant, warnings=warnings,
+            node=grant.node, grant=grant,
+            warnings=(*warnings, *self._served.lacking(grant, admission.containers)),
             annotations={**admission.annotations, **written},
             injections=injections(self.registry, clean, grant, cards, now_ns),
         )  # fmt: skip
