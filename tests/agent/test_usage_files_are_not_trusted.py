@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_agent.files import ContainerFiles, HookFiles, Key
+from tessera_agent.files import MOST_USAGE_BYTES, ContainerFiles, HookFiles, Key
+from tessera_agent.slotlocks import MOST_ASKED, SlotLocks
 from tessera_core.hookfiles import usage
 from tessera_core.hookfiles.limits import BadLimits, CardLimit, Limits
 from tessera_core.hookfiles.usage import (
@@ -81,10 +82,61 @@ def test_a_device_is_not_read(files: ContainerFiles) -> None:
     assert files.read(BOUNDS) == Garbled(Spoilt.NOT_A_FILE)
 
 
-@pytest.mark.parametrize("size", [0, 1, usage.SIZE - 1, usage.SIZE + 1, 1 << 40])
+@pytest.mark.parametrize("size", [0, 1, usage.SIZE - 1])
 def test_a_file_of_another_size_is_not_read(files: ContainerFiles, size: int) -> None:
     os.truncate(files.path / "usage", size)
     assert files.read(BOUNDS) == Garbled(Spoilt.SIZE)
+
+
+@pytest.mark.parametrize("size", [usage.SIZE + 1, 64 << 20, 1 << 40])
+def test_a_file_that_the_container_makes_larger_is_cut_back_and_reported(
+    files: ContainerFiles, size: int
+) -> None:
+    path = files.path / "usage"
+    path.write_bytes(a_usage({"uuid": CARD.encode()}))
+    os.truncate(path, size)
+    assert files.read(BOUNDS) == Garbled(Spoilt.GROWN)
+    assert path.stat().st_size == usage.SIZE
+    assert isinstance(files.read(BOUNDS), Usage)
+
+
+def test_nor_does_it_keep_disk_beyond_its_end(files: ContainerFiles) -> None:
+    path = files.path / "usage"
+    taken = subprocess.run(
+        ["fallocate", "--keep-size", f"--offset={usage.SIZE}", "--length=64MiB", path], check=False
+    )
+    if taken.returncode:
+        pytest.skip("this file system keeps no blocks beyond the end of a file")
+    assert path.stat().st_size == usage.SIZE
+    assert files.read(BOUNDS) == Garbled(Spoilt.GROWN)
+    assert path.stat().st_blocks * 512 <= MOST_USAGE_BYTES
+    assert files.read(BOUNDS) == Unbuilt()
+
+
+def test_a_file_in_the_place_of_ours_is_not_cut(files: ContainerFiles) -> None:
+    path = files.path / "usage"
+    path.rename(files.path / "aside")
+    path.write_bytes(bytes(usage.SIZE + 7))
+    assert files.read(BOUNDS) == Garbled(Spoilt.REPLACED)
+    assert path.stat().st_size == usage.SIZE + 7
+
+
+def test_a_look_asks_for_a_bounded_number_of_locks_and_all_have_their_turn() -> None:
+    asked: list[int] = []
+
+    def ask(_fd: int, number: int) -> bool:
+        asked.append(number)
+        return number % 2 == 0
+
+    locks, numbers = SlotLocks(ask), range(3, usage.SLOTS)
+    assert locks.held(0, numbers) >= set(range(3 + MOST_ASKED, usage.SLOTS))
+    assert len(asked) == MOST_ASKED
+    looks = -(-len(numbers) // MOST_ASKED)
+    found = [locks.held(0, numbers) for _ in range(looks - 1)]
+    assert found[-1] == {number for number in numbers if number % 2 == 0}
+    assert len(asked) == looks * MOST_ASKED
+    assert locks.held(0, (7, 8)) == {8}
+    assert locks.held(0, ()) == frozenset()
 
 
 def test_holes_are_zeros_which_is_a_file_nobody_has_built(files: ContainerFiles) -> None:
@@ -144,7 +196,7 @@ def test_cards_of_nobody_and_twins_are_left_out() -> None:
 def test_slots_of_no_card_do_not_count_and_locks_are_told() -> None:
     slots = ({"card": 0, "pid": 1}, {"card": 0, "pid": 2}, {"card": 9, "pid": 3})
     data = bytes(a_usage({"uuid": CARD.encode()}, slots=slots))
-    read = decode_usage(data, BOUNDS, lambda number: number != 0)
+    read = decode_usage(data, BOUNDS, lambda numbers: [n for n in numbers if n != 0])
     assert isinstance(read, Usage)
     assert [(s.pid, s.locked) for s in read.slots] == [(1, False), (2, True)]
 

@@ -85,8 +85,10 @@ class Pod:
         command: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         attempt: int = 0,
+        volumes: Mapping[str, Path] | None = None,
     ) -> Container:
-        """Create a container. Raises NotDone."""
+        """Create a container; `volumes` are folders of the node, by where they are mounted. Raises
+        NotDone."""
         config: Json = {
             "metadata": {"name": name, "attempt": attempt},
             "image": {"image": image},
@@ -96,6 +98,10 @@ class Pod:
                 "io.kubernetes.container.name": name,
                 **self._config["labels"],
             },
+            "mounts": [
+                {"container_path": path, "host_path": str(folder)}
+                for path, folder in (volumes or {}).items()
+            ],
             "log_path": f"{name}.log",
             "linux": {"security_context": {"namespace_options": {"pid": "CONTAINER"}}},
         }

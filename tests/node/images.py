@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAUSE = "localhost/tessera/pause:1"
-TOOLS = ("sh", "cat", "env", "ls", "sleep", "touch")
+TOOLS = ("sh", "cat", "env", "ls", "mv", "rm", "sleep", "touch")
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 

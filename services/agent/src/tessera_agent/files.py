@@ -12,11 +12,9 @@ hook; numbers are clamped, and the next look is right.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import stat
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +24,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_agent.slotlocks import SlotLocks
 from tessera_core.hookfiles import limits as limits_file
 from tessera_core.hookfiles import usage as usage_file
 from tessera_core.hookfiles.limits import BadLimits, CardLimit, Limits, decode_limits, encode_limits
@@ -41,13 +40,16 @@ _NEW: Final = "limits.new"
 _GRANT: Final = "grant"
 _NEW_GRANT: Final = "grant.new"
 _MOST_GRANT: Final = 1 << 20
+MOST_USAGE_BYTES: Final = 1 << 20
+"""Of disk that a usage file may take. The hook never makes it larger than it was made, which is a
+quarter of this; what a container adds is not counted as its own storage by kubelet."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_BLOCK: Final = 512
+"""Bytes of what stat counts as a block, on every file system."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = _WRITE | os.O_CREAT | os.O_EXCL
-_LOCK: Final = struct.Struct("@hhqqi4x")
-"""struct flock."""
 
 
 class Key(Struct, frozen=True, order=True):
@@ -152,6 +154,7 @@ class ContainerFiles:
         self._clock = clock
         self._made = made
         self._changing = threading.Lock()
+        self._locks = SlotLocks()
 
     @property
     def limits_path(self) -> Path:
@@ -201,16 +204,19 @@ class ContainerFiles:
         return self.change(changed)
 
     def read(self, bounds: Bounds) -> Usage | Unbuilt | Garbled:
-        """What the hook says the container uses. Never raises, whatever is there."""
+        """What the hook says the container uses. Never raises, whatever is there. A file that the
+        container made larger is made as small as it was."""
         try:
             with _opened(self.path / _USAGE, _READ) as fd:
                 spoilt = self._spoilt(os.fstat(fd))
+                if spoilt is Spoilt.GROWN:
+                    self._shrink()
                 if spoilt is not None:
                     return Garbled(spoilt)
                 data = bytearray(usage_file.SIZE)
                 if os.preadv(fd, [data], 0) != usage_file.SIZE:
                     return Garbled(Spoilt.SIZE)
-                return decode_usage(data, bounds, lambda number: _locked(fd, number))
+                return decode_usage(data, bounds, lambda slots: self._locks.held(fd, slots))
         except FileNotFoundError:
             return Garbled(Spoilt.MISSING)
         except OSError as e:
@@ -232,7 +238,17 @@ class ContainerFiles:
             return Spoilt.NOT_A_FILE
         if (found.st_dev, found.st_ino) != self._made:
             return Spoilt.REPLACED
+        if found.st_size > usage_file.SIZE or found.st_blocks * _BLOCK > MOST_USAGE_BYTES:
+            return Spoilt.GROWN
         return None if found.st_size == usage_file.SIZE else Spoilt.SIZE
+
+    def _shrink(self) -> None:
+        """Processes have no more than its own size mapped. Blocks beyond its end go only where the
+        size changes."""
+        with _opened(self.path / _USAGE, _WRITE | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+            if self._spoilt(os.fstat(fd)) is Spoilt.GROWN:
+                os.ftruncate(fd, usage_file.SIZE + 1)
+                os.ftruncate(fd, usage_file.SIZE)
 
 
 @contextmanager
@@ -289,13 +305,3 @@ def _keep(folder: int, grant: Grant) -> None:
 def _write(fd: int, data: bytes, at: int) -> None:
     if os.pwrite(fd, data, at) != len(data):
         raise OSError(errno.EIO, "short write to a limits file")
-
-
-def _locked(fd: int, number: int) -> bool:
-    """Whether a process holds the slot's lock; where locks cannot be asked for, its word counts."""
-    asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, usage_file.ALIVE_AT + number, 1, 0)
-    try:
-        answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
-    except OSError:
-        return True
-    return bool(_LOCK.unpack(answer)[0] != fcntl.F_UNLCK)

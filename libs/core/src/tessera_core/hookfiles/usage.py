@@ -6,7 +6,7 @@ Only decoding, of bytes that `tessera_agent.files` has read: it knows how to rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from struct import unpack_from
 from typing import Any, Final
@@ -175,6 +175,8 @@ class Spoilt(StrEnum):
     NOT_A_FILE = "not-a-file"
     """A link, a directory, a FIFO, a device, a socket."""
     SIZE = "wrong-size"
+    GROWN = "grown"
+    """Larger than it was made: the container wrote beyond its end."""
     REPLACED = "replaced"
     """Not the file that the agent made."""
     UNREADABLE = "unreadable"
@@ -187,13 +189,13 @@ class Garbled(Struct, frozen=True):
     why: Spoilt
 
 
-Locked = Callable[[int], bool]
-"""Tells whether somebody holds a slot's lock, by the slot's number."""
+Locked = Callable[[Sequence[int]], Collection[int]]
+"""Of these slots, by number and in ascending order, those whose lock somebody holds."""
 
 
-def all_locked(_number: int) -> bool:
+def all_locked(numbers: Sequence[int]) -> Sequence[int]:
     """Where locks cannot be asked for, every slot's word counts."""
-    return True
+    return numbers
 
 
 def decode_usage(
@@ -256,9 +258,9 @@ def _slots(
     for number in np.flatnonzero(words[:: SLOT.size // 4]).tolist():
         values = SLOT.read(data, SLOT_AT + number * SLOT.size)
         if values["state"] == 1 and values["card"] in known:
-            slot = _slot(number, values, known[values["card"]], bounds)
-            found.append(replace(slot, locked=locked(number)))
-    return tuple(found)
+            found.append(_slot(number, values, known[values["card"]], bounds))
+    held = frozenset(locked([slot.number for slot in found]))
+    return tuple(replace(slot, locked=slot.number in held) for slot in found)
 
 
 def _slot(number: int, values: Mapping[str, Any], most: int, bounds: Bounds) -> SlotUse:
