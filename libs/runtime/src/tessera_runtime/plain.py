@@ -1,7 +1,7 @@
 """The one form of HTTP request that is read here: a POST over HTTP/1.1 with a Content-Length.
 
-Whatever could be read in two ways, or needs more than waiting for its body, is not known: that is
-for a web framework.
+Whatever departs from the grammar of HTTP, could be read in two ways, or needs more than waiting for
+its body, is not known: that is for a web framework.
 """
 
 from __future__ import annotations
@@ -15,9 +15,19 @@ HEAD_MOST: Final = 16 * 1024
 _HEADS: Final = 256
 """Heads of which it is remembered what they say, 4 MiB at the very most: clients send the same ones
 again and again."""
-_UNUSUAL: Final = re.compile(rb"\r\n(?:transfer-encoding|connection|expect|upgrade):|(?<!\r)\n")
-"""Headers, in lower case, that change what a request means, and lines that end in two ways."""
-_LENGTH: Final = b"\r\ncontent-length:"
+_HEAD: Final = re.compile(
+    rb"POST (/[!-~]*) HTTP/1\.1"
+    rb"((?:\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*)+)"
+)
+"""A request line and headers by the grammar of RFC 9110 (5.1, 5.5) and RFC 9112 (2, 3, 5): names
+are tokens, nothing stands before the colon, values have no control characters, no line goes on in
+the next one."""
+_UNUSUAL: Final = frozenset(
+    {b"connection", b"content-encoding", b"expect", b"te", b"trailer", b"transfer-encoding",
+     b"upgrade"}
+)  # fmt: skip
+"""Headers, in lower case, that change what a request means or how its body is read."""
+_NEEDED: Final = frozenset({b"host", b"content-length"})
 
 
 class Request(NamedTuple):
@@ -55,19 +65,24 @@ def read(buffer: bytearray) -> Request | None:
 @lru_cache(_HEADS)
 def _read(head: bytes) -> Request:
     """The request that begins so, up to the empty line after its headers."""
-    line, _, _ = head.partition(b"\r\n")
-    words = line.split(b" ")
-    if len(words) != 3 or words[0] != b"POST" or words[2] != b"HTTP/1.1":
+    found = _HEAD.fullmatch(head)
+    length = _length(found[2]) if found is not None else None
+    if found is None or length is None:
         return UNKNOWN
-    length = _length(head[len(line) :].lower())
-    if length is None:
-        return UNKNOWN
-    return Request(words[1].partition(b"?")[0], len(head) + 4, length)
+    return Request(found[1].partition(b"?")[0], len(head) + 4, length)
 
 
-def _length(headers: bytes) -> int | None:
-    """The body's length as the headers, in lower case, tell it; None where that is not plain."""
-    if headers.count(_LENGTH) != 1 or _UNUSUAL.search(headers):
+def _length(lines: bytes) -> int | None:
+    """The body's length as the header lines give it; None where one of them is unusual, is there
+    twice, or is missing."""
+    headers: dict[bytes, bytes] = {}
+    for line in lines.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in headers or name in _UNUSUAL:
+            return None
+        headers[name] = value
+    if not headers.keys() >= _NEEDED:
         return None
-    value = headers.partition(_LENGTH)[2].partition(b"\r\n")[0].strip(b" \t")
+    value = headers[b"content-length"].strip(b" \t")
     return int(value) if value.isdigit() and len(value) < 12 else None
