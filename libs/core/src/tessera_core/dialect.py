@@ -152,6 +152,10 @@ def _no_inventory(_node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory
     return ()
 
 
+def _no_labels(_pod: Pod, _node: str) -> Mapping[str, str]:
+    return {}
+
+
 def _nothing_held(_pod: Pod, _cards: Sequence[Card]) -> Held | None:
     return None
 
@@ -200,6 +204,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     nothing else get one answer (`tessera_core.remembered`)."""
     annotate: Callable[[Placed], Mapping[str, str]]
     """Result annotations of the Binding, exactly as the original system writes them."""
+    labels: Callable[[Pod, str], Mapping[str, str]] = _no_labels
+    """Labels that its system writes on a pod that was placed on the node of that name, for tools
+    that select by them."""
     inject: Callable[[Placed, Container], Injection] = _no_injection
     """What the original system's node side adds to a container that holds shares. It is laid
     over what the vendor gives."""

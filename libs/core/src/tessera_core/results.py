@@ -39,6 +39,14 @@ def whole_annotations(
     return _written(registry, replace(grant, given=_added(registry, pod, placed)), placed)
 
 
+def written_labels(registry: Registry, pod: Pod, grant: Grant) -> dict[str, str]:
+    """The labels that the dialects' own systems would have written on the pod."""
+    written: dict[str, str] = {}
+    for name in dict.fromkeys(s.dialect for s in grant.shares):
+        written |= registry.dialects[name].labels(pod, grant.node)
+    return written
+
+
 def injections(
     registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
 ) -> dict[str, Injection]:

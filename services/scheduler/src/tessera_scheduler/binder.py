@@ -27,6 +27,7 @@ from tessera_core.deciding import Reserved, decide
 from tessera_core.filtering import Ask
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
+from tessera_core.results import written_labels
 from tessera_runtime import telemetry
 from tessera_runtime.errors import ApiRefused, Passing
 from tessera_runtime.kube.binding import PodKey
@@ -60,7 +61,7 @@ class Binder:
         self._ledger = around.ledger
         self._settings = settings
         self._call_s = call_s
-        self._outcomes = Outcomes(around, late_s=settings.late_s)
+        self._outcomes = Outcomes(around, settings)
 
     async def bind(self, args: ExtenderBindingArgs) -> str:
         """Bind the pod; why not, empty when it is bound."""
@@ -178,7 +179,8 @@ class Binder:
             written[TRACE_KEY] = trace
         written[TERM_KEY] = around.term()
         around.reader.signed(grant, written[GRANT_KEY])
-        return Target(name=name, grant=grant, annotations=written)
+        labels = written_labels(around.registry, pod, grant)
+        return Target(name=name, grant=grant, annotations=written, labels=labels)
 
     # -- writing
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -16,16 +17,20 @@ from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
 from tessera_core.registry import Registry
+from tessera_core.results import written_labels
 from tessera_runtime import telemetry
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiRefused
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
+from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.kube.patches import label
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.keys import Keys
 from tessera_scheduler.looking import Found, Looking, State
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.news import News
+from tessera_scheduler.settings import BindSettings
 from tessera_scheduler.sights import Reader
 from tessera_scheduler.steady import Steady
 from tessera_schema.grants import Grant
@@ -61,11 +66,11 @@ class Around(Struct, frozen=True, kw_only=True):
 class Outcomes:
     """Knows the Bindings whose outcome is not known. Answers are bind's: empty when bound."""
 
-    def __init__(self, around: Around, *, late_s: float) -> None:
+    def __init__(self, around: Around, settings: BindSettings) -> None:
         """A lost Binding cannot be written any more after `late_s` seconds."""
         self._around = around
         self._ledger = around.ledger
-        self._late_s = late_s
+        self._settings = settings
         self.busy: set[str] = set()
         """Pods of which a bind call is under way."""
         self._lost: dict[str, float] = {}
@@ -147,17 +152,33 @@ class Outcomes:
             self.if_found(entry)
         if entry is None or entry.phase is not Phase.UNSETTLED:
             return True
-        too_late = asked - self._lost.get(name.uid, asked) >= self._late_s
+        too_late = asked - self._lost.get(name.uid, asked) >= self._settings.late_s
         if name.uid in self.busy or (found.state is State.OPEN and not too_late):
             return False
         self.decided(name, found)
         return True
 
     def _tell(self, uid: str, grant: Grant) -> None:
+        if self._settings.labels:
+            self._label(grant)
         self._around.placed(uid)
         self._around.filter.done_with(uid)
         self._lost.pop(uid, None)
         self._around.news.granted(grant, telemetry.current_traceparent())
+
+    def _label(self, grant: Grant) -> None:
+        """Write the dialects' labels, where the API server takes none from a Binding."""
+        ask = self._around.filter.ask(grant.uid)
+        labels = {} if ask is None else written_labels(self._around.registry, ask.pod, grant)
+        if labels:
+            errand = partial(self._labelled, grant, labels)
+            self._around.errands.add("label", grant.uid, errand)
+
+    async def _labelled(self, grant: Grant, labels: Mapping[str, str]) -> bool:
+        with suppress(ApiConflict, ApiNotFound):  # it is gone
+            path = paths.pod(grant.namespace, grant.name)
+            await label(self._around.kube, path, labels, uid=grant.uid)
+        return True
 
     def _count(self, outcome: str) -> None:
         self._around.measures.binds.labels(outcome).inc()

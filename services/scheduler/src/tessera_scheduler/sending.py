@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +15,8 @@ from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.binding import PodKey
 from tessera_schema.grants import Grant
 
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class Target(Struct, frozen=True, kw_only=True):
     """A Binding."""
@@ -20,19 +24,26 @@ class Target(Struct, frozen=True, kw_only=True):
     name: PodKey
     grant: Grant
     annotations: Mapping[str, str]
+    labels: Mapping[str, str] = {}
 
     def body(self, version: str = "") -> bytes:
         """As the API server takes it; the uid is always a precondition, a resourceVersion where
         one is given."""
-        return binding(self.name, self.grant.node, self.annotations, version)
+        return binding(self.name, self.grant.node, self.annotations, version, self.labels)
 
 
-def binding(name: PodKey, node: str, annotations: Mapping[str, str], version: str = "") -> bytes:
-    """A Binding as the API server takes it; an empty uid is no precondition."""
+def binding(
+    name: PodKey, node: str, annotations: Mapping[str, str], version: str = "",
+    labels: Mapping[str, str] = NO_LABELS,
+) -> bytes:  # fmt: skip
+    """A Binding as the API server takes it; an empty uid is no precondition. Labels reach the pod
+    where the API server copies them (`PodTopologyLabelsAdmission`: from Kubernetes 1.35 on)."""
     metadata: dict[str, object] = {
         "name": name.name, "namespace": name.namespace, "uid": name.uid,
         "annotations": annotations,
     }  # fmt: skip
+    if labels:
+        metadata["labels"] = labels
     if version:
         metadata["resourceVersion"] = version
     return msgspec.json.encode(

@@ -35,6 +35,10 @@ class BindSettings(Struct, frozen=True, kw_only=True):
     late_s: Seconds = 75.0
     """Seconds after which a Binding that was lost cannot be written any more: the API server ends
     a request after 60 s (`--request-timeout`), its store needs a few more."""
+    labels: bool = False
+    """Write the labels of HAMi's pods (`hami.io/vgpu-node`) with a patch of their own after the
+    Binding. Kubernetes 1.35 and later copy the labels of the Binding, earlier releases drop them.
+    Off, because it is one more write for each such pod, for tools that few clusters have."""
 
 
 class BooksSettings(Struct, frozen=True, kw_only=True):

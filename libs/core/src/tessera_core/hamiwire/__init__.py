@@ -23,6 +23,7 @@ from tessera_core.hamiwire.lists import (
 from tessera_core.hamiwire.notes import (
     RESULT_KEYS,
     annotation_field,
+    binding_labels,
     binding_notes,
     boolean_of,
     field_in,
@@ -38,6 +39,7 @@ __all__ = [
     "Device",
     "Registered",
     "annotation_field",
+    "binding_labels",
     "binding_notes",
     "boolean_of",
     "card_of",

@@ -10,7 +10,7 @@ from tessera_core.dialect import Placed
 from tessera_schema.kube import Pod
 
 NODE: Final = "hami.io/vgpu-node"
-"""Name of the node that was chosen."""
+"""Name of the node that was chosen. An annotation, and a label."""
 TIME: Final = "hami.io/vgpu-time"
 """When it was chosen, Unix seconds."""
 BIND_PHASE: Final = "hami.io/bind-phase"
@@ -30,6 +30,12 @@ def binding_notes(placed: Placed) -> dict[str, str]:
     seconds = str(placed.now_ns // 1_000_000_000)
     phase = "success" if placed.given else "allocating"
     return {NODE: placed.node, TIME: seconds, BIND_PHASE: phase, BIND_TIME: seconds}
+
+
+def binding_labels(_pod: Pod, node: str) -> dict[str, str]:
+    """The label that every vendor's pods have once they are bound: its monitor, and people, select
+    the pods of a node by it."""
+    return {NODE: node}
 
 
 def annotation_field(key: str) -> str:

@@ -51,12 +51,16 @@ def annotations_body(
     With `uid` it is refused when the name now belongs to another object; with
     `resource_version` when anything else has changed since.
     """
-    metadata: dict[str, object] = {"annotations": annotations}
+    return _metadata_body({"annotations": annotations}, uid, resource_version)
+
+
+def _metadata_body(metadata: Mapping[str, object], uid: str, resource_version: str) -> bytes:
+    whole = dict(metadata)
     if uid:
-        metadata["uid"] = uid
+        whole["uid"] = uid
     if resource_version:
-        metadata["resourceVersion"] = resource_version
-    return _encode({"metadata": metadata})
+        whole["resourceVersion"] = resource_version
+    return _encode({"metadata": whole})
 
 
 async def annotate(
@@ -72,6 +76,15 @@ async def annotate(
     Raises as `Kube.call` does: ApiConflict where a precondition fails. Doing it twice is harmless.
     """
     body = annotations_body(annotations, uid=uid, resource_version=resource_version)
+    return await _merged(kube, path, body, uid)
+
+
+async def label(kube: Kube, path: str, labels: Mapping[str, str | None], *, uid: str) -> Identity:
+    """The same with labels."""
+    return await _merged(kube, path, _metadata_body({"labels": labels}, uid, ""), uid)
+
+
+async def _merged(kube: Kube, path: str, body: bytes, uid: str) -> Identity:
     try:
         return identity(await kube.call(Verb.PATCH, path, body=body, kind=Body.MERGE_PATCH))
     except ApiRefused as e:

@@ -26,6 +26,7 @@ from tessera_core.dialects.hami import result
 from tessera_core.dialects.hami.admission import admit
 from tessera_core.dialects.hami.inventory import inventory
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_core.hamiwire import binding_labels
 from tessera_schema.cards import MIB
 
 __all__ = ["Options", "dialect"]
@@ -59,6 +60,7 @@ def dialect(options: Options) -> Dialect:
         claim=lambda pod: claim_by_name(pod, names),
         admit=partial(admit, options),
         annotate=result.annotate,
+        labels=binding_labels,
         inject=partial(result.inject, options),
         inventory=partial(inventory, options),
         held=partial(result.held, options),

@@ -31,6 +31,7 @@ from tessera_core.dialects.iluvatar.options import (
 )
 from tessera_core.dialects.iluvatar.publishing import inventory
 from tessera_core.dialects.iluvatar.results import ASSIGNED, annotate, result_keys
+from tessera_core.hamiwire import binding_labels
 
 __all__ = ["Model", "Options", "dialect"]
 
@@ -56,6 +57,7 @@ def dialect(options: Options) -> Dialect:
         claim=partial(claim_by_name, names=names),
         admit=partial(admit, options, known),
         annotate=partial(annotate, known),
+        labels=binding_labels,
         inventory=partial(inventory, known),
         held=partial(held, known),
     )

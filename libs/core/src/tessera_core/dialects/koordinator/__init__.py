@@ -21,7 +21,7 @@ from tessera_core.dialects.koordinator.names import (
     Options,
 )
 from tessera_core.dialects.koordinator.requests import admit, claim
-from tessera_core.dialects.koordinator.results import annotate, held
+from tessera_core.dialects.koordinator.results import annotate, held, labels
 
 __all__ = ["Options", "dialect"]
 
@@ -52,6 +52,7 @@ def dialect(options: Options) -> Dialect:
         claim=partial(claim, options),
         admit=partial(admit, options),
         annotate=partial(annotate, options),
+        labels=partial(labels, options),
         inject=partial(inject, options),
         customs=(DEVICES,),
         inventory=inventory,

@@ -113,6 +113,8 @@ PARTITION_TABLE: Final = "scheduling.koordinator.sh/gpu-partitions"
 ISOLATION_LABEL: Final = "koordinator.sh/gpu-isolation-provider"
 ISOLATION_HAMI: Final = "hami-core"
 """The documentation's spelling; the code's is HAMi-core. Case is ignored."""
+CORE_NODE_LABEL: Final = "hami.io/vgpu-node"
+"""Written on pods with HAMi-core: the node that they are on."""
 VENDOR_LABEL: Final = "node.koordinator.sh/gpu-vendor"
 PARTITION_LABEL: Final = "node.koordinator.sh/gpu-partition-policy"
 MODEL_LABELS: Final = ("node.koordinator.sh/gpu-model", "kubernetes.io/gpu-model")

@@ -25,10 +25,12 @@ from tessera_core.dialects.koordinator.inventory import invented_id
 from tessera_core.dialects.koordinator.names import (
     ALLOCATED,
     BIND_TIME,
+    CORE_NODE_LABEL,
     DIALECT,
     GPU_MINORS,
     VENDOR,
     Options,
+    isolated,
 )
 from tessera_core.dialects.koordinator.requests import admit
 from tessera_schema.cards import Card
@@ -54,6 +56,13 @@ def asked_percents(options: Options, pod: Pod) -> Mapping[str, int]:
 def percent(share: Share, card: Card, asked: Mapping[str, int]) -> int:
     """The percent that Koordinator would write for a share."""
     return asked.get(share.container) or percent_of(share.memory_bytes, card.memory_bytes)
+
+
+def labels(options: Options, pod: Pod, node: str) -> Mapping[str, str]:
+    """With the library of HAMi-core, the label by which its monitor finds the pods of a node."""
+    if not (options.device_plugin_adaption and isolated(pod.metadata.labels)):
+        return {}
+    return {CORE_NODE_LABEL: node}
 
 
 def annotate(options: Options, placed: Placed) -> Mapping[str, str]:

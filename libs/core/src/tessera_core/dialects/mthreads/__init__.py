@@ -16,6 +16,7 @@ from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
 from tessera_core.dialects.mthreads.admission import admit
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD, Options
 from tessera_core.dialects.mthreads.results import KEYS, annotate, held
+from tessera_core.hamiwire import binding_labels
 from tessera_schema.cards import Inventory
 from tessera_schema.kube import Custom, Node
 
@@ -48,6 +49,7 @@ def dialect(options: Options) -> Dialect:
         claim=partial(claim_by_name, names=names),
         admit=partial(admit, options),
         annotate=annotate,
+        labels=binding_labels,
         inventory=inventory,
         held=partial(held, options),
     )
