@@ -24,7 +24,7 @@ def chunks(plan: Plan) -> Iterator[bytes]:
     if plan.listed is not None:
         yield b","
         yield from _list(b"nodes", map(node, plan.listed.nodes))
-        yield b',"warnings":' + _encode(plan.listed.warnings)
+        yield b',"warnings":' + _encode((*plan.gaps, *plan.listed.warnings))
     yield b"}\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Final
 
 from msgspec import Struct
@@ -77,14 +77,9 @@ def place(
         for item in items(source, stdin):
             world.add(item)
     planner = Planner(world.registry, world.cluster())
-    for gap in condensed(world.gaps, _WARNINGS_SHOWN):
-        tell(gap)
     listed = _listed(planner) if cards or not world.planned else None
-    told = planner.warnings if listed is None else listed.warnings
-    for warning in condensed(told, _WARNINGS_SHOWN):
-        tell(warning)
-    if not world.planned:
-        tell("no pod waits for a place: nothing to plan")
+    for line in _notes(world, planner.warnings if listed is None else listed.warnings):
+        tell(line)
     outcomes: list[Outcome] = []
     closer: dict[int, tuple[NodeSeen, ...]] = {}
     for planned in world.planned:
@@ -101,6 +96,16 @@ def _listed(planner: Planner) -> Listed:
     if not any(node.cards or node.lost for node in nodes):
         warnings = (*warnings, NOTHING_READ.format(len(nodes)))
     return Listed(nodes, warnings)
+
+
+def _notes(world: World, warnings: Iterable[str]) -> Iterator[str]:
+    """What concerns no planned pod, a line each."""
+    yield from world.gaps[:_WARNINGS_SHOWN]
+    if len(world.gaps) > _WARNINGS_SHOWN:
+        yield f"and {len(world.gaps) - _WARNINGS_SHOWN} more of this kind"
+    yield from condensed(warnings, _WARNINGS_SHOWN)
+    if not world.planned:
+        yield "no pod waits for a place: nothing to plan"
 
 
 def _known(outcome: Outcome, outcomes: Sequence[Outcome], closer: Mapping[int, object]) -> bool:

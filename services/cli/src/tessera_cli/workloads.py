@@ -1,4 +1,7 @@
-"""The pods that a Deployment, StatefulSet, Job or other workload would make."""
+"""The pods that a Deployment, StatefulSet, Job or other workload would make.
+
+Kinds of other projects are in `tessera_cli.operators`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_cli.errors import Malformed
 from tessera_cli.manifests import named
 
 MOST_COPIES: Final = 1000
+"""Pods of one template; their answers take some 5 KiB each."""
 
 Tell = Callable[[str], None]
 
@@ -25,12 +30,14 @@ class Copies(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """One workload object while it is read. Reading raises Malformed."""
+    """One workload object, or a part of it, while it is read. Reading raises Malformed."""
 
     name: str
     spec: Mapping[str, Any]
     where: str
     tell: Tell
+    lacks: Tell
+    """Hears what would be made and is not planned."""
     field: str = "spec."
 
     def number(self, name: str, default: int) -> int:
@@ -52,48 +59,75 @@ class Workload(Struct, frozen=True):
             raise Malformed(self.where, self.field + name, said, "write a mapping")
         return value
 
+    def part(self, name: str, key: str = "") -> Workload:
+        """A mapping of the spec, or the one of that key in it, read like a spec."""
+        inner = replace(self, spec=self.mapping(name), field=f"{self.field}{name}.")
+        return inner.part(key) if key else inner
+
+    def parts(self, name: str, *, needed: bool = True) -> Iterator[Workload]:
+        """The mappings of a list of the spec."""
+        value = self.spec.get(name)
+        if value is None and not needed:
+            return
+        if not isinstance(value, list):
+            raise Malformed(self.where, self.field + name, named(value), "write a list")
+        for i, each in enumerate(value):
+            field = f"{self.field}{name}[{i}]"
+            if not isinstance(each, dict):
+                raise Malformed(self.where, field, named(each), "write a mapping")
+            yield replace(self, spec=each, field=f"{field}.")
+
+    def suspended(self) -> bool:
+        """Whether it makes no pods for now; that is told."""
+        if self.spec.get("suspend") is not True:
+            return False
+        self.tell(f"{self.where}: {self.field}suspend: true: it makes no pods")
+        return True
+
     def copies(self, count: int, *, prefix: str = "", first: int = 0) -> Copies:
         """`count` pods of the template, numbered."""
+        start = prefix or self.name
+        return self.made(count, lambda i: f"{start}-{first + i}")
+
+    def made(self, count: int, name: Callable[[int], str], template: str = "template") -> Copies:
+        """`count` pods of a template, each with its name."""
         if count > MOST_COPIES:
             self.tell(
                 f"{self.where}: {count} copies: only {MOST_COPIES} of one workload are planned"
             )
             count = MOST_COPIES
-        names = tuple(f"{prefix or self.name}-{first + i}" for i in range(count))
-        return Copies(self.mapping("template"), f"{self.field}template.", names)
+        names = tuple(name(i) for i in range(count))
+        return Copies(self.mapping(template), f"{self.field}{template}.", names)
 
 
-def _replicas(workload: Workload) -> Iterator[Copies]:
+def replicas(workload: Workload) -> Iterator[Copies]:
+    """So many copies of one template."""
     yield workload.copies(workload.number("replicas", 1))
 
 
 def _stateful(workload: Workload) -> Iterator[Copies]:
     ordinals = workload.spec.get("ordinals") or {}
-    start = Workload(
-        workload.name, ordinals if isinstance(ordinals, dict) else {}, workload.where,
-        workload.tell, "spec.ordinals.",
-    ).number("start", 0)  # fmt: skip
-    yield workload.copies(workload.number("replicas", 1), first=start)
+    inner = replace(
+        workload, spec=ordinals if isinstance(ordinals, dict) else {}, field="spec.ordinals."
+    )
+    yield workload.copies(workload.number("replicas", 1), first=inner.number("start", 0))
+
+
+def at_once(job: Workload) -> int:
+    """The pods that a Job runs at a time."""
+    count = job.number("parallelism", 1)
+    if job.spec.get("completions") is not None:
+        count = min(count, job.number("completions", 1))
+    return count
 
 
 def _job(workload: Workload) -> Iterator[Copies]:
-    if workload.spec.get("suspend") is True:
-        workload.tell(f"{workload.where}: {workload.field}suspend: true: it makes no pods")
-        return
-    count = workload.number("parallelism", 1)
-    if workload.spec.get("completions") is not None:
-        count = min(count, workload.number("completions", 1))
-    yield workload.copies(count)
+    if not workload.suspended():
+        yield workload.copies(at_once(workload))
 
 
 def _cron_job(workload: Workload) -> Iterator[Copies]:
-    inner = workload.mapping("jobTemplate").get("spec")
-    yield from _job(
-        Workload(
-            workload.name, inner if isinstance(inner, dict) else {}, workload.where,
-            workload.tell, "spec.jobTemplate.spec.",
-        )
-    )  # fmt: skip
+    yield from _job(workload.part("jobTemplate", "spec"))
 
 
 def _daemon_set(workload: Workload) -> Iterator[Copies]:
@@ -106,32 +140,32 @@ def _daemon_set(workload: Workload) -> Iterator[Copies]:
 
 def _tasks(workload: Workload) -> Iterator[Copies]:
     """A batch job of several tasks, each with a template of its own."""
-    tasks = workload.spec.get("tasks")
-    if not isinstance(tasks, list):
-        raise Malformed(workload.where, "spec.tasks", named(tasks), "write a list of tasks")
     least = workload.number("minAvailable", 0)
     if least > 1:
         workload.tell(
-            f"{workload.where}: spec.minAvailable: {least}: gangs are not planned yet: "
+            f"{workload.where}: {workload.field}minAvailable: {least}: gangs are not planned yet: "
             "its pods are planned one by one"
         )
-    for i, task in enumerate(tasks):
-        field = f"spec.tasks[{i}]."
-        if not isinstance(task, dict):
-            raise Malformed(workload.where, field.rstrip("."), named(task), "write a mapping")
-        part = Workload(workload.name, task, workload.where, workload.tell, field)
-        prefix = f"{workload.name}-{task.get('name') or f'default{i}'}"
-        yield part.copies(part.number("replicas", 1), prefix=prefix)
+    for i, task in enumerate(workload.parts("tasks")):
+        prefix = f"{workload.name}-{task.spec.get('name') or f'default{i}'}"
+        yield task.copies(task.number("replicas", 1), prefix=prefix)
 
 
-WORKLOADS: Final[Mapping[tuple[str, str], Callable[[Workload], Iterator[Copies]]]] = {
-    ("apps", "Deployment"): _replicas,
-    ("apps", "ReplicaSet"): _replicas,
-    ("", "ReplicationController"): _replicas,
+def _cron_tasks(workload: Workload) -> Iterator[Copies]:
+    yield from _tasks(workload.part("jobTemplate", "spec"))
+
+
+Read = Callable[[Workload], Iterator[Copies]]
+
+WORKLOADS: Final[Mapping[tuple[str, str], Read]] = {
+    ("apps", "Deployment"): replicas,
+    ("apps", "ReplicaSet"): replicas,
+    ("", "ReplicationController"): replicas,
     ("apps", "StatefulSet"): _stateful,
     ("apps", "DaemonSet"): _daemon_set,
     ("batch", "Job"): _job,
     ("batch", "CronJob"): _cron_job,
     ("batch.volcano.sh", "Job"): _tasks,
+    ("batch.volcano.sh", "CronJob"): _cron_tasks,
 }
 """API group and kind -> the pods it makes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -13,10 +14,13 @@ from msgspec.structs import replace
 from tessera_cli.errors import Malformed, Repeated
 from tessera_cli.loose import mended, without_nulls
 from tessera_cli.manifests import BAD_JSON, Item, named
+from tessera_cli.operators import OPERATED
 from tessera_cli.plain import several
 from tessera_cli.quotas import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
 from tessera_cli.reading import called, convert
-from tessera_cli.workloads import WORKLOADS, Copies, Workload
+from tessera_cli.reservations import RESERVATION, reserved
+from tessera_cli.unread import holds_devices, makes_pods, told
+from tessera_cli.workloads import WORKLOADS, Copies, Read, Workload
 from tessera_core.admission import claims_on, is_result
 from tessera_core.cluster import Cluster
 from tessera_core.kubefit import requested
@@ -27,6 +31,7 @@ from tessera_schema.kube import Custom, Node, NodeStatus, ObjectMeta, Pod
 from tessera_schema.quotas import Limit
 
 _SPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tessera.dev/pods")
+_MAKE_PODS: Final[Mapping[tuple[str, str], Read]] = {**WORKLOADS, **OPERATED}
 _decode_pod: Final = msgspec.json.Decoder(Pod).decode
 
 
@@ -63,7 +68,8 @@ class World:
             ("", "ConfigMap"): self._config_map,
             ("", "ResourceQuota"): self._resource_quota,
             (GROUP, QUOTA_KIND): self._accelerator_quota,
-            **dict.fromkeys(WORKLOADS, self._workload),
+            RESERVATION: self._reservation,
+            **dict.fromkeys(_MAKE_PODS, self._workload),
         }
 
     def add(self, item: Item) -> None:
@@ -73,16 +79,22 @@ class World:
     def cluster(self) -> Cluster:
         """What planning starts from. Tells which objects were of no use."""
         names = {node.name for node in self._nodes}
-        customs, skipped = [], dict[str, int]()
+        customs, skipped, unread = [], Counter[str](), Counter[tuple[str, str]]()
         for name, item in self._others:
+            raw = item.generic()
             if name in names:
-                raw = {**without_nulls(item.generic()), "kind": item.kind}
+                raw = {**without_nulls(raw), "kind": item.kind}
                 customs.append(convert(raw, Custom, called(item, raw)))
+            elif makes_pods(item.group, item.kind, raw):
+                unread["pods", item.kind] += 1
+            elif holds_devices(item.group, item.kind, raw):
+                unread["devices", item.kind] += 1
             else:
-                skipped[item.kind] = skipped.get(item.kind, 0) + 1
+                skipped[item.kind] += 1
         if skipped:
             kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(skipped.items()))
             self._tell(f"skipped, not needed for planning: {kinds}")
+        self.gaps += (told(n, kind, what) for (what, kind), n in sorted(unread.items()))
         if self._made_already:
             self._tell(
                 f"{several(self._made_already)}: in the cluster already, so are the pods: "
@@ -150,8 +162,8 @@ class World:
         if not isinstance(spec, dict):
             raise Malformed(where, "spec", named(spec), "write a mapping")
         name = _name(ObjectMeta(name=meta.name), where)
-        workload = Workload(name, spec, where, self._tell)
-        for copies in WORKLOADS[item.group, item.kind](workload):
+        workload = Workload(name, spec, where, self._tell, self.gaps.append)
+        for copies in _MAKE_PODS[item.group, item.kind](workload):
             self._copies(copies, meta.namespace, where)
 
     def _copies(self, copies: Copies, namespace: str, where: str) -> None:
@@ -166,6 +178,16 @@ class World:
                 self._bind(copy, where)
             else:
                 self._plan(copy, name, where, warnings)
+
+    def _reservation(self, item: Item) -> None:
+        raw = without_nulls(item.generic())
+        where = called(item, raw)
+        found = reserved(raw)
+        if found.gap:
+            self.gaps.append(f"{where}: {found.gap}")
+        if found.pod is not None:
+            made = mended(found.pod, lambda text: self._tell(f"{where}: {text}"))
+            self._bind(convert(made, Pod, where), where)
 
     def _namespace(self, item: Item) -> None:
         raw = without_nulls(item.generic())
