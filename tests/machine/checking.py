@@ -7,8 +7,8 @@ from typing import Any
 
 from tessera_core.charges import Charge
 from tessera_core.machines.allocation import Phase
-from tessera_scheduler.books import OCCUPIED
 from tessera_scheduler.explanations import Books, explain
+from tessera_scheduler.outlived import OCCUPIED
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason

@@ -14,6 +14,7 @@ from tessera_core.charges import Charge, charges, init_is_over
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
 from tessera_core.registry import load
+from tessera_core.reports.doubts import Doubt
 from tessera_core.signing import Verifier
 from tessera_embedded.apiserver.faults import Effect, Fault
 from tessera_runtime.kube.settings import KubeSettings, LeaseSettings
@@ -213,6 +214,15 @@ def the_entry(scheduler: Scheduler, uid: str) -> Entry:
 def phase(scheduler: Scheduler, uid: str) -> Phase | None:
     entry = scheduler.ledger.entry(uid)
     return None if entry is None else entry.phase
+
+
+def doubted(scheduler: Scheduler) -> dict[str, float]:
+    """Reason -> reports of agents, or parts of them, that did not count."""
+    counts = {
+        reason: counted(scheduler, f'news_disbelieved_total{{reason="{reason}"}}')
+        for reason in Doubt
+    }
+    return {reason.value: count for reason, count in counts.items() if count}
 
 
 def counted(scheduler: Scheduler, name: str) -> float:

@@ -247,6 +247,10 @@ class Ledger:
         """The pod is gone from the API server, bound or not."""
         self._end(uid)
 
+    def dropped(self, uid: str) -> None:
+        """What was held under a uid that is no pod's is free. It may come again."""
+        self._advance(uid, Ended())
+
     # -- keeping in step
 
     def _closed(self, grant: Grant, uids: Sequence[str]) -> str:

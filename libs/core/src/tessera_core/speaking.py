@@ -43,7 +43,7 @@ def not_spoken(public: str, signature: str, order: tuple[int, int], data: bytes)
     if not signature:
         return "it is not signed"
     try:
-        key, raw = _public(public), base64.b64decode(signature, validate=True)
+        key, raw = _public(public), _bytes(signature)
         key.verify(raw, _signed(order, data))
     except (binascii.Error, ValueError):
         return "its signature, or the key that its node shows, is not in base64"
@@ -58,4 +58,13 @@ def _signed(order: tuple[int, int], data: bytes) -> bytes:
 
 @lru_cache(_KEYS)
 def _public(text: str) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
+    return Ed25519PublicKey.from_public_bytes(_bytes(text))
+
+
+def _bytes(text: str) -> bytes:
+    """Of the one spelling that these bytes have in base64. Raises ValueError for any other: the
+    last digit has bits to spare, and a message has one signature."""
+    raw = base64.b64decode(text, validate=True)
+    if base64.b64encode(raw).decode() != text:
+        raise ValueError("not as base64 is written")
+    return raw

@@ -24,8 +24,9 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.objects import pages
-from tessera_scheduler.books import OCCUPIED, Consequences
+from tessera_scheduler.books import Consequences
 from tessera_scheduler.measures import Measures
+from tessera_scheduler.outlived import OCCUPIED
 from tessera_scheduler.sights import Reader, Sight
 from tessera_scheduler.steady import Steady
 from tessera_scheduler.watching import LIVING

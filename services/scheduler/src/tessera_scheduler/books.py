@@ -8,21 +8,17 @@ books have it. It makes no calls itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
-
-from msgspec.structs import replace
+from collections.abc import Iterable
+from typing import Protocol
 
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry, Seen
 from tessera_runtime.kube.binding import PodKey
 from tessera_scheduler.alarms import Alarm, Alarms, Wrong
+from tessera_scheduler.outlived import Outlived
 from tessera_scheduler.sights import Reader, Sight
 from tessera_schema.grants import Grant
-
-OCCUPIED: Final = "occupied/"
-"""Begins the made-up uids under which containers count that outlived their pods."""
 
 
 class Consequences(Protocol):
@@ -57,22 +53,22 @@ class Books:
     """Takes in what is seen of pods."""
 
     def __init__(
-        self, ledger: Ledger, reader: Reader, alarms: Alarms, consequences: Consequences
-    ) -> None:
-        """The ledger is shared with the filter; only this writes what is seen into it."""
+        self, ledger: Ledger, reader: Reader, alarms: Alarms, consequences: Consequences,
+        outlived: Outlived,
+    ) -> None:  # fmt: skip
+        """The ledger is shared with the filter; only this and `outlived` write what is seen into
+        it."""
         self._ledger = ledger
         self._reader = reader
         self._alarms = alarms
         self._then = consequences
-        self._occupied: dict[str, dict[str, str]] = {}
-        """Node and vendor -> uid of a pod that is gone -> the uid it is held under."""
-        self._outlived = 0
+        self._outlived = outlived
 
     # -- pods
 
     def relisted(self, sights: Iterable[Sight], started: float, now: float) -> None:
         """A whole list, begun at `started`; nothing from before it may follow."""
-        listed = {uid for held in self._occupied.values() for uid in held.values()}
+        listed = set(self._outlived.uids())
         for sight in sights:
             self._take(sight, now)
             listed.add(sight.uid)
@@ -164,29 +160,6 @@ class Books:
                 node=sight.node, text=text,
             )
         )  # fmt: skip
-
-    # -- containers that outlive their pods
-
-    def occupied(self, node: str, vendor: str, grants: Mapping[str, Grant], now: float) -> None:
-        """What an agent says still runs on a node although its pod is gone: pod uid -> its shares.
-
-        It holds its cards until the agent no longer names it.
-        """
-        key = f"{node}/{vendor}"
-        had = self._occupied.get(key, {})
-        for uid in [uid for uid in had if uid not in grants]:
-            self._ledger.ended(had.pop(uid))
-            self._then.freed()
-        for uid, grant in grants.items():
-            if uid not in had and self._ledger.entry(uid) is None:
-                self._outlived += 1
-                had[uid] = f"{OCCUPIED}{self._outlived}/{uid}"
-                held = replace(grant, uid=had[uid], node=node)
-                self._ledger.observe(Seen(uid=had[uid], grant=held), now)
-        if had:
-            self._occupied[key] = had
-        else:
-            self._occupied.pop(key, None)
 
 
 def _pod(grant: Grant) -> PodKey:

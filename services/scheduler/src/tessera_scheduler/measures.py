@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
+from tessera_runtime.doubts import DoubtedReports
 from tessera_runtime.metrics import GaugeMetricFamily, Metric, Registry
 from tessera_scheduler.alarms import Wrong
 
@@ -28,8 +29,8 @@ class Measures:
         self.undecodable = r.counter(
             "undecodable_objects", "Objects that cannot be read", ("kind",)
         )
-        self.disbelieved = r.counter(
-            "news_disbelieved", "News about a node that its own agent did not sign"
+        self.doubted = DoubtedReports(
+            r.counter("news_disbelieved", "Reports of agents that do not count", ("reason",))
         )
         self.relists = r.counter("relists", "Lists after a start or a gap", ("kind",))
         self.expired = r.counter("reservations_expired", "Reservations that nobody used")

@@ -10,7 +10,6 @@ then the agent has written what is true.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -22,9 +21,9 @@ from tessera_core.inventory import cards_on
 from tessera_core.ledger import Ledger
 from tessera_core.packing.hosts import Host, of_node
 from tessera_core.registry import Registry
+from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime import logs
 from tessera_schema.cards import Card
-from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Custom, Node
 from tessera_schema.telling import DeviceState
 from tessera_schema.wire import decoder
@@ -33,11 +32,6 @@ WARNINGS: Final = 5_000
 """Nodes whose warnings are remembered, so that each is told once."""
 
 
-class _Voice(Struct, frozen=True):
-    speaks: str = ""
-
-
-_voice = decoder(_Voice)
 _node = decoder(Node)
 _custom = decoder(Custom)
 _log = logs.named("tessera.scheduler.nodes")
@@ -54,15 +48,19 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     allocated: Allocated = NOTHING_ALLOCATED
     host: Host | None = None
     """What it has for pods beside cards; None = it does not say."""
-    speaks: Mapping[str, str] = {}
-    """Vendor -> key by which the news of that vendor's agent are signed."""
+    voices: Voices = {}
+    """The agents that publish them."""
 
 
 class Nodes:
     """Takes in what is seen of nodes and told of cards."""
 
-    def __init__(self, registry: Registry, ledger: Ledger, *, news_s: float) -> None:
-        """What the bus takes away and does not repeat counts for `news_s` seconds."""
+    def __init__(
+        self, registry: Registry, ledger: Ledger, reports: AgentReports, *, news_s: float
+    ) -> None:  # fmt: skip
+        """`reports` gets to know what each node shows. What the bus takes away and does not repeat
+        counts for `news_s` seconds."""
+        self._reports = reports
         self._registry = registry
         self._ledger = ledger
         self._news_s = news_s
@@ -72,7 +70,6 @@ class Nodes:
         self._lost: dict[str, dict[str, _Lost]] = {}
         """Node -> vendor -> what the bus took away."""
         self._told: dict[str, tuple[str, ...]] = {}
-        self._speaks: dict[str, Mapping[str, str]] = {}
 
     # -- what is published
 
@@ -83,17 +80,19 @@ class Nodes:
         on = cards_on(self._registry, node, {node.name: own})
         return NodeSight(
             name=node.name, cards=on.cards, warnings=on.warnings, given=on.given,
-            allocated=on.allocated, host=of_node(node), speaks=_voices(node),
+            allocated=on.allocated, host=of_node(node), voices=voices_of(node),
         )  # fmt: skip
 
-    def relisted(self, sights: Iterable[NodeSight]) -> None:
-        """A whole list of nodes."""
+    def relisted(self, sights: Iterable[NodeSight]) -> list[str]:
+        """A whole list of nodes; those that are gone."""
         shown = set()
         for sight in sights:
             shown.add(sight.name)
             self.changed(sight)
-        for name in [name for name in self._published if name not in shown]:
+        gone = [name for name in self._published if name not in shown]
+        for name in gone:
             self.deleted(name)
+        return gone
 
     def changed(self, sight: NodeSight) -> None:
         """A node was added or modified."""
@@ -105,14 +104,14 @@ class Nodes:
         for lost in self._lost.get(sight.name, {}).values():
             lost.published(self._published.get(sight.name, ()), sight.cards)
         self._published[sight.name] = sight.cards
-        self._speaks[sight.name] = sight.speaks
+        self._reports.know(sight.name, sight.cards, sight.voices)
         self._ledger.fleet.given[sight.name] = sight.given
         self._put(sight.name)
 
     def deleted(self, name: str) -> None:
         """A node is gone."""
         self._published.pop(name, None)
-        self._speaks.pop(name, None)
+        self._reports.forget(name)
         self._told.pop(name, None)
         self._lost.pop(name, None)
         self._ledger.fleet.given.pop(name, None)
@@ -163,21 +162,18 @@ class Nodes:
 
     # -- what the bus tells
 
-    def speaks(self, node: str, vendor: str) -> str:
-        """The key by which the agent's news are signed; empty where the node shows none."""
-        return self._speaks.get(node, {}).get(vendor, "")
-
     def told(self, state: DeviceState, now: float) -> bool:
-        """An agent's news of its cards; True when some of them came back."""
+        """The part that counts of an agent's report on its cards; True when some came back."""
         vendors = self._lost.setdefault(state.node, {})
         former = vendors[state.vendor].cards if state.vendor in vendors else frozenset()
         well = {card.id for card in state.cards if card.healthy}
-        sick = frozenset(card.id for card in state.cards if not card.healthy)
+        told = {card.id for card in state.cards}
         published = {
             c.id for c in self._published.get(state.node, ()) if c.vendor == state.vendor
         }  # fmt: skip
-        if not state.cards or not published.isdisjoint(well | sick):
-            sick |= published - well  # cards that are missing; other ids would mean other names
+        sick: frozenset[str] = frozenset()
+        if not told or not published.isdisjoint(told):  # else it has other names for its cards
+            sick = frozenset(published - well)
         if sick:
             vendors[state.vendor] = _Lost(sick, now)
         else:
@@ -201,15 +197,6 @@ class Nodes:
             if not vendors:
                 del self._lost[name]
         return back
-
-
-def _voices(node: Node) -> Mapping[str, str]:
-    found = {}
-    for key, text in node.metadata.annotations.items():
-        if key.startswith(CARDS_PREFIX):
-            with suppress(msgspec.DecodeError):  # who reads its cards tells what is wrong
-                found[key.removeprefix(CARDS_PREFIX)] = _voice(text).speaks
-    return {vendor: voice for vendor, voice in found.items() if voice}
 
 
 class _Lost:

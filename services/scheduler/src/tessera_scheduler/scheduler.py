@@ -19,6 +19,7 @@ from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
 from tessera_core.registry import Registry
+from tessera_core.reports.agents import AgentReports
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.aside import aside
@@ -32,6 +33,7 @@ from tessera_scheduler.alarms import Alarm, Alarms
 from tessera_scheduler.audit import Audit
 from tessera_scheduler.binder import Binder
 from tessera_scheduler.books import Books
+from tessera_scheduler.device_states import DeviceStates
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.extender import Extender, Parts
 from tessera_scheduler.fencing import Fence
@@ -43,6 +45,7 @@ from tessera_scheduler.measures import Measures
 from tessera_scheduler.news import News
 from tessera_scheduler.nodes import Nodes
 from tessera_scheduler.outcomes import Around
+from tessera_scheduler.outlived import Outlived
 from tessera_scheduler.packing import Around as PackingAround
 from tessera_scheduler.packing import Packing
 from tessera_scheduler.reservations import Reservations
@@ -90,7 +93,8 @@ class Scheduler:
         self._alarms = Alarms(
             world.steady.time, lambda wrong: self.measures.alarms.labels(wrong).inc(), self._alarm
         )
-        self.books = Books(self.ledger, self.reader, self._alarms, self)
+        outlived = Outlived(self.ledger, news_s=books.news_s)
+        self.books = Books(self.ledger, self.reader, self._alarms, self, outlived)
         self._looking = Looking(
             world.kube, self.ledger, self.books, self.reader, world.steady,
             lambda: self.leading.holds,
@@ -101,8 +105,13 @@ class Scheduler:
         )
         self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
         self._resizing = Resizing(self._tools_of_resizing(), call_s=settings.kube.call_s)
-        self._nodes = Nodes(world.registry, self.ledger, news_s=books.news_s)
+        reports = AgentReports(settings.bus.cluster, world.registry.vendors, self.measures.doubted)
+        self._nodes = Nodes(world.registry, self.ledger, reports, news_s=books.news_s)
         self.agents = Agents(self.ledger, news_s=books.news_s)
+        self._states = DeviceStates(
+            reports, self._nodes, outlived, self.agents,
+            self.measures.undecodable.labels("device news"),
+        )  # fmt: skip
         self.measures.differing.labels("agents").set_function(lambda: self.agents.differing)
         self._hints = Hints(self.ledger.fleet, settings.hints, world.steady, self.measures)
         self._reservations = Reservations(self.filter.reserved, self.freed)
@@ -217,10 +226,9 @@ class Scheduler:
             now = self._world.steady.time()
             expired = self.ledger.expire(now - self._world.settings.books.reservation_s)
             self.measures.expired.inc(len(expired))
-            self.agents.expire(now)
             self._reservations.expire(now)
             self._starts.expire(now)
-            if self._nodes.expire(now) or expired:
+            if self._states.expire(now) or expired:
                 self.freed()
 
     def _alarm(self, alarm: Alarm) -> None:
@@ -271,7 +279,7 @@ class Scheduler:
     def _told(self) -> Told:
         return Told(
             ledger=self.ledger, registry=self.registry, reader=self.reader, books=self.books,
-            agents=self.agents,
+            states=self._states,
             nodes=self._nodes, limits=Limits(self.registry, self.ledger),
             errands=self.errands, measures=self.measures, steady=self._world.steady,
             freed=self.freed, reservations=self._reservations, starts=self._starts,

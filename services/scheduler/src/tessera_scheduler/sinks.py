@@ -13,8 +13,8 @@ from tessera_core.ledger import Ledger
 from tessera_core.packing.hosts import HostBook
 from tessera_core.registry import Registry
 from tessera_runtime.kube.reflector import Change
-from tessera_scheduler.agents import Agents
 from tessera_scheduler.books import Books
+from tessera_scheduler.device_states import DeviceStates
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.limits import Limits, LimitSight
 from tessera_scheduler.measures import Measures
@@ -33,7 +33,7 @@ class Told(Struct, frozen=True, kw_only=True):
     registry: Registry
     reader: Reader
     books: Books
-    agents: Agents
+    states: DeviceStates
     nodes: Nodes
     limits: Limits
     reservations: Reservations
@@ -94,13 +94,15 @@ class NodeSink:
         self._told.measures.relists.labels("nodes").inc()
         allocated = {item.name: item.allocated for item in items}
         self._told.starts.nodes(allocated, self._told.steady.at(now))
-        self._told.nodes.relisted(items)
+        for gone in self._told.nodes.relisted(items):
+            self._told.states.node_gone(gone)
         self._told.hosts.nodes({item.name: item.host for item in items})
 
     def changed(self, change: Change, item: NodeSight, now: float) -> None:
         """See `Sink.changed`."""
         if change is Change.DELETED:
             self._told.nodes.deleted(item.name)
+            self._told.states.node_gone(item.name)
             self._told.starts.node_gone(item.name)
             self._told.hosts.node(item.name, None)
         else:

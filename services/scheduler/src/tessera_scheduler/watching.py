@@ -15,11 +15,8 @@ from typing import Generic, NoReturn, TypeVar
 
 import msgspec
 
-from tessera_core.adoption import credible
-from tessera_core.speaking import not_spoken
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, News, Resync
-from tessera_runtime.bus.latest import Latest
 from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.following import namespaces
 from tessera_runtime.kube import paths
@@ -31,10 +28,8 @@ from tessera_scheduler.limits import GPU_QUOTA, LimitSight
 from tessera_scheduler.settings import BooksSettings
 from tessera_scheduler.sights import Sight
 from tessera_scheduler.sinks import CustomSink, LimitSink, NodeSink, PodSink, Told
-from tessera_schema.grants import Grant
 from tessera_schema.keys import GROUP
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import DeviceState, decode_device
 
 T = TypeVar("T")
 
@@ -105,7 +100,6 @@ class Watching:
         self._settings = settings
         self._calls = calls
         self._random = random
-        self._latest: Latest[DeviceState] = Latest()
         self._nodes_read = asyncio.Event()
         self.pods: Anew[Sight] = Anew(
             lambda: self._reflector(
@@ -239,44 +233,7 @@ class Watching:
 
     async def _hear(self, told: AsyncIterator[News | Resync]) -> None:
         async for item in told:
-            if isinstance(item, Resync):
-                continue
-            try:
-                state = decode_device(item.data)
-            except msgspec.DecodeError as e:
-                self._told.measures.undecodable.labels("device news").inc()
-                _log.warning("device news not readable", subject=item.subject, why=str(e))
-                continue
-            if self._believed(item, state) and self._latest.offer(
-                item.subject, item.envelope, state
+            if isinstance(item, News) and self._told.states.take(
+                item, self._told.steady.time(), audited=self.pods.there
             ):
-                self._take(self._latest.get(item.subject) or state)
-
-    def _believed(self, item: News, state: DeviceState) -> bool:
-        """Whether the node's own agent says so. An agent of an older release signs nothing."""
-        voice = self._told.nodes.speaks(state.node, state.vendor)
-        told = item.envelope
-        wrong = voice and not_spoken(voice, told.signature, told.order, item.data)
-        if wrong:
-            self._told.measures.disbelieved.inc()
-            _log.warning(
-                "device news not believed", node=state.node, vendor=state.vendor,
-                source=told.source, why=wrong,
-            )  # fmt: skip
-        return not wrong
-
-    def _take(self, state: DeviceState) -> None:
-        now = self._told.steady.time()
-        occupied = {
-            left.uid: Grant(
-                uid=left.uid, namespace=left.namespace, name=left.name, node=state.node,
-                shares=left.shares,
-            )
-            for left in state.occupied
-            if all(credible(share) for share in left.shares)
-        }  # fmt: skip
-        self._told.books.occupied(state.node, state.vendor, occupied, now)
-        if self.pods.there:
-            self._told.agents.told(state, now)
-        if self._told.nodes.told(state, now):
-            self._told.freed()
+                self._told.freed()

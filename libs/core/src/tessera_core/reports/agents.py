@@ -1,0 +1,191 @@
+"""The agents that report, node by node and vendor by vendor: who is what it says it is, and which
+of its reports is the newest.
+
+Nothing is kept about a name that only a report mentions: nodes are those of the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from tessera_core.reports import states, usages
+from tessera_core.reports.doubts import Doubt, Doubts, Notice
+from tessera_core.speaking import not_spoken
+from tessera_schema import subjects
+from tessera_schema.cards import Card
+from tessera_schema.envelope import Envelope
+from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.kube import Node
+from tessera_schema.telling import DeviceState, NodeUsage, decode_device, decode_usage
+from tessera_schema.wire import decoder
+
+T = TypeVar("T", DeviceState, NodeUsage)
+MOST_BYTES: Final = 1 << 20
+"""Of a report: what NATS carries in one message unless it is configured otherwise. A node of 16
+cards and 200 containers reports some 100 KiB."""
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """A report as it came."""
+
+    subject: str
+    envelope: Envelope
+    data: bytes
+
+
+class _Published(Struct, frozen=True):
+    speaks: str | UnsetType = UNSET
+
+
+_published: Final = decoder(_Published)
+Voices = Mapping[str, str]
+"""Vendor -> key by which its agent's reports are signed; empty where that agent shows none."""
+
+
+def voices_of(node: Node) -> Voices:
+    """The agents that publish cards on the node."""
+    found: dict[str, str] = {}
+    for key, text in node.metadata.annotations.items():
+        if key.startswith(CARDS_PREFIX):
+            speaks: str | UnsetType = UNSET
+            with suppress(msgspec.DecodeError):  # who reads its cards says what is wrong with it
+                speaks = _published(text).speaks
+            found[key.removeprefix(CARDS_PREFIX)] = speaks or ""
+    return found
+
+
+class _Agents(Struct):
+    """What is known of one node."""
+
+    voices: Voices
+    cards: Mapping[str, Mapping[str, Card]]
+    """Vendor -> its cards by id."""
+    newest: dict[str, tuple[str, tuple[int, int]]] = {}
+    """Vendor -> by which key its newest report is signed, and its epoch and sequence."""
+
+
+class AgentReports:
+    """Judges reports of one kind, which one service reads."""
+
+    def __init__(self, cluster: str, vendors: Container[str], notice: Notice) -> None:
+        """`vendors` are those that are known; `notice` takes what does not count, and why."""
+        self._cluster = cluster
+        self._vendors = vendors
+        self._notice = notice
+        self._nodes: dict[str, _Agents] = {}
+
+    def know(self, node: str, cards: Sequence[Card], voices: Voices) -> None:
+        """What the API server shows of a node."""
+        of: dict[str, dict[str, Card]] = {}
+        for card in cards:
+            of.setdefault(card.vendor, {})[card.id] = card
+        before = self._nodes.get(node)
+        self._nodes[node] = _Agents(voices, of, before.newest if before else {})
+
+    def forget(self, node: str) -> None:
+        """The node is gone."""
+        self._nodes.pop(node, None)
+
+    def silent(self, node: str, vendor: str) -> None:
+        """The agent has been silent for so long that its order may begin anew, as after its clock
+        was set back."""
+        known = self._nodes.get(node)
+        if known is not None:
+            known.newest.pop(vendor, None)
+
+    def state(self, message: Message) -> DeviceState | None:
+        """What counts of a device state; None where nothing does.
+
+        Raises msgspec.DecodeError. One whose node shows no key at all comes from an agent of a
+        release that had none, and counts unsigned.
+        """
+        state = self._decoded(decode_device, message)
+        where = subjects.device(self._cluster, state.node, state.vendor)
+        known = self._proven(state, where, message, keyless=True)
+        if known is None:
+            return None
+        doubts = Doubts()
+        counted = states.counting(state, known.cards.get(state.vendor, {}), doubts)
+        self._tell(state.node, doubts)
+        return counted
+
+    def usage(self, message: Message, grant_of: usages.GrantOf) -> NodeUsage | None:
+        """What counts of a node's usage; None where nothing does.
+
+        Raises msgspec.DecodeError. Throttling depends on it, so it is signed or counts nothing.
+        """
+        usage = self._decoded(decode_usage, message)
+        where = subjects.usage(self._cluster, usage.node)
+        known = self._proven(usage, where, message, keyless=False)
+        if known is None:
+            return None
+        if not usages.sensible(usage):
+            self._notice(usage.node, Doubt.NUMBERS, f"at {usage.at:g}, {usage.interval_s:g} s long")
+            return None
+        doubts = Doubts()
+        counted = usages.counting(usage, known.cards.get(usage.vendor, {}), grant_of, doubts)
+        self._tell(usage.node, doubts)
+        return counted
+
+    def _decoded(self, decode: Callable[[bytes], T], message: Message) -> T:
+        try:
+            return decode(_sized(message.data))
+        except msgspec.DecodeError as e:
+            self._notice("", Doubt.UNREADABLE, f"{message.subject[:100]}: {e}")
+            raise
+
+    def _proven(self, told: T, where: str, message: Message, *, keyless: bool) -> _Agents | None:
+        """The node that the report is of; None where it is not that node's agent's, or is late."""
+        known = self._nodes.get(told.node)
+        wrong = self._wrong(told, where, message, known, keyless=keyless)
+        if known is None or wrong is not None:
+            doubt, what = wrong or (Doubt.NODE, "")
+            source = message.envelope.source[:100]
+            self._notice("" if known is None else told.node, doubt, f"{what}, from {source!r}")
+            return None
+        order, voice = message.envelope.order, known.voices[told.vendor]
+        by, newest = known.newest.get(told.vendor, (voice, None))
+        if by == voice and newest is not None and newest >= order:
+            return None  # a repeat, or late
+        known.newest[told.vendor] = voice, order
+        return known
+
+    def _wrong(
+        self, told: T, where: str, message: Message, known: _Agents | None, *, keyless: bool
+    ) -> tuple[Doubt, str] | None:
+        if told.vendor not in self._vendors:
+            return Doubt.VENDOR, f"vendor {told.vendor[:60]!r} is not known"
+        if message.subject != where:
+            return Doubt.SUBJECT, f"on subject {message.subject[:120]!r}, not {where[:120]!r}"
+        voice = known.voices.get(told.vendor) if known is not None else None
+        if known is None or voice is None:
+            return Doubt.NODE, f"no agent of {told.vendor} publishes cards on {told.node[:100]!r}"
+        if not voice and keyless and not any(known.voices.values()):
+            return None
+        return _unsigned(voice, message)
+
+    def _tell(self, node: str, doubts: Doubts) -> None:
+        for doubt, what in doubts.found.items():
+            self._notice(node, doubt, what)
+
+
+def _unsigned(voice: str, message: Message) -> tuple[Doubt, str] | None:
+    """Why the message is not signed by this key."""
+    if not voice:
+        return Doubt.UNSIGNED, "its node shows no key of that vendor's agent"
+    envelope = message.envelope
+    why = not_spoken(voice, envelope.signature, envelope.order, message.data)
+    if not why:
+        return None
+    return (Doubt.SIGNATURE if envelope.signature else Doubt.UNSIGNED), why
+
+
+def _sized(data: bytes) -> bytes:
+    if len(data) > MOST_BYTES:
+        raise msgspec.DecodeError(f"{len(data)} bytes: a report has at most {MOST_BYTES}")
+    return data

@@ -1,0 +1,156 @@
+"""The part of a node's usage that counts: that of containers to which the books give shares of the
+vendor's cards on that node, and of these cards, each with no more than a card has.
+
+Containers write what it is made of, so it decides no grant. Whose it is, is what the grant says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from tessera_core.inventory import MOST_MEMORY_BYTES
+from tessera_core.reports.doubts import Doubt, Doubts
+from tessera_schema.cards import Card
+from tessera_schema.grants import Grant, Share
+from tessera_schema.telling import CardLoad, CardUse, ContainerUse, NodeUsage
+
+MOST_UNIX_S: Final = 100_000_000_000
+"""A moment later than this (the year 5138) is no time."""
+MOST_COUNT: Final = 1 << 53
+"""Launches, refusals, processes: what JSON carries exactly."""
+MOST_PERCENT: Final = 1_000_000
+"""Of a card or of an interval. Launches of many threads may wait at the same time, so that much is
+left before a figure is odd."""
+MOST_GAPS: Final = 8
+MOST_WORD: Final = 32
+"""Characters of a gap, and of what measured."""
+WHOLE_PERCENT: Final = 100
+"""No container uses more of a card's time."""
+GrantOf = Callable[[str], Grant | None]
+"""The grant of a bound pod by its uid, as the books have it."""
+
+
+def sensible(usage: NodeUsage) -> bool:
+    """Whether the report's own times are times."""
+    return 0 <= usage.at <= MOST_UNIX_S and 0 <= usage.interval_s <= MOST_UNIX_S
+
+
+def counting(
+    usage: NodeUsage, cards: Mapping[str, Card], grant_of: GrantOf, doubts: Doubts
+) -> NodeUsage:
+    """The usage with what counts of it; `cards` are the vendor's on the node, by id."""
+    containers = _fitted(tuple(_containers(usage, cards, grant_of, doubts)), cards, doubts)
+    return replace(usage, containers=containers, cards=tuple(_loads(usage, cards, doubts)))
+
+
+def _containers(
+    usage: NodeUsage, cards: Mapping[str, Card], grant_of: GrantOf, doubts: Doubts
+) -> Iterator[ContainerUse]:
+    seen: set[tuple[str, str]] = set()
+    for use in usage.containers:
+        grant = grant_of(use.uid)
+        shares = () if grant is None else _shares(grant, use.container, usage)
+        if grant is None or not shares or (use.uid, use.container) in seen:
+            doubts.add(
+                Doubt.POD, f"usage of {use.namespace}/{use.pod}, container {use.container!r}"
+            )
+            continue
+        seen.add((use.uid, use.container))
+        counted = tuple(_card_uses(use, {share.card: share for share in shares}, cards, doubts))
+        gaps = tuple(gap[:MOST_WORD] for gap in use.gaps[:MOST_GAPS])
+        yield replace(use, namespace=grant.namespace, pod=grant.name, cards=counted, gaps=gaps)
+
+
+def _shares(grant: Grant, container: str, usage: NodeUsage) -> tuple[Share, ...]:
+    if grant.node != usage.node:
+        return ()
+    return tuple(
+        share
+        for share in grant.shares
+        if share.container == container and share.vendor == usage.vendor
+    )
+
+
+def _card_uses(
+    use: ContainerUse, shares: Mapping[str, Share], cards: Mapping[str, Card], doubts: Doubts
+) -> Iterator[CardUse]:
+    seen = set()
+    for each in use.cards:
+        share = shares.get(each.card)
+        if share is None or each.card in seen:
+            doubts.add(Doubt.CARD, f"usage of card {each.card!r} by {use.namespace}/{use.pod}")
+        elif not _credible(each):
+            doubts.add(Doubt.NUMBERS, f"usage of card {each.card!r} by {use.namespace}/{use.pod}")
+        else:
+            seen.add(each.card)
+            card = cards.get(each.card)
+            most = share.memory_bytes if card is None else card.memory_bytes
+            yield replace(
+                each,
+                memory_bytes=min(each.memory_bytes, most),
+                cores_percent=min(each.cores_percent, WHOLE_PERCENT),
+                measured_by=each.measured_by[:MOST_WORD],
+            )
+
+
+def _fitted(
+    containers: tuple[ContainerUse, ...], cards: Mapping[str, Card], doubts: Doubts
+) -> tuple[ContainerUse, ...]:
+    """With memory scaled down where all of it together is more than the card has."""
+    total: dict[str, int] = {}
+    for use in (use for container in containers for use in container.cards):
+        total[use.card] = total.get(use.card, 0) + use.memory_bytes
+    most = {id_: card.memory_bytes for id_, card in cards.items()}
+    over = {id_: sum_ for id_, sum_ in total.items() if sum_ > most.get(id_, sum_)}
+    if not over:
+        return containers
+    doubts.add(Doubt.EXCESS, f"more memory than there is in use on cards {sorted(over)[:4]}")
+    return tuple(
+        replace(
+            container,
+            cards=tuple(
+                replace(use, memory_bytes=use.memory_bytes * most[use.card] // over[use.card])
+                if use.card in over
+                else use
+                for use in container.cards
+            ),
+        )
+        for container in containers
+    )
+
+
+def _loads(usage: NodeUsage, cards: Mapping[str, Card], doubts: Doubts) -> Iterator[CardLoad]:
+    seen = set()
+    for load in usage.cards:
+        card = cards.get(load.card)
+        if card is None or load.card in seen:
+            continue  # its agent sees a card before the node shows it
+        if not (
+            0 <= load.cores_percent <= MOST_PERCENT
+            and 0 <= load.memory_used_bytes <= MOST_MEMORY_BYTES
+        ):
+            doubts.add(Doubt.NUMBERS, f"the load of card {load.card!r}")
+        else:
+            seen.add(load.card)
+            yield replace(
+                load,
+                cores_percent=min(load.cores_percent, WHOLE_PERCENT),
+                memory_used_bytes=min(load.memory_used_bytes, card.memory_bytes),
+            )
+
+
+def _credible(use: CardUse) -> bool:
+    percents = use.cores_percent, use.cores_limit_percent, use.throttled_percent
+    counts = use.launches, use.denials, use.processes
+    return (
+        all(
+            0 <= amount <= MOST_MEMORY_BYTES
+            for amount in (use.memory_bytes, use.memory_limit_bytes)
+        )
+        and all(0 <= amount <= MOST_PERCENT for amount in percents)
+        and all(0 <= amount <= MOST_COUNT for amount in counts)
+        and 0 <= use.last_active <= MOST_UNIX_S
+    )

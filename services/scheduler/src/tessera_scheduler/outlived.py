@@ -1,0 +1,84 @@
+"""Containers that outlived their pods: they hold their cards in the books under made-up uids.
+
+Their agent alone says so. It delays successors on that node's own cards, counts in no namespace's
+quota, and ends when the agent no longer says it, or says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.ledger import Ledger
+from tessera_core.pages import Seen
+from tessera_schema.grants import Grant
+from tessera_schema.telling import DeviceState, Occupied
+
+OCCUPIED: Final = "occupied/"
+"""Begins the uids under which they are held."""
+NO_NAMESPACE: Final = "(ended)"
+"""Stands for their namespace: no namespace can have that name, so no quota counts it."""
+
+
+class _Left(Struct):
+    """What one agent says."""
+
+    at: float
+    """When it said so last."""
+    held: dict[str, str] = {}
+    """Uid of a pod that is gone -> the uid that it is held under."""
+
+
+class Outlived:
+    """Keeps the books in step with what agents say."""
+
+    def __init__(self, ledger: Ledger, *, news_s: float) -> None:
+        """What an agent does not repeat counts for `news_s` seconds."""
+        self._ledger = ledger
+        self._news_s = news_s
+        self._left: dict[tuple[str, str], _Left] = {}
+
+    def uids(self) -> Iterable[str]:
+        """Those under which something is held."""
+        return [uid for left in self._left.values() for uid in left.held.values()]
+
+    def told(self, state: DeviceState, now: float) -> bool:
+        """A state of which everything counts; True when cards became free."""
+        key = state.node, state.vendor
+        had = self._left.pop(key, _Left(now)).held
+        occupied = {left.uid: left for left in state.occupied}
+        over = [uid for uid in had if uid not in occupied]
+        for uid in over:
+            self._ledger.dropped(had.pop(uid))
+        for uid, left in occupied.items():
+            if uid not in had and self._ledger.entry(uid) is None:
+                had[uid] = self._hold(left, *key, now)
+        if had:
+            self._left[key] = _Left(now, had)
+        return bool(over)
+
+    def expire(self, now: float) -> bool:
+        """Let go of what nobody repeated; True when cards became free."""
+        old = [key for key, left in self._left.items() if left.at < now - self._news_s]
+        for key in old:
+            self._let_go(key)
+        return bool(old)
+
+    def node_gone(self, node: str) -> None:
+        """Nobody speaks for the node any more."""
+        for key in [key for key in self._left if key[0] == node]:
+            self._let_go(key)
+
+    def _let_go(self, key: tuple[str, str]) -> None:
+        for held in self._left.pop(key).held.values():
+            self._ledger.dropped(held)
+
+    def _hold(self, left: Occupied, node: str, vendor: str, now: float) -> str:
+        uid = f"{OCCUPIED}{node}/{vendor}/{left.uid}"
+        grant = Grant(
+            uid=uid, namespace=NO_NAMESPACE, name=left.name, node=node, shares=left.shares
+        )
+        self._ledger.observe(Seen(uid=uid, grant=grant), now)
+        return uid

@@ -1,0 +1,211 @@
+"""What one agent reports counts for its own node's cards, whatever it reports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tessera_core.signing import new_key
+from tessera_core.speaking import Speaker
+from tessera_runtime.bus.outbox import Outbox, open_outbox
+from tessera_schema.cards import MIB
+from tessera_schema.envelope import Envelope
+from tessera_schema.grants import Share
+from tessera_schema.published import Published, encode_published
+from tessera_schema.subjects import DEVICES_BUCKET
+from tessera_schema.telling import CardHeld, DeviceState, Occupied, encode
+from tests.scheduler.world import CARDS, World, cards_on, doubted, leading
+
+pytestmark = pytest.mark.looptime
+
+VENDOR = "nvidia"
+SPEAKERS = {f"n{i}": Speaker(new_key()) for i in range(3)}
+
+
+def a_world(nodes: int = 2) -> World:
+    """Every node's agent shows its key."""
+    world = World(nodes)
+    for node in world.nodes:
+        told = Published(cards=tuple(cards_on(node)), speaks=SPEAKERS[node].public)
+        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_published(told)})
+    return world
+
+
+def left(
+    node: str, mib: int = 16384, *, uid: str = "gone", namespace: str = "default", count: int = 1,
+    vendor: str = VENDOR, card: str = "", cores: float = 0,
+) -> Occupied:  # fmt: skip
+    """Shares that containers are said to hold although their pod is gone."""
+    share = Share(
+        container="c", position=0, vendor=vendor, dialect="hami", card=card or f"GPU-{node}-0",
+        index=0, memory_bytes=mib * MIB, cores_percent=cores,
+    )  # fmt: skip
+    return Occupied(uid=uid, namespace=namespace, name="a", shares=(share,) * count)
+
+
+def a_state(
+    node: str, *occupied: Occupied, vendor: str = VENDOR, held: Sequence[CardHeld] | None = None
+) -> DeviceState:
+    return DeviceState(
+        node=node, vendor=vendor, cards=tuple(cards_on(node)), occupied=occupied,
+        held=None if held is None else tuple(held),
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def an_agent(world: World, node: str, *, signs: bool = True) -> AsyncGenerator[Outbox]:
+    sign = SPEAKERS[node].sign if signs else None
+    async with open_outbox(world.bus, world.clock, "agent", node, sign=sign) as outbox:
+        yield outbox
+
+
+async def report(
+    world: World, by: str, state: DeviceState, *, key: str = "", signs: bool = True
+) -> None:
+    """An agent publishes a state, under the key of its own node or another one."""
+    async with an_agent(world, by, signs=signs) as outbox:
+        key = key or f"{state.node}.{state.vendor}"
+        outbox.tell_state(DEVICES_BUCKET, key, "dev.tessera.device", encode(state))
+    await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("vendor", ["bogus", "iluvatar"])
+async def test_a_vendor_without_a_key_on_the_node_fills_no_card(vendor: str) -> None:
+    """Unsigned, of a vendor that the node's key is not for, with shares of the other vendor."""
+    world = a_world()
+    world.pod("a", 4000)
+    async with leading(world) as scheduler:
+        for node in world.nodes:
+            await report(world, "n1", a_state(node, left(node), vendor=vendor), signs=False)
+        assert not scheduler.ledger.held("n0")
+        assert await world.place(scheduler, "a") in world.nodes
+        [(reason, count)] = doubted(scheduler).items()
+        assert (reason, count) == ("vendor" if vendor == "bogus" else "node", 2)
+
+
+async def test_what_is_occupied_lasts_only_while_it_is_repeated() -> None:
+    world = a_world(1)
+    world.pod("a", 12000)
+    async with leading(world) as scheduler:
+        async with an_agent(world, "n0") as outbox:
+            told = encode(a_state("n0", left("n0")))
+            for _ in range(5):
+                outbox.tell_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", told)
+                await asyncio.sleep(30)
+                assert not world.filter(scheduler, "a").node_names
+        await asyncio.sleep(90)
+        assert world.filter(scheduler, "a").node_names == ("n0",)
+
+
+@pytest.mark.parametrize(
+    "occupied",
+    [
+        left("n0", vendor="iluvatar"),
+        left("n0", card="GPU-n1-0"),
+        left("n0", card="GPU-n0-9"),
+        left("n0", mib=1 << 40),
+        left("n0", mib=-1),
+        left("n0", cores=1e308),
+        left("n0", uid="u" * 1000),
+    ],
+    ids=["vendor", "other-node", "no-card", "huge", "negative", "cores", "long"],
+)
+async def test_shares_that_cannot_be_hold_nothing(occupied: Occupied) -> None:
+    world = a_world()
+    async with leading(world) as scheduler:
+        await report(world, "n0", a_state("n0", occupied))
+        assert not scheduler.ledger.held("n0")
+        assert not scheduler.ledger.held("n1")
+        assert len(doubted(scheduler)) == 1
+
+
+async def test_what_is_occupied_is_no_more_than_the_cards_have() -> None:
+    world = a_world(1)
+    async with leading(world) as scheduler:
+        many = [left("n0", 1000, uid=f"u{i}", cores=30, count=3) for i in range(100)]
+        await report(world, "n0", a_state("n0", *many))
+        card = cards_on("n0")[0]
+        held = scheduler.ledger.held("n0")[card.id]
+        assert held.memory_bytes <= card.memory_bytes
+        assert held.cores_percent <= card.cores_percent
+        assert held.slots <= card.slots
+        assert set(doubted(scheduler)) == {"excess"}
+
+
+async def test_what_is_occupied_counts_in_no_namespaces_quota() -> None:
+    world = a_world()
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "16000"}}}
+    world.make("/api/v1/namespaces/default/resourcequotas", quota)
+    world.pod("a", 4000)
+    async with leading(world) as scheduler:
+        await report(world, "n1", a_state("n1", left("n1", 15000)))
+        assert scheduler.ledger.held("n1")
+        assert await world.place(scheduler, "a") in world.nodes
+
+
+async def test_a_state_counts_on_its_own_subject_alone() -> None:
+    """A signed report is published again under other keys, with other ids and sources."""
+    world = a_world()
+    world.pod("a", 4000, nodeSelector={})
+    async with leading(world) as scheduler:
+        old = DeviceState(node="n0", vendor=VENDOR)  # it has lost its card, once
+        await report(world, "n0", old)
+        await report(world, "n0", a_state("n0"))
+        data = encode(old)
+        [first, *_] = [n for n in world.bus.said("tessera.v1.*.device.>") if n.data == data]
+        for number, key in enumerate(("n1.nvidia", "n0.iluvatar", "x.nvidia", "n0.nvidia")):
+            again = Envelope(
+                id=f"again-{number}", source=f"/tessera/agent/{number}", type=first.envelope.type,
+                time=first.envelope.time, epoch=first.envelope.epoch,
+                sequence=first.envelope.sequence, signature=first.envelope.signature,
+            )  # fmt: skip
+            await world.bus.put(DEVICES_BUCKET, key, again, data)
+            await asyncio.sleep(0.1)
+            assert set(world.filter(scheduler, "a").node_names or ()) == {"n0"}
+        assert doubted(scheduler) == {"subject": 3}
+
+
+async def test_odd_numbers_of_what_is_held_end_nothing() -> None:
+    world = a_world(1)
+    world.pod("a", 4000)
+    odd = [
+        CardHeld(card="GPU-n0-0", containers=1 << 70, memory_bytes=-(1 << 70)),
+        CardHeld(card="GPU-n0-0", containers=1, cores_percent=1e308),
+        CardHeld(card="GPU-n0-0", containers=1, cores_percent=-1e308),
+    ]
+    async with leading(world) as scheduler:
+        await report(world, "n0", a_state("n0", held=odd))
+        assert doubted(scheduler) == {"numbers": 1}
+        assert scheduler.agents.differing == 0
+        assert await world.place(scheduler, "a") == "n0"
+
+
+async def test_names_that_are_made_up_are_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    world = a_world(1)
+    async with leading(world) as scheduler, an_agent(world, "n0") as outbox:
+        for number in range(500):
+            state = a_state(f"made-up-{number}", left("n0"))
+            key = f"made-up-{number}.nvidia"
+            outbox.tell_state(DEVICES_BUCKET, key, "dev.tessera.device", encode(state))
+            if not number % 50:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
+        assert doubted(scheduler) == {"node": 500}
+        told = [r for r in caplog.records if "does not count" in r.getMessage()]
+        assert len(told) == 1
+
+
+async def test_a_node_that_is_gone_is_forgotten_with_what_was_said_of_it() -> None:
+    world = a_world()
+    async with leading(world) as scheduler:
+        await report(world, "n1", a_state("n1", left("n1")))
+        assert scheduler.ledger.held("n1")
+        world.call("DELETE", "/api/v1/nodes/n1")
+        await asyncio.sleep(0.1)
+        assert not scheduler.ledger.held("n1")
+        await report(world, "n1", a_state("n1", left("n1")))
+        assert not scheduler.ledger.held("n1")
+        assert doubted(scheduler) == {"node": 1}
