@@ -3,11 +3,15 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from tessera_core.inventory import cards_of
+from tessera_core.counted import MOST_CARDS
+from tessera_core.fleet import Fleet
+from tessera_core.inventory import MOST_WARNINGS, cards_of
 from tessera_core.registry import load
+from tessera_schema.cards import Siting
 from tessera_schema.kube import Node
-from tessera_testing.builders import a_node
+from tessera_testing.builders import a_card, a_node
 from tests.dialects.adding import acme
 
 REGISTRY = load(extra=[acme])
@@ -86,3 +90,58 @@ def test_cards_beyond_belief_are_not_used(odd: dict[str, object]) -> None:
     node = a_node(annotations={OURS: published({"id": "GPU-b", **odd})})
     assert ids(node) == []
     assert told(node)
+
+
+def many(count: int, **facts: object) -> str:
+    return published(*({"id": f"GPU-{i}", "index": i, **facts} for i in range(count)))
+
+
+def test_more_cards_than_a_node_can_have_are_left_out_and_told() -> None:
+    node = a_node(annotations={OURS: many(4000)})
+    assert ids(node) == [f"GPU-{i}" for i in range(MOST_CARDS)]
+    assert told(node) == (
+        f"node {node.name}: tessera's nvidia cards are 4000: the first {MOST_CARDS} are used, the "
+        "rest is left out; see what publishes them"
+    )
+
+
+def test_the_vendors_of_a_node_have_no_more_cards_together() -> None:
+    others = ",".join(f"card-{i}:16" for i in range(MOST_CARDS))
+    node = a_node(annotations={OURS: many(MOST_CARDS), "acme.com/cards": others})
+    assert len(ids(node)) == MOST_CARDS
+    assert "all its vendors together cards are 128" in told(node)
+
+
+def test_names_without_end_are_beyond_belief() -> None:
+    node = a_node(annotations={OURS: many(40, model="A" * 5000)})
+    assert ids(node) == []
+    warnings = cards_of(REGISTRY, node, {})[1]
+    assert len(warnings) == MOST_WARNINGS + 1
+    assert warnings[-1] == f"and {40 - MOST_WARNINGS} more warnings"
+    assert "names of more than 256 letters" in warnings[0]
+
+
+def test_the_fleet_is_no_wider_for_a_node_of_4000_cards() -> None:
+    fleet = Fleet()
+    for n in range(20):
+        fleet.put(f"n{n}", cards_of(REGISTRY, a_node(annotations={OURS: many(8)}), {})[0])
+    fleet.put("evil", cards_of(REGISTRY, a_node(annotations={OURS: many(4000)}), {})[0])
+    assert fleet.cards.vendor.shape[1] == MOST_CARDS
+
+
+def test_names_that_no_card_has_any_more_are_forgotten() -> None:
+    """A node that publishes other models, modes and pools each time."""
+    fleet = Fleet()
+    fleet.put("good", [a_card("g", model="A100", mode="mps")])
+    before = fleet.snapshot()
+    for turn in range(1000):
+        siting = Siting(pool=f"pool-{turn}")
+        card = replace(a_card("e", model=f"model-{turn}", mode=f"mode-{turn}"), siting=siting)
+        fleet.put("evil", [card])
+    assert [len(n.of) for n in (fleet.models, fleet.modes, fleet.pools)] == [3, 3, 2]
+    assert fleet.models.of[fleet.cards.model[fleet.rows["evil"], 0]] == "model-999"
+    assert fleet.models.of[fleet.cards.model[fleet.rows["good"], 0]] == "A100"
+    assert before.models.of[before.cards.model[before.rows["good"], 0]] == "A100"
+    fleet.remove("evil")
+    fleet.remove("good")
+    assert (fleet.models.known("A100"), fleet.models.known("")) == (None, 0)

@@ -8,12 +8,16 @@ from tessera_core.charges import Charge
 from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
+from tessera_core.packing.asks import MOST_KINDS
 from tessera_core.packing.counted import Hosts
 from tessera_core.packing.history import History, Wish
 from tessera_core.packing.hosts import Host
 from tessera_core.packing.outlook import learn
+from tessera_core.packing.packer import Packer
 from tessera_core.packing.reserve import Reserve, whole_nodes
 from tessera_core.packing.state import State
+from tessera_core.placement import Found, place
+from tessera_core.quota import NO_LIMITS
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
@@ -168,3 +172,20 @@ def test_shapes_warmed_are_answered_alike(reserve: bool) -> None:  # noqa: FBT00
     for request in (WHOLE, a_share(30)):
         both = zip(order.keys(fleet, request, cold), order.keys(fleet, request, warm), strict=True)
         assert all(np.array_equal(one, other) for one, other in both)
+
+
+def test_kinds_without_end_are_not_kept_and_their_cards_are_given_last() -> None:
+    """A node that publishes other sizes each time."""
+    fleet, state = fleet_of(good=cards(2)), State()
+    for turn in range(MOST_KINDS + 50):
+        fleet.put("evil", cards(1, memory_bytes=(turn + 20_000) << 20))
+        state.follow(fleet)
+    assert len(state.outlook.kinds) == MOST_KINDS + 1
+    assert best(fleet, a_share(30), state) == "good"
+    use(fleet, "good", 0, 100)
+    use(fleet, "good", 1, 100)
+    fleet.packer = Packer(state)
+    fleet.packer.by_default = True
+    found = place(fleet, a_pod(a_share(30)), NO_LIMITS)
+    assert isinstance(found, Found)
+    assert found.node == "evil"

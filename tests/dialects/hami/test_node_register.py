@@ -172,9 +172,9 @@ def test_mig_instances_registered_as_cards_are_in_mig_mode() -> None:
 
 
 def test_more_cards_than_a_node_can_have_are_not_used() -> None:
-    inventory = published("".join(f"g{i},1,1,1,x,0,1:" for i in range(257)))
+    inventory = published("".join(f"g{i},1,1,1,x,0,1:" for i in range(65)))
     assert not inventory.cards
-    assert "257 cards are more than 256" in inventory.warnings[0]
+    assert "65 cards are more than 64" in inventory.warnings[0]
 
 
 @given(

@@ -72,7 +72,7 @@ def test_sick_cards_stay_in_the_table_and_keep_their_size() -> None:
         pytest.param(a_counted_node(100, None), NUMBER, id="no-number"),
         pytest.param(a_counted_node(-1, 4), MEMORY, id="negative-memory"),
         pytest.param(a_counted_node(100, "many"), NUMBER, id="no-quantity"),
-        pytest.param(a_counted_node(100, 1_000_000_000), "at most 256", id="absurd-number"),
+        pytest.param(a_counted_node(100, 1_000_000_000), "at most 64", id="absurd-number"),
         pytest.param(a_counted_node("9E", 1), MEMORY, id="absurd-memory"),
     ],
 )

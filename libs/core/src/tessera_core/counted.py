@@ -15,8 +15,9 @@ from tessera_core.quantity import BadQuantity, whole
 from tessera_schema.cards import MIB, Card, Inventory, Precision
 from tessera_schema.kube import Node
 
-MOST_CARDS: Final = 256
-"""More on one node is a mistake, and would cost memory in every scheduler."""
+MOST_CARDS: Final = 64
+"""More on one node is a mistake. The books are as wide for every node as for the one with the most
+cards: with 64 a call of the filter takes 6 times as long as with 8, with 256 28 times."""
 
 
 class Counting(Struct, frozen=True, kw_only=True):

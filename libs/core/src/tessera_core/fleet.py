@@ -30,23 +30,48 @@ _MOST_CHANGES: Final = 4_096
 
 
 class Names:
-    """Names as small numbers, for columns; number 0 is the empty name."""
+    """Names as small numbers, for columns; number 0 is the empty name. A number lasts as long as a
+    card has the name, and is then given to another one: so there are never more than cards."""
 
     def __init__(self) -> None:
         """Knows only the empty name."""
         self.of: list[str] = [""]
         self._numbers = {"": 0}
+        self._users = [1]
+        self._free: list[int] = []
 
-    def number(self, name: str) -> int:
-        """The name's number, a new one if need be."""
-        if name not in self._numbers:
-            self._numbers[name] = len(self.of)
-            self.of.append(name)
-        return self._numbers[name]
+    def take(self, name: str) -> int:
+        """The number of a card's name, a new one if need be."""
+        number = self._numbers.get(name)
+        if number is None:
+            if not self._free:
+                self._free.append(len(self.of))
+                self.of.append("")
+                self._users.append(0)
+            number = self._numbers[name] = self._free.pop()
+            self.of[number] = name
+        self._users[number] += 1
+        return number
+
+    def drop(self, name: str) -> None:
+        """A card that had the name is gone."""
+        number = self._numbers[name]
+        self._users[number] -= 1
+        if not self._users[number]:
+            del self._numbers[name]
+            self.of[number] = ""
+            self._free.append(number)
 
     def known(self, name: str) -> int | None:
         """The name's number if it has one."""
         return self._numbers.get(name)
+
+    def copy(self) -> Names:
+        """The same names, to be changed apart."""
+        copy = copy_of(self)
+        copy.of, copy._numbers = list(self.of), dict(self._numbers)
+        copy._users, copy._free = list(self._users), list(self._free)
+        return copy
 
 
 class Fleet:
@@ -106,7 +131,7 @@ class Fleet:
         if len(cards) > self.cards.vendor.shape[1]:
             self._resize(0, len(cards))
         self.facts[row] = tuple(cards)
-        self.pool[row] = self.pools.number(next((c.siting.pool for c in cards if c.siting), ""))
+        self.pool[row] = self.pools.take(_pool_of(cards))
         for column, card in enumerate(cards):
             self._fill(row, column, card)
             self._places.setdefault(card.id, []).append((row, column))
@@ -261,6 +286,8 @@ class Fleet:
             self._columns, self.rows = list(self._columns), dict(self.rows)
             self._renamed = list(self._renamed)
             self.pool = self.pool.copy()
+            self.models, self.modes = self.models.copy(), self.modes.copy()
+            self.vendors, self.pools = self.vendors.copy(), self.pools.copy()
 
     def _new_layout(self) -> None:
         self._rank = None
@@ -268,9 +295,9 @@ class Fleet:
 
     def _fill(self, row: int, column: int, card: Card) -> None:
         c, at = self.cards, (row, column)
-        c.vendor[at] = self.vendors.number(card.vendor)
-        c.model[at] = self.models.number(card.model)
-        c.mode[at] = self.modes.number(card.mode)
+        c.vendor[at] = self.vendors.take(card.vendor)
+        c.model[at] = self.models.take(card.model)
+        c.mode[at] = self.modes.take(card.mode)
         c.numa[at] = card.numa
         c.memory_total[at] = card.memory_bytes
         c.cores_total[at] = cores.milli(card.cores_percent)
@@ -288,6 +315,10 @@ class Fleet:
             left = [p for p in self._places.pop(card.id, ()) if p[0] != row]
             if left:
                 self._places[card.id] = left
+            self.models.drop(card.model)
+            self.modes.drop(card.mode)
+        self.pools.drop(self.pools.of[self.pool[row]])
+        self.pool[row] = 0
         for name in Cards.__slots__:
             getattr(self.cards, name)[row] = NO_VENDOR if name == "vendor" else 0
         self.facts[row], self._columns[row], self._renamed[row] = (), {}, {}
@@ -306,6 +337,10 @@ class Fleet:
         self.pool = np.concatenate([self.pool, np.zeros(more_rows, np.int64)])
         self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
         self._free_rows += range(rows + more_rows - 1, rows - 1, -1)
+
+
+def _pool_of(cards: Sequence[Card]) -> str:
+    return next((c.siting.pool for c in cards if c.siting), "")
 
 
 def _part(used: Floats | Ints, total: Floats | Ints) -> Floats:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tessera_core.advertised import allocated_names, without_advertised
 from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
+from tessera_core.counted import MOST_CARDS
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card, Inventory, Precision, Siting
 from tessera_schema.keys import CARDS_PREFIX, GROUP
@@ -27,6 +28,12 @@ POOL_LABEL: Final = f"{GROUP}/pool"
 MOST_MEMORY_BYTES: Final = 1 << 50
 MOST_CORES_PERCENT: Final = 1_000_000
 MOST_SLOTS: Final = 1_000_000
+MOST_NAME: Final = 256
+"""Letters of a card's id, model and mode."""
+MOST_WARNINGS: Final = 16
+"""What is wrong with one node's cards, sentence by sentence."""
+MOST_WARNING: Final = 512
+"""Letters of one such sentence: they quote what was published."""
 
 
 class NodeCards(Struct, frozen=True, kw_only=True):
@@ -80,9 +87,10 @@ def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Cust
             )
         warnings += told
     given, allocated = _giving(registry, found)
+    unique = _with_unique_ids(node.name, _in_pool(registry, node, cards), warnings)
     return NodeCards(
-        cards=_with_unique_ids(node.name, _in_pool(registry, node, cards), warnings),
-        warnings=tuple(warnings), given=given, allocated=allocated,
+        cards=_as_many_as_fit(node.name, "all its vendors together", unique, warnings),
+        warnings=_short(warnings), given=given, allocated=allocated,
         sources=frozenset((i.vendor, i.source) for i in found if i.cards),
     )  # fmt: skip
 
@@ -176,14 +184,38 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
 
 
 def _credible(node: str, inventory: Inventory, warnings: list[str]) -> Inventory:
-    """Without cards that no hardware can be: they would overflow the books."""
-    odd = [c for c in inventory.cards if not _can_be(c)]
+    """Without cards that no node has room for, or that no hardware can be: they would overflow the
+    books."""
+    what = f"{inventory.source}'s {inventory.vendor}"
+    cards = _as_many_as_fit(node, what, inventory.cards, warnings)
+    odd = [c for c in cards if not _can_be(c)]
     warnings.extend(
-        f"node {node}: {inventory.source}: card {c.id}: {c.memory_bytes} bytes, "
-        f"{c.cores_percent:g} % and {c.slots} slots are beyond belief: not used"
+        f"node {node}: {inventory.source}: card {c.id[:MOST_NAME]}: {c.memory_bytes} bytes, "
+        f"{c.cores_percent:g} % and {c.slots} slots, or names of more than {MOST_NAME} letters, "
+        "are beyond belief: not used"
         for c in odd
     )
-    return replace(inventory, cards=tuple(c for c in inventory.cards if c not in odd))
+    return replace(inventory, cards=tuple(c for c in cards if c not in odd))
+
+
+def _as_many_as_fit(
+    node: str, what: str, cards: tuple[Card, ...], warnings: list[str]
+) -> tuple[Card, ...]:
+    """The first `MOST_CARDS` of them: every node costs as much memory as the widest."""
+    if len(cards) > MOST_CARDS:
+        warnings.append(
+            f"node {node}: {what} cards are {len(cards)}: the first {MOST_CARDS} are used, the "
+            "rest is left out; see what publishes them"
+        )
+    return cards[:MOST_CARDS]
+
+
+def _short(warnings: Sequence[str]) -> tuple[str, ...]:
+    """What is remembered of each node, and logged."""
+    told = [warning[:MOST_WARNING] for warning in warnings[:MOST_WARNINGS]]
+    if len(warnings) > MOST_WARNINGS:
+        told.append(f"and {len(warnings) - MOST_WARNINGS} more warnings")
+    return tuple(told)
 
 
 def _can_be(card: Card) -> bool:
@@ -192,6 +224,7 @@ def _can_be(card: Card) -> bool:
         and 0 <= card.cores_percent <= MOST_CORES_PERCENT
         and 0 <= card.slots <= MOST_SLOTS
         and abs(card.numa) <= MOST_SLOTS
+        and max(len(card.id), len(card.model), len(card.mode)) <= MOST_NAME
     )
 
 

@@ -19,6 +19,9 @@ from tessera_schema.requests import Request
 
 AMOUNTS: Final = 2
 
+MOST_KINDS: Final = 512
+"""Kinds of cards that are told apart. What is known of shapes is worked out for each."""
+
 
 class CardKind(NamedTuple):
     """What makes cards equal; names by their numbers in the fleet."""
@@ -44,7 +47,8 @@ class Catalogue:
         return len(self.kinds) + 1
 
     def numbers(self, cards: Cards) -> Ints:
-        """Each card's kind, for columns of any shape; 0 where none may be used."""
+        """Each card's kind, for columns of any shape; 0 where none may be used, and beyond
+        `MOST_KINDS`: such cards are given last."""
         columns = (
             cards.vendor, cards.model, cards.mode, cards.memory_total, cards.cores_total,
             cards.slots,
@@ -104,6 +108,8 @@ class Catalogue:
 
     def _number(self, kind: CardKind) -> int:
         if kind not in self._numbers:
+            if len(self.kinds) >= MOST_KINDS:
+                return 0
             self.kinds.append(kind)
             self._numbers[kind] = len(self.kinds)
         return self._numbers[kind]
