@@ -19,18 +19,6 @@
 static dev_t device; /* of the file that was mounted when it was opened first */
 static ino_t inode;  /* 0: none was yet */
 
-static int required;
-
-void ts_mount_look(void) {
-    Dl_info own;
-    if (dladdr(&inode, &own) && own.dli_fname && !strncmp(own.dli_fname, TS_MOUNTED_AT, sizeof TS_MOUNTED_AT - 1))
-        __atomic_store_n(&required, 1, __ATOMIC_RELAXED);
-}
-
-int ts_mount_required(void) {
-    return __atomic_load_n(&required, __ATOMIC_RELAXED);
-}
-
 int ts_mount_is_passing(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EIO;
 }
@@ -73,28 +61,53 @@ static long mount_of(int fd) {
     return found ? strtol(found + sizeof "mnt_id:" - 1, NULL, 10) : -1;
 }
 
-static int is_mounted(int fd, int folder) {
+static int is_read_only(int fd) {
     struct statvfs on;
-    struct stat now;
-    if (fstatvfs(fd, &on) < 0 || fstat(fd, &now) < 0)
-        return 0;
-    if (!(on.f_flag & ST_RDONLY) || !S_ISREG(now.st_mode)) {
-        errno = EPERM;
-        return 0;
-    }
-    if (inode && now.st_dev == device && now.st_ino == inode)
-        return 1;
-    errno = EPERM;
+    return fstatvfs(fd, &on) == 0 && (on.f_flag & ST_RDONLY);
+}
+
+static int is_own_mount(int fd, int folder) {
     long own = mount_of(fd);
-    if (own < 0 || own == mount_of(folder))
+    return own >= 0 && own != mount_of(folder);
+}
+
+/* The first one is remembered: the agent writes into the file that it made, and makes no other. */
+static int is_the_agents(int fd, int folder) {
+    struct stat now;
+    if (fstat(fd, &now) < 0 || !S_ISREG(now.st_mode) || !is_read_only(fd))
         return 0;
-    if (!inode) {
-        device = now.st_dev;
-        inode = now.st_ino;
-        return 1;
-    }
-    errno = EPERM; /* another file than before: the agent writes into the one that it made */
-    return 0;
+    if (inode)
+        return now.st_dev == device && now.st_ino == inode;
+    if (!is_own_mount(fd, folder))
+        return 0;
+    device = now.st_dev;
+    inode = now.st_ino;
+    return 1;
+}
+
+static int required;
+
+/* One file can be mounted at several places, and the loader keeps the name by which it met it first. */
+static int is_mounted_library(const char *path) {
+    char folder[4096];
+    const char *end = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", end ? (int)(end - path + 1) : 2, end ? path : "./");
+    int fd = open(path, O_RDONLY | O_CLOEXEC), at = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int mounted = fd < 0 || at < 0 || (is_read_only(fd) && is_own_mount(fd, at));
+    close_keeping_errno(fd);
+    close_keeping_errno(at);
+    return mounted;
+}
+
+void ts_mount_look(void) {
+    Dl_info own;
+    int known = dladdr(&inode, &own) && own.dli_fname;
+    int is_here = known && !strncmp(own.dli_fname, TS_MOUNTED_AT, sizeof TS_MOUNTED_AT - 1);
+    __atomic_store_n(&required, !known || is_here || is_mounted_library(own.dli_fname), __ATOMIC_RELAXED);
+}
+
+int ts_mount_required(void) {
+    return __atomic_load_n(&required, __ATOMIC_RELAXED);
 }
 
 int ts_mount_open(const char *path) {
@@ -103,9 +116,10 @@ int ts_mount_open(const char *path) {
     if (folder < 0)
         return -1;
     int fd = openat(folder, name, FILE_FLAGS);
-    if (fd >= 0 && !is_mounted(fd, folder)) {
-        close_keeping_errno(fd);
+    if (fd >= 0 && !is_the_agents(fd, folder)) {
+        close(fd);
         fd = -1;
+        errno = EPERM;
     }
     close_keeping_errno(folder);
     return fd;

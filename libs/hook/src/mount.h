@@ -5,8 +5,9 @@
 /* The folder that the library is loaded from where the agent mounted it. */
 #define TS_MOUNTED_AT "/usr/local/tessera/"
 
-/* Whether this copy of the library was loaded from there: then its limits file is mounted beside it,
- * and nothing else is one. Elsewhere (a developer's machine, a test) nothing is mounted. To be looked
+/* Whether this copy of the library was loaded from there, or from a read-only mount of its own (the
+ * agent mounts it at a second place for some systems): then the limits file is mounted as well, and
+ * nothing else is one. Elsewhere (a developer's machine, a test) nothing need be mounted. To be looked
  * at first, without a lock of ours: the loader takes its own. */
 void ts_mount_look(void);
 int ts_mount_required(void);

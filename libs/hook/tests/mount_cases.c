@@ -43,8 +43,9 @@ static void bind_read_only(const char *file, const char *at) {
 
 /* What runs in the container is this program again: its case looks at STAGE. */
 static void go_on(const char *stage) {
+    const char *elsewhere = getenv("PRELOAD_AT");
     setenv("STAGE", stage, 1);
-    setenv("LD_PRELOAD", PLACE "/lib/libtessera.so", 1);
+    setenv("LD_PRELOAD", elsewhere ? elsewhere : PLACE "/lib/libtessera.so", 1);
     execl("/proc/self/exe", "cases", getenv("TEST_CASE"), (char *)NULL);
     _exit(127);
 }
@@ -182,24 +183,39 @@ TEST(a_folder_that_is_a_symbolic_link_is_not_followed, "memory=64", NULL) {
     starts_closed();
 }
 
-TEST(without_a_mounted_file_no_variable_is_a_limit, "memory=64", NULL) {
-    if (stage_is("")) {
-        with_a_volume();
-        pid_t pid = fork();
-        if (pid == 0) {
-            char volume[512];
-            EQUAL(unshare(CLONE_NEWNS), 0);
-            snprintf(volume, sizeof volume, "%s/volume", dir());
-            EQUAL(mount(volume, "/usr/local", NULL, MS_BIND, NULL), 0);
-            bind_read_only("agents/libtessera.so", PLACE "/lib/libtessera.so");
-            offers_more();
-            setenv("CUDA_DEVICE_MEMORY_LIMIT", "8g", 1);
-            go_on("inside");
-        }
-        EQUAL(wait_for(pid), 0);
+/* A container whose limits were never mounted, and that has a file and a variable of its own. */
+static void without_limits(const char *library_at, const char *preload_at) {
+    if (!stage_is("")) {
+        starts_closed();
         return;
     }
-    starts_closed();
+    with_a_volume();
+    shell("mkdir $HERE/volume/lib; touch $HERE/volume/lib/libvgpu.so");
+    pid_t pid = fork();
+    if (pid == 0) {
+        char volume[512];
+        EQUAL(unshare(CLONE_NEWNS), 0);
+        snprintf(volume, sizeof volume, "%s/volume", dir());
+        EQUAL(mount(volume, "/usr/local", NULL, MS_BIND, NULL), 0);
+        bind_read_only("agents/libtessera.so", library_at);
+        offers_more();
+        setenv("CUDA_DEVICE_MEMORY_LIMIT", "8g", 1);
+        setenv("PRELOAD_AT", preload_at, 1);
+        go_on("inside");
+    }
+    EQUAL(wait_for(pid), 0);
+}
+
+TEST(without_a_mounted_file_no_variable_is_a_limit, "memory=64", NULL) {
+    without_limits(PLACE "/lib/libtessera.so", PLACE "/lib/libtessera.so");
+}
+
+TEST(nor_by_another_name_of_the_mounted_library, "memory=64", NULL) {
+    without_limits(PLACE "/lib/libtessera.so", "/proc/self/root" PLACE "/lib/libtessera.so");
+}
+
+TEST(nor_where_the_library_is_mounted_for_another_system, "memory=64", NULL) {
+    without_limits("/usr/local/lib/libvgpu.so", "/usr/local/lib/libvgpu.so");
 }
 
 /* The agent writes into its file in place: torn for a moment, then valid again. */
