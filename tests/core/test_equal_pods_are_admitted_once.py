@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from msgspec.structs import replace
 from tessera_core.admission import Admission, admit
 from tessera_core.dialect import Rejected
 from tessera_core.registry import load
-from tessera_core.remembered import MAX_SHAPES, Admissions
+from tessera_core.remembered import MOST_SHAPE, MOST_SHAPES, Admissions
 from tessera_schema.keys import TRACE_KEY
-from tessera_schema.kube import HostPath, Pod, PodStatus, Volume, VolumeMount
+from tessera_schema.kube import EnvVar, HostPath, Pod, PodStatus, Volume, VolumeMount
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.adding import acme
 from tests.dialects.test_every_dialect import BY_SAMPLE
@@ -36,17 +37,9 @@ def mounting(pod: Pod, volume: str, path: str | None) -> Pod:
     return replace(pod, spec=replace(pod.spec, volumes=volumes, containers=containers))
 
 
-class Counting(Admissions):
-    """Tells how many answers it keeps."""
-
-    @property
-    def kept(self) -> int:
-        return len(self._known)
-
-
 @pytest.mark.parametrize(("dialect", "limits"), BY_SAMPLE)
 def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any]) -> None:
-    admissions = Counting(REGISTRY)
+    admissions = Admissions(REGISTRY)
     pod = a_pod(a_container(limits, limits), uid="u")
     first = admissions.admit(pod)
     assert isinstance(first, Admission), first
@@ -65,7 +58,7 @@ def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any])
         assert told == admit(REGISTRY, other)
         assert isinstance(told, Admission)
         assert told.request.uid == other.metadata.uid
-    assert admissions.kept == 1
+    assert admissions.kept[0] == 1
 
 
 def asks(gib: int = 3, **metadata: Any) -> Pod:
@@ -75,7 +68,7 @@ def asks(gib: int = 3, **metadata: Any) -> Pod:
 
 
 def test_what_differs_is_looked_at() -> None:
-    admissions = Counting(REGISTRY)
+    admissions = Admissions(REGISTRY)
     pods = [
         asks(),
         asks(4),
@@ -86,7 +79,7 @@ def test_what_differs_is_looked_at() -> None:
     ]
     for pod in pods * 2:
         assert admissions.admit(pod) == admit(REGISTRY, pod)
-    assert admissions.kept == len(pods)
+    assert admissions.kept[0] == len(pods)
 
 
 def test_what_would_defeat_isolation_is_looked_for_each_time() -> None:
@@ -102,17 +95,49 @@ def test_what_would_defeat_isolation_is_looked_for_each_time() -> None:
 
 
 def test_refusals_and_stripped_keys_are_each_pods_own() -> None:
-    admissions = Counting(REGISTRY)
+    admissions = Admissions(REGISTRY)
     own = asks(annotations={"tessera.dev/grant": "{}"})
     told = admissions.admit(own)
     assert isinstance(told, Admission)
     assert "tessera.dev/grant" in told.warnings[0]
     assert isinstance(admissions.admit(asks(-1)), Rejected)
-    assert admissions.kept == 0
+    assert admissions.kept == (0, 0)
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    admissions = Counting(REGISTRY)
-    for i in range(MAX_SHAPES + 5):
-        admissions.admit(asks(labels={"n": str(i)}))
-    assert admissions.kept == MAX_SHAPES
+    admissions = Admissions(REGISTRY)
+    size = MOST_SHAPE // 2
+    for i in range(MOST_SHAPES // size + 50):
+        admissions.admit(asks(labels={"n": f"{i:0{size}}"}))
+    count, kept = admissions.kept
+    assert MOST_SHAPES - MOST_SHAPE <= kept <= MOST_SHAPES
+    assert count <= MOST_SHAPES // size
+
+
+def test_large_pods_are_not_kept() -> None:
+    admissions = Admissions(REGISTRY)
+    env = tuple(EnvVar(name="V", value=f"{i:0{1 << 18}}") for i in range(40))
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for variable in env:
+        container = replace(a_container({"acme.com/gib": 1}), env=(variable,))
+        assert isinstance(admissions.admit(a_pod(container)), Admission)
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert admissions.kept == (0, 0)
+    assert after - before < 1 << 18
+
+
+def test_many_small_different_pods_take_bounded_memory() -> None:
+    """The worst shape for its size: containers of a few letters, each of which asks."""
+    admissions = Admissions(REGISTRY)
+    limits = {"acme.com/gib": 1}
+    each = tuple(a_container(limits, limits, name=f"c{i}") for i in range(60))
+    tracemalloc.start()
+    for i in range(2 * MOST_SHAPES // 5_000):
+        told = admissions.admit(a_pod(*each, labels={"n": str(i)}))
+        assert isinstance(told, Admission)
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert 100 < admissions.kept[0] < 2 * MOST_SHAPES // 5_000
+    assert after < 40 * MOST_SHAPES

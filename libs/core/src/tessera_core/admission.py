@@ -21,6 +21,7 @@ from tessera_core.foreign_resources import foreign_resources
 from tessera_core.isolation import defeats
 from tessera_core.outcome import ContainerAfter
 from tessera_core.packing import hosts
+from tessera_core.podsize import oversize
 from tessera_core.registry import Registry
 from tessera_core.zero_amounts import without_zeros
 from tessera_schema.keys import GROUP, ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
@@ -43,12 +44,12 @@ class Admission(Struct, frozen=True, kw_only=True):
 def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Rejected | None:
     """The pod admitted, or why not; None when it names none of our resources.
 
-    What a pod that `runs` asks for is read whatever else is wrong with it.
+    What a pod that `runs` asks for is read whatever else is wrong with it, its size included.
     """
     claims = claims_on(registry, pod)
     if not claims:
         return None
-    refusal = None if runs else _two_dialects(registry, claims) or defeats(pod) or _disorder(pod)
+    refusal = None if runs else _refusal(registry, pod, claims)
     if refusal is not None:
         return refusal
     pod, stripped = strip_results(registry, pod)
@@ -61,6 +62,11 @@ def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Re
     admission = _together(pod, admitted, claims, stripped)
     told = () if runs else foreign_resources(registry, pod)
     return replace(admission, warnings=(*admission.warnings, *told)) if told else admission
+
+
+def _refusal(registry: Registry, pod: Pod, claims: Mapping[str, Claim]) -> Rejected | None:
+    """What no dialect allows; sizes are looked at before the work that grows with them."""
+    return oversize(pod) or _two_dialects(registry, claims) or defeats(pod) or _disorder(pod)
 
 
 def strip_results(
@@ -78,7 +84,8 @@ def strip_results(
     )
     if not stripped:
         return pod, ()
-    kept = {k: v for k, v in pod.metadata.annotations.items() if k not in stripped}
+    gone = frozenset(stripped)
+    kept = {k: v for k, v in pod.metadata.annotations.items() if k not in gone}
     return replace(pod, metadata=replace(pod.metadata, annotations=kept)), stripped
 
 

@@ -35,7 +35,7 @@ def find(
     pod: Pod, position: int, name: str, where: tuple[str, ...] = LIMITS_THEN_REQUESTS
 ) -> tuple[str, Quantity] | None:
     """Field and amount of a resource: the first of `where` that has it."""
-    resources = pod.all_containers[position].resources
+    resources = pod.container(position).resources
     for kind in where:
         amounts = resources.limits if kind == "limits" else resources.requests
         if name in amounts:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -58,6 +59,12 @@ class Admitted(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
+MOST_FIELD: Final = 320
+"""Characters of a field in a message: an annotation's key has 317 at most."""
+MOST_VALUE: Final = 256
+"""Characters of a value in a message: messages are kept by the thousand, values come from users."""
+
+
 class Rejected(Struct, frozen=True, kw_only=True):
     """A pod that can never run as written."""
 
@@ -69,12 +76,13 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """Field, value, remedy: the three things a user needs."""
-        return (
-            f"{self.field}: {self.value}: {self.remedy}"
-            if self.value
-            else f"{self.field}: {self.remedy}"
-        )
+        """Field, value, remedy: the three things a user needs. What the user wrote is cut."""
+        field, value = _shortened(self.field, MOST_FIELD), _shortened(self.value, MOST_VALUE)
+        return f"{field}: {value}: {self.remedy}" if value else f"{field}: {self.remedy}"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 class Placed(Struct, frozen=True, kw_only=True):

@@ -115,10 +115,16 @@ def _of_notes(pod: Pod) -> Iterator[Rejected]:
 
 
 def _of_volumes(pod: Pod, only: frozenset[str] | None = None) -> Iterator[Rejected]:
+    written = {
+        mount.name
+        for _, _, container in containers_of(pod, KINDS)
+        for mount in container.volume_mounts
+        if not mount.read_only
+    }
     for i, volume in enumerate(pod.spec.volumes):
         if volume.host_path is None or (only is not None and volume.name not in only):
             continue
-        near = _near(volume.host_path.path, written=_is_written(pod, volume.name))
+        near = _near(volume.host_path.path, written=volume.name in written)
         if near:
             yield _rejected(
                 f"spec.volumes[{i}].hostPath.path", volume.host_path.path,
@@ -163,14 +169,6 @@ def _of_container(field: str, container: Container) -> Iterator[Rejected]:
 
 def _rejected(field: str, value: str, remedy: str) -> Rejected:
     return Rejected(field=field, value=value, remedy=remedy, reason=Reason.ISOLATION_DEFEATED)
-
-
-def _is_written(pod: Pod, volume: str) -> bool:
-    return any(
-        mount.name == volume and not mount.read_only
-        for _, _, container in containers_of(pod, KINDS)
-        for mount in container.volume_mounts
-    )
 
 
 def _near(path: str, *, written: bool) -> list[str]:

@@ -2,14 +2,16 @@
 
 Pods are equal here when they differ in nothing that a dialect reads: their names, uids and traces,
 the node they are on, their status and their volumes may be others. What volumes would defeat is
-therefore looked at each time. Only answers are remembered, not refusals: those name the pod's own
-fields and are few.
+therefore looked at each time, as their number is. Only answers are remembered, not refusals: those
+name the pod's own fields and are few. Whoever may create pods, or only try to, chooses what is
+remembered, so it is bounded by bytes, and nothing is kept of a manifest but its digest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -17,14 +19,25 @@ from msgspec.structs import replace
 from tessera_core.admission import Admission, admit, strip_results
 from tessera_core.dialect import Rejected
 from tessera_core.isolation import defeats
+from tessera_core.podsize import too_many
 from tessera_core.registry import Registry
 from tessera_schema.keys import TRACE_KEY
 from tessera_schema.kube import Container, Pod
 
-MAX_SHAPES: Final = 1_000
-"""Answers that are kept: of each the manifest's few kilobytes at most, usually less than one."""
+MOST_SHAPE: Final = 16 << 10
+"""Bytes of what admission reads of a pod that is remembered. Pods that come by the hundred have
+less than one kilobyte; larger ones are admitted each time."""
+MOST_SHAPES: Final = 1 << 20
+"""The same of all that are remembered: some thousand of them. Their answers take up to thirty times
+as much memory, where each container is a few letters that ask for a card."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class _Known(NamedTuple):
+    answer: Admission | None
+    size: int
+    """Bytes of the shape."""
 
 
 class Admissions:
@@ -33,31 +46,41 @@ class Admissions:
     def __init__(self, registry: Registry) -> None:
         """Remembers nothing yet. Another registry, another one of these."""
         self._registry = registry
-        self._known: dict[bytes, Admission | None] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._kept = 0
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """How many answers are remembered, and the bytes of their shapes."""
+        return len(self._known), self._kept
 
     def admit(self, pod: Pod) -> Admission | Rejected | None:
         """What `admission.admit` says of the pod."""
-        key = _shape(pod)
+        shape = _shape(pod)
+        if len(shape) > MOST_SHAPE:
+            return admit(self._registry, pod)
+        key = blake2b(shape, digest_size=16).digest()
         if key not in self._known:
-            if strip_results(self._registry, pod)[1]:
-                return admit(self._registry, pod)
-            return self._learn(key, admit(self._registry, pod))
-        known = self._known[key]
+            return self._learn(key, len(shape), pod)
+        known = self._known[key].answer
         if known is None:
             return None
         meta = pod.metadata
-        return defeats(pod) or replace(
-            known, request=replace(known.request, name=meta.name, uid=meta.uid)
+        return (
+            too_many(pod)
+            or defeats(pod)
+            or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
         )
 
-    def _learn(
-        self, key: bytes, admission: Admission | Rejected | None
-    ) -> Admission | Rejected | None:
-        if not isinstance(admission, Rejected):
-            if len(self._known) >= MAX_SHAPES:
-                del self._known[next(iter(self._known))]
-            self._known[key] = admission
-        return admission
+    def _learn(self, key: bytes, size: int, pod: Pod) -> Admission | Rejected | None:
+        answer = admit(self._registry, pod)
+        if isinstance(answer, Rejected) or strip_results(self._registry, pod)[1]:
+            return answer
+        self._known[key] = _Known(answer, size)
+        self._kept += size
+        while self._kept > MOST_SHAPES:
+            self._kept -= self._known.pop(next(iter(self._known))).size
+        return answer
 
 
 def _shape(pod: Pod) -> bytes:

@@ -196,6 +196,13 @@ class Pod(Struct, frozen=True, rename="camel"):
         """Init containers first, then app containers: the order of every dialect's lists."""
         return (*self.spec.init_containers, *self.spec.containers)
 
+    def container(self, position: int) -> Container:
+        """One of `all_containers`, without making a list of them."""
+        inits = self.spec.init_containers
+        if position < len(inits):
+            return inits[position]
+        return self.spec.containers[position - len(inits)]
+
 
 class Taint(Struct, frozen=True):
     """A node's taint."""

@@ -32,6 +32,10 @@ class User(Struct, frozen=True):
     username: str = ""
     groups: tuple[str, ...] = ()
 
+    def is_among(self, names: frozenset[str]) -> bool:
+        """Whether it, or a group that it is in, has one of these names."""
+        return bool(names.intersection((self.username, *self.groups)))
+
 
 class ReviewRequest(Struct, frozen=True, rename="camel"):
     """What somebody wants to do."""

@@ -55,7 +55,7 @@ async def open_webhook(
     writers = await _writers(world, settings)
     rules = rules_of(
         world.registry, take_default=settings.take_default, writers=writers,
-        schedulers=settings.schedulers or _known_schedulers(world.registry),
+        schedulers=settings.schedulers,
     )  # fmt: skip
     namespaces = Namespaces(world.kube, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
@@ -78,7 +78,7 @@ async def open_webhook(
         ):  # fmt: skip
             terms = Terms(
                 namespace=world.namespace, settings=settings.registration, writers=writers,
-                port=served.port, schedulers=rules.schedulers,
+                port=served.port, schedulers=rules.scope.schedulers,
             )  # fmt: skip
             async with (
                 open_registration(
@@ -95,7 +95,3 @@ async def _writers(world: World, settings: WebhookSettings) -> frozenset[str]:
     ours = await answered(lambda: own_name(world.kube), settings.registration.retry_s)
     named = (f"system:serviceaccounts:{world.namespace}", ours, *settings.writers)
     return frozenset(name for name in named if name)
-
-
-def _known_schedulers(registry: Registry) -> frozenset[str]:
-    return frozenset(name for d in registry.dialects.values() for name in d.schedulers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from tessera_core.dialect import Rejected
@@ -19,7 +20,8 @@ def allowed(
     request: ReviewRequest, steps: Sequence[Step] = (), warnings: Iterable[str] = ()
 ) -> ReviewAnswer:
     """Yes, with these changes."""
-    told = tuple(dict.fromkeys(_line(w) for w in warnings))[:MAX_WARNINGS]
+    different = dict.fromkeys(text[: MAX_WARNING + 1] for text in warnings)
+    told = tuple(dict.fromkeys(map(_line, islice(different, MAX_WARNINGS))))
     if not steps:
         return ReviewAnswer(uid=request.uid, allowed=True, warnings=told)
     return ReviewAnswer(

@@ -8,6 +8,7 @@ from tessera_core.admission import claims_on, is_result
 from tessera_core.isolation import defeats_debugging
 from tessera_core.ownenv import own_variables
 from tessera_core.patching import Wanted
+from tessera_core.podsize import oversize
 from tessera_core.registry import Registry
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.reading import read_old, read_pod, steps_to
@@ -26,6 +27,9 @@ def mutate_debugging(rules: Rules, request: ReviewRequest, setting: Setting) -> 
     pod = read_pod(request)
     if not claims_on(rules.registry, pod):
         return allowed(request)
+    wrong = oversize(pod)
+    if wrong is not None:
+        return refused(request, wrong)
     before = len(read_old(request).spec.ephemeral_containers)
     found = own_variables(pod, rules.guarded, _DEBUGGING)
     own = tuple(v for v in found if v.position >= before)
@@ -38,14 +42,14 @@ def validate_change(rules: Rules, request: ReviewRequest) -> ReviewAnswer:
     """Whether a change of a pod, or a Binding, may be made by whoever asks."""
     pod = read_pod(request)
     if request.sub_resource == EPHEMERAL and claims_on(rules.registry, pod):
-        wrong = defeats_debugging(pod)
+        wrong = oversize(pod) or defeats_debugging(pod)
         if wrong is not None:
             return refused(request, wrong)
-    if rules.writers.intersection((request.user_info.username, *request.user_info.groups)):
+    if request.user_info.is_among(rules.writers):
         return allowed(request)
     old = read_old(request)
     before, after = old.metadata.annotations, pod.metadata.annotations
-    ours = GRANT_KEY in before or pod.spec.scheduler_name in rules.schedulers
+    ours = GRANT_KEY in before or pod.spec.scheduler_name in rules.scope.schedulers
     keys = (k for k in {**before, **after} if _is_guarded(rules.registry, k, placed=ours))
     changed = next((k for k in keys if before.get(k) != after.get(k)), "")
     return refused(request, written_by_us(changed)) if changed else allowed(request)

@@ -8,26 +8,24 @@ they get no share unless Tessera schedules them after all.
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, claims_on, strip_results
+from tessera_core.admission import Admission, strip_results
 from tessera_core.dialect import Rejected
+from tessera_core.leaving import left_alone
 from tessera_core.ownenv import own_variables
-from tessera_core.patching import DEFAULT_SCHEDULER, Wanted, scheduler_for
+from tessera_core.patching import Wanted, scheduler_for
+from tessera_core.podsize import too_many_annotations
 from tessera_core.quota import least_use
 from tessera_runtime import telemetry
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.changing import EPHEMERAL, mutate_debugging, validate_change
+from tessera_scheduler.webhook.oversize import crowded
 from tessera_scheduler.webhook.reading import read_pod, steps_to
 from tessera_scheduler.webhook.rules import Rules, Setting
-from tessera_schema.keys import SCHEDULER, TRACE_KEY
+from tessera_schema.keys import TRACE_KEY
 from tessera_schema.kube import Pod
 from tessera_schema.review import ReviewAnswer, ReviewRequest
-
-MAX_NOTES_KIB: Final = 200
-"""Annotations in all. The API server takes 256 KiB; the grant and the result keys need room."""
 
 
 def mutate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
@@ -35,26 +33,31 @@ def mutate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnsw
     if request.sub_resource == EPHEMERAL:
         return mutate_debugging(rules, request, setting)
     pod = read_pod(request)
-    left = _left_alone(rules, pod, setting)
+    many = crowded(rules, request, pod, setting)
+    return _mutate(rules, request, pod, setting) if many is None else many
+
+
+def _mutate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) -> ReviewAnswer:
+    left = left_alone(rules.registry, rules.scope, pod, setting.namespace)
     clean, stripped = _stripped(rules, pod, left_alone=bool(left))
-    told = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
-    wanted = Wanted(stripped=stripped)
-    if left:
-        return allowed(request, steps_to(request, wanted), (*told, left))
-    admission = rules.admissions.admit(clean)
-    if isinstance(admission, Rejected):
-        return refused(request, admission)
-    if admission is None:
-        return allowed(request, steps_to(request, wanted), told)
-    own = own_variables(clean, rules.guarded)
-    wrong = _too_many_notes(clean) or (own[0].refusal if own and setting.refuses_own else None)
+    wrong = too_many_annotations(len(stripped))
     if wrong is not None:
         return refused(request, wrong)
+    told = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
+    admission = None if left else rules.admissions.admit(clean)
+    if admission is None:
+        steps = steps_to(request, Wanted(stripped=stripped)) if stripped else ()
+        return allowed(request, steps, (*told, left) if left else told)
+    if isinstance(admission, Rejected):
+        return refused(request, admission)
+    own = own_variables(clean, rules.guarded)
+    if own and setting.refuses_own:
+        return refused(request, own[0].refusal)
     asks = bool(admission.request.containers)
     trace = "" if TRACE_KEY in clean.metadata.annotations or not asks else setting.traceparent
     wanted = Wanted(
         admission=admission, stripped=stripped, own=own, traceparent=trace,
-        scheduler=scheduler_for(clean, take_default=rules.take_default) if asks else "",
+        scheduler=scheduler_for(clean, take_default=rules.scope.take_default) if asks else "",
     )  # fmt: skip
     told += [*admission.warnings, *(v.warning for v in own), *_quota_told(admission, setting)]
     return allowed(request, steps_to(request, wanted), told)
@@ -65,7 +68,12 @@ def validate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAn
     if request.operation != "CREATE" or request.kind.kind == "Binding":
         return validate_change(rules, request)
     pod = read_pod(request)
-    left = _left_alone(rules, pod, setting)
+    many = crowded(rules, request, pod, setting)
+    return _validate(rules, request, pod, setting) if many is None else many
+
+
+def _validate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) -> ReviewAnswer:
+    left = left_alone(rules.registry, rules.scope, pod, setting.namespace)
     clean, left_over = _stripped(rules, pod, left_alone=bool(left))
     if left_over:
         return refused(request, written_by_us(left_over[0]))
@@ -92,30 +100,6 @@ def _stripped(rules: Rules, pod: Pod, *, left_alone: bool) -> tuple[Pod, tuple[s
     return replace(clean, metadata=metadata), (*stripped, TRACE_KEY)
 
 
-def _left_alone(rules: Rules, pod: Pod, setting: Setting) -> str:
-    """Why the pod is none of ours, as its author is told; empty when it is."""
-    why = _opted_out(rules, pod, setting) or _scheduled_elsewhere(rules, pod)
-    return why if why and claims_on(rules.registry, pod) else ""
-
-
-def _opted_out(rules: Rules, pod: Pod, setting: Setting) -> str:
-    for label, value in rules.opt_outs:
-        if value in (pod.metadata.labels.get(label), setting.namespace.get(label)):
-            return f"label {label}={value}: left alone: Tessera gives this pod no share"
-    return ""
-
-
-def _scheduled_elsewhere(rules: Rules, pod: Pod) -> str:
-    named = pod.spec.scheduler_name
-    foreign = named not in ("", DEFAULT_SCHEDULER, *rules.schedulers)
-    if foreign or (named == DEFAULT_SCHEDULER and not rules.take_default):
-        return (
-            f"spec.schedulerName: {named}: left alone: Tessera gives this pod no share; "
-            f"leave it out, or write {SCHEDULER}"
-        )
-    return ""
-
-
 def _unfinished(
     rules: Rules, request: ReviewRequest, pod: Pod, admission: Admission
 ) -> Rejected | None:
@@ -123,27 +107,15 @@ def _unfinished(
     called."""
     own = own_variables(pod, rules.guarded)
     asks = bool(admission.request.containers)
-    name = scheduler_for(pod, take_default=rules.take_default) if asks else ""
+    name = scheduler_for(pod, take_default=rules.scope.take_default) if asks else ""
     steps = steps_to(request, Wanted(admission=admission, own=own, scheduler=name))
     if not steps:
-        return _too_many_notes(pod)
+        return None
     return Rejected(
         field=steps[0].path,
         value="not as Tessera's mutating webhook leaves it",
         remedy="another webhook changed it afterwards, or that one was not called; see "
         "kubectl get mutatingwebhookconfigurations",
-    )
-
-
-def _too_many_notes(pod: Pod) -> Rejected | None:
-    size = sum(len(k.encode()) + len(v.encode()) for k, v in pod.metadata.annotations.items())
-    if size <= MAX_NOTES_KIB << 10:
-        return None
-    return Rejected(
-        field="metadata.annotations",
-        value=f"{-(-size >> 10)} KiB",
-        remedy=f"the grant needs room there; keep them within {MAX_NOTES_KIB} KiB, and larger "
-        "data in a ConfigMap",
     )
 
 

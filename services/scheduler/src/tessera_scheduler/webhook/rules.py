@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from tessera_core.leaving import Scope, scope_of
 from tessera_core.ownenv import OWN_ENVIRONMENT, Guarded, guarded_by
 from tessera_core.quota import NO_LIMITS, Allowance
 from tessera_core.registry import Registry
 from tessera_core.remembered import Admissions
-from tessera_schema.keys import SCHEDULER
 
 
 class Rules(Struct, frozen=True, kw_only=True):
@@ -19,14 +19,17 @@ class Rules(Struct, frozen=True, kw_only=True):
     registry: Registry
     admissions: Admissions
     guarded: Guarded
-    schedulers: frozenset[str]
-    """The names that Tessera's kube-scheduler serves."""
-    opt_outs: Sequence[tuple[str, str]]
-    """Label and value by which a pod, or its namespace, asks to be left alone."""
-    take_default: bool
-    """Whether pods of the default scheduler that ask for shares become ours."""
+    scope: Scope
+    """Which pods are Tessera's."""
     writers: frozenset[str]
     """Users and groups that may write result keys on pods that exist."""
+    beginnings: Sequence[bytes]
+    """With which every resource name and key begins that is ours to judge."""
+
+    def named_in(self, manifest: bytes) -> bool:
+        """Whether the text may name one of our resources or keys; costs one pass for each of a
+        dozen beginnings."""
+        return any(beginning in manifest for beginning in self.beginnings)
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -55,7 +58,19 @@ def rules_of(
     return Rules(
         registry=registry, admissions=Admissions(registry),
         guarded=guarded_by(registry.vendors.values()),
-        opt_outs=[item for d in registry.readers.values() for item in d.opt_out.items()],
-        schedulers=frozenset((SCHEDULER, *schedulers)), take_default=take_default,
-        writers=frozenset(writers),
+        scope=scope_of(registry, schedulers, take_default=take_default),
+        writers=frozenset(writers), beginnings=_beginnings(registry),
     )  # fmt: skip
+
+
+def _beginnings(registry: Registry) -> tuple[bytes, ...]:
+    """Domains, but where all names below one have more in common."""
+    by_domain: dict[str, list[str]] = {}
+    for name in (*registry.resources, *registry.result_keys, *registry.result_prefixes):
+        by_domain.setdefault(name.partition("/")[0], []).append(name)
+    return tuple(f'"{_common(names)}'.encode() for names in by_domain.values())
+
+
+def _common(words: Sequence[str]) -> str:
+    first, last = min(words), max(words)
+    return next((first[:i] for i, c in enumerate(first) if last[i : i + 1] != c), first)

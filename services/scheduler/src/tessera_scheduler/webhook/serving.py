@@ -17,6 +17,7 @@ from tessera_runtime.quick import Answer, Reply, sentence
 from tessera_scheduler.webhook.answers import refused
 from tessera_scheduler.webhook.judging import mutate, validate
 from tessera_scheduler.webhook.namespaces import Namespaces
+from tessera_scheduler.webhook.oversize import unread
 from tessera_scheduler.webhook.rules import Rules, Setting
 from tessera_schema.keys import TRACE_KEY
 from tessera_schema.kube import ObjectMeta
@@ -104,6 +105,9 @@ class Webhook:
     def _answer(self, case: _Case, notes: Mapping[str, str]) -> ReviewAnswer:
         review = case.review
         try:
+            at_once = unread(self._rules, review, Setting(namespace=notes))
+            if at_once is not None:
+                return at_once
             trace = _object(bytes(review.object)).metadata.annotations.get(TRACE_KEY, "")
             with telemetry.span(
                 f"tessera.scheduler.{case.phase}", parent=trace, namespace=review.namespace,
