@@ -111,3 +111,31 @@ def test_control_characters_of_a_manifest_do_not_reach_the_terminal(tessera: Tes
     ran = tessera("place", "-f", "-", "--why", stdin=text(node(), sick, evil))
     assert "\x1b" not in ran.out + ran.err
     assert "\\x1b[2J" in ran.out
+
+
+def test_why_ends_with_what_would_help(tessera: Tessera) -> None:
+    large = pod("large", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 15000})
+    two, four = node("n2", 1), node("n1", 1)
+    full = bound("full", "GPU-n1-0,NVIDIA,10000,50:;")
+    other = bound("other", "GPU-n2-0,NVIDIA,4000,50:;", on="n2")
+    ran = tessera("place", "-f", "-", "--why", stdin=text(four, two, full, other, HUGE, large))
+    said = " ".join(ran.out.split())
+    assert (
+        "no card of this cluster is that large (largest: 16384 MiB, NVIDIA-A100): "
+        "ask for at most nvidia.com/gpumem: 16384" in said
+    )
+    assert (
+        "the largest free part is 12.1 GiB on n2: ask for at most nvidia.com/gpumem: 12384, "
+        "or wait for default/other" in said
+    )
+    assert "largest" not in tessera("place", "-f", "-", stdin=text(four, HUGE)).out
+
+
+def test_programs_get_what_would_help_too(tessera: Tessera) -> None:
+    huge = [{**HUGE, "metadata": {"name": name}} for name in ("a", "b")]
+    manifest = text(node(cards=1), *huge, TWO)
+    ran = tessera("place", "-f", "-", "--why", "-o", "json", stdin=manifest)
+    first, second, placed = (p["advice"] for p in ran.pods)
+    assert first == second
+    assert first.startswith("no card of this cluster is that large")
+    assert placed == ""

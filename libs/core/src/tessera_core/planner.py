@@ -30,6 +30,7 @@ from tessera_core.listing import ListedNode, listing, unpublished
 from tessera_core.outcome import Outcome, Verdict, Why
 from tessera_core.pages import Seen
 from tessera_core.registry import Registry
+from tessera_core.remedies import advise, memory_unit
 from tessera_core.results import injections, written_annotations
 from tessera_core.served_names import ServedNames
 from tessera_core.takeover import count_by_requests
@@ -116,6 +117,19 @@ class Planner:
         publishes."""
         listed = listing(self.ledger, self._estimated)
         return listed, tuple(unpublished(self.registry, self._nodes, listed))
+
+    def advise(self, pod: Pod) -> str:
+        """What would help a pod that waits, in a sentence; empty for one that does not, and where
+        there is nothing to say."""
+        admission = admit(self.registry, pod)
+        if not isinstance(admission, Admission) or not admission.request.containers:
+            return ""
+        request, ledger = admission.request, self.ledger
+        return advise(
+            ledger.fleet, ledger.on, request, ledger.allowance(request.namespace),
+            rows=self._candidates(self._kubefit.refusals(pod)),
+            unit=memory_unit(self.registry.dialects, pod),
+        ).sentence()  # fmt: skip
 
     def _unserved(self, pod: Pod) -> str:
         """What the pod asks for by names that are nobody's here; empty for nothing."""

@@ -210,7 +210,7 @@ def _place(options: argparse.Namespace) -> int:
         console = table.console(sized=sized)
         if plan.listed is not None:
             cards_table.show(console, plan.listed.nodes)
-        table.show(console, plan.outcomes, plan.planner.ledger.fleet, plan.closer)
+        table.show(console, plan.outcomes, plan.planner.ledger.fleet, plan.closer, plan.advice)
     return plan.status
 
 

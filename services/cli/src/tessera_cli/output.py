@@ -20,12 +20,19 @@ _encode: Final = msgspec.json.Encoder().encode
 def chunks(plan: Plan) -> Iterator[bytes]:
     """The document, pod by pod, then node by node where cards are listed."""
     yield b"{"
-    yield from _list(b"pods", map(pod, plan.outcomes))
+    yield from _list(b"pods", _pods(plan))
     if plan.listed is not None:
         yield b","
         yield from _list(b"nodes", map(node, plan.listed.nodes))
         yield b',"warnings":' + _encode((*plan.gaps, *plan.listed.warnings))
     yield b"}\n"
+
+
+def _pods(plan: Plan) -> Iterator[dict[str, Any]]:
+    """With `why` each has `advice`, too."""
+    for at, outcome in enumerate(plan.outcomes):
+        more = {} if plan.closer is None else {"advice": plan.advice.get(at, "")}
+        yield pod(outcome) | more
 
 
 def _list(name: bytes, parts: Iterable[Any]) -> Iterator[bytes]:

@@ -43,6 +43,8 @@ class Plan(Struct, frozen=True):
     planner: Planner
     closer: Mapping[int, tuple[NodeSeen, ...]] | None
     """With `why`: position of the first of the pods that wait for one reason -> what it met."""
+    advice: Mapping[int, str]
+    """Position of each pod that is not placed -> what would help; empty without `why`."""
     listed: Listed | None
     """With `cards`, or where no pod waits: who held what before the first pod was planned."""
 
@@ -82,12 +84,17 @@ def place(
         tell(line)
     outcomes: list[Outcome] = []
     closer: dict[int, tuple[NodeSeen, ...]] = {}
+    advice: dict[int, str] = {}
     for planned in world.planned:
         outcome = planner.plan(planned.pod, now_ns)
-        if why and outcome.verdict in _NOT_PLACED and not _known(outcome, outcomes, closer):
-            closer[len(outcomes)] = look(planner, outcome)
+        if why and outcome.verdict in _NOT_PLACED:
+            at = len(outcomes)
+            alike = _alike(outcome, outcomes, closer)
+            if alike is None:
+                closer[at] = look(planner, outcome)
+            advice[at] = planner.advise(planned.pod) if alike is None else advice[alike]
         outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
-    return Plan(outcomes, planner, closer if why else None, listed, world.gaps)
+    return Plan(outcomes, planner, closer if why else None, advice, listed, world.gaps)
 
 
 def _listed(planner: Planner) -> Listed:
@@ -108,5 +115,8 @@ def _notes(world: World, warnings: Iterable[str]) -> Iterator[str]:
         yield "no pod waits for a place: nothing to plan"
 
 
-def _known(outcome: Outcome, outcomes: Sequence[Outcome], closer: Mapping[int, object]) -> bool:
-    return any(same_refusal(outcome, outcomes[at]) for at in closer)
+def _alike(
+    outcome: Outcome, outcomes: Sequence[Outcome], closer: Mapping[int, object]
+) -> int | None:
+    """Where a pod is that was looked at and waits for the same."""
+    return next((at for at in closer if same_refusal(outcome, outcomes[at])), None)

@@ -69,9 +69,10 @@ def show(
     outcomes: Sequence[Outcome],
     fleet: Fleet,
     closer: Mapping[int, tuple[NodeSeen, ...]] | None,
+    advice: Mapping[int, str],
 ) -> None:
-    """Print the table, then warnings, then why pods wait. `closer` is None without `--why`;
-    its keys are positions in `outcomes`."""
+    """Print the table, then warnings, then why pods wait and what would help. `closer` is None
+    without `--why`; its keys, as those of `advice`, are positions in `outcomes`."""
     if not outcomes:
         return
     tiles = Tiles(outcomes, fleet, to)
@@ -84,6 +85,8 @@ def show(
         to.print(Text.assemble(("warning ", "yellow"), printable(f"{several(pods)}: {text}")))
     for at, groups in (closer or {}).items():
         to.print(_why(outcomes, at, groups, to))
+        if advice.get(at):
+            to.print(_indented(Text(printable(advice[at]), style="italic"), 2))
     to.print(_total(outcomes, asked=closer is not None))
 
 
