@@ -251,3 +251,12 @@ def test_our_own_grant_is_read_back(tessera: Tessera) -> None:
         stdin=text(node(cards=1), node("n2", 1), placed, pod("b", {"nvidia.com/gpu": 2})),
     )  # fmt: skip
     assert second.verdicts == {"b": "waiting"}
+
+
+def test_a_plugin_of_whole_cards_alone_is_told_beside_a_pod_that_waits(tessera: Tessera) -> None:
+    plain = node(cards=0, capacity={"nvidia.com/gpu": "8"})
+    plain["metadata"]["labels"] = {"nvidia.com/gpu.product": "A100", "nvidia.com/gpu.count": "8"}
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(plain, pod()))
+    assert ran.verdicts == {"p": "waiting"}
+    assert "node n1: status.capacity[nvidia.com/gpu]: 8, and nothing on the node says" in ran.err
+    assert "they are planned once Tessera's agent runs in its place" in ran.err

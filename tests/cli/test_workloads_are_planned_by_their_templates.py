@@ -76,6 +76,22 @@ def test_tasks_of_a_batch_job_have_templates_of_their_own(tessera: Tessera) -> N
     assert "spec.minAvailable: 3: gangs are not planned yet" in ran.err
 
 
+@pytest.mark.parametrize(("least", "placed", "told"), [(6, 5, True), (5, 5, False), (2, 5, False)])
+def test_a_gang_that_can_never_start_is_told(
+    tessera: Tessera, least: int, placed: int, *, told: bool
+) -> None:
+    spec = pod(limits={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000})["spec"]
+    tasks = [{"name": "w", "replicas": 6, "template": {"spec": spec}}]
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"minAvailable": least, "tasks": tasks},
+    }  # fmt: skip
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(cards=1), job))
+    assert list(ran.verdicts.values()).count("placed") == placed
+    line = f"spec.minAvailable: {least}: {placed} of 6 pods are placed: the others wait"
+    assert (line in ran.err) is told
+
+
 def test_a_dump_does_not_plan_pods_twice(tessera: Tessera) -> None:
     live = workload("Deployment", {"replicas": 2}, uid="6f0c")
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), live, pod("w-abc")))

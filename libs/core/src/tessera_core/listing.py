@@ -83,8 +83,9 @@ def unpublished(
                 told.add(vendor)
                 yield (
                     f"node {node.name}: status.capacity[{name}]: {quantity}, and nothing on the "
-                    f"node says which {vendor} cards these are: see which device plugin runs "
-                    "there, and that the dump has the node's annotations"
+                    f"node says which {vendor} cards these are: if a plugin of whole cards alone "
+                    "runs there, they are planned once Tessera's agent runs in its place "
+                    "(docs/install.md); else see that the dump has the node's annotations"
                 )
 
 

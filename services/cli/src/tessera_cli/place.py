@@ -94,7 +94,30 @@ def place(
                 closer[at] = look(planner, outcome)
             advice[at] = planner.advise(planned.pod) if alike is None else advice[alike]
         outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
+    for line in _afterwards(world, planner, outcomes, listed):
+        tell(line)
     return Plan(outcomes, planner, closer if why else None, advice, listed, world.gaps)
+
+
+def _afterwards(
+    world: World, planner: Planner, outcomes: Sequence[Outcome], listed: Listed | None
+) -> Iterator[str]:
+    """What concerns several pods that wait, a line each."""
+    yield from _short_gangs(world, outcomes)
+    if listed is None and any(o.verdict is Verdict.WAITING for o in outcomes):
+        yield from condensed(planner.listing()[1], _WARNINGS_SHOWN)
+
+
+def _short_gangs(world: World, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """The groups of which too few pods are placed."""
+    for gang, members in world.gangs.items():
+        placed = sum(outcomes[at].verdict is Verdict.PLACED for at in members)
+        if placed < gang.least:
+            yield (
+                f"{gang.where}: {placed} of {len(members)} pods are placed: the others wait, so "
+                f"this gang can never start, and the {placed} hold their cards meanwhile: ask for "
+                "less, or make room first"
+            )
 
 
 def _listed(planner: Planner) -> Listed:

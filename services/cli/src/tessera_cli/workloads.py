@@ -20,6 +20,14 @@ MOST_COPIES: Final = 1000
 Tell = Callable[[str], None]
 
 
+class Gang(Struct, frozen=True):
+    """Pods of which so many have to run at once, or none does any work."""
+
+    where: str
+    """The field that says so, as messages print it."""
+    least: int
+
+
 class Copies(Struct, frozen=True):
     """Pods of one template."""
 
@@ -27,6 +35,7 @@ class Copies(Struct, frozen=True):
     field: str
     """Where the template is in the workload, such as `spec.template.`."""
     names: tuple[str, ...]
+    gang: Gang | None = None
 
 
 class Workload(Struct, frozen=True):
@@ -141,14 +150,13 @@ def _daemon_set(workload: Workload) -> Iterator[Copies]:
 def _tasks(workload: Workload) -> Iterator[Copies]:
     """A batch job of several tasks, each with a template of its own."""
     least = workload.number("minAvailable", 0)
+    gang = Gang(f"{workload.where}: {workload.field}minAvailable: {least}", least)
     if least > 1:
-        workload.tell(
-            f"{workload.where}: {workload.field}minAvailable: {least}: gangs are not planned yet: "
-            "its pods are planned one by one"
-        )
+        workload.tell(f"{gang.where}: gangs are not planned yet: its pods are planned one by one")
     for i, task in enumerate(workload.parts("tasks")):
         prefix = f"{workload.name}-{task.spec.get('name') or f'default{i}'}"
-        yield task.copies(task.number("replicas", 1), prefix=prefix)
+        copies = task.copies(task.number("replicas", 1), prefix=prefix)
+        yield replace(copies, gang=gang) if least > 1 else copies
 
 
 def _cron_tasks(workload: Workload) -> Iterator[Copies]:

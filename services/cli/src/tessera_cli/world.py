@@ -20,7 +20,7 @@ from tessera_cli.quotas import GPU_QUOTA, accelerator_quota, gpu_quota, resource
 from tessera_cli.reading import called, convert
 from tessera_cli.reservations import RESERVATION, reserved
 from tessera_cli.unread import holds_devices, makes_pods, told
-from tessera_cli.workloads import WORKLOADS, Copies, Read, Workload
+from tessera_cli.workloads import WORKLOADS, Copies, Gang, Read, Workload
 from tessera_core.admission import claims_on, is_result
 from tessera_core.cluster import Cluster
 from tessera_core.kubefit import requested
@@ -52,6 +52,8 @@ class World:
         self._nodes: list[Node] = []
         self._bound: list[Pod] = []
         self.planned: list[Planned] = []
+        self.gangs: dict[Gang, list[int]] = {}
+        """Positions in `planned` of the pods of each."""
         self._limits: list[Limit] = []
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._others: list[tuple[str, Item]] = []
@@ -178,6 +180,8 @@ class World:
                 self._bind(copy, where)
             else:
                 self._plan(copy, name, where, warnings)
+                if copies.gang is not None:
+                    self.gangs.setdefault(copies.gang, []).append(len(self.planned) - 1)
 
     def _reservation(self, item: Item) -> None:
         raw = without_nulls(item.generic())
