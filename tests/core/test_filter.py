@@ -5,13 +5,19 @@ import json
 import msgspec
 import pytest
 
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import MAX_ANSWERS, Filter
+from tessera_core.decisions import MOST_MESSAGE, MOST_RECORDS, Decision, Decisions
+from tessera_core.filtering import MAX_ANSWERS, MOST_ASKED, Filter
 from tessera_core.ledger import Ledger
 from tessera_core.outcome import Verdict
 from tessera_core.registry import load
-from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.extender import (
+    MOST_NODES,
+    MOST_VICTIMS,
+    ExtenderFilterResult,
+    decode_preemption_args,
+)
 from tessera_schema.quotas import Limit
+from tessera_schema.requests import PodRequest
 from tessera_testing.builders import a_card
 from tests.dialects.adding import acme
 
@@ -192,3 +198,55 @@ def test_waiting_answers_are_bounded() -> None:
     for gib in range(1, MAX_ANSWERS + 20):
         assert scheduler.ask(f"p{gib}", gib).node_names == ()
     assert len(scheduler.filter._waiting) == MAX_ANSWERS
+
+
+def test_pods_that_were_given_a_node_are_remembered_by_their_bytes() -> None:
+    """Pods of 1 MiB each: the youngest are known when they are bound, the first ones are read."""
+    scheduler = Scheduler(1, slots=1000)
+    limits = {"acme.com/gib": "1"}
+    env = [{"name": "E", "value": "x" * (1 << 20)}]
+    container = {"name": "c", "env": env, "resources": {"limits": limits, "requests": limits}}
+    scheduler.ledger.put_node("n0", [a_card("n0-0", vendor="acme", mib=1 << 20, slots=1000)])
+    for n in range(40):
+        pod = {
+            "metadata": {"name": f"p{n}", "namespace": "team", "uid": f"p{n}"},
+            "spec": {"containers": [container]},
+        }
+        assert scheduler.send({"Pod": pod, "NodeNames": ["n0"]}).node_names == ("n0",)
+    known = [n for n in range(40) if scheduler.filter.ask(f"p{n}") is not None]
+    assert known == list(range(40 - MOST_ASKED // (1 << 20) + 1, 40))
+    scheduler.filter.done_with("p39")
+    assert scheduler.filter.ask("p39") is None
+
+
+def test_decisions_are_remembered_by_their_bytes() -> None:
+    decisions, fleet = Decisions(), Ledger().fleet
+    for n in range(2_000):
+        over = "a" * 100_000
+        request = PodRequest(namespace="n", name="x" * 100_000, uid=f"p{n}", containers=())
+        decisions.keep(
+            Decision(uid=f"p{n}", verdict=Verdict.REJECTED, at=0, over=over, request=request), fleet
+        )
+    count, size = decisions.kept
+    assert 300 < count < MOST_RECORDS // 100_000
+    assert size <= MOST_RECORDS
+    last = decisions.get("p1999")
+    assert last is not None
+    assert (len(last.over), last.over[-4:]) == (MOST_MESSAGE, "a...")
+    assert (decisions.get("p0"), decisions.attempt("p0"), decisions.attempt("p1999")) == (
+        None,
+        1,
+        2,
+    )
+
+
+def test_more_nodes_than_a_cluster_has_are_refused() -> None:
+    scheduler = Scheduler(1)
+    names = [f"n{n}" for n in range(MOST_NODES + 1)]
+    pod = {"metadata": {"name": "p", "namespace": "team", "uid": "p"}}
+    with pytest.raises(msgspec.DecodeError, match="length <= 65536"):
+        scheduler.send({"Pod": pod, "NodeNames": names})
+    victims = [{"UID": str(n)} for n in range(MOST_VICTIMS + 1)]
+    body = msgspec.json.encode({"Pod": pod, "NodeNameToMetaVictims": {"n0": {"Pods": victims}}})
+    with pytest.raises(msgspec.DecodeError, match="length <= 1024"):
+        decode_preemption_args(body)

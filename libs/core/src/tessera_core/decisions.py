@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
+from tessera_core.cache import Cache
 from tessera_core.cards import Bools
 from tessera_core.explain import node_by_node, summary
 from tessera_core.fleet import Fleet
@@ -24,9 +26,17 @@ from tessera_schema.decisions import DecisionRecord, ReasonRecord
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
 
-MAX_RECORDS: Final = 20_000
+MOST_RECORDS: Final = 32 << 20
+"""Bytes of all records, requests as JSON: some fifty thousand usual ones. A pod whose record is
+gone is judged anew at its next attempt."""
+MOST_MESSAGE: Final = 1_024
+"""Letters of what no node can change, which quotes the pod's own values."""
+_RECORD: Final = 512
+"""Bytes of a record beside its request and its texts."""
 MAX_COPIES: Final = 16
 """A copy of the use of 5,000 nodes x 8 cards takes 1.3 MB."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Decision(Struct, kw_only=True):
@@ -64,7 +74,9 @@ class Decisions:
 
     def __init__(self) -> None:
         """No records."""
-        self._records: dict[str, Decision] = {}
+        self._records = Cache[Decision](MOST_RECORDS)
+        self._offered: Bools | None = None
+        """The rows of the last record: most records share them."""
         self._books: dict[int, Fleet] = {}
 
     def get(self, uid: str) -> Decision | None:
@@ -78,17 +90,25 @@ class Decisions:
 
     def keep(self, decision: Decision, fleet: Fleet) -> None:
         """Record a decision that was made on `fleet`, replacing the pod's former one."""
-        former = self._records.pop(decision.uid, None)
-        if former is not None:
-            decision.attempts = former.attempts + 1
-        self._records[decision.uid] = decision
-        if len(self._records) > MAX_RECORDS:
-            del self._records[next(iter(self._records))]
+        decision.attempts = self.attempt(decision.uid)
+        if len(decision.over) > MOST_MESSAGE:
+            decision.over = f"{decision.over[: MOST_MESSAGE - 3]}..."
+        self._records.keep(decision.uid, decision, self._size(decision))
         waits = decision.verdict is Verdict.WAITING and not decision.over
         if waits and decision.generation not in self._books:
             self._books[decision.generation] = fleet.snapshot()
             if len(self._books) > MAX_COPIES:
                 del self._books[next(iter(self._books))]
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """How many records there are, and their bytes."""
+        return len(self._records), self._records.bytes
+
+    def _size(self, decision: Decision) -> int:
+        rows, self._offered = self._offered, decision.candidates
+        own = 0 if rows is self._offered or self._offered is None else self._offered.nbytes
+        return _RECORD + own + len(decision.over) + len(_encode(decision.request))
 
     def why(self, uid: str, today: Fleet) -> tuple[Why, ...]:
         """Why the pod is not placed, node by node in numbers; nothing for a pod that is."""

@@ -16,11 +16,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.admission import Admission
 from tessera_core.allocating import Allocated, reading
+from tessera_core.cache import Cache
 from tessera_core.capacity import unusable
 from tessera_core.deciding import Reserved, Waiting, decide
 from tessera_core.decisions import Decision, Decisions
@@ -49,7 +51,10 @@ from tessera_schema.requests import PodRequest
 
 MAX_ANSWERS: Final = 64
 """Answers kept for shapes that wait under one generation; one for 5,000 nodes has 180 kB."""
-MAX_ASKS: Final = 20_000
+MOST_ASKED: Final = 16 << 20
+"""Bytes, as JSON, of pods that have a node and are not bound yet: thousands of them. Pods that are
+forgotten are read from the API server when they are bound."""
+_encode = msgspec.json.Encoder().encode
 _REASONS: Final = {r.wire: r for r in Reason}
 
 
@@ -99,7 +104,7 @@ class Filter:
         self._offers = Offers(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, Offer | None] = (-1, None)
-        self._asks: dict[str, Ask] = {}
+        self._asks = Cache[Ask](MOST_ASKED)
 
     def __call__(self, body: bytes, now: float) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
@@ -151,13 +156,10 @@ class Filter:
 
     def done_with(self, uid: str) -> None:
         """The pod is bound, or gone."""
-        self._asks.pop(uid, None)
+        self._asks.forget(uid)
 
     def _remember(self, pod: Pod, admission: Admission) -> None:
-        self._asks.pop(pod.metadata.uid, None)
-        self._asks[pod.metadata.uid] = Ask(pod, admission.request)
-        if len(self._asks) > MAX_ASKS:
-            del self._asks[next(iter(self._asks))]
+        self._asks.keep(pod.metadata.uid, Ask(pod, admission.request), len(_encode(pod)))
 
     def _held(self, admission: Admission, offer: Offer, now: float) -> str:
         """The node of a pod that has cards already; empty where it needs others."""

@@ -5,11 +5,18 @@ Field names on the wire are Go's, capitalised. With nodeCacheCapable only names 
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tessera_schema.kube import Pod
 from tessera_schema.wire import decoder
+
+MOST_NODES: Final = 1 << 16
+"""Names in one request: more nodes than the largest clusters have."""
+MOST_VICTIMS: Final = 1_024
+"""Pods that would be evicted from one node: kubelet runs a few hundred at most."""
 
 
 class ExtenderArgs(Struct, frozen=True, rename="pascal"):
@@ -62,7 +69,7 @@ class MetaPod(Struct, frozen=True, rename="pascal"):
 class MetaVictims(Struct, frozen=True, rename="pascal"):
     """The pods that would be evicted from one node."""
 
-    pods: tuple[MetaPod, ...] | None = None
+    pods: Annotated[tuple[MetaPod, ...], Meta(max_length=MOST_VICTIMS)] | None = None
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
@@ -70,7 +77,9 @@ class ExtenderPreemptionArgs(Struct, frozen=True, rename="pascal"):
     """Body of `/preempt`."""
 
     pod: Pod | None = None
-    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+    node_name_to_meta_victims: (
+        Annotated[dict[str, MetaVictims], Meta(max_length=MOST_NODES)] | None
+    ) = None
 
 
 class ExtenderPreemptionResult(Struct, frozen=True, rename="pascal"):
@@ -82,8 +91,12 @@ class ExtenderPreemptionResult(Struct, frozen=True, rename="pascal"):
 _decode_args = decoder(ExtenderArgs)
 _decode_binding = decoder(ExtenderBindingArgs)
 _decode_preemption = decoder(ExtenderPreemptionArgs)
-_decode_names = msgspec.json.Decoder(tuple[str, ...] | None).decode
-_decode_name_set = msgspec.json.Decoder(frozenset[str] | None).decode
+_decode_names = msgspec.json.Decoder(
+    Annotated[tuple[str, ...], Meta(max_length=MOST_NODES)] | None
+).decode
+_decode_name_set = msgspec.json.Decoder(
+    Annotated[frozenset[str], Meta(max_length=MOST_NODES)] | None
+).decode
 _encode = msgspec.json.Encoder().encode
 
 
