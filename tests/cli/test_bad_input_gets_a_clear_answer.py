@@ -287,3 +287,29 @@ def test_json_of_100_mib_is_read(tessera: Tessera, write: Write) -> None:
     ran = tessera("place", "-f", path, "-o", "json")
     assert (ran.status, ran.verdicts) == (0, {"p": "placed"})
     assert "1024 ConfigMap" in ran.err
+
+
+SECRETS = "root:$6$saltsalt$hash:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\n"
+
+
+@pytest.mark.parametrize(
+    "content", [SECRETS, "hunter2", "31337", "- hunter2", '["hunter2"]', "$6$hash: hunter2\n"]
+)
+def test_a_file_that_is_no_manifest_is_not_shown(
+    tessera: Tessera, write: Write, content: str
+) -> None:
+    for arguments in (
+        ("-f", write(content)),
+        ("-f", write(text(node()), "n.yaml"), "--config", write(content, "c")),
+    ):
+        ran = tessera("place", *arguments)
+        assert ran.status == 1
+        for secret in ("hunter2", "hash", "31337", "salt", "daemon"):
+            assert secret not in ran.err
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"])
+def test_a_byte_order_mark_alone_is_named(tessera: Tessera, mark: bytes) -> None:
+    ran = tessera("place", "-f", "-", stdin=mark)
+    assert ran.status == 1
+    assert "standard input: nothing but a byte order mark" in ran.err

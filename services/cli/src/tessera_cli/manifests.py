@@ -19,6 +19,9 @@ from tessera_cli.sources import JSON_LIMIT, YAML_LIMIT, Source, read
 from tessera_cli.yamlvalues import BadYaml, documents
 
 _BOMS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_ONLY_BOMS: Final = frozenset(bom for bom, _ in _BOMS)
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]{0,39}")
+"""A key that may be shown of what is no manifest."""
 _LISTS_IN_LISTS: Final = 3
 BAD_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for text that is no JSON; keys that are no UTF-8 are told its own way."""
@@ -44,6 +47,19 @@ class Item(Struct, frozen=True):
             return _decode_mapping(self.content)
         except BAD_JSON as e:
             raise NotKubernetes(self.where, _said(e), "correct the JSON") from e
+
+
+class _At(Struct, frozen=True):
+    """Where a value is. What is no manifest is `shown` from standard input alone, where nobody can
+    look again: a file may hold what is not for a log."""
+
+    where: str
+    shown: bool
+
+    def no_object(self, value: Any) -> NotKubernetes:
+        """The refusal of a value that is no mapping."""
+        said = named(value) if self.shown or isinstance(value, list | None) else "text or a number"
+        return NotKubernetes(self.where, f"{said}, not an object", _REMEDY)
 
 
 class _Head(Struct, frozen=True, rename="camel"):
@@ -74,11 +90,11 @@ def items(source: Source, stdin: BinaryIO) -> Iterator[Item]:
     for number, (line, value) in enumerate(_documents(source, data), 1):
         found = number
         at = f"document {number}" + (f" (line {line})" if line > 1 else "")
-        yield from _flat(value, f"{source.name}, {at}", 0)
+        yield from _flat(value, _At(f"{source.name}, {at}", shown=source.path is None), 0)
     if not found and not source.listed:
         raise Unreadable(
             source.name,
-            "empty",
+            "nothing but a byte order mark" if data in _ONLY_BOMS else "empty",
             "give manifests; with a pipe, see why the command before it failed",
         )
 
@@ -151,49 +167,49 @@ def _text(source: Source, data: bytes) -> str:
 
 
 def _flat(
-    value: Any, where: str, depth: int, group_version: str = "", kind: str = ""
+    value: Any, at: _At, depth: int, group_version: str = "", kind: str = ""
 ) -> Iterator[Item]:
     """The object, or the objects in it when it is a list. `group_version` and `kind` are what a
     typed list says of items that say nothing themselves."""
-    head, parts = _head(value, where)
+    head, parts = _head(value, at)
     if parts is None:
         api, name = head.api_version or group_version, head.kind or kind
         if not isinstance(api, str) or not isinstance(name, str) or not api or not name:
-            raise NotKubernetes(where, _nameless(head, value), _REMEDY)
+            raise NotKubernetes(at.where, _nameless(head, value), _REMEDY)
         group, _, version = api.rpartition("/")
-        yield Item(where, group, version, name, value)
+        yield Item(at.where, group, version, name, value)
         return
     if depth == _LISTS_IN_LISTS:
-        raise NotKubernetes(where, f"lists in lists, {depth} deep", "give one list of objects")
+        raise NotKubernetes(at.where, f"lists in lists, {depth} deep", "give one list of objects")
     typed = isinstance(head.kind, str) and head.kind != "List"
     inner = (str(head.api_version or ""), head.kind.removesuffix("List")) if typed else ("", "")
     for index, part in enumerate(parts):
-        yield from _flat(part, f"{where}, items[{index}]", depth + 1, *inner)
+        yield from _flat(part, _At(f"{at.where}, items[{index}]", at.shown), depth + 1, *inner)
 
 
-def _head(value: Any, where: str) -> tuple[_Head, list[Any] | None]:
+def _head(value: Any, at: _At) -> tuple[_Head, list[Any] | None]:
     """Kind, version and, for a list, what is in it. Raises NotKubernetes."""
     if isinstance(value, Raw):
-        return _raw_head(value, where)
+        return _raw_head(value, at)
     if isinstance(value, list):
         return _Head(), value
     if not isinstance(value, dict):
-        raise NotKubernetes(where, f"{named(value)}, not an object", _REMEDY)
+        raise at.no_object(value)
     head = _Head(value.get("apiVersion"), value.get("kind"), value.get("items"))
     if isinstance(head.kind, str) and head.kind.endswith("List") and "items" in value:
         if not isinstance(head.items or [], list):
-            raise NotKubernetes(where, f"items: {named(head.items)}", "write a list of objects")
+            raise NotKubernetes(at.where, f"items: {named(head.items)}", "write a list of objects")
         return head, head.items or []
     return head, None
 
 
-def _raw_head(value: Raw, where: str) -> tuple[_Head, list[Any] | None]:
+def _raw_head(value: Raw, at: _At) -> tuple[_Head, list[Any] | None]:
     if bytes(memoryview(value)[:64]).lstrip()[:1] == b"[":
         return _Head(), list(_decode_list(value))
     try:
         head = _decode_head(value)
     except BAD_JSON:
-        return _head(_any_json(value, where), where)
+        return _head(_any_json(value, at.where), at)
     if isinstance(head.kind, str) and head.kind.endswith("List") and head.items is not None:
         return _Head(head.api_version, head.kind), list(head.items)
     return _Head(head.api_version, head.kind), None
@@ -218,8 +234,13 @@ def _nameless(head: _Head, value: Any) -> str:
         n for n, v in (("apiVersion", head.api_version), ("kind", head.kind)) if not v
     )
     mapping = value if isinstance(value, dict) else _decode_mapping(value)
-    keys = ", ".join(list(mapping)[:5]) or "no keys at all"
+    keys = ", ".join(list(dict.fromkeys(map(key_shown, mapping)))[:5]) or "no keys at all"
     return f"no {lacking}, only {keys}: not a Kubernetes object"
+
+
+def key_shown(key: str) -> str:
+    """A key of what is no manifest, as messages print it."""
+    return key if _WORD.fullmatch(key) else "a key of another form"
 
 
 def named(value: Any) -> str:

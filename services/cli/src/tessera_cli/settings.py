@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tessera_cli.errors import BadSettings
-from tessera_cli.manifests import named
+from tessera_cli.manifests import key_shown, named
 from tessera_cli.yamlvalues import BadYaml, documents
 from tessera_core.registry import BadConfiguration, Registry, load
 
@@ -28,10 +28,11 @@ def _dialects(path: str) -> Mapping[str, Mapping[str, Any]]:
     except (OSError, UnicodeDecodeError, BadYaml) as e:
         raise BadSettings(path, str(e), "write a YAML file with the key dialects") from e
     if not isinstance(whole, dict):
-        raise BadSettings(path, named(whole), "write a mapping with the key dialects")
+        said = named(whole) if isinstance(whole, list | None) else "text or a number"
+        raise BadSettings(path, said, "write a mapping with the key dialects")
     unknown = next((key for key in whole if key != "dialects"), None)
     if unknown is not None:
-        raise BadSettings(path, str(unknown), "unknown key", "write dialects")
+        raise BadSettings(path, key_shown(unknown), "unknown key", "write dialects")
     dialects = {} if whole.get("dialects") is None else whole["dialects"]
     if not isinstance(dialects, dict):
         raise BadSettings(path, "dialects", named(dialects), "write a mapping of dialects")
