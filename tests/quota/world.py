@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tessera_core.registry import load
 from tessera_core.signing import Signer, new_key, published_key
+from tessera_core.speaking import Speaker
 from tessera_quota.quota import Quota, World, open_quota
 from tessera_quota.settings import CountSettings, QuotaSettings, StatusSettings, ThrottleSettings
 from tessera_runtime.kube.settings import KubeSettings
@@ -38,6 +40,8 @@ DEFINITION = msgspec.yaml.decode(
 )
 REGISTRY = load()
 NODE = "n0"
+SPEAKER = Speaker(new_key())
+"""By which the node's agent signs."""
 VENDOR = "nvidia"
 
 _status = msgspec.json.Decoder(QuotaStatus).decode
@@ -87,7 +91,7 @@ class Cluster:
             self.make(path, body)
 
     def node(self, name: str, cards: Sequence[Card]) -> None:
-        text = encode_published(Published(cards=tuple(cards)))
+        text = encode_published(Published(cards=tuple(cards), speaks=SPEAKER.public))
         notes = {f"cards.tessera.dev/{VENDOR}": text}
         self.make("/api/v1/nodes", {"metadata": {"name": name, "annotations": notes}})
 
@@ -172,7 +176,9 @@ class Cluster:
             id=f"u{self._sequence}", source="/tessera/agent/n0.nvidia", type=USAGE_MEASURED,
             time="2026-09-21T00:00:00Z", epoch=1, sequence=self._sequence,
         )  # fmt: skip
-        await self.bus.publish(usage("default", NODE), envelope, encode(told))
+        data = encode(told)
+        envelope = replace(envelope, signature=SPEAKER.sign(envelope.order, data))
+        await self.bus.publish(usage("default", NODE), envelope, data)
 
     def told(self) -> list[QuotaEvent]:
         """What was said of quotas."""

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tessera_core.signing import Signer, new_key
+from tessera_testing.builders import a_card
 from tests.rebalancer.world import NODE, Cluster, a_use, rebalancing, settings, until
 
 pytestmark = pytest.mark.looptime
@@ -89,6 +90,7 @@ async def test_names_with_dots_are_one_token() -> None:
 
 async def test_two_vendors_of_a_node_are_one_message() -> None:
     cluster = Cluster()
+    cluster.publish(NODE, a_card("BI-0", 0, vendor="iluvatar", mib=16384), vendor="iluvatar")
     async with rebalancing(cluster):
         for _ in range(10):
             await cluster.agents.tell(loads={"n0-0": 30})
@@ -103,7 +105,9 @@ async def test_a_grant_that_the_scheduler_did_not_sign_is_not_idle() -> None:
     cluster = Cluster()
     a = cluster.bound("a", signer=Signer(new_key()))
     async with rebalancing(cluster):
-        await cluster.agents.measure(60, (a, a_use(10)))
+        for _ in range(30):
+            await cluster.agents.tell((a, a_use(10)), loads={"n0-0": 10})
+            await asyncio.sleep(2)
         hints = cluster.hints()
         assert hints is not None
         assert (hints.cards[0].idle_cores_percent, hints.bounds) == (0, ())

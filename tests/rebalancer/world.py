@@ -10,15 +10,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tessera_core.registry import load
 from tessera_core.signing import Signer, new_key, published_key
+from tessera_core.speaking import Speaker
 from tessera_embedded.apiserver.store import Store
 from tessera_rebalancer.rebalancer import Rebalancer, World, open_rebalancer
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.cards import MIB
+from tessera_schema.cards import MIB, Card
 from tessera_schema.catalogue import USAGE_MEASURED
 from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Grant, Share, encode_grant
@@ -36,6 +38,8 @@ REGISTRY = load()
 HOME = "tessera-system"
 VENDOR = "nvidia"
 NODE = "n0"
+SPEAKER = Speaker(new_key())
+"""By which every node's agent signs."""
 
 
 class Objects:
@@ -52,8 +56,8 @@ class Objects:
                 a_card(f"{node}-{i}", i, vendor=VENDOR, mib=16384, model="NVIDIA A100")
                 for i in range(2)
             )
-            notes = {f"cards.tessera.dev/{VENDOR}": encode_published(Published(cards=cards))}
-            self.make("/api/v1/nodes", {"metadata": {"name": node, "annotations": notes}})
+            self.make("/api/v1/nodes", {"metadata": {"name": node}})
+            self.publish(node, *cards)
 
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -65,6 +69,12 @@ class Objects:
 
     def make(self, path: str, body: object) -> dict[str, Any]:
         return self.call("POST", path, body)
+
+    def publish(self, node: str, *cards: Card, vendor: str = VENDOR) -> None:
+        """As that vendor's agent there does."""
+        told = encode_published(Published(cards=cards, speaks=SPEAKER.public))
+        notes = {f"cards.tessera.dev/{vendor}": told}
+        self.call("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": notes}})
 
     def publish_keys(self) -> None:
         self.make(f"/api/v1/namespaces/{HOME}/configmaps", keys_of(self.signer))
@@ -156,7 +166,9 @@ class Agents:
             type=USAGE_MEASURED, time=datetime.fromtimestamp(self._time(), UTC).isoformat(),
             epoch=1, sequence=self._sequences[key],
         )  # fmt: skip
-        await self._bus.publish(usage("default", node), envelope, encode(told))
+        data = encode(told)
+        envelope = replace(envelope, signature=SPEAKER.sign(envelope.order, data))
+        await self._bus.publish(usage("default", node), envelope, data)
 
     async def measure(self, for_s: float, *uses: tuple[str, CardUse], node: str = NODE) -> None:
         """The same every two seconds."""

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from tessera_core.ledger import Ledger
 from tessera_core.registry import Registry as Dialects
+from tessera_core.reports.agents import AgentReports
 from tessera_quota.judging import Judging, Parts
 from tessera_quota.metrics import QuotaMetrics
 from tessera_quota.objects import QuotaReader, Theirs
@@ -31,6 +32,7 @@ from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
+from tessera_runtime.doubts import DoubtedReports
 from tessera_runtime.following import keys, namespaces
 from tessera_runtime.following.keys import Keys
 from tessera_runtime.following.kinds import installed
@@ -39,6 +41,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import Events, open_events
 from tessera_runtime.kube.reflector import Reflector, Sink, Watched
 from tessera_runtime.metrics import Registry
+from tessera_schema.grants import Grant
 
 T = TypeVar("T")
 
@@ -62,7 +65,14 @@ class Quota:
         self._world = world
         self.ledger, self.keys = Ledger(), Keys()
         self.pods = Pods(self.ledger)
-        self.usage = Usage(now, settings.count.stale_s)
+        self.metrics = Registry("quota")
+        doubted = self.metrics.counter(
+            "news_disbelieved", "Reports of agents that do not count", ("reason",)
+        )
+        self._reports = AgentReports(
+            settings.bus.cluster, world.registry.vendors, DoubtedReports(doubted)
+        )
+        self.usage = Usage(self._reports, self._grant_of, now, settings.count.stale_s)
         self.judging = Judging(
             Parts(
                 ledger=self.ledger, pods=self.pods, usage=self.usage, settings=settings,
@@ -70,7 +80,6 @@ class Quota:
             )
         )  # fmt: skip
         self.writer = StatusWriter(world.kube, self.judging, settings.status, now)
-        self.metrics = Registry("quota")
         QuotaMetrics(
             self.metrics, self.judging.objects, self.judging.statuses, self.ledger,
             lambda: {
@@ -97,10 +106,8 @@ class Quota:
         """Watch and judge, until cancelled."""
         world, settings = self._world, self._world.settings
         reader = QuotaReader(world.registry, settings.throttle)
-        nodes = Nodes(world.registry, self.ledger)
+        nodes = Nodes(world.registry, self.ledger, self._reports)
         async with asyncio.TaskGroup() as group:
-            bus = self.usage.listen(world.bus, settings.bus.cluster)
-            group.create_task(bus, name="usage listener")
             known = self._reflector(keys.watched(settings.keys.namespace), self.keys)
             cards = self._reflector(nodes.watched(), nodes)
             theirs = self._reflector(reader.watched_theirs(), Theirs(self.judging.objects))
@@ -116,10 +123,16 @@ class Quota:
             await self.keys.known.wait()
             group.create_task(self._watch_pods(), name="pod watcher")
             await self.counting.wait()
+            bus = self.usage.listen(world.bus, settings.bus.cluster)
+            group.create_task(bus, name="usage listener")  # it counts for known nodes and pods
             group.create_task(self._watch_own(reader), name="quota watcher")
             await self.installed.wait()
             group.create_task(self.judging.run(), name="judging")
             group.create_task(self.writer.run(), name="status writer")
+
+    def _grant_of(self, uid: str) -> Grant | None:
+        entry = self.ledger.entry(uid)
+        return None if entry is None else entry.grant
 
     async def _watch_pods(self) -> NoReturn:
         """Pods, from a new list whenever other keys are published."""

@@ -7,6 +7,7 @@ status, so that being restarted neither spares nor hurries anybody.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from tessera_core.machines.throttle import (
     Event,
@@ -18,6 +19,9 @@ from tessera_core.machines.throttle import (
 )
 from tessera_runtime import stamps
 from tessera_schema.quotas import Hours, QuotaStatus
+
+MOST_HOURS: Final = 10_000_000_000
+"""Of cards: 100,000 of them for eleven years. A status that says more is not counted on."""
 
 
 class Change(StrEnum):
@@ -47,9 +51,9 @@ class Tracked:
         self.since = min(since, wall) if known and since is not None else wall
         """Unix time at which the phase began."""
         self._began = now - (wall - self.since)
-        self._hours_since = stamps.read(before.hours.since) or wall
-        self._granted_h = max(before.hours.granted, 0)
-        self._seen_h = max(before.hours.seen, 0)
+        hours = before.hours if _sensible(before.hours) else Hours()
+        self._hours_since = stamps.read(hours.since) or wall
+        self._granted_h, self._seen_h = hours.granted, hours.seen
         self._counted_at = now
         self._gpu_seconds: float | None = None
 
@@ -85,6 +89,10 @@ class Tracked:
         phase = advance(self.phase, event)
         if phase is not self.phase:
             self.phase, self.since, self._began = phase, wall, now
+
+
+def _sensible(hours: Hours) -> bool:
+    return 0 <= hours.granted <= MOST_HOURS and 0 <= hours.seen <= MOST_HOURS
 
 
 def _how_to_reach(phase: str) -> tuple[Event, ...]:

@@ -1,6 +1,7 @@
-"""What agents say that containers use: the newest of each node, and GPU time in all since we began.
+"""What agents measure of containers: the newest of each node, and GPU time in all since we began.
 
-Containers write it, so nobody trusts it for more than reports: no grant depends on it.
+Throttling depends on it, so it counts as `tessera_core.reports` says: for containers that hold
+shares on that node, as much as their cards have, and for no longer than time has passed.
 """
 
 from __future__ import annotations
@@ -9,53 +10,68 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from tessera_core.quota_status import Measured
-from tessera_runtime import logs
+from tessera_core.reports.agents import AgentReports, Message
+from tessera_core.reports.usages import GrantOf
 from tessera_runtime.bus.api import Bus, News
-from tessera_runtime.bus.latest import Latest
 from tessera_schema import subjects
-from tessera_schema.telling import ContainerUse, NodeUsage, decode_usage
+from tessera_schema.telling import ContainerUse, NodeUsage
 
-_log: Final = logs.named("tessera.quota.usage")
-_LONGEST_S: Final = 60.0
-"""An interval that claims to be longer is not believed to be."""
+LONGEST_S: Final = 60.0
+"""An interval that claims to be longer is not believed to be. An agent's intervals together may be
+as much ahead of the time that has passed: what waited for NATS comes at once."""
 Key = tuple[str, str]
 """Namespace and vendor."""
+
+
+class _Agent(Struct):
+    """What one agent measured."""
+
+    began: float
+    """When its first report came."""
+    at: float
+    """When its newest did."""
+    usage: NodeUsage
+    counted_s: float = 0.0
+    """Its intervals so far."""
 
 
 class Usage:
     """What was measured."""
 
-    def __init__(self, now: Callable[[], float], stale_s: float) -> None:
+    def __init__(
+        self, reports: AgentReports, grant_of: GrantOf, now: Callable[[], float], stale_s: float
+    ) -> None:
         """`now` is the loop's time; what is older than `stale_s` counts no more."""
         self.unreadable = 0
         """Messages that made no sense."""
+        self._reports = reports
+        self._grant_of = grant_of
         self._now = now
         self._stale_s = stale_s
-        self._latest: Latest[NodeUsage] = Latest()
-        self._nodes: dict[tuple[str, str], tuple[float, NodeUsage]] = {}
+        self._agents: dict[tuple[str, str], _Agent] = {}
         self._pods: dict[str, dict[str, float]] = {}
         self._seconds: dict[Key, float] = {}
 
     async def listen(self, bus: Bus, cluster: str) -> None:
-        """Take in what every node tells, for ever."""
+        """Take in what every node reports, for ever."""
         async with bus.news(subjects.usage(cluster, "*")) as told:
             async for news in told:
                 self.take(news)
 
     def take(self, news: News) -> None:
         """One message; repeats and late ones change nothing."""
+        message = Message(subject=news.subject, envelope=news.envelope, data=news.data)
         try:
-            usage = decode_usage(news.data)
-        except msgspec.DecodeError as e:
+            usage = self._reports.usage(message, self._grant_of)
+        except msgspec.DecodeError:
             self.unreadable += 1
-            _log.warning("usage not readable", subject=news.subject, why=str(e))
             return
-        if not self._latest.offer(f"{usage.node}/{usage.vendor}", news.envelope, usage):
+        if usage is None:
             return
-        self._nodes[usage.node, usage.vendor] = self._now(), usage
-        interval_s = min(max(usage.interval_s, 0), _LONGEST_S)
+        interval_s = self._interval(usage)
         for container in usage.containers:
             self._count(container, usage, interval_s)
 
@@ -79,7 +95,7 @@ class Usage:
         return found
 
     def last_active(self) -> dict[str, float]:
-        """Pod uid -> Unix time of its last GPU time, 0 = never, of pods heard of lately."""
+        """Pod uid -> Unix time of its last GPU time, 0 = never, of pods measured lately."""
         return {
             container.uid: max(self._pods.get(container.uid, {}).values(), default=0)
             for usage in self._fresh()
@@ -87,23 +103,36 @@ class Usage:
         }
 
     def forget(self) -> None:
-        """Drop nodes that have been silent for long, and the pods that nobody tells of any more."""
+        """Drop nodes that have been silent for long, and pods and namespaces that nobody measures
+        any more."""
         now = self._now()
-        for key, (at, _) in list(self._nodes.items()):
-            if now - at > max(600.0, 2 * self._stale_s):
-                del self._nodes[key]
-                self._latest.forget("/".join(key))
-        told = {c.uid for _, usage in self._nodes.values() for c in usage.containers}
-        for uid in self._pods.keys() - told:
+        for key, agent in list(self._agents.items()):
+            if now - agent.at > max(600.0, 2 * self._stale_s):
+                del self._agents[key]
+                self._reports.silent(*key)
+        told = [(c, a.usage.vendor) for a in self._agents.values() for c in a.usage.containers]
+        for uid in self._pods.keys() - {container.uid for container, _ in told}:
             del self._pods[uid]
+        for of in self._seconds.keys() - {(container.namespace, of) for container, of in told}:
+            del self._seconds[of]
 
     def _fresh(self) -> Iterable[NodeUsage]:
         now = self._now()
-        return [usage for at, usage in self._nodes.values() if now - at <= self._stale_s]
+        return [a.usage for a in self._agents.values() if now - a.at <= self._stale_s]
+
+    def _interval(self, usage: NodeUsage) -> float:
+        """The seconds that the report is believed to cover."""
+        now, key = self._now(), (usage.node, usage.vendor)
+        agent = self._agents.setdefault(key, _Agent(now, now, usage))
+        agent.at, agent.usage = now, usage
+        passed_s = now - agent.began + LONGEST_S - agent.counted_s
+        interval_s = min(usage.interval_s, LONGEST_S, max(passed_s, 0))
+        agent.counted_s += interval_s
+        return interval_s
 
     def _count(self, container: ContainerUse, usage: NodeUsage, interval_s: float) -> None:
         key = container.namespace, usage.vendor
-        busy = sum(max(card.cores_percent, 0) for card in container.cards)
+        busy = sum(card.cores_percent for card in container.cards)
         self._seconds[key] = self._seconds.get(key, 0) + busy / 100 * interval_s
         active = max((card.last_active for card in container.cards), default=0.0)
         if busy:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_core.fleet import Fleet
 from tessera_core.rebalance.holders import Held, Holders, holders_of
@@ -18,6 +19,7 @@ from tessera_core.signing import Verifier
 from tessera_runtime.following.granted import LIVING, Granted
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
 from tessera_schema.wire import decoder
 
@@ -31,8 +33,10 @@ class PodSight(Struct, frozen=True, kw_only=True):
 
     uid: str
     node: str = ""
+    grant: Grant | None = None
+    """None once it has ended."""
     held: Mapping[Key, Held] = {}
-    """Empty once it has ended."""
+    """What its containers have of it."""
 
 
 class PodReader:
@@ -58,7 +62,9 @@ class PodReader:
             return PodSight(uid=uid)
         grant = self._granted.of(pod)
         held = {} if grant is None else holders_of(grant, pod, self._registry)
-        return PodSight(uid=uid, node=node, held=held)
+        if grant is not None:
+            grant = replace(grant, given={})
+        return PodSight(uid=uid, node=node, grant=grant, held=held)
 
 
 class Pods:
@@ -72,6 +78,11 @@ class Pods:
     def on(self, node: str) -> Holders:
         """What containers on a node were granted."""
         return self._on.get(node, {})
+
+    def grant_of(self, uid: str) -> Grant | None:
+        """What a bound pod was granted; None where it holds nothing, or has ended."""
+        pod = self._of.get(uid)
+        return None if pod is None else pod.grant
 
     def relisted(self, items: list[PodSight], started: float, now: float) -> None:
         """See `Sink.relisted`."""

@@ -22,6 +22,7 @@ from tessera_core.rebalance.hints import Hinting
 from tessera_core.rebalance.smooth import SmoothContainer
 from tessera_core.rebalance.smoothing import Smoother
 from tessera_core.registry import Registry as Dialects
+from tessera_core.reports.agents import AgentReports
 from tessera_rebalancer.metrics import RebalancerMetrics
 from tessera_rebalancer.plans.plans import Planning, open_plans
 from tessera_rebalancer.plans.plans import World as PlanWorld
@@ -34,6 +35,7 @@ from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
+from tessera_runtime.doubts import DoubtedReports
 from tessera_runtime.following import keys
 from tessera_runtime.following.keys import Keys
 from tessera_runtime.following.nodes import Nodes
@@ -65,13 +67,19 @@ class Rebalancer:
         self._cards = Ledger()
         self.keys, self.pods = Keys(), Pods()
         self.smoother = Smoother(settings.smoothing)
-        self.usage = Usage(self.smoother, now)
+        self.metrics = Registry("rebalancer")
+        doubted = self.metrics.counter(
+            "news_disbelieved", "Reports of agents that do not count", ("reason",)
+        )
+        self._reports = AgentReports(
+            settings.bus.cluster, world.registry.vendors, DoubtedReports(doubted)
+        )
+        self.usage = Usage(self.smoother, self._reports, self.pods.grant_of, now)
         sources = Sources(
             usage=self.usage, smoother=self.smoother, hinting=Hinting(settings.lending),
             pods=self.pods,
         )  # fmt: skip
         self.teller = Teller(sources, outbox, settings.hints, settings.steps, now)
-        self.metrics = Registry("rebalancer")
         RebalancerMetrics(self.metrics, self.teller, self.usage)
         self.counting = asyncio.Event()
         """Set once pods were read."""
@@ -94,14 +102,12 @@ class Rebalancer:
     async def run(self) -> None:
         """Watch and tell, until cancelled."""
         world, settings = self._world, self._world.settings
-        nodes = Nodes(world.registry, self._cards)
+        nodes = Nodes(world.registry, self._cards, self._reports)
         reader = PodReader(
             world.registry, self._cards.fleet, lambda: self.keys.verifier,
             migration=settings.count.migration,
         )  # fmt: skip
         async with asyncio.TaskGroup() as group:
-            listening = self.usage.listen(world.bus, settings.bus.cluster)
-            group.create_task(listening, name="usage listener")
             published = self._reflector(keys.watched(settings.keys.namespace), self.keys)
             cards = self._reflector(nodes.watched(), nodes)
             group.create_task(published.run(), name="key watcher")
@@ -113,6 +119,8 @@ class Rebalancer:
             )
             group.create_task(watching, name="pod watcher")
             await self.counting.wait()
+            listening = self.usage.listen(world.bus, settings.bus.cluster)
+            group.create_task(listening, name="usage listener")  # it counts for known pods
             group.create_task(self.teller.run(), name="telling")
 
     def _reflector(self, watched: Watched[T], sink: Sink[T]) -> Reflector[T]:

@@ -1,40 +1,44 @@
 """What agents measure, smoothed as it comes.
 
-Containers write it, so nobody trusts it for more than this: it decides no grant and no limit.
+It counts as `tessera_core.reports` says, and decides no grant: hints, bounds for lending and plans
+are made of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import msgspec
 
 from tessera_core.rebalance.smoothing import Smoother
-from tessera_runtime import logs
+from tessera_core.reports.agents import AgentReports, Message
+from tessera_core.reports.usages import GrantOf
 from tessera_runtime.bus.api import Bus, News
-from tessera_runtime.bus.latest import Latest
 from tessera_schema import subjects
-from tessera_schema.telling import decode_usage
-
-_log: Final = logs.named("tessera.rebalancer.usage")
 
 
 class Usage:
     """Takes in."""
 
-    def __init__(self, smoother: Smoother, now: Callable[[], float]) -> None:
+    def __init__(
+        self, smoother: Smoother, reports: AgentReports, grant_of: GrantOf,
+        now: Callable[[], float],
+    ) -> None:  # fmt: skip
         """`now` is the loop's time."""
         self.taken = self.late = self.unreadable = 0
-        """Messages that counted, that were late or repeats, and that made no sense."""
+        """Messages that counted, that were late, repeats or of others, and that made no sense."""
         self.fresh: set[str] = set()
         """Nodes of which something new was measured; whoever looks takes them out."""
         self._smoother = smoother
+        self._reports = reports
+        self._grant_of = grant_of
         self._now = now
-        self._latest: Latest[None] = Latest()
+        self._measured: set[tuple[str, str]] = set()
+        """Nodes and vendors of which the smoother has something."""
 
     async def listen(self, bus: Bus, cluster: str) -> NoReturn:
-        """Take in what every node tells, for ever."""
+        """Take in what every node reports, for ever."""
         async with bus.news(subjects.usage(cluster, "*")) as told:
             async for news in told:
                 self.take(news)
@@ -42,23 +46,23 @@ class Usage:
 
     def take(self, news: News) -> None:
         """One message; repeats and late ones change nothing."""
+        message = Message(subject=news.subject, envelope=news.envelope, data=news.data)
         try:
-            usage = decode_usage(news.data)
-        except msgspec.DecodeError as e:
+            usage = self._reports.usage(message, self._grant_of)
+        except msgspec.DecodeError:
             self.unreadable += 1
-            _log.warning("usage not readable", subject=news.subject, why=str(e))
             return
-        key = f"{usage.node}/{usage.vendor}"
-        if self._latest.offer(key, news.envelope, None) and self._smoother.take(usage, self._now()):
+        if usage is not None and self._smoother.take(usage, self._now()):
             self.taken += 1
             self.fresh.add(usage.node)
+            self._measured.add((usage.node, usage.vendor))
         else:
             self.late += 1
 
     def forget(self) -> None:
         """Drop nodes that have been silent for long."""
         self._smoother.forget(self._now())
-        known, heard = set(self._smoother.nodes()), self._latest.keys()
-        for key in heard:
-            if key.rpartition("/")[0] not in known:
-                self._latest.forget(key)
+        known = set(self._smoother.nodes())
+        for node, vendor in [each for each in self._measured if each[0] not in known]:
+            self._measured.discard((node, vendor))
+            self._reports.silent(node, vendor)

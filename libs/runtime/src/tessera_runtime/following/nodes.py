@@ -11,6 +11,7 @@ from msgspec import Struct
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
 from tessera_core.registry import Registry
+from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.cards import Card
@@ -23,6 +24,8 @@ class NodeSight(Struct, frozen=True):
 
     name: str
     cards: tuple[Card, ...]
+    voices: Voices = {}
+    """The agents that publish them."""
 
 
 _node = decoder(Node)
@@ -31,8 +34,11 @@ _node = decoder(Node)
 class Nodes:
     """A sink that keeps the ledger's nodes."""
 
-    def __init__(self, registry: Registry, ledger: Ledger) -> None:
-        """No node is known."""
+    def __init__(
+        self, registry: Registry, ledger: Ledger, reports: AgentReports | None = None
+    ) -> None:
+        """No node is known. `reports`, if any, get to know what each shows."""
+        self._reports = reports
         self._registry = registry
         self._ledger = ledger
         self._known: dict[str, tuple[Card, ...]] = {}
@@ -47,7 +53,7 @@ class Nodes:
 
     def sight(self, node: Node) -> NodeSight:
         """What is kept of a node."""
-        return NodeSight(node.name, cards_of(self._registry, node, {})[0])
+        return NodeSight(node.name, cards_of(self._registry, node, {})[0], voices_of(node))
 
     def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
         """See `Sink.relisted`."""
@@ -66,10 +72,14 @@ class Nodes:
             self._know(item)
 
     def _know(self, item: NodeSight) -> None:
+        if self._reports is not None:
+            self._reports.know(item.name, item.cards, item.voices)
         if self._known.get(item.name) != item.cards:
             self._known[item.name] = item.cards
             self._ledger.put_node(item.name, item.cards)
 
     def _drop(self, name: str) -> None:
+        if self._reports is not None:
+            self._reports.forget(name)
         if self._known.pop(name, None) is not None:
             self._ledger.remove_node(name)
