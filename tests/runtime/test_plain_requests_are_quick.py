@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 
 from tessera_runtime import quick
+from tessera_runtime.connections import ConnectionLimits
 from tessera_runtime.http import HttpSettings, Served, application, serving
-from tessera_runtime.plain import HEAD_MOST
-from tessera_runtime.quick import Answer, Reply
+from tessera_runtime.plain import HEAD_MOST, HEADERS_MOST
+from tessera_runtime.quick import Answer, BodyLimits, Reply
 
 SETTINGS = HttpSettings(body_bytes=3_000_000, stop_s=0.5)
 LONG_S = 60.0
@@ -151,11 +152,13 @@ async def test_what_is_unusual_is_left_to_the_framework(
         assert await caller.asks(request_) == (status, says)
 
 
-async def test_a_connection_goes_on_after_something_unusual() -> None:
+async def test_a_connection_ends_with_something_unusual() -> None:
     async with a_server() as caller:
         await caller.says(post("/other", b"1") + post("/size", b"22"))
-        assert await caller.hears() == (200, b"framework 1")
-        assert await caller.hears() == (200, b"2")
+        async with asyncio.timeout(LONG_S):
+            head, _, rest = (await caller.reader.read()).partition(b"\r\n\r\n")
+        assert b"\r\nConnection: close" in head
+        assert rest == b"framework 1"
 
 
 async def test_who_waits_to_be_told_to_go_on_is_told() -> None:
@@ -176,13 +179,26 @@ async def test_who_waits_to_be_told_to_go_on_is_told() -> None:
         "Content-Length : 3",
         "X: a\nTransfer-Encoding: chunked\r\nContent-Length: 3",
         "Content-Length: 3\r\nTransfer-Encoding: chunked",
-        "X-Long: " + "x" * HEAD_MOST,
     ],
 )
 async def test_what_could_be_read_in_two_ways_is_refused(lines: str) -> None:
     async with a_server() as caller:
         await caller.says(f"POST /size HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\nabc".encode())
-        assert (await caller.hears())[0] in (400, 413)
+        assert (await caller.hears())[0] == 400
+
+
+@pytest.mark.parametrize(
+    "lines", ["X-Long: " + "x" * HEAD_MOST, "\r\n".join(f"X-{i}: 1" for i in range(HEADERS_MOST))]
+)
+async def test_too_many_or_too_long_headers_are_refused(lines: str) -> None:
+    async with a_server() as caller:
+        status, says = await caller.asks(post("/other", b"abc", lines))
+        assert (status, says) == (431, b"headers: more than 16384 bytes or 100 lines: send less\n")
+
+
+async def test_a_body_that_would_have_to_be_inflated_is_refused() -> None:
+    async with a_server() as caller:
+        assert (await caller.asks(post("/other", b"abc", "Content-Encoding: gzip")))[0] == 415
 
 
 async def test_a_request_that_fails_ends_nothing() -> None:
@@ -261,7 +277,12 @@ async def test_open_requests_may_end_and_those_that_do_not_are_cut(
 @pytest.mark.looptime
 async def test_idle_connections_are_let_go() -> None:
     async with quick.connections(
-        {"/slow": slow_size}, asyncio.Protocol, body_most=100, idle_s=0.02, stop_s=0.1
+        {"/slow": slow_size},
+        asyncio.Protocol,
+        bodies=BodyLimits(100),
+        limits=ConnectionLimits(),
+        idle_s=0.02,
+        stop_s=0.1,
     ) as connections:
         here, there = socket.socketpair()
         await asyncio.get_running_loop().connect_accepted_socket(connections.connection, there)

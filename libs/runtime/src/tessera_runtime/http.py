@@ -5,7 +5,8 @@
     async with http.serving(app, settings.http, name="http", ports=ports) as served:
         ...
 
-There is no access log: what a request did is the handler's to tell. Leaving closes the listening
+There is no access log: what a request did is the handler's to tell. Number, size and time of
+requests are bounded for every server (`tessera_runtime.connections`). Leaving closes the listening
 socket at once, lets open requests end for a bounded time, and then cuts them.
 """
 
@@ -13,21 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Final, cast
 
 import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from tessera_runtime import files, logs, quick
+from tessera_runtime import files, handover, logs, quick
+from tessera_runtime.connections import ConnectionLimits
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.metrics import CONTENT_TYPE, Registry
-from tessera_runtime.quick import Answer
+from tessera_runtime.quick import STRANGER_BODY_MOST, Answer, BodyLimits
 from tessera_runtime.tls import Tls
 
 log = logs.named("tessera.http")
@@ -49,6 +50,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     whole where it was told to (20 MiB)."""
     backlog: Annotated[int, Meta(gt=0)] = 1024
     """Connections that may wait to be taken, as far as the kernel allows (net.core.somaxconn)."""
+    limits: ConnectionLimits = ConnectionLimits()
+    """What all connections may cost together."""
     stop_s: Annotated[float, Meta(ge=0)] = 2.0
     """Seconds that open requests have to end when the server stops."""
 
@@ -88,7 +91,9 @@ NOTHING: Final[Mapping[str, Answer]] = MappingProxyType({})
 
 def application(settings: HttpSettings) -> web.Application:
     """An application that takes bodies of the size that the settings allow."""
-    return web.Application(client_max_size=settings.body_bytes)
+    app = web.Application(client_max_size=settings.body_bytes, middlewares=[handover.as_it_is])
+    app.on_response_prepare.append(handover.last_answer)
+    return app
 
 
 def status_routes(
@@ -142,14 +147,13 @@ async def serving(
     """
     app.add_routes([web.post(path, _of_framework(answer)) for path, answer in answers.items()])
     runner = web.AppRunner(
-        app, access_log=None, keepalive_timeout=KEEP_ALIVE_S, shutdown_timeout=settings.stop_s
-    )
+        app, access_log=None, keepalive_timeout=KEEP_ALIVE_S, shutdown_timeout=settings.stop_s,
+        auto_decompress=False,
+    )  # fmt: skip
     await runner.setup()
     try:
         listening = _listen(settings, name)
-        context = tls.context if tls is not None else None
-        before = _connections(runner, settings, answers, patient=patient)
-        async with _listening(runner, listening, context, settings, before):
+        async with _accepting(runner, listening, tls, settings, answers, patient=patient):
             port = listening.getsockname()[1]
             served = Served(name, settings.host, port, "http" if tls is None else "https")
             log.info("listening", server=name, host=settings.host, port=port)
@@ -159,33 +163,22 @@ async def serving(
         await runner.cleanup()
 
 
-def _connections(
-    runner: web.AppRunner, settings: HttpSettings, answers: Mapping[str, Answer], *, patient: bool
-) -> AbstractAsyncContextManager[quick.Serving] | None:
-    """What stands before the framework's server; None where it has nothing to answer."""
-    if not answers or runner.server is None:
-        return None
-    return quick.connections(
-        answers, runner.server, body_most=settings.body_bytes, idle_s=KEEP_ALIVE_S,
-        stop_s=settings.stop_s, patient=patient,
-    )  # fmt: skip
-
-
 @asynccontextmanager
-async def _listening(
-    runner: web.AppRunner, listening: socket.socket, context: ssl.SSLContext | None,
-    settings: HttpSettings, before: AbstractAsyncContextManager[quick.Serving] | None,
+async def _accepting(
+    runner: web.AppRunner, listening: socket.socket, tls: Tls | None, settings: HttpSettings,
+    answers: Mapping[str, Answer], *, patient: bool,
 ) -> AsyncGenerator[None]:  # fmt: skip
-    """The framework's server, with quick answers before it where there are any."""
-    if before is None:
-        site = web.SockSite(runner, listening, ssl_context=context, backlog=settings.backlog)
-        await site.start()
-        yield
-        return
-    async with before as serving:
+    """Take connections, each before the framework sees it."""
+    strangers = STRANGER_BODY_MOST if tls is not None and tls.asks_clients else None
+    async with quick.connections(
+        answers, cast("web.Server", runner.server),
+        bodies=BodyLimits(settings.body_bytes, strangers),
+        limits=settings.limits, idle_s=KEEP_ALIVE_S, stop_s=settings.stop_s, patient=patient,
+    ) as serving:  # fmt: skip
         server = await asyncio.get_running_loop().create_server(
-            serving.connection, sock=listening, ssl=context, backlog=settings.backlog
-        )
+            serving.over_tls(tls.context) if tls is not None else serving.connection,
+            sock=listening, backlog=settings.backlog,
+        )  # fmt: skip
         try:
             yield
         finally:

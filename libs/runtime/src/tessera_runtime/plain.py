@@ -11,7 +11,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 HEAD_MOST: Final = 16 * 1024
-"""Bytes of a request line and headers that are waited for."""
+"""Bytes of a request line and headers."""
+HEADERS_MOST: Final = 100
+"""Headers of a request; Go's clients send five to fifteen."""
 _HEADS: Final = 256
 """Heads of which it is remembered what they say, 4 MiB at the very most: clients send the same ones
 again and again."""
@@ -52,14 +54,17 @@ class Request(NamedTuple):
 
 
 UNKNOWN: Final = Request()
+TOO_LONG: Final = Request(length=-2)
+"""One whose headers are too many or too long, of whatever form it is."""
 
 
 def read(buffer: bytearray) -> Request | None:
     """The first request of the buffer; None while too little of it has come to tell."""
     over = buffer.find(b"\r\n\r\n", 0, HEAD_MOST)
     if over < 0:
-        return UNKNOWN if len(buffer) >= HEAD_MOST else None
-    return _read(bytes(memoryview(buffer)[:over]))
+        return TOO_LONG if len(buffer) >= HEAD_MOST else None
+    head = bytes(memoryview(buffer)[:over])
+    return TOO_LONG if head.count(b"\r\n") > HEADERS_MOST else _read(head)
 
 
 @lru_cache(_HEADS)

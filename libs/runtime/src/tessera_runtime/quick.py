@@ -2,31 +2,38 @@
 
 A plain request is a POST over HTTP/1.1 to one of the known paths with a Content-Length and nothing
 unusual. kube-scheduler and the API server send nothing else, several for each pod, and open a
-connection for many of them. Whatever is not plain (other methods and paths, chunked or too large
-bodies, `Connection`, `Expect`, anything malformed) is handed to the framework with its connection,
-which stays there: so nothing is refused here, and nothing is half understood.
+connection for many of them. Whatever is not plain (other methods and paths, chunked bodies,
+`Connection`, `Expect`, anything malformed) is handed to the framework with its connection, which
+ends there: so nothing is half understood. Refused is what is too large, headers or body, and what
+takes too long or too much (`tessera_runtime.connections`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from http import HTTPStatus
 from typing import Final, cast
 
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.plain import read
+from tessera_runtime.connections import SWEEP_S, ConnectionLimits, Connections, Peer, Stage
+from tessera_runtime.handover import Handover
+from tessera_runtime.handshake import Handshake
+from tessera_runtime.plain import HEAD_MOST, HEADERS_MOST, TOO_LONG, Request, read
 from tessera_runtime.turns import Line
 
 log = logs.named("tessera.http")
 
-AHEAD_MOST: Final = 256 * 1024
-"""Bytes of further requests that are taken while one is answered."""
-_WORDS: Final = {200: "OK", 400: "Bad Request", 500: "Internal Server Error",
-                 503: "Service Unavailable"}  # fmt: skip
+AHEAD_MOST: Final = 16 * 1024
+"""Bytes of further requests at which no more are taken while one is answered."""
+STRANGER_BODY_MOST: Final = 64 * 1024
+"""Bytes of a body that is taken from a client without a certificate, where certificates are asked
+for."""
 
 
 class Reply(Struct, frozen=True):
@@ -34,7 +41,7 @@ class Reply(Struct, frozen=True):
 
     body: bytes
     status: int = 200
-    """200, 400, 500 or 503."""
+    """Of HTTP, such as 200."""
     kind: str = "application/json"
 
 
@@ -47,6 +54,30 @@ def sentence(text: str, status: int) -> Reply:
     return Reply(text.encode(), status, "text/plain; charset=utf-8")
 
 
+class BodyLimits(Struct, frozen=True):
+    """How many bytes the body of one request may have."""
+
+    most: int
+    strangers: int | None = None
+    """The same for clients without a certificate, where certificates are asked for."""
+
+    def of(self, peer: Peer) -> int:
+        """The bound for this client."""
+        return self.most if self.strangers is None or peer.known else self.strangers
+
+    def refusal(self, request: Request, peer: Peer) -> Reply | None:
+        """The answer to a request that is too large; None where it is not."""
+        if request is TOO_LONG:
+            return sentence(
+                f"headers: more than {HEAD_MOST} bytes or {HEADERS_MOST} lines: send less\n", 431
+            )
+        most = self.of(peer)
+        if request.length <= most:
+            return None
+        than = "" if most == self.most else " without a client certificate that is known here"
+        return sentence(f"body: {request.length} bytes: at most {most} are taken{than}\n", 413)
+
+
 async def replied(answer: Answer, body: bytes) -> Reply:
     """What is answered, now or later; a failure is logged and answered 500."""
     try:
@@ -57,37 +88,33 @@ async def replied(answer: Answer, body: bytes) -> Reply:
 
 
 class Serving:
-    """The open connections of one server."""
+    """The answers of one server, and its open connections."""
 
     def __init__(
-        self, answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol], body_most: int,
-        group: asyncio.TaskGroup, line: Line | None = None,
+        self, answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol],
+        bodies: BodyLimits, group: asyncio.TaskGroup, peers: Connections, line: Line | None = None,
     ) -> None:  # fmt: skip
         """`others` makes what takes over connections with requests that are not plain; with a
         `line` requests wait there for their turn."""
         self.line = line
         self.answers = {path.encode(): answer for path, answer in answers.items()}
         self.others = others
-        self.body_most = body_most
+        self.bodies = bodies
+        self.peers = peers
         self._group = group
-        self._connections: set[Connection] = set()
-        self._empty = asyncio.Event()
+        self.ending = False
+        """True once each connection ends with the answer that is under way."""
         self.over = False
         """True once nothing more is answered."""
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def connection(self) -> Connection:
+    def connection(self) -> asyncio.Protocol:
         """For the event loop, which calls it for each new connection."""
-        made = Connection(self)
-        self._connections.add(made)
-        self._empty.clear()
-        return made
+        return Connection(self)
 
-    def gone(self, connection: Connection) -> None:
-        """It is closed, or somebody else's now."""
-        self._connections.discard(connection)
-        if not self._connections:
-            self._empty.set()
+    def over_tls(self, context: ssl.SSLContext) -> Callable[[], asyncio.Protocol]:
+        """The same for a server with TLS."""
+        return partial(Handshake, self.peers, context, partial(Connection, self), self.later)
 
     def later(self, work: Coroutine[None, None, None]) -> None:
         """Go on with an answer that takes time."""
@@ -95,54 +122,57 @@ class Serving:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def close_idle(self, since: float) -> None:
-        """Close connections that have been idle since that loop time."""
-        for connection in tuple(self._connections):
-            connection.close_if_idle(since)
-
     async def end(self, stop_s: float) -> None:
         """Let open requests end for so many seconds, and cut them then."""
-        self.close_idle(float("inf"))
-        if self._connections:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(stop_s):
-                    await self._empty.wait()
+        self.ending = True
+        self.peers.close_idle()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(stop_s):
+                await self.peers.empty.wait()
         self.over = True
         for task in tuple(self._tasks):
             task.cancel()
-        for connection in tuple(self._connections):
-            connection.cut()
+        self.peers.cut_all()
 
 
 class Connection(asyncio.Protocol):
     """One connection, until something unusual comes."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: Serving, peer: Peer | None = None) -> None:
         """Use `Serving.connection`."""
         self._serving = serving
+        self._peers = serving.peers
+        self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._busy = self._full = self._ending = self._paused = False
-        self._heard = self._loop.time()
+        self._busy = self._full = self._deaf = self._waits = False
 
     # -- told by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        self._transport = cast("asyncio.Transport", transport)
+        made = cast("asyncio.Transport", transport)
+        peer = self._peer = self._peer or self._peers.enter(made)
         if self._serving.over:
-            self._transport.abort()
+            made.abort()
+        if peer is not None:
+            self._transport = made
+            peer.close = made.close
+            self._come_to_rest()
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
-        self._heard = self._loop.time()
+        if self._deaf:
+            return
         self._buffer += data
+        peer = self._peer
+        if self._transport is None or peer is None:  # TLS is ahead of itself
+            return
+        if peer.stage is Stage.IDLE:
+            self._peers.enters(peer, Stage.COMING)
         self._go_on()
-        transport, waits = self._open, self._busy or self._full
-        if waits and len(self._buffer) > AHEAD_MOST and transport and not self._paused:
-            self._paused = True
-            transport.pause_reading()
+        self._read_or_wait()
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""
@@ -151,28 +181,16 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """See asyncio.BaseProtocol."""
         self._full = False
-        self._listen()
+        if not self._busy:
+            self._come_to_rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""
         del exc
         self._transport = None
-        self._serving.gone(self)
-
-    # -- the end
-
-    def close_if_idle(self, since: float) -> None:
-        """Close it if nothing was heard since; after the answer that is under way if `since` is
-        for ever."""
-        if self._busy:
-            self._ending = since == float("inf")
-        elif self._heard < since and self._transport is not None:
-            self._transport.close()
-
-    def cut(self) -> None:
-        """Close it, whatever it does."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._buffer.clear()
+        if self._peer is not None:
+            self._peers.leave(self._peer)
 
     # -- requests
 
@@ -182,42 +200,47 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         return None if transport is None or transport.is_closing() else transport
 
-    def _listen(self) -> None:
-        transport = self._open
-        if self._paused and transport is not None:
-            self._paused = False
-            transport.resume_reading()
-        self._go_on()
+    def _read_or_wait(self) -> None:
+        if self._open is not None and self._peer is not None:
+            ahead = (self._busy or self._full) and len(self._buffer) > AHEAD_MOST
+            self._peer.read(on=not (ahead or self._waits))
 
     def _go_on(self) -> None:
-        while self._buffer and not (self._busy or self._full or self._serving.over):
-            transport, request = self._open, read(self._buffer)
-            if transport is None or request is None:
-                return
-            answer = self._serving.answers.get(request.path) if request.known else None
-            if answer is None or request.length > self._serving.body_most:
-                self._hand_over(transport)
-                return
-            if len(self._buffer) < request.end:
-                return
-            body = bytes(memoryview(self._buffer)[request.start : request.end])
-            del self._buffer[: request.end]
-            line = self._serving.line
-            if line is None:
-                self._answer(answer, body)
-            else:
-                self._busy = True
-                line.join(partial(self._answer_in_turn, answer, body))
-
-    def _answer_in_turn(self, answer: Answer, body: bytes) -> None:
-        self._busy = False
-        if self._open is None or self._serving.over:
+        """Answer the next request, if it has come whole."""
+        transport, peer = self._open, self._peer
+        if transport is None or peer is None or not self._buffer or self._serving.over:
             return
-        self._answer(answer, body)
-        if not self._busy:
-            self._answered()
+        request = None if self._busy or self._full or self._waits else read(self._buffer)
+        if request is None:
+            return
+        answer = self._serving.answers.get(request.path) if request.known else None
+        refusal = self._serving.bodies.refusal(request, peer)
+        if refusal is not None:
+            self._refuse(refusal)
+        elif answer is None:
+            self._hand_over(transport, peer)
+        elif len(self._buffer) >= request.end:
+            self._begin(answer, request, peer)
+        else:
+            self._waits = not self._peers.reserve(peer, request.end, self._has_room)
+
+    def _has_room(self) -> None:
+        self._waits = False
+        self._read_or_wait()
+
+    def _begin(self, answer: Answer, request: Request, peer: Peer) -> None:
+        body = bytes(memoryview(self._buffer)[request.start : request.end])
+        del self._buffer[: request.end]
+        self._busy = True
+        self._peers.enters(peer, Stage.WHOLE)
+        if self._serving.line is None:
+            self._answer(answer, body)
+        else:
+            self._serving.line.join(partial(self._answer, answer, body))
 
     def _answer(self, answer: Answer, body: bytes) -> None:
+        if self._open is None or self._serving.over:
+            return
         try:
             made = answer(body)
         except Exception as e:  # noqa: BLE001  (a request that fails must not end the server)
@@ -225,7 +248,6 @@ class Connection(asyncio.Protocol):
         if isinstance(made, Reply):
             self._write(made)
         else:
-            self._busy = True
             self._serving.later(self._answer_later(made))
 
     async def _answer_later(self, coming: Awaitable[Reply]) -> None:
@@ -233,36 +255,53 @@ class Connection(asyncio.Protocol):
             reply = await coming
         except Exception as e:  # noqa: BLE001  (a request that fails must not end the server)
             reply = _failed(e)
-        self._busy = False
         self._write(reply)
-        self._answered()
-
-    def _answered(self) -> None:
-        self._heard = self._loop.time()
-        transport = self._open
-        if transport is None:
-            return
-        if self._ending:
-            transport.close()
-            return
-        self._listen()
 
     def _write(self, reply: Reply) -> None:
-        transport = self._open
-        if transport is not None:
-            head = (
-                f"HTTP/1.1 {reply.status} {_WORDS[reply.status]}\r\n"
-                f"Content-Type: {reply.kind}\r\nContent-Length: {len(reply.body)}\r\n\r\n"
-            )
-            transport.write(head.encode() + reply.body)
+        self._busy = False
+        transport, peer = self._open, self._peer
+        if transport is None or peer is None:
+            return
+        transport.write(_head(reply) + b"\r\n" + reply.body)
+        peer.served = True
+        self._come_to_rest()
+        if self._serving.ending:
+            transport.close()
 
-    def _hand_over(self, transport: asyncio.Transport) -> None:
-        other = self._serving.others()
-        self._transport = None
-        self._serving.gone(self)
-        transport.set_protocol(other)
-        other.connection_made(transport)
-        other.data_received(bytes(self._buffer))
+    def _come_to_rest(self) -> None:
+        """Nothing is being answered: wait for the client, or go on with what came meanwhile."""
+        peer = self._peer
+        if peer is None:
+            return
+        owes = self._buffer or self._full or self._deaf
+        self._peers.enters(peer, Stage.COMING if owes else Stage.IDLE)
+        self._peers.release(peer)
+        if self._buffer:
+            self._loop.call_soon(self._go_on)  # others in between, however much came at once
+        self._read_or_wait()
+
+    def _refuse(self, reply: Reply) -> None:
+        """Answer, and take nothing more in; the client has the time of a request to hang up."""
+        self._deaf = True
+        self._buffer.clear()
+        if self._open is not None:
+            self._open.write(_head(reply) + b"Connection: close\r\n\r\n" + reply.body)
+        self._come_to_rest()
+
+    def _hand_over(self, transport: asyncio.Transport, peer: Peer) -> None:
+        self._transport = self._peer = None
+        bodies = self._serving.bodies
+        most = None if bodies.of(peer) == bodies.most else HEAD_MOST + bodies.of(peer)
+        other = Handover(self._peers, peer, self._serving.others(), most)
+        other.begin(transport, bytes(self._buffer))
+        self._buffer.clear()
+
+
+def _head(reply: Reply) -> bytes:
+    return (
+        f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n"
+        f"Content-Type: {reply.kind}\r\nContent-Length: {len(reply.body)}\r\n"
+    ).encode()
 
 
 def _failed(error: Exception) -> Reply:
@@ -273,14 +312,16 @@ def _failed(error: Exception) -> Reply:
 @asynccontextmanager
 async def connections(
     answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol], *,
-    body_most: int, idle_s: float, stop_s: float, patient: bool = False,
+    bodies: BodyLimits, limits: ConnectionLimits, idle_s: float, stop_s: float,
+    patient: bool = False,
 ) -> AsyncGenerator[Serving]:  # fmt: skip
     """What a server makes its connections with. Leaving lets open requests end for `stop_s` seconds
     and closes everything; idle connections are closed after `idle_s`. Requests to a `patient` one
     let those to others go first."""
+    peers = Connections(limits, idle_s, asyncio.get_running_loop().time)
     async with asyncio.TaskGroup() as group:
-        serving = Serving(answers, others, body_most, group, Line() if patient else None)
-        sweeping = group.create_task(_sweep(serving, idle_s), name="idle connections")
+        serving = Serving(answers, others, bodies, group, peers, Line() if patient else None)
+        sweeping = group.create_task(_sweep(peers), name="slow and idle connections")
         try:
             yield serving
         finally:
@@ -288,8 +329,7 @@ async def connections(
             await serving.end(stop_s)
 
 
-async def _sweep(serving: Serving, idle_s: float) -> None:
-    loop = asyncio.get_running_loop()
+async def _sweep(peers: Connections) -> None:
     while True:
-        await asyncio.sleep(idle_s / 4)
-        serving.close_idle(loop.time() - idle_s)
+        await asyncio.sleep(SWEEP_S)
+        peers.sweep()

@@ -29,6 +29,9 @@ class TlsSettings(Struct, frozen=True, kw_only=True):
     """The certificate and those of its issuers, PEM."""
     key_file: Path
     """Its private key, PEM."""
+    client_ca_file: Path | None = None
+    """Certificates of those who sign clients' certificates, PEM. With it, clients are asked for
+    one: those that show none are strangers, and a wrong one ends the connection."""
     reload_s: Annotated[float, Meta(gt=0)] = 10.0
     """Seconds between looks at the files; the kubelet itself needs a minute to bring new ones."""
 
@@ -37,7 +40,9 @@ class Tls:
     """The certificate in use; `open_tls` makes it and keeps it fresh."""
 
     def __init__(self, settings: TlsSettings, first: ssl.SSLContext, stamp: bytes) -> None:
-        self.context = _server_context()
+        self.asks_clients = settings.client_ca_file is not None
+        """True where a client may show a certificate."""
+        self.context = first
         """What a server is given: each handshake asks it for the newest certificate."""
         self.context.sni_callback = self._newest
         self._settings = settings
@@ -80,23 +85,23 @@ async def open_tls(settings: TlsSettings) -> AsyncGenerator[Tls]:
             watching.cancel()
 
 
-def _server_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
-
-
 def _loaded(settings: TlsSettings, known: bytes) -> tuple[ssl.SSLContext | None, bytes]:
     """A context with what the files say, and their content; none if that is `known`."""
+    authority = settings.client_ca_file
+    files = [settings.cert_file, settings.key_file, *([authority] if authority else [])]
     try:
-        stamp = settings.cert_file.read_bytes() + settings.key_file.read_bytes()
+        stamp = b"".join(file.read_bytes() for file in files)
         if stamp == known:
             return None, known
-        context = _server_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(settings.cert_file, settings.key_file)
+        if authority is not None:
+            context.load_verify_locations(authority)
+            context.verify_mode = ssl.CERT_OPTIONAL
     except OSError as e:  # ssl.SSLError is one
         raise BadSettings(
-            f"{settings.cert_file} and {settings.key_file}: {e.strerror or e}: write a certificate "
+            f"{' and '.join(map(str, files))}: {e.strerror or e}: write a certificate "
             "and the key that belongs to it, PEM"
         ) from e
     return context, stamp
