@@ -163,11 +163,14 @@ def _explain_parser(commands: Commands) -> None:
 def _events_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "events",
-        help="follow what the services tell",
-        description="Print every message of the bus from now on.",
+        help="follow the message bus",
+        description="Print every message of the bus from now on, a line each; -o json has them "
+        "whole.",
     )
     command.add_argument("--url", default="nats://127.0.0.1:4222", help="of NATS")
-    command.add_argument("--cluster", default="default", help="third token of the subjects")
+    command.add_argument(
+        "--cluster", default="", help="refuse a bus that serves another; else whichever it serves"
+    )
     command.add_argument(
         "--subject", default="", help="instead of all, such as tessera.v1.*.usage.>"
     )
@@ -246,21 +249,22 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _events(options: argparse.Namespace) -> int:
-    from tessera_cli import events
+    from tessera_cli import event_lines, events
     from tessera_runtime.bus.settings import BusSettings
 
     settings = BusSettings(
-        url=options.url, cluster=options.cluster, creds_file=options.creds, user=options.user,
-        password_file=options.password_file, arrange=False,
+        url=options.url, cluster=options.cluster or "default", creds_file=options.creds,
+        user=options.user, password_file=options.password_file, arrange=False,
     )  # fmt: skip
     events.check(settings)
-    shown = events.as_json if options.output == "json" else events.as_line
+    shown = events.as_json if options.output == "json" else event_lines.as_line
 
     def put(news: News) -> None:
         sys.stdout.write(shown(news) + "\n")
         sys.stdout.flush()
 
-    asyncio.run(events.follow(settings, options.subject, put, most=options.count))
+    cluster, most = options.cluster, options.count
+    asyncio.run(events.follow(settings, options.subject, put, cluster=cluster, most=most))
     return 0
 
 

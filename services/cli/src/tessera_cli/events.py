@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tessera_cli.errors import BadSettings, Unreadable
 from tessera_runtime import errors
 from tessera_runtime.bus.api import News
 from tessera_runtime.bus.client import open_bus
+from tessera_runtime.bus.cluster import served_cluster
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import ROOT
 
+CONNECT_S: Final = 10.0
+"""Seconds in which the bus has to answer first: somebody at a terminal waits for it. When it is
+lost later it is waited for, as the log says."""
+_AGAIN_S: Final = 0.5
 _OPTIONS: Final = {
     "url": "--url", "cluster": "--cluster", "user": "--user", "creds_file": "--creds",
 }  # fmt: skip
@@ -40,9 +49,20 @@ def check(settings: BusSettings) -> None:
 
 
 async def follow(
-    settings: BusSettings, subject: str, put: Callable[[News], None], *, most: int = 0
-) -> None:
-    """Give every message from now on to `put`, for ever, or until `most` have come."""
+    settings: BusSettings, subject: str, put: Callable[[News], None], *,
+    cluster: str = "", most: int = 0, wait_s: float = CONNECT_S,
+) -> None:  # fmt: skip
+    """Give every message from now on to `put`, for ever, or until `most` have come.
+
+    `cluster` is the one that somebody named; empty = whichever the bus serves. Raises BadSettings
+    where it serves another one, and Unreadable where it does not answer within `wait_s` seconds.
+    """
+    served = await _served(settings, wait_s)
+    if cluster and served and served != cluster:
+        raise BadSettings(
+            "--cluster", cluster, f"this bus serves cluster {served}: write that, or leave it out"
+        )
+    settings = replace(settings, cluster=served or cluster or settings.cluster)
     count = 0
     wanted = subject or f"{ROOT}.{settings.cluster}.>"
     async with open_bus(settings, "cli", "events") as bus, bus.news(wanted) as messages:
@@ -53,9 +73,22 @@ async def follow(
                 return
 
 
-def as_line(news: News) -> str:
-    """For people: time, subject, data."""
-    return f"{news.envelope.time}  {news.subject}  {news.data.decode(errors='replace')}"
+async def _served(settings: BusSettings, wait_s: float) -> str:
+    why: BusAway | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            while True:
+                try:
+                    return await served_cluster(settings)
+                except BusAway as e:
+                    why = e
+                await asyncio.sleep(_AGAIN_S)
+    raise Unreadable(
+        f"{why or settings.shown}",
+        f"no answer within {wait_s:g} s",
+        "see that NATS runs there, and give --url (in a cluster: kubectl -n tessera-system "
+        "port-forward service/tessera-nats 4222)",
+    )
 
 
 def as_json(news: News) -> str:

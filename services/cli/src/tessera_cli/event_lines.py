@@ -1,0 +1,101 @@
+"""A message of the bus as one line for people: time, what, about whom, and the numbers in short.
+
+What is in no line here is in `tessera events -o json`, which has every message whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tessera_cli.plain import printable
+from tessera_runtime.bus.api import News
+from tessera_schema.cards import MIB
+from tessera_schema.events import AllocationGranted, AllocationRefused, AllocationReleased
+from tessera_schema.events import decode_event as decode_allocation
+from tessera_schema.hints import decode_hints
+from tessera_schema.telling import ContainerUse, decode_device, decode_usage
+
+LONGEST: Final = 400
+"""Characters of a line; a longer one is cut."""
+_WHAT: Final = 3
+"""Tokens of a subject before the one that says what the message is about."""
+
+
+def as_line(news: News) -> str:
+    """The message in one line, at most `LONGEST` characters."""
+    tokens = news.subject.split(".")
+    what = tokens[_WHAT] if len(tokens) > _WHAT else news.subject
+    try:
+        words = _WORDS.get(what, _fields)(news)
+    except msgspec.DecodeError as e:
+        words = f"not readable: {e}"
+    clock = news.envelope.time.partition("T")[2][:8] or news.envelope.time
+    line = printable(f"{clock}  {what:10} {words}")
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
+
+def _allocation(news: News) -> str:
+    event = decode_allocation(news.data)
+    what = news.subject.rpartition(".")[2]
+    if isinstance(event, AllocationGranted):
+        grant = event.grant
+        shares = ", ".join(
+            f"{s.container}: card {s.index}, {s.memory_mib} MiB, {s.cores_percent:g} %"
+            for s in grant.shares
+        )
+        return f"{what:9} {grant.namespace}/{grant.name} on {grant.node}: {shares}"
+    if isinstance(event, AllocationRefused):
+        return f"{what:9} {event.namespace}/{event.uid}: {event.reason.wire}: {event.message}"
+    if isinstance(event, AllocationReleased):
+        return f"{what:9} {event.namespace}/{event.uid} on {event.node}"
+    pod = f"{event.namespace}/{event.name}"
+    return f"{what:9} {pod} on {event.node}: container {event.container}"
+
+
+def _usage(news: News) -> str:
+    usage = decode_usage(news.data)
+    held = [_use(c) for c in usage.containers]
+    return f"{usage.node} ({usage.vendor}): " + ("; ".join(held) or "no container holds a card")
+
+
+def _use(used: ContainerUse) -> str:
+    memory = sum(card.memory_bytes for card in used.cards) // MIB
+    cores = sum(card.cores_percent for card in used.cards)
+    gaps = "" if used.enforced else f", NOT ENFORCED ({', '.join(used.gaps) or 'no reason given'})"
+    return f"{used.namespace}/{used.pod}/{used.container} {memory} MiB, {cores:.0f} %{gaps}"
+
+
+def _device(news: News) -> str:
+    state = decode_device(news.data)
+    ill = [card.id for card in state.cards if not card.healthy]
+    told = [f"{len(state.cards)} cards"]
+    told += [f"unhealthy: {', '.join(ill)}"] if ill else []
+    told += [f"still used without a pod: {len(state.occupied)}"] if state.occupied else []
+    return f"{state.node} ({state.vendor}): " + "; ".join((*told, *state.problems))
+
+
+def _hint(news: News) -> str:
+    hints = decode_hints(news.data)
+    cards = [f"{c.card} busy {c.busy_percent:.0f} %" for c in hints.cards]
+    return f"{hints.node}: " + ("; ".join(cards) or "nothing known yet")
+
+
+def _fields(news: News) -> str:
+    """Any other message by its plain fields."""
+    whole: Any = msgspec.json.decode(news.data)
+    if not isinstance(whole, Mapping):
+        return str(whole)
+    what = news.subject.rpartition(".")[2]
+    plain = {k: v for k, v in whole.items() if isinstance(v, str | int | float) and v != ""}
+    message = plain.pop("message", plain.pop("reason", ""))
+    plain.pop("what", None)
+    told = ", ".join(f"{k} {v}" for k, v in plain.items())
+    return f"{what:9} {told}" + (f": {message}" if message else "")
+
+
+_WORDS: Final[Mapping[str, Callable[[News], str]]] = {
+    "allocation": _allocation, "usage": _usage, "device": _device, "hint": _hint,
+}  # fmt: skip
