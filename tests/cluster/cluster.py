@@ -224,13 +224,14 @@ class RealCluster:
 
     @asynccontextmanager
     async def replica(
-        self, name: str, *, alone: bool = True, gated: bool = False, writers: str = ""
-    ) -> AsyncGenerator[Replica]:
+        self, name: str, *, alone: bool = True, gated: bool = False,
+        more: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[Replica]:  # fmt: skip
         """One scheduler service and its kube-scheduler, for the length of the block."""
         with held_ports(3) as ports:
             replica = Replica(
                 name, self.plane, self.folder, self.nats.url, ports,
-                alone=alone, gated=gated, writers=writers,
+                alone=alone, gated=gated, more=more,
             )  # fmt: skip
             self.replicas.append(replica)
             try:
@@ -259,10 +260,10 @@ class RealCluster:
 @asynccontextmanager
 async def real_cluster(
     plane: Plane, folder: Path, replicas: Sequence[str] = ("tessera-a",), *, gated: bool = False,
-    writers: str = "",
+    more: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[RealCluster]:  # fmt: skip
     """The services on that control plane, ready to place; `gated` as in the component `ha`;
-    `writers` may write result keys on pods."""
+    `more` are further settings of the services."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(plane.client())
         nats = await stack.enter_async_context(open_nats(folder / "nats"))
@@ -273,7 +274,7 @@ async def real_cluster(
         await cluster.namespace(cluster.own)
         for name in replicas:
             await stack.enter_async_context(
-                cluster.replica(name, alone=len(replicas) == 1, gated=gated, writers=writers)
+                cluster.replica(name, alone=len(replicas) == 1, gated=gated, more=more)
             )
         await cluster.leader()
 

@@ -6,7 +6,7 @@ there yet. Where they cannot be had, the tests are skipped, on CI they fail.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -38,9 +38,12 @@ def open_cluster(plane: Plane, tmp_path: Path) -> OpenCluster:
 
     @asynccontextmanager
     async def opened(
-        replicas: Sequence[str] = ("tessera-a",), *, gated: bool = False
+        replicas: Sequence[str] = ("tessera-a",),
+        *,
+        gated: bool = False,
+        more: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[RealCluster]:
-        async with real_cluster(plane, tmp_path, replicas, gated=gated) as cluster:
+        async with real_cluster(plane, tmp_path, replicas, gated=gated, more=more) as cluster:
             yield cluster
 
     return opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,19 @@ from tests.contract.client import Json
 REGISTRY: Final[Registry] = load()
 CALLS_S: Final = 2
 LEASE_S: Final = 4
+PATIENCE: Final = {
+    "TESSERA_KUBE_CALL_S": "5",
+    "TESSERA_LEASE_DURATION_S": "15",
+    "TESSERA_LEASE_RENEW_S": "3",
+    "TESSERA_LEASE_RETRY_S": "1",
+}
+"""The times of an installation."""
+_HASTE: Final = {
+    "TESSERA_KUBE_CALL_S": str(CALLS_S),
+    "TESSERA_LEASE_DURATION_S": str(LEASE_S),
+    "TESSERA_LEASE_RENEW_S": "1",
+    "TESSERA_LEASE_RETRY_S": "0.3",
+}
 _REVIEWS: Final = "tessera_scheduler_admissions_total"
 
 
@@ -26,15 +39,15 @@ class Replica:
 
     def __init__(
         self, name: str, plane: Plane, folder: Path, bus: str, ports: Sequence[int], *,
-        alone: bool = True, gated: bool = False, writers: str = "",
+        alone: bool = True, gated: bool = False, more: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """Not started yet. `ports` are three that stay free for it. Replicas that are not alone
         have no Service before them here, so each of them soon overwrites where the webhook is. The
         kube-scheduler of a `gated` one works only where it lets it, as in the component `ha`.
-        `writers` may write result keys beside it."""
+        `more` are further settings; they go before its own."""
         self.name = name
         self._gated = gated
-        self._writers = writers
+        self._more = more or {}
         self._register_s = 60 if alone else 2
         self.ports = dict(zip(("extender", "http", "webhook"), ports, strict=True))
         self._service = a_program(
@@ -49,10 +62,7 @@ class Replica:
             **plane.account,
             "TESSERA_INSTANCE": self.name,
             "TESSERA_BUS_URL": bus,
-            "TESSERA_KUBE_CALL_S": str(CALLS_S),
-            "TESSERA_LEASE_DURATION_S": str(LEASE_S),
-            "TESSERA_LEASE_RENEW_S": "1",
-            "TESSERA_LEASE_RETRY_S": "0.3",
+            **_HASTE,
             "TESSERA_EXTENDER_PORT": str(self.ports["extender"]),
             "TESSERA_HTTP_PORT": str(self.ports["http"]),
             "TESSERA_WEBHOOK_HTTP_HOST": local,
@@ -60,7 +70,7 @@ class Replica:
             "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
             "TESSERA_WEBHOOK_REGISTRATION_REFRESH_S": str(self._register_s),
             "TESSERA_GATE_ENABLED": str(self._gated).lower(),
-            **({"TESSERA_WEBHOOK_WRITERS": self._writers} if self._writers else {}),
+            **self._more,
         }
 
     @property
@@ -101,6 +111,11 @@ class Replica:
     def check(self) -> None:
         """Say its last words if it is not running."""
         self._service.check()
+
+    @property
+    def pid(self) -> int:
+        """The service's process."""
+        return self._service.pid
 
     def said(self) -> str:
         """Its log."""

@@ -65,6 +65,12 @@ class Program:
                 self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
 
+    @property
+    def pid(self) -> int:
+        """The running process."""
+        assert self._process is not None, self._argv[0]
+        return self._process.pid
+
     def send(self, what: signal.Signals) -> None:
         """Send it a signal; with SIGSTOP, all of it has stopped when this returns."""
         assert self._process is not None, self._argv[0]

@@ -75,7 +75,7 @@ class Server:
     @property
     def environment(self) -> dict[str, str]:
         names = {f"{user.upper()}_PASSWORD": word for user, word in self.passwords.items()}
-        return {**names, "SERVER_NAME": "tessera-nats-0"}
+        return {**names, "SERVER_NAME": "tessera-nats-0", "ROUTES": "[]"}
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -101,7 +101,7 @@ class Server:
 def files_of(name: str) -> dict[str, str]:
     """The configuration that an overlay mounts."""
     objects = overlay(name)
-    (item,) = named(objects, "StatefulSet")
+    (item,) = named(objects, "StatefulSet", "tessera-nats")
     (wanted,) = [
         v["configMap"]["name"]
         for v in item["spec"]["template"]["spec"]["volumes"]

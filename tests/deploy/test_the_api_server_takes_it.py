@@ -19,9 +19,7 @@ async def test_applying_it_again_is_harmless(installed: Installed) -> None:
 
 
 async def test_the_overlay_for_one_node_is_taken_too(installed: Installed) -> None:
-    said = await asyncio.to_thread(
-        apply, installed.plane, "single-node", "--dry-run=server"
-    )
+    said = await asyncio.to_thread(apply, installed.plane, "single-node", "--dry-run=server")
     assert "deployment.apps/tessera-scheduler" in said
 
 

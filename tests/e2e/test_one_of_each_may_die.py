@@ -25,7 +25,8 @@ from tests.e2e.takeover import leads, two
 COMPONENTS = OVERLAY.parents[1] / "components"
 TLS = COMPONENTS / "nats-tls"
 SCHEDULER = "deployment/tessera-scheduler"
-SERVERS = ("tessera-nats-0", "tessera-nats-1", "tessera-nats-2")
+CLUSTER_OF_THREE = "tessera-nats-cluster"
+SERVERS = tuple(f"{CLUSTER_OF_THREE}-{i}" for i in range(3))
 STREAMS = [stream.name for stream in Layout("default").streams]
 DOWN_S = 3.0
 HA = """\
@@ -44,6 +45,10 @@ patches:
       apiVersion: cert-manager.io/v1
       kind: Certificate
       metadata: {{name: tessera-nats, namespace: tessera-system}}
+  - target: {{kind: StatefulSet, name: tessera-nats-cluster}}
+    patch: |
+      - {{op: remove, path: /spec/volumeClaimTemplates}}
+      - {{op: add, path: /spec/template/spec/volumes/-, value: {{name: data, emptyDir: {{}}}}}}
   - patch: |
       apiVersion: apps/v1
       kind: Deployment
@@ -56,8 +61,8 @@ patches:
             containers:
               - {{name: kube-scheduler, resources: {{requests: {{cpu: 50m}}}}}}
 """
-"""Nobody manages certificates here. The node has two processors, of which three schedulers would
-ask for more during a rollout."""
+"""Nobody manages certificates here, or gives disks. The node has two processors, of which three
+schedulers would ask for more during a rollout."""
 
 
 @pytest.mark.faults
@@ -72,14 +77,11 @@ async def test_one_of_each_may_die(open_installed: OpenCluster, set_stage: SetSt
 
 
 async def there_are_more_of_them(stage: Stage) -> None:
-    """While pods come and go, and as the component's README says: the first server of the bus is
-    told to go once the two others wait for it."""
+    """While pods come and go."""
     cluster = stage.cluster
     async with stage.crowd.moving():
         overlay, cluster.bus_tls = await asyncio.to_thread(_overlay, cluster.folder / "ha")
         await cluster.kubectl("apply", "-k", str(overlay))
-        await cluster.until(lambda: _others_run(cluster), "two other servers of the bus run")
-        await cluster.kubectl("delete", "pod", SERVERS[0], "-n", HOME)
         await _rolled_out(cluster)
     await cluster.until(lambda: two(stage), "one leads and one stands by")
     await cluster.until(lambda: _all_copied(cluster), "each stream has three copies")
@@ -175,12 +177,6 @@ def _overlay(folder: Path) -> tuple[Path, ssl.SSLContext]:
     return folder, ssl.create_default_context(cafile=str(folder / "ca.crt"))
 
 
-async def _others_run(cluster: Cluster) -> bool:
-    found = await _servers(cluster)
-    running = {pod["metadata"]["name"] for pod in found if pod["status"]["phase"] == "Running"}
-    return running.issuperset(SERVERS)
-
-
 async def _servers(cluster: Cluster) -> list[Json]:
     found = await cluster.get("pods", "-n", HOME, "-l", "app.kubernetes.io/name=tessera-nats")
     return list(found["items"])
@@ -188,7 +184,7 @@ async def _servers(cluster: Cluster) -> list[Json]:
 
 async def _rolled_out(cluster: Cluster) -> None:
     async def done() -> bool:
-        found = await cluster.get("statefulset/tessera-nats", SCHEDULER, "-n", HOME)
+        found = await cluster.get(f"statefulset/{CLUSTER_OF_THREE}", SCHEDULER, "-n", HOME)
         return all(
             one["status"].get("observedGeneration") == one["metadata"]["generation"]
             and one["spec"]["replicas"] == one["status"]["replicas"]

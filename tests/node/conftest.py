@@ -125,10 +125,13 @@ def open_cluster_node(plane: Plane, open_runtime: OpenRuntime, tmp_path: Path) -
 
     @asynccontextmanager
     async def opened(
-        *, writers: str = "", agent_env: Mapping[str, str] | None = None, **more: Any
+        *,
+        settings: Mapping[str, str] | None = None,
+        agent_env: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> AsyncGenerator[Node]:
         async with (
-            real_cluster(plane, tmp_path, writers=writers) as cluster,
+            real_cluster(plane, tmp_path, more=settings) as cluster,
             open_runtime(**more) as runtime,
             real_node(cluster, runtime, agent_env) as node,
         ):

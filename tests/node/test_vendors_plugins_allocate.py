@@ -106,7 +106,7 @@ async def test_a_burst_of_equal_pods_is_not_mixed_up_and_a_wrong_card_is_told(
     open_cluster_node: OpenCluster,
 ) -> None:
     async with (
-        open_cluster_node(writers=ADMIN) as node,
+        open_cluster_node(settings={"TESSERA_WEBHOOK_WRITERS": ADMIN}) as node,
         a_vendor_plugin(ILUVATAR, place(node)) as iluvatar,
         a_vendor_plugin(MTHREADS, place(node)) as mthreads,
         node.agent_of("iluvatar") as agent_of_iluvatar,
