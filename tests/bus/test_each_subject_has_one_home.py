@@ -67,3 +67,6 @@ def test_a_bucket_that_lost_something_is_known_by_its_mark() -> None:
     assert "made again" in Mark("tuesday", 11, 4).lost_since(mark)
     assert "went back from 10 to 9" in Mark("monday", 9, 3).lost_since(mark)
     assert "2 subjects" in Mark("monday", 10, 2).lost_since(mark)
+    ages = Mark("monday", 10, 3, ages=True)
+    assert Mark("monday", 10, 2, ages=True).lost_since(ages) == ""
+    assert "0 subjects" in Mark("monday", 10, 0, ages=True).lost_since(ages)

@@ -2,16 +2,18 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace as replace_config
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from nats.js import JetStreamContext
-from nats.js.api import StreamConfig
+from nats.js.api import DiscardPolicy, StreamConfig
 from nats.js.errors import BadRequestError
 
 from tessera_embedded.natsserver import open_nats
 from tessera_runtime.bus.client import open_bus
+from tessera_runtime.bus.layout import VALUE_S
 from tessera_runtime.bus.outbox import Outbox, OutboxSettings, open_outbox
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
@@ -292,6 +294,20 @@ async def test_a_stream_that_was_changed_or_deleted_is_mended(tmp_path: Path) ->
         assert (after.subjects, after.max_age) == (before.subjects, before.max_age)
         assert after.max_msgs == 7  # the layout does not speak of it
         assert (await _info(world, "TESSERA_PLAN")).subjects == ["tessera.v1.*.plan.>"]
+
+
+async def test_names_that_nobody_repeats_leave_a_bucket_and_keep_nobody_out(
+    tmp_path: Path,
+) -> None:
+    """As a release before left it: full of names for ever, and closed to new ones."""
+    async with on_nats(tmp_path) as world, by_hand(world.server) as client:
+        js, stream = client.jetstream(), f"KV_{DEVICES}"
+        before = await _info(world, stream)
+        await js.update_stream(replace_config(before, discard=DiscardPolicy.NEW, max_age=0))
+        await until(lambda: world.counted("layout_mended") == 7)
+        after = await _info(world, stream)
+        assert (after.discard, after.max_age) == (DiscardPolicy.OLD, VALUE_S)
+        assert after.max_msgs_per_subject == 1
 
 
 async def test_a_newer_releases_stream_is_left_alone(tmp_path: Path) -> None:

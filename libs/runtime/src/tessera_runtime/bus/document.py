@@ -122,7 +122,8 @@ def _shown(stream: Stream) -> str:
 
 def _kept(stream: Stream) -> str:
     if stream.bucket:
-        return f"the last value of each key, in the bucket `{stream.bucket}`"
+        age = _time(stream.max_age_s)
+        return f"the last value of each key for {age}, in the bucket `{stream.bucket}`"
     where = "in memory" if stream.memory else "on disk"
     size = f"{stream.max_bytes >> 20} MiB"
     return f"{_time(stream.max_age_s)} or {size}, {where}"

@@ -26,6 +26,8 @@ class Mark(Struct, frozen=True):
     created: str
     last: int
     subjects: int
+    ages: bool = False
+    """Its messages end by age: fewer subjects than before are no loss, none at all may be one."""
 
     def lost_since(self, before: Mark) -> str:
         """Why what was there before may be gone; empty when nothing points to it."""
@@ -33,7 +35,7 @@ class Mark(Struct, frozen=True):
             return "it was made again"
         if self.last < before.last:
             return f"its last sequence went back from {before.last} to {self.last}"
-        if self.subjects < before.subjects:
+        if self.subjects < before.subjects and not (self.ages and self.subjects):
             return f"it holds {self.subjects} subjects, before it held {before.subjects}"
         return ""
 
@@ -42,7 +44,8 @@ def mark_of(info: StreamInfo | None) -> Mark | None:
     """The mark of a stream; None when there is none."""
     if info is None:
         return None
-    return Mark(info.created, info.state.last_seq, info.state.num_subjects)
+    ages = bool(info.config.get("max_age"))
+    return Mark(info.created, info.state.last_seq, info.state.num_subjects, ages)
 
 
 class Keeper:

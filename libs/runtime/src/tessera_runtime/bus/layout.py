@@ -23,6 +23,9 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_=-]+(\.[A-Za-z0-9_=-]+)*")
 _MIB: Final = 1 << 20
 _SECOND_NS: Final = 1_000_000_000
 _DAY_S: Final = 86_400.0
+VALUE_S: Final = 600.0
+"""Seconds for which a bucket keeps a value. Who speaks repeats each within 30; what is not repeated
+is of a node that is gone, or of a name that somebody made up, which must not fill the bucket."""
 
 
 class Stream(Struct, frozen=True, kw_only=True):
@@ -65,7 +68,6 @@ class Stream(Struct, frozen=True, kw_only=True):
         }
         if self.bucket:
             asked |= {
-                "discard": "new",
                 "max_msgs_per_subject": 1,
                 "allow_rollup_hdrs": True,
                 "deny_delete": True,
@@ -151,8 +153,8 @@ def check_key(key: str) -> None:
 def _bucket(cluster: str, bucket: str) -> Stream:
     what, max_bytes = _BUCKETS[bucket]
     return Stream(
-        name=f"KV_{bucket}", subjects=f"$KV.{bucket}.>", max_bytes=max_bytes, duplicates_s=120,
-        bucket=bucket, published=f"{ROOT}.{cluster}.{what}.",
+        name=f"KV_{bucket}", subjects=f"$KV.{bucket}.>", max_age_s=VALUE_S, max_bytes=max_bytes,
+        duplicates_s=120, bucket=bucket, published=f"{ROOT}.{cluster}.{what}.",
     )  # fmt: skip
 
 
