@@ -83,6 +83,11 @@ def test_an_unknown_variable_names_the_nearest_known() -> None:
         load(Settings, GOOD | {"TESSERA_PAINT_COTS": "2"})
 
 
+def test_an_unknown_variable_that_is_near_none_is_given_no_other_name() -> None:
+    with pytest.raises(BadSettings, match=r"TESSERA_BOGUS: nothing reads it: unset it$"):
+        load(Settings, GOOD | {"TESSERA_BOGUS": "2"})
+
+
 @pytest.mark.parametrize("name", ["TESSERA_LIMITS", "TESSERA_USAGE", "TESSERA_LOG_LEVEL"])
 def test_variables_of_the_hook_are_not_for_services(name: str) -> None:
     with pytest.raises(BadSettings, match=f"{name}: nothing reads it"):

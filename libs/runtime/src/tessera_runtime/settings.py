@@ -165,6 +165,8 @@ def _reason(error: msgspec.ValidationError, kind: object) -> str:
     return f"{text}: write {_wanted(kind)}"
 
 
+_NEAR: Final = 0.7
+"""Of difflib's ratio: names that share less are other words, no misspelt ones."""
 _WANTED: Final[Mapping[object, str]] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path",
 }  # fmt: skip
@@ -187,8 +189,11 @@ def _strangers(leaves: Mapping[str, _Leaf], environ: Mapping[str, str]) -> Itera
     for name in sorted(environ):
         if not name.startswith(PREFIX) or name in leaves or _is_link(name, environ):
             continue
-        near = difflib.get_close_matches(name, leaves, n=1, cutoff=0.0)
-        yield f"{name}: nothing reads it: unset it, or write {near[0] if near else 'nothing'}"
+        ends = [leaf.removeprefix(PREFIX) for leaf in leaves]
+        near = difflib.get_close_matches(name.removeprefix(PREFIX), ends, n=1, cutoff=_NEAR)
+        yield f"{name}: nothing reads it: unset it" + "".join(
+            f", or write {PREFIX}{n}" for n in near
+        )
 
 
 def _is_link(name: str, environ: Mapping[str, str]) -> bool:

@@ -2,8 +2,8 @@
 
 Exit status of `place`: 0 all pods are placed or ask for nothing, 2 some are not or (where cards are
 shown) what was read of them is not clear, 1 bad input. Of `demo`: 0 every promise was kept, 2 some
-were not, 1 it could not be played. What a command needs is imported when it runs: `place` does not
-pay for the demo.
+were not, 1 it could not be played. A wrong call is 1 everywhere. What a command needs is
+imported when it runs: `place` does not pay for the demo.
 Nothing but the answer goes to standard output.
 """
 
@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import logging
 import os
 import sys
-import time
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
-from tessera_cli import cards_table, kubeconfig, output, table
+from tessera_cli import forms, kubeconfig, table
+from tessera_cli.completion import completion_parser
 from tessera_cli.errors import Refused
-from tessera_cli.place import place
-from tessera_cli.plain import printable
+from tessera_cli.place_command import place_parser
+from tessera_cli.plain import printable, tell
 from tessera_cli.plan_command import plan_parser
 
 BAD_INPUT: Final = 1
@@ -96,39 +96,15 @@ def _complain(error: Exception) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="tessera", description="Shares accelerators among pods.")
+    parser.add_argument("--version", action="version", version=f"tessera {version('tessera-cli')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    command = commands.add_parser(
-        "place",
-        help="plan pods on a cluster, before anything is installed",
-        description="Plan the pods that wait, in order, on the nodes that manifests or a dump "
-        "of a cluster describe. Nothing is changed anywhere.",
-        epilog="example: kubectl get nodes,pods -A -o json | tessera place -f - -f mine.yaml",
-    )
-    command.add_argument(
-        "-f", "--filename", action="append", required=True, metavar="FILE", dest="names",
-        help="manifest, folder of manifests, or - for standard input; may be repeated",
-    )  # fmt: skip
-    command.add_argument(
-        "-R", "--recursive", action="store_true", help="also read the folders in a folder"
-    )
-    command.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    command.add_argument(
-        "--why", action="store_true", help="tell why pods wait, node by node and card by card"
-    )
-    command.add_argument(
-        "--cards", action="store_true",
-        help="also show every node's cards and which pods hold what of them (shown by itself "
-        "where no pod waits)",
-    )  # fmt: skip
-    command.add_argument(
-        "--config", metavar="FILE", help="YAML: dialects: {NAME: {enabled: false, OPTION: ...}}"
-    )
-    command.set_defaults(run=_place)
+    place_parser(commands, os.environ)
     _demo_parser(commands)
     _explain_parser(commands)
     _events_parser(commands)
     _quota_parser(commands)
     plan_parser(commands, os.environ)
+    completion_parser(commands, parser)
     return parser
 
 
@@ -156,7 +132,7 @@ def _explain_parser(commands: Commands) -> None:
     command.add_argument("pod", metavar="POD")
     kubeconfig.add_arguments(command, os.environ)
     command.add_argument("--server", default="", metavar="URL", help="where the scheduler is")
-    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    command.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     command.set_defaults(run=_explain)
 
 
@@ -190,31 +166,8 @@ def _quota_parser(commands: Commands) -> None:
         "measured, and whether its cores are lowered.",
     )
     kubeconfig.add_arguments(command, os.environ)
-    command.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    forms.add_forms(command, os.environ)
     command.set_defaults(run=_quota)
-
-
-def _place(options: argparse.Namespace) -> int:
-    plan = place(
-        options.names,
-        config=options.config,
-        recursive=options.recursive,
-        why=options.why,
-        cards=options.cards,
-        stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
-        tell=_tell,
-        now_ns=time.time_ns(),
-    )
-    if options.output == "json":
-        for chunk in output.chunks(plan):
-            sys.stdout.buffer.write(chunk)
-    else:
-        sized = sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
-        console = table.console(sized=sized)
-        if plan.listed is not None:
-            cards_table.show(console, plan.listed.nodes)
-        table.show(console, plan.outcomes, plan.planner.ledger.fleet, plan.closer, plan.advice)
-    return plan.status
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -227,13 +180,13 @@ def _demo(options: argparse.Namespace) -> int:
             sys.stdout.buffer.flush()
             for promise in outcome.promises:
                 if not promise.kept:
-                    _tell(f"BROKEN {promise.text}: {promise.but}")
+                    tell(f"BROKEN {promise.text}: {promise.but}")
             return
         console = table.console(sized=sys.stdout.isatty())
         report.show(console, outcome.evidence, outcome.promises)
 
     logging.getLogger("tessera").addHandler(logging.NullHandler())  # `tell` says what matters
-    kept = asyncio.run(run.play(os.environ, _tell, answer, kill=options.kill, keep=options.keep))
+    kept = asyncio.run(run.play(os.environ, tell, answer, kill=options.kill, keep=options.keep))
     return ALL_KEPT if kept else BROKEN
 
 
@@ -241,10 +194,10 @@ def _explain(options: argparse.Namespace) -> int:
     from tessera_cli import explaining
 
     found = asyncio.run(explaining.ask(kubeconfig.target(options), options.pod, options.server))
-    if options.output == "json":
-        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
-    else:
+    if options.output == "text":
         sys.stdout.writelines(f"{line}\n" for line in explaining.lines(found))
+    else:
+        forms.put_document(options.output, [msgspec.json.encode(found) + b"\n"])
     return 0
 
 
@@ -272,16 +225,9 @@ def _quota(options: argparse.Namespace) -> int:
     from tessera_cli import quota_table
 
     found = asyncio.run(quota_table.ask(kubeconfig.target(options)))
-    if options.output == "json":
-        sys.stdout.buffer.write(quota_table.document(found))
-    else:
-        sized = sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
-        quota_table.show(table.console(sized=sized), found)
+    names = (one.name for one in found)
+    forms.put(options, [quota_table.document(found)], names, lambda to: quota_table.show(to, found))
     return 0
-
-
-def _tell(text: str) -> None:
-    sys.stderr.write(f"tessera: {printable(text)}\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -14,10 +13,12 @@ from rich.text import Text
 
 from tessera_cli.output import number
 from tessera_cli.plain import printable, several
+from tessera_cli.screen import Screen
 from tessera_cli.tiles import bar
 from tessera_core.listing import Holder, ListedCard, ListedNode
 from tessera_schema.cards import MIB, Card
 
+_HEADS: Final = ("Node", "Card", "Held", "Pods")
 _IDLE: Final = Text("nobody", style="dim")
 _GAP: Final = "  "
 _UNBOUNDED: Final = 10_000
@@ -58,7 +59,7 @@ class _Columns:
         return Text(printable("\n".join(lines)))
 
 
-def show(to: Console, nodes: Sequence[ListedNode]) -> None:
+def show(to: Screen, nodes: Sequence[ListedNode]) -> None:
     """Print the nodes that have cards, or whose cards pods hold, and how many others there are."""
     shown = [node for node in nodes if node.cards or node.lost]
     if not shown:
@@ -66,7 +67,7 @@ def show(to: Console, nodes: Sequence[ListedNode]) -> None:
         return
     columns = _Columns(shown, to)
     rows = [(node, list(_rows(node, columns))) for node in shown]
-    whole = _table(rows)
+    whole = _table(rows, to)
     unbounded = to.options.update(max_width=_UNBOUNDED)
     if to.measure(whole, options=unbounded).maximum <= to.width:
         to.print(whole)
@@ -79,10 +80,8 @@ def show(to: Console, nodes: Sequence[ListedNode]) -> None:
     to.print(_total(shown))
 
 
-def _table(nodes: Iterable[tuple[ListedNode, Sequence[_Row]]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for head in ("Node", "Card", "Held", "Pods"):
-        table.add_column(head, no_wrap=True)
+def _table(nodes: Iterable[tuple[ListedNode, Sequence[_Row]]], to: Screen) -> Table:
+    table = to.grid(*_HEADS, unbroken=_HEADS)
     for node, rows in nodes:
         name = _name(node)
         for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 
@@ -10,6 +11,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def tell(text: str) -> None:
+    """Write what belongs to no answer: a line on standard error."""
+    sys.stderr.write(f"tessera: {printable(text)}\n")
 
 
 def condensed(warnings: Iterable[str], most: int) -> Iterator[str]:

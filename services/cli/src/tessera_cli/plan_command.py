@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tessera_cli import kubeconfig
+from tessera_cli import forms, kubeconfig
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
@@ -25,9 +24,10 @@ def plan_parser(commands: Commands, environ: Mapping[str, str]) -> None:
         description="Show RebalancePlans: what would be moved or resized, why, what it costs and "
         "should gain, how far it has come and what it really gained; approve or decline one.",
     )
-    verbs = command.add_subparsers(title="verbs", required=True, metavar="VERB")
+    verbs = command.add_subparsers(title="verbs", required=True)
     shown = verbs.add_parser("list", help="a row for each plan")
-    _common(shown, environ)
+    kubeconfig.add_arguments(shown, environ, namespaced=False)
+    forms.add_forms(shown, environ)
     shown.set_defaults(run=_list)
     one = verbs.add_parser("show", help="everything about one plan")
     one.add_argument("plan", metavar="PLAN")
@@ -47,19 +47,15 @@ def plan_parser(commands: Commands, environ: Mapping[str, str]) -> None:
 
 def _common(verb: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     kubeconfig.add_arguments(verb, environ, namespaced=False)
-    verb.set_defaults(sized=bool(environ.get("COLUMNS")))
-    verb.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    verb.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
 
 
 def _list(options: argparse.Namespace) -> int:
-    from tessera_cli import plans, table
+    from tessera_cli import plans
 
     found = asyncio.run(plans.ask(kubeconfig.target(options)))
-    if options.output == "json":
-        sys.stdout.buffer.write(plans.document(found))
-    else:
-        sized = sys.stdout.isatty() or options.sized
-        plans.show(table.console(sized=sized), found)
+    names = (one.metadata.name for one in found)
+    forms.put(options, [plans.document(found)], names, lambda to: plans.show(to, found))
     return 0
 
 
@@ -81,8 +77,8 @@ def _decide(options: argparse.Namespace) -> int:
 def _tell(options: argparse.Namespace, plan: Any) -> int:
     from tessera_cli import plans, table
 
-    if options.output == "json":
-        sys.stdout.buffer.write(plans.document([plan]))
-    else:
+    if options.output == "table":
         plans.detail(table.console(sized=False), plan)
+    else:
+        forms.put_document(options.output, [plans.document([plan])])
     return 0

@@ -11,15 +11,13 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.errors import Refused
 from tessera_cli.kubeconfig import Target
 from tessera_cli.objects import every, open_cluster
 from tessera_cli.plain import printable
+from tessera_cli.screen import Screen
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_schema.plans import PLANS, Decision, PlanPhase, PlanSpec, PlanStatus, PlanStep
@@ -159,14 +157,12 @@ async def _who(kube: Kube) -> str:
 # -- for people
 
 
-def show(to: Console, plans: Sequence[Shown]) -> None:
+def show(to: Screen, plans: Sequence[Shown]) -> None:
     """Print a row for each plan, and below why."""
     if not plans:
         to.print("no plans")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for head in _HEADS:
-        table.add_column(head, no_wrap=head in ("Plan", "Phase"))
+    table = to.grid(*_HEADS, unbroken=("Plan", "Phase"))
     for one in plans:
         table.add_row(*_row(one))
     to.print(table)
@@ -176,7 +172,7 @@ def show(to: Console, plans: Sequence[Shown]) -> None:
             to.print(Text(printable(f"{one.metadata.name}: {text}")))
 
 
-def detail(to: Console, plan: Shown) -> None:
+def detail(to: Screen, plan: Shown) -> None:
     """Print everything about one plan."""
     for line in _lines(plan):
         to.print(Text(printable(line)))
@@ -195,9 +191,9 @@ def _row(one: Shown) -> Iterator[Text]:
     yield Text(status.phase, style=_STYLES[status.phase])
     yield Text(_decision(spec))
     yield Text(printable(", ".join(dict.fromkeys(_pod(step) for step in spec.steps))))
-    yield Text(f"{spec.cost:.0f}")
-    yield Text(f"{spec.gain:.0f}")
-    yield Text("" if status.gained is None else f"{status.gained:.0f}")
+    yield Text(_worth(spec.cost))
+    yield Text(_worth(spec.gain))
+    yield Text("" if status.gained is None else _worth(status.gained))
     waits = spec.for_pod
     yield Text("" if waits is None else printable(f"{waits.namespace}/{waits.name}"))
 
@@ -219,6 +215,10 @@ def _lines(plan: Shown) -> Iterator[str]:
         yield status.message
     if status.gained is not None:
         yield f"gained {status.gained:.0f} card-seconds"
+
+
+def _worth(card_seconds: float) -> str:
+    return f"{card_seconds:.0f} card-s"
 
 
 def _step(step: PlanStep) -> str:

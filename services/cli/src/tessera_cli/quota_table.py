@@ -11,15 +11,13 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.errors import Refused
 from tessera_cli.kubeconfig import Target
 from tessera_cli.objects import every, open_cluster
 from tessera_cli.plain import printable
+from tessera_cli.screen import Screen
 from tessera_core.limits import VERSION
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
@@ -72,14 +70,12 @@ async def read(kube: Kube, namespace: str) -> list[Shown]:
     return sorted(found, key=lambda one: one.name)
 
 
-def show(to: Console, quotas: Sequence[Shown]) -> None:
+def show(to: Screen, quotas: Sequence[Shown]) -> None:
     """Print a row for each quota, and below what is to be known of them."""
     if not quotas:
         to.print("no quotas (-A shows those of all namespaces)")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for head in _HEADS:
-        table.add_column(head, no_wrap=head in ("Quota", "Phase"))
+    table = to.grid(*_HEADS, unbroken=("Quota", "Phase"))
     for one in quotas:
         table.add_row(*_row(one))
     to.print(table)

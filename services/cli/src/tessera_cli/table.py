@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Final, TextIO, cast
+from typing import Final
 
-from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.closer import NODES_SHOWN, NodeSeen, Seen, same_refusal
 from tessera_cli.plain import printable, several
+from tessera_cli.screen import Screen
+from tessera_cli.screen import console as console
 from tessera_cli.tiles import Tiles, bar
 from tessera_core.fleet import Fleet
 from tessera_core.outcome import Outcome, Verdict
 
-PIPED: Final = 200
-_BLANKS: Final = re.compile(r"[ \t]+(?=\n)")
+_UNBROKEN: Final = ("Pod", "Verdict", "Dialect", "Node")
 _MESSAGE: Final = 40
 """Columns that a message needs in order to be read."""
 _STYLES: Final[Mapping[Verdict, str]] = {
@@ -32,40 +29,8 @@ _STYLES: Final[Mapping[Verdict, str]] = {
 }
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Whoever runs the command decides its exit status."""
-        raise BrokenPipeError
-
-
-class _Trimmed:
-    """Standard output without the blanks that fill lines up to the width of a terminal."""
-
-    def __init__(self, to: TextIO) -> None:
-        self._to = to
-        self.encoding = to.encoding
-        self.fileno = to.fileno
-        self.flush = to.flush
-        self.isatty = to.isatty
-
-    def write(self, text: str) -> int:
-        """Rich writes whole lines."""
-        self._to.write(_BLANKS.sub("", text))
-        return len(text)
-
-
-def console(*, sized: bool) -> Console:
-    """Standard output. Without a terminal, or COLUMNS to say its width, (`sized` false) lines are
-    folded late, for the sake of grep."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    wide = None if sized else PIPED
-    to = None if sys.stdout.isatty() else cast("IO[str]", _Trimmed(sys.stdout))
-    return _Console(width=wide, highlight=False, emoji=False, markup=False, file=to)
-
-
 def show(
-    to: Console,
+    to: Screen,
     outcomes: Sequence[Outcome],
     fleet: Fleet,
     closer: Mapping[int, tuple[NodeSeen, ...]] | None,
@@ -80,7 +45,7 @@ def show(
         for outcome in outcomes:
             to.print(_block(outcome, tiles))
     else:
-        to.print(_table(outcomes, tiles))
+        to.print(_table(outcomes, tiles, to))
     for text, pods in _warnings(outcomes).items():
         to.print(Text.assemble(("warning ", "yellow"), printable(f"{several(pods)}: {text}")))
     for at, groups in (closer or {}).items():
@@ -103,11 +68,8 @@ def _needed(outcomes: Iterable[Outcome], tiles: Tiles) -> int:
     return fixed + max(tiles.width(), _MESSAGE if waits else 0) + 2
 
 
-def _table(outcomes: Iterable[Outcome], tiles: Tiles) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for head in ("Pod", "Verdict", "Dialect", "Node"):
-        table.add_column(head, no_wrap=True)
-    table.add_column("Cards", overflow="fold")
+def _table(outcomes: Iterable[Outcome], tiles: Tiles, to: Screen) -> Table:
+    table = to.grid("Pod", "Verdict", "Dialect", "Node", "Cards", unbroken=_UNBROKEN)
     for outcome in outcomes:
         table.add_row(
             Text(outcome.pod.name),
@@ -152,7 +114,7 @@ def _warnings(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
 
 
 def _why(
-    outcomes: Sequence[Outcome], at: int, groups: Sequence[NodeSeen], to: Console
+    outcomes: Sequence[Outcome], at: int, groups: Sequence[NodeSeen], to: Screen
 ) -> RenderableType:
     outcome = outcomes[at]
     alike = [o.pod.name for o in outcomes[at:] if same_refusal(o, outcome)]
@@ -183,7 +145,7 @@ def _indented(what: RenderableType, columns: int) -> Padding:
     return Padding(what, (0, 0, 0, columns), expand=False)
 
 
-def _cards(cards: Iterable[Seen], to: Console) -> RenderableType:
+def _cards(cards: Iterable[Seen], to: Screen) -> RenderableType:
     rows = [
         (
             f"card {seen.index}",

@@ -1,0 +1,58 @@
+"""The forms of an answer: a table for people, JSON or YAML for programs, names for scripts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+import yaml
+
+from tessera_cli.screen import Screen, console
+
+TABLE: Final = "table"
+JSON: Final = "json"
+YAML: Final = "yaml"
+NAME: Final = "name"
+
+
+def add_forms(command: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the options that choose among all four."""
+    command.set_defaults(sized=bool(environ.get("COLUMNS")))
+    command.add_argument(
+        "-o", "--output", choices=(TABLE, JSON, YAML, NAME), default=TABLE,
+        help="a table, all of it as JSON or YAML, or names alone",
+    )  # fmt: skip
+    command.add_argument(
+        "--no-headers", action="store_true", help="a table without the heads of its columns"
+    )
+
+
+def put(
+    options: argparse.Namespace,
+    document: Iterable[bytes],
+    names: Iterable[str],
+    show: Callable[[Screen], None],
+) -> None:
+    """Write an answer to standard output in the form that was asked for. `document` is its JSON, in
+    pieces."""
+    match options.output:
+        case "json" | "yaml":
+            put_document(options.output, document)
+        case "name":
+            sys.stdout.writelines(f"{name}\n" for name in names)
+        case _:
+            sized = sys.stdout.isatty() or options.sized
+            show(console(sized=sized, headers=not options.no_headers))
+
+
+def put_document(form: str, document: Iterable[bytes]) -> None:
+    """Write a document as JSON, or the same as YAML."""
+    if form == YAML:
+        whole = msgspec.json.decode(b"".join(document))
+        yaml.safe_dump(whole, sys.stdout, sort_keys=False, allow_unicode=True, width=100)
+        return
+    for piece in document:
+        sys.stdout.buffer.write(piece)

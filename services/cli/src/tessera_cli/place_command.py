@@ -1,0 +1,72 @@
+"""`tessera place`: its arguments, and how its answer is written."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tessera_cli import cards_table, forms, output, table
+from tessera_cli.place import Plan, place
+from tessera_cli.plain import tell
+from tessera_cli.screen import Screen
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[Any]
+
+
+def place_parser(commands: Commands, environ: Mapping[str, str]) -> None:
+    """Add the command, with defaults from the environment."""
+    command = commands.add_parser(
+        "place",
+        help="plan pods on a cluster, before anything is installed",
+        description="Plan the pods that wait, in order, on the nodes that manifests or a dump "
+        "of a cluster describe. Nothing is changed anywhere.",
+        epilog="example: kubectl get nodes,pods -A -o json | tessera place -f - -f mine.yaml",
+    )
+    command.add_argument(
+        "-f", "--filename", action="append", required=True, metavar="FILE", dest="names",
+        help="manifest, folder of manifests, or - for standard input; may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "-R", "--recursive", action="store_true", help="also read the folders in a folder"
+    )
+    forms.add_forms(command, environ)
+    command.add_argument(
+        "--why", action="store_true",
+        help="tell why pods wait, node by node and card by card, and what would help",
+    )  # fmt: skip
+    command.add_argument(
+        "--cards", action="store_true",
+        help="also show every node's cards and which pods hold what of them (shown by itself "
+        "where no pod waits)",
+    )  # fmt: skip
+    command.add_argument(
+        "--config", metavar="FILE", help="YAML: dialects: {NAME: {enabled: false, OPTION: ...}}"
+    )
+    command.set_defaults(run=_place)
+
+
+def _place(options: argparse.Namespace) -> int:
+    plan = place(
+        options.names,
+        config=options.config,
+        recursive=options.recursive,
+        why=options.why,
+        cards=options.cards,
+        stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
+        tell=tell,
+        now_ns=time.time_ns(),
+    )
+    names = (outcome.pod.name for outcome in plan.outcomes)
+    forms.put(options, output.chunks(plan), names, lambda to: _show(to, plan))
+    return plan.status
+
+
+def _show(to: Screen, plan: Plan) -> None:
+    if plan.listed is not None:
+        cards_table.show(to, plan.listed.nodes)
+    table.show(to, plan.outcomes, plan.planner.ledger.fleet, plan.closer, plan.advice)
