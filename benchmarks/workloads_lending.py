@@ -19,6 +19,7 @@ from benchmarks.workloads_cluster import SETTLE_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_world import World
 from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.lending_terms import Written, terms_of
 from tessera_core.rebalance.lending import FULL, Lender, Pace, Reading
 
 STEP_S: Final = 0.5
@@ -131,5 +132,5 @@ class Lending:
 def _most(world: World, run: Run) -> float:
     """How far its dialect lets the pod grow; all of the card where that says nothing."""
     shares = () if run.grant is None else run.grant.shares
-    said = [world.registry.readers[share.dialect].ceiling(run.pod) for share in shares]
-    return min((most for most in said if most is not None), default=100.0)
+    names = [share.dialect for share in shares]
+    return terms_of(world.registry.readers, names, Written(pod=run.pod)).ceiling_percent

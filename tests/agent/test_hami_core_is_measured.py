@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.hamicore import CACHE, EVERY_S, Regioned, Regions, region_of
+from tessera_agent.hamicore import EVERY_S, Regioned, Regions, region_of
+from tessera_core.hookfiles.hamicore import CACHE_ENV
 from tessera_core.hookfiles.usage import Gap, Spoilt
 from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_schema.cards import MIB, Card
@@ -30,7 +31,7 @@ NOW_S = 1_800_000_000.0
 def a_container(folder: Path, name: str = "main", **more: object) -> ContainerInfo:
     """As HAMi's plugin makes it."""
     info = ContainerInfo(
-        id="c1", sandbox_id=POD.id, name=name, env={CACHE: f"{HOOK}/{FILE}"},
+        id="c1", sandbox_id=POD.id, name=name, env={CACHE_ENV: f"{HOOK}/{FILE}"},
         mounts=(Mount(destination=HOOK, source=str(folder), read_only=False),),
     )  # fmt: skip
     return replace(info, **more)
@@ -151,7 +152,7 @@ def test_what_is_no_region_is_named(
 
 @pytest.mark.parametrize("name", ["a\0b.cache", "\ud800.cache", "x" * 5000 + ".cache"])
 def test_a_name_that_is_none_is_read_by_nobody(folder: Path, name: str) -> None:
-    one = region_of(POD, a_container(folder, env={CACHE: f"{HOOK}/{name}"}))
+    one = region_of(POD, a_container(folder, env={CACHE_ENV: f"{HOOK}/{name}"}))
     assert one is not None
     [use] = Regions().look([one], CARDS, at_s=0, now_s=NOW_S)
     assert use.gaps == (Gap.FILE,)
@@ -171,9 +172,9 @@ def test_a_folder_that_is_a_link_is_not_followed(folder: Path) -> None:
     "more",
     [
         {"env": {}},
-        {"env": {CACHE: "/tmp/cudevshr.cache"}},  # noqa: S108  (inside the container)
-        {"env": {CACHE: f"{HOOK}/.."}},
-        {"env": {CACHE: f"{HOOK}/libvgpu.so"}},
+        {"env": {CACHE_ENV: "/tmp/cudevshr.cache"}},  # noqa: S108  (inside the container)
+        {"env": {CACHE_ENV: f"{HOOK}/.."}},
+        {"env": {CACHE_ENV: f"{HOOK}/libvgpu.so"}},
         {"mounts": ()},
         {"name": "other"},
     ],

@@ -114,23 +114,7 @@ def held(
 
 
 def test_a_grant_is_what_is_held() -> None:
-    assert held("hami") == Held(memory_bytes=GIB, cores_percent=30)
-
-
-@pytest.mark.parametrize(("text", "lends"), [("false", False), ("False ", False), ("true", True)])
-def test_an_annotation_keeps_a_pod_out(text: str, lends: bool) -> None:  # noqa: FBT001  (a column)
-    assert held("hami", {"tessera.dev/lending": text}).lends is lends
-
-
-@pytest.mark.parametrize(("text", "priority"), [("0", 0), ("1", 1), ("high", None), ("", None)])
-def test_hamis_priority_is_read_from_the_containers_own_variables(
-    text: str, priority: int | None
-) -> None:
-    assert held("koordinator", env={"CUDA_TASK_PRIORITY": text}).priority == priority
-
-
-def test_who_wants_his_limit_enforced_is_lent_nothing() -> None:
-    assert held("hami", env={"GPU_CORE_UTILIZATION_POLICY": "FORCE"}).most_cores_percent == 0
+    assert held("hami") == Held(memory_bytes=GIB, cores_percent=30, priority=1)
 
 
 ASKS = {"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "4"}

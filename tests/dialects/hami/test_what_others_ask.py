@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_agent.hamicore import CACHE, region_of
+from tessera_agent.hamicore import region_of
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
-from tessera_core.hookfiles.hamicore import MAGIC, read_region
+from tessera_core.hookfiles.hamicore import CACHE_ENV, MAGIC, read_region
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
 from tessera_core.limits import ResourceQuota, ResourceQuotaSpec
@@ -70,7 +70,7 @@ def test_only_a_cache_file_is_a_region(tmp_path: Path, file: str, expected: str 
     """MON-05."""
     pod = Sandbox(id="s", name="p", uid="u", namespace="ns")
     info = ContainerInfo(
-        id="c", sandbox_id="s", name="main", env={CACHE: f"{FOLDER}/{file}"},
+        id="c", sandbox_id="s", name="main", env={CACHE_ENV: f"{FOLDER}/{file}"},
         mounts=(Mount(destination=FOLDER, source=str(tmp_path / "u_main"), read_only=False),),
     )  # fmt: skip
     found = region_of(pod, info)

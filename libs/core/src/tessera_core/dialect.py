@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.lending_terms import LendingTerms, Written, plain_terms
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
@@ -168,10 +169,6 @@ def _nothing_held(_pod: Pod, _cards: Sequence[Card]) -> Held | None:
     return None
 
 
-def _no_ceiling(_pod: Pod) -> float | None:
-    return None
-
-
 def _no_injection(_placed: Placed, _container: Container) -> Injection:
     return Injection()
 
@@ -218,9 +215,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
     inject: Callable[[Placed, Container], Injection] = _no_injection
     """What the original system's node side adds to a container that holds shares. It is laid
     over what the vendor gives."""
-    ceiling: Callable[[Pod], float | None] = _no_ceiling
-    """Percent of a card up to which the pod's containers may use cores that nobody else uses;
-    at or below what they were granted: they get no more. None = nothing is said."""
+    terms: Callable[[Written], LendingTerms] = plain_terms
+    """On what terms a container that speaks it takes part in lending. Never raises."""
+    terms_env: frozenset[str] = frozenset()
+    """Variables that `terms` reads."""
     customs: tuple[str, ...] = ()
     """API paths of custom resources that `inventory` reads, one object for each node, named like
     it: `/apis/<group>/<version>/<plural>`."""

@@ -5,7 +5,7 @@ be behind, and a pod that has ended meanwhile must not stand for the one that to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -14,7 +14,6 @@ from msgspec import Raw, Struct
 
 from tessera_agent.allocations import Allocations
 from tessera_agent.files import Key
-from tessera_agent.given import POLICY, PRIORITY
 from tessera_agent.matching import Asking, amount, asking, restarting
 from tessera_agent.pods import NodePods
 from tessera_agent.shown import Shown, read
@@ -37,6 +36,8 @@ _ELSEWHERE: Final = "(valueFrom)"
 """The value of a variable whose value is not known here: it may be any."""
 _SHORT: Final = 64
 """Characters of an annotation that may be a setting of the pod's."""
+
+_KEPT: Final = (GRANT_KEY, TRACE_KEY)
 
 
 class _List(Struct, frozen=True):
@@ -69,10 +70,12 @@ class Finder:
 
     def __init__(
         self, kube: Kube, pods: NodePods, allocations: Allocations, resources: PodResources,
-        patience_s: float,
+        patience_s: float, variables: Collection[str],
     ) -> None:  # fmt: skip
         """Everything in it may change while it looks. After `patience_s` what is not confirmed by
-        the API server has to do, and what kubelet may ask for once more."""
+        the API server has to do, and what kubelet may ask for once more. Of a container's variables
+        these matter later."""
+        self._variables = variables
         self._patience_s = patience_s
         self._kube = kube
         self._pods = pods
@@ -127,7 +130,7 @@ class Finder:
             fresh, full = (read(items[0]), _decode_pod(items[0])) if items else (None, None)
         except (Passing, ApiRefused, TimeoutError, msgspec.DecodeError) as e:
             _log.warning("pod not confirmed", pod=f"{pod.namespace}/{pod.name}", why=str(e))
-            return _found(one, {GRANT_KEY: pod.grant, TRACE_KEY: pod.traceparent}, {})
+            return self._found(one, {GRANT_KEY: pod.grant, TRACE_KEY: pod.traceparent}, {})
         if fresh is None or full is None or not _is(one, fresh, resource, count):
             return None
         env = {
@@ -135,7 +138,21 @@ class Finder:
             for container in full.all_containers if container.name == one.container.name
             for variable in container.env
         }  # fmt: skip
-        return _found(one, full.metadata.annotations, env)
+        return self._found(one, full.metadata.annotations, env)
+
+    def _found(self, one: Asking, notes: Mapping[str, str], env: Mapping[str, str]) -> Found:
+        pod, name = one.pod, one.container.name
+        notes = {key: text for key, text in notes.items() if text}
+        return Found(
+            pod=Sandbox(
+                id=pod.uid, name=pod.name, uid=pod.uid, namespace=pod.namespace, annotations=notes
+            ),
+            container=ContainerInfo(
+                id="", sandbox_id=pod.uid, name=name, env=env, set_twice=frozenset(env)
+            ),
+            notes={k: v for k, v in notes.items() if len(v) <= _SHORT or k in _KEPT},
+            env={k: v for k, v in env.items() if k in self._variables},
+        )  # fmt: skip
 
 
 def _is(one: Asking, fresh: Shown, resource: str, count: int) -> bool:
@@ -143,19 +160,4 @@ def _is(one: Asking, fresh: Shown, resource: str, count: int) -> bool:
     return (
         fresh.uid == one.pod.uid and not fresh.ended and container is not None
         and (one.pod.admitted or not fresh.admitted) and amount(container, resource) == count
-    )  # fmt: skip
-
-
-def _found(one: Asking, notes: Mapping[str, str], env: Mapping[str, str]) -> Found:
-    pod, name = one.pod, one.container.name
-    notes = {key: text for key, text in notes.items() if text}
-    return Found(
-        pod=Sandbox(
-            id=pod.uid, name=pod.name, uid=pod.uid, namespace=pod.namespace, annotations=notes
-        ),
-        container=ContainerInfo(
-            id="", sandbox_id=pod.uid, name=name, env=env, set_twice=frozenset(env)
-        ),
-        notes={k: v for k, v in notes.items() if len(v) <= _SHORT or k in (GRANT_KEY, TRACE_KEY)},
-        env={k: v for k, v in env.items() if k in (POLICY, PRIORITY)},
     )  # fmt: skip

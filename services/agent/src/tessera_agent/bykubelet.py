@@ -32,6 +32,7 @@ from tessera_agent.settings import AgentSettings
 from tessera_agent.starting import Starting
 from tessera_agent.telling import Teller
 from tessera_core.advertised import allocated_names
+from tessera_core.lending_terms import variables_of
 from tessera_core.registry import Registry as Dialects
 from tessera_kubelet.deviceplugin.nouns import Allocation, NotRegistered, Refused, Registered
 from tessera_kubelet.deviceplugin.offers import Offers
@@ -84,7 +85,8 @@ class ByKubelet:
             allocating.Tools(
                 settings=settings.plugin, vendor=vendor, handing=do.handing, judge=do.judge,
                 finder=Finder(
-                    do.kube, do.pods, self.allocations, resources, settings.plugin.wait_s / 2
+                    do.kube, do.pods, self.allocations, resources, settings.plugin.wait_s / 2,
+                    variables_of(do.dialects.readers),
                 ),
                 preparing=do.preparing, allocations=self.allocations, cards=do.cards,
                 teller=do.teller, now=loop.time,

@@ -10,38 +10,43 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.dialect import Vendor
+from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
 from tessera_core.hookpaths import HOOK_LIBRARY
+from tessera_core.lending_terms import LendingTerms, Written, terms_of
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Device, Sandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection, Mount
+from tessera_schema.kube import ObjectMeta, Pod
 
-POLICY: Final = "GPU_CORE_UTILIZATION_POLICY"
-"""HAMi's variable by which a container gives up its limit of GPU time."""
-PRIORITY: Final = "CUDA_TASK_PRIORITY"
 _PERMILLE: Final = 10
 _MOST_PERMILLE: Final = 1000
-_MOST_PRIORITY: Final = 1 << 31
 
 
-def limits_of(
-    pod: Sandbox, container: str, shares: Sequence[Share], env: Mapping[str, str]
-) -> Limits:
-    """What the hook is told. `env` is the container's as it will be: two variables of HAMi's count
-    wherever they come from. A share without cores is not limited in GPU time, one without memory
+def limits_of(pod: Sandbox, container: str, shares: Sequence[Share], terms: LendingTerms) -> Limits:
+    """What the hook is told. A share without cores is not limited in GPU time, one without memory
     gets the least that is a limit."""
-    off = env.get(POLICY, "").lower() == "disable"
     cards = tuple(
         CardLimit(
             uuid=share.card, index=share.index, memory_bytes=max(share.memory_bytes, MIB),
-            cores_permille=cores_permille(share), priority=_priority(env),
-            mode=Mode.OFF if off or not cores_permille(share) else Mode.HARD,
+            cores_permille=cores_permille(share), priority=terms.priority or 0,
+            mode=Mode.OFF if terms.unlimited or not cores_permille(share) else Mode.HARD,
         )
         for share in shares
     )  # fmt: skip
     return Limits(container=f"{pod.namespace}/{pod.name}/{container}", cards=cards)
+
+
+def terms_in(
+    dialects: Mapping[str, Dialect], annotations: Mapping[str, str], shares: Sequence[Share],
+    env: Mapping[str, str], noted: Mapping[str, str],
+) -> LendingTerms:  # fmt: skip
+    """On what terms a container takes part in lending. `annotations` are the pod's; `shares`, `env`
+    as it will be, and what is `noted` the container's."""
+    pod = Pod(metadata=ObjectMeta(annotations=dict(annotations)))
+    written = Written(pod=pod, env=env, annotations=noted)
+    return terms_of(dialects, [share.dialect for share in shares], written)
 
 
 def cores_permille(share: Share) -> int:
@@ -66,12 +71,6 @@ def below(shares: Sequence[Share], limits: Limits) -> frozenset[str]:
         share.card for share in shares
         if 0 < now.get(share.card, 0) < (cores_permille(share) or _MOST_PERMILLE)
     )  # fmt: skip
-
-
-def _priority(env: Mapping[str, str]) -> int:
-    text = env.get(PRIORITY, "")
-    number = int(text[:12]) if text.isascii() and text.isdecimal() else 0
-    return number if number < _MOST_PRIORITY else 0
 
 
 def is_hooked(injection: Injection) -> bool:

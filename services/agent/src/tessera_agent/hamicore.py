@@ -23,14 +23,13 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_agent.files import Key
-from tessera_core.hookfiles.hamicore import NotARegion, Region, RegionCard, read_region
+from tessera_core.hookfiles.hamicore import CACHE_ENV, NotARegion, Region, RegionCard, read_region
 from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.hookfiles.usage import Gap, Spoilt
 from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_schema.cards import Card
 from tessera_schema.telling import CardUse, ContainerUse
 
-CACHE: Final = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 MEASURED_BY: Final = "hami-core"
 EVERY_S: Final = 5.0
 """Seconds between two reads of a region, as in HAMi's monitor: it has two megabytes."""
@@ -58,7 +57,7 @@ class Regioned(Struct, frozen=True, kw_only=True):
 
 def region_of(pod: Sandbox, container: ContainerInfo) -> Regioned | None:
     """Where the container's region is; None where HAMi's plugin did not give it its cards."""
-    path = PurePosixPath(container.env.get(CACHE, ""))
+    path = PurePosixPath(container.env.get(CACHE_ENV, ""))
     if path.suffix != _SUFFIX:
         return None
     for mount in container.mounts:

@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.files import ContainerFiles, Key
-from tessera_agent.terms import Terms
 from tessera_core.charges import Charge, charge_of
 from tessera_core.hookfiles.limits import Limits
+from tessera_core.lending_terms import LendingTerms
 from tessera_kubelet.nri.nouns import Sandbox
 from tessera_schema.grants import Grant, Share
 from tessera_schema.telling import CardHeld
@@ -51,7 +51,7 @@ class Holding(Struct, frozen=True, kw_only=True):
     """As first given; those in force are the files'."""
     since: float
     """Loop time at which it was first heard of."""
-    terms: Terms = Terms(most_permille=0)
+    terms: LendingTerms = LendingTerms(most_percent=0)
     """On which it is lent to, lends, and holds others."""
     hooked: bool = True
     """False where the vendor's own tools limit it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from math import floor
 from typing import Final, NoReturn
 
@@ -18,14 +19,13 @@ from msgspec import Struct
 
 from tessera_agent.allocations import Allocated, Allocations
 from tessera_agent.files import HookFiles, Key
-from tessera_agent.given import limits_of
+from tessera_agent.given import limits_of, terms_in
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.pids import containers_in
 from tessera_agent.pods import NodePods
 from tessera_agent.preparing import Preparing, Was
 from tessera_agent.recovering import given_files, recovered
 from tessera_agent.shown import Contained, Run, Shown
-from tessera_agent.terms import terms_of
 from tessera_core.dialect import Dialect
 from tessera_kubelet.errors import KubeletError
 from tessera_kubelet.podresources import PodResources
@@ -129,8 +129,8 @@ class Lives:
             return given.annotations if given else {}
 
         was = Was(
-            limits=lambda shares: limits_of(pod, one.container, shares, one.env),
-            terms=lambda shares: terms_of(
+            limits=partial(limits_of, pod, one.container),
+            terms=lambda shares: terms_in(
                 do.dialects, one.notes, shares, one.env, noted(do.holdings.granted(one.uid))
             ),
         )  # fmt: skip

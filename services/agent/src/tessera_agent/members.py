@@ -74,7 +74,7 @@ class Members:
             yield Member(
                 key=held.key, files=held.files, card=limit.uuid, lends=lends,
                 priority=held.terms.priority,
-                most_permille=min(held.terms.most_permille, round(most * _PERMILLE)),
+                most_permille=round(min(held.terms.ceiling_percent, most) * _PERMILLE),
             )  # fmt: skip
 
 

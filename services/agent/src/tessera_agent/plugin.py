@@ -10,6 +10,7 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -17,13 +18,20 @@ from msgspec.structs import replace
 
 from tessera_agent.disagreeing import Disagreeing
 from tessera_agent.files import Key
-from tessera_agent.given import adjustment_of, disarmed, hooks, limits_of, sees_cards, withstands
+from tessera_agent.given import (
+    adjustment_of,
+    disarmed,
+    hooks,
+    limits_of,
+    sees_cards,
+    terms_in,
+    withstands,
+)
 from tessera_agent.hamicore import Running
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
 from tessera_agent.preparing import Preparing, Unprepared, Was
 from tessera_agent.telling import Alarm, Teller
-from tessera_agent.terms import terms_of
 from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles import limits as limits_file
 from tessera_core.judging import Deny, Give, Refuse
@@ -128,8 +136,8 @@ class CardsPlugin:
     ) -> Holding | None:
         """What a container that runs holds, by its mounts, its files and its pod's grant."""
         was = Was(
-            limits=lambda shares: limits_of(pod, container.name, shares, container.env),
-            terms=lambda shares: terms_of(
+            limits=partial(limits_of, pod, container.name),
+            terms=lambda shares: terms_in(
                 self._do.dialects, pod.annotations, shares, container.env, container.annotations
             ),
         )  # fmt: skip

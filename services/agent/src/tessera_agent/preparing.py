@@ -13,15 +13,23 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from tessera_agent.files import ContainerFiles, HookFiles, Key
-from tessera_agent.given import below, disarmed, in_force, is_hooked, limits_of, withstands
+from tessera_agent.given import (
+    below,
+    disarmed,
+    in_force,
+    is_hooked,
+    limits_of,
+    terms_in,
+    withstands,
+)
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
 from tessera_agent.settings import Giving
 from tessera_agent.telling import Teller
-from tessera_agent.terms import Terms, terms_of
 from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles.limits import Limits
 from tessera_core.judging import Give, Why
+from tessera_core.lending_terms import LendingTerms
 from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_runtime import logs, telemetry
 from tessera_schema.grants import Share
@@ -61,9 +69,9 @@ class Unprepared(Struct, frozen=True, kw_only=True):
 class Was(Struct, frozen=True, kw_only=True):
     """What a container was given, known by other means than its files."""
 
-    limits: Callable[[Sequence[Share]], Limits]
-    """As first given, of these shares."""
-    terms: Callable[[Sequence[Share]], Terms]
+    limits: Callable[[Sequence[Share], LendingTerms], Limits]
+    """As first given, of these shares and terms."""
+    terms: Callable[[Sequence[Share]], LendingTerms]
     since: float = float("-inf")
     """Loop time at which it was first heard of."""
 
@@ -86,7 +94,9 @@ class Preparing:
         if name := withstands(wanted, do.vendor, container):
             return self.set_twice(pod, container, name)
         env = {**container.env, **given.injection.env}
-        limits = limits_of(pod, container.name, given.shares, env)
+        noted = given.injection.annotations
+        terms = terms_in(do.dialects, pod.annotations, given.shares, env, noted)
+        limits = limits_of(pod, container.name, given.shares, terms)
         hooked = is_hooked(given.injection)
         try:
             resized = given.grant if given.grant.revision else None
@@ -95,12 +105,11 @@ class Preparing:
         except (OSError, ValueError) as e:
             message = f"what limits it cannot be made: {e}: see the agent's folder on the node"
             return self.refused(pod, container.name, Why.NOT_PREPARED, message)
-        noted = given.injection.annotations
         do.holdings.put(
             Holding(
                 key=key, id=container.id, pod=pod, shares=given.shares, limits=limits,
                 hooked=hooked, files=files, since=do.now(), stage=stage,
-                terms=terms_of(do.dialects, pod.annotations, given.shares, env, noted),
+                terms=terms,
             )
         )  # fmt: skip
         do.holdings.remember(given.grant)
@@ -144,7 +153,8 @@ class Preparing:
         shares = granted = do.judge.found(pod, container.name, adjusted=adjusted, kept=kept)
         if not shares:
             return None
-        limits = was.limits(shares)
+        terms = was.terms(shares)
+        limits = was.limits(shares, terms)
         hooked = is_hooked(do.vendor.give(shares, {}))
         files = self._adopted(key, limits) if adjusted and hooked else None
         lowered: frozenset[str] = frozenset()
@@ -154,7 +164,7 @@ class Preparing:
         return Holding(
             key=key, id=container.id, pod=pod, shares=shares, granted=granted, limits=limits,
             hooked=hooked, files=files, stage=stage, pid=container.pid, since=was.since,
-            terms=was.terms(shares), lowered=lowered,
+            terms=terms, lowered=lowered,
         )  # fmt: skip
 
     def _adopted(self, key: Key, limits: Limits) -> ContainerFiles | None:

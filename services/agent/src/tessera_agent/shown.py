@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_agent.terms import lends
+from tessera_core.lending_terms import takes_part
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.keys import TRACE_KEY
 from tessera_schema.kube import TERMINAL_PHASES, Quantity
@@ -128,8 +128,8 @@ def read(raw: bytes) -> Shown:
     notes, containers = pod.metadata.annotations, tuple(_containers(pod))
     return Shown(
         uid=pod.metadata.uid, namespace=pod.metadata.namespace, name=pod.metadata.name,
-        grant=notes.get(GRANT_KEY, ""), traceparent=notes.get(TRACE_KEY, ""), lends=lends(notes),
-        ended=pod.status.phase in TERMINAL_PHASES, containers=containers,
+        grant=notes.get(GRANT_KEY, ""), traceparent=notes.get(TRACE_KEY, ""),
+        lends=takes_part(notes), ended=pod.status.phase in TERMINAL_PHASES, containers=containers,
         admitted=bool(pod.status.start_time) or any(c.began for c in containers),
     )  # fmt: skip
 

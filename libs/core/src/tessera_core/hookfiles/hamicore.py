@@ -14,6 +14,8 @@ from typing import Final
 
 from msgspec import Struct
 
+CACHE_ENV: Final = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
+"""The container's variable with the path of its region."""
 MAGIC: Final = 19920718
 CARDS: Final = 16
 SLOTS: Final = 1024

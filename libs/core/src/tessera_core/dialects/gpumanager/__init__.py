@@ -12,7 +12,7 @@ from functools import partial
 
 from tessera_core.dialect import Dialect, Dimension, Held, Placed, QuotaUnit, claim_by_name
 from tessera_core.dialects.gpumanager.admission import admit
-from tessera_core.dialects.gpumanager.ceiling import lent_up_to
+from tessera_core.dialects.gpumanager.ceiling import terms
 from tessera_core.dialects.gpumanager.devices import inject
 from tessera_core.dialects.gpumanager.held import held
 from tessera_core.dialects.gpumanager.inventory import inventories
@@ -54,7 +54,7 @@ def dialect(options: Options) -> Dialect:
         admit=partial(admit, all_names=all_names),
         annotate=partial(annotate, all_names=all_names),
         inject=give,
-        ceiling=partial(lent_up_to, all_names=all_names),
+        terms=partial(terms, all_names=all_names),
         inventory=cards_of,
         held=holds,
         pool_labels=POOL_LABELS,

@@ -13,6 +13,7 @@ from typing import Final
 from tessera_core.amounts import InvalidField, invalid
 from tessera_core.dialects.gpumanager.asks import Ask, given
 from tessera_core.dialects.gpumanager.names import WHOLE, Names
+from tessera_core.lending_terms import LendingTerms, Written, whole_number
 from tessera_schema.kube import Pod
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
@@ -32,9 +33,16 @@ def ceiling(pod: Pod, names: Names) -> int | None:
     return min(number, WHOLE)
 
 
-def lent_up_to(pod: Pod, all_names: Sequence[Names]) -> float:
-    """Percent of a card; 0 without a ceiling, or with one that cannot be read: the pod then gets no
-    more than it asked for."""
+def terms(written: Written, all_names: Sequence[Names]) -> LendingTerms:
+    """Up to the ceiling; no more than it asked for without one, or with one that cannot be read.
+
+    A node's agent reads it among the container's annotations, where the scheduler wrote it."""
+    noted = (written.annotations.get(names.core_limit) for names in all_names)
+    number = next((whole_number(text) for text in noted if text), None)
+    return LendingTerms(most_percent=_asked(written.pod, all_names) if number is None else number)
+
+
+def _asked(pod: Pod, all_names: Sequence[Names]) -> float:
     asked = given(pod, all_names)
     try:
         return (ceiling(pod, asked[0].names) if asked else None) or 0.0

@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from tessera_core.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect import (
     Capacity,
     Dialect,
@@ -26,6 +27,7 @@ from tessera_core.dialects.hami import result
 from tessera_core.dialects.hami.admission import admit
 from tessera_core.dialects.hami.inventory import inventory
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_core.dialects.hami.terms import PRIORITY_ENV, terms
 from tessera_core.hamiwire import binding_labels
 from tessera_schema.cards import MIB
 
@@ -64,4 +66,6 @@ def dialect(options: Options) -> Dialect:
         inject=partial(result.inject, options),
         inventory=partial(inventory, options),
         held=partial(result.held, options),
+        terms=terms,
+        terms_env=frozenset({CORE_POLICY_ENV, PRIORITY_ENV}),
     )

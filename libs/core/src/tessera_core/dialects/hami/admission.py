@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tessera_core.amounts import find, invalid
+from tessera_core.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect import Admitted, Change, roles
 from tessera_core.dialects.hami.asking import WHOLE, Asked, asked
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_core.dialects.hami.terms import PRIORITY_ENV
 from tessera_core.hamiwire import (
     annotation_field,
     boolean_of,
@@ -33,8 +35,6 @@ MODES: Final = ("hami-core", "mig", "mps")
 """Modes that HAMi's plugins report; an annotation names them anywhere in its text."""
 PLACEABLE: Final = "hami-core"
 
-PRIORITY_ENV: Final = "CUDA_TASK_PRIORITY"
-CORE_POLICY_ENV: Final = "GPU_CORE_UTILIZATION_POLICY"
 OPT_OUT_ENV: Final = "CUDA_DISABLE_CONTROL"
 VISIBLE_ENV: Final = "NVIDIA_VISIBLE_DEVICES"
 _OURS: Final = (VISIBLE_ENV, "CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_LIMIT")

@@ -7,8 +7,9 @@ from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
 from tessera_core.amounts import InvalidField
+from tessera_core.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect import Held, Placed
-from tessera_core.dialects.hami.admission import CORE_POLICY_ENV, OPT_OUT_ENV
+from tessera_core.dialects.hami.admission import OPT_OUT_ENV
 from tessera_core.dialects.hami.asking import asked
 from tessera_core.dialects.hami.options import NAME, VENDOR, WORD, Options
 from tessera_core.hamiwire import RESULT_KEYS, binding_notes, held_by, list_text

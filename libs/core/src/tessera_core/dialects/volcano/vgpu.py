@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.amounts import amount, find, invalid, memory_amount
+from tessera_core.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect import Change, Placed, roles
 from tessera_core.dialects.volcano import codec, keys
 from tessera_core.dialects.volcano.fields import (
@@ -281,7 +282,7 @@ def inject(placed: Placed, container: Container, options: Options) -> Injection:
     if options.core_scaling > 1:
         env["CUDA_OVERSUBSCRIBE"] = "true"
     if options.disable_core_limit:
-        env["GPU_CORE_UTILIZATION_POLICY"] = "disable"
+        env[CORE_POLICY_ENV] = "disable"
     return Injection(env=env)
 
 
