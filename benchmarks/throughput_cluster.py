@@ -167,6 +167,7 @@ def _environment(plane: Plane, nats: NatsServer, ports: Path) -> dict[str, str]:
         **plane.account, "TESSERA_BUS_URL": nats.url, "TESSERA_EXTENDER_PORT": "0",
         "TESSERA_HTTP_PORT": "0", "TESSERA_PROCESS_PORTS_FILE": str(ports),
         "TESSERA_WEBHOOK_HTTP_HOST": local, "TESSERA_WEBHOOK_HTTP_PORT": "0",
+        "TESSERA_VISIBILITY_HTTP_HOST": local, "TESSERA_VISIBILITY_HTTP_PORT": "0",
         "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
     }  # fmt: skip
 

@@ -11,6 +11,7 @@ set -eu
 KUBECTL=${KUBECTL:-kubectl}
 HOME_NAMESPACE=tessera-system
 REGISTRATIONS='mutatingwebhookconfiguration validatingwebhookconfiguration'
+APISERVICE=v1alpha1.visibility.tessera.dev
 
 complain() {
     echo "uninstall: $*" >&2
@@ -45,6 +46,8 @@ done
 run $KUBECTL -n $HOME_NAMESPACE scale deployment/tessera-scheduler --replicas=0
 run $KUBECTL -n $HOME_NAMESPACE wait pod -l app.kubernetes.io/name=tessera-scheduler \
     --for=delete --timeout=120s
+# Before any namespace: the deletion of one waits for every APIService that nobody answers.
+run $KUBECTL delete apiservice $APISERVICE --ignore-not-found
 for kind in $REGISTRATIONS; do
     run $KUBECTL delete "$kind" tessera --ignore-not-found
 done
@@ -52,6 +55,7 @@ run $KUBECTL delete -k "$overlay" --ignore-not-found
 
 [ "${2:-}" = --yes ] || exit 0
 left=$($KUBECTL get $(echo "$REGISTRATIONS" | tr ' ' ,) -o name | grep '/tessera$' || true)
+left="$left$($KUBECTL get apiservice $APISERVICE --ignore-not-found -o name)"
 [ -z "$left" ] || complain "still there: $left. Is a scheduler still running? Delete them by hand"
 cat <<'END'
 Tessera is gone from the cluster. When the last pod that held a share has ended, remove /usr/local/tessera

@@ -26,14 +26,17 @@ from tessera_embedded.ports import held_ports
 from tessera_schema.published import Published, encode_published
 from tests.cluster.objects import a_card_node, a_share, a_share_pod
 from tests.cluster.plane import HOME, LEASES, Plane
-from tests.cluster.replica import Replica
+from tests.cluster.replica import PORTS, Replica
 from tests.contract.client import Client, Json
 
 WAIT_S: Final = 60.0
 """For what takes a second or two on a machine that does nothing else."""
 LOOK_S: Final = 0.2
 CLIENTS: Final = 16
+SERVICES: Final = f"/api/v1/namespaces/{HOME}/services"
 _CONFIGURATION: Final = (
+    "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.tessera.dev",
+    f"{SERVICES}/tessera-scheduler",
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tessera",
     "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tessera",
 )
@@ -228,7 +231,7 @@ class RealCluster:
         more: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Replica]:  # fmt: skip
         """One scheduler service and its kube-scheduler, for the length of the block."""
-        with held_ports(3) as ports:
+        with held_ports(len(PORTS)) as ports:
             replica = Replica(
                 name, self.plane, self.folder, self.nats.url, ports,
                 alone=alone, gated=gated, more=more,

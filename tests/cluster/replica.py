@@ -31,6 +31,8 @@ _HASTE: Final = {
     "TESSERA_LEASE_RENEW_S": "1",
     "TESSERA_LEASE_RETRY_S": "0.3",
 }
+PORTS: Final = ("extender", "http", "webhook", "visibility")
+"""What it listens for."""
 _REVIEWS: Final = "tessera_scheduler_admissions_total"
 
 
@@ -41,15 +43,15 @@ class Replica:
         self, name: str, plane: Plane, folder: Path, bus: str, ports: Sequence[int], *,
         alone: bool = True, gated: bool = False, more: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """Not started yet. `ports` are three that stay free for it. Replicas that are not alone
-        have no Service before them here, so each of them soon overwrites where the webhook is. The
-        kube-scheduler of a `gated` one works only where it lets it, as in the component `ha`.
-        `more` are further settings; they go before its own."""
+        """Not started yet. `ports` are those of `PORTS`, which stay free for it. Replicas that are
+        not alone have no Service before them here, so each of them soon overwrites where the
+        webhook is. The kube-scheduler of a `gated` one works only where it lets it, as in the
+        component `ha`. `more` are further settings; they go before its own."""
         self.name = name
         self._gated = gated
         self._more = more or {}
         self._register_s = 60 if alone else 2
-        self.ports = dict(zip(("extender", "http", "webhook"), ports, strict=True))
+        self.ports = dict(zip(PORTS, ports, strict=True))
         self._service = a_program(
             [sys.executable, "-m", "tessera_scheduler"],
             folder / f"{name}.log",
@@ -67,6 +69,9 @@ class Replica:
             "TESSERA_HTTP_PORT": str(self.ports["http"]),
             "TESSERA_WEBHOOK_HTTP_HOST": local,
             "TESSERA_WEBHOOK_HTTP_PORT": str(self.ports["webhook"]),
+            "TESSERA_VISIBILITY_HTTP_HOST": local,
+            "TESSERA_VISIBILITY_HTTP_PORT": str(self.ports["visibility"]),
+            "TESSERA_VISIBILITY_SERVICE_PORT": str(self.ports["visibility"]),
             "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
             "TESSERA_WEBHOOK_REGISTRATION_REFRESH_S": str(self._register_s),
             "TESSERA_GATE_ENABLED": str(self._gated).lower(),

@@ -33,7 +33,7 @@ POLL_S = 0.05
 
 USERS = {
     "admin": "system:masters", "reader": "contract:readers", "editor": "contract:editors",
-    "resizer": "contract:resizers", "nobody": "contract:others",
+    "resizer": "contract:resizers", "nobody": "contract:others", "tenant": "contract:tenants",
 }  # fmt: skip
 """User -> the one group that it is in. The token of `reader` is `reader-token`, and so on."""
 _EDITS = {"pods": ["get", "patch", "update"]}
@@ -203,8 +203,13 @@ class ControlPlane:
         served = authority.server("localhost", "kubernetes.default.svc")
         accounts = key_pair()
         rows = [f"{self.tokens[user]},{user},{user},{group}" for user, group in USERS.items()]
+        proxies = Authority("front-proxy-ca")
+        proxy = proxies.server("front-proxy-client")
         for name, content in {
             "ca.pem": authority.certificate,
+            "front-proxy-ca.pem": proxies.certificate,
+            "front-proxy.pem": proxy.certificate,
+            "front-proxy.key": proxy.key,
             "server.pem": served.certificate,
             "server.key": served.key,
             "accounts.pem": accounts.certificate,
@@ -250,6 +255,13 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={files / 'accounts.pem'}",
             f"--service-account-signing-key-file={files / 'accounts.key'}",
+            f"--requestheader-client-ca-file={files / 'front-proxy-ca.pem'}",
+            "--requestheader-allowed-names=front-proxy-client",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={files / 'front-proxy.pem'}",
+            f"--proxy-client-key-file={files / 'front-proxy.key'}",
             "--service-cluster-ip-range=10.0.0.0/24", "--etcd-compaction-interval=0",
             "--shutdown-watch-termination-grace-period=1s",
         ]  # fmt: skip

@@ -111,6 +111,7 @@ async def a_scheduler(
     settings = {
         "TESSERA_EXTENDER_PORT": "0",
         "TESSERA_WEBHOOK_HTTP_HOST": "127.0.0.1", "TESSERA_WEBHOOK_HTTP_PORT": "0",
+        "TESSERA_VISIBILITY_HTTP_HOST": "127.0.0.1", "TESSERA_VISIBILITY_HTTP_PORT": "0",
         "TESSERA_WEBHOOK_REGISTRATION_HOST": "127.0.0.1",
         # A Lease that nobody held is waited for, too.
         "TESSERA_LEASE_DURATION_S": "10", "TESSERA_LEASE_RENEW_S": "0.5",

@@ -41,6 +41,8 @@ def environment(server: ApiServer, ports: Path) -> dict[str, str]:
         "TESSERA_HTTP_PORT": "0",
         "TESSERA_WEBHOOK_HTTP_PORT": "0",
         "TESSERA_WEBHOOK_HTTP_HOST": "127.0.0.1",
+        "TESSERA_VISIBILITY_HTTP_PORT": "0",
+        "TESSERA_VISIBILITY_HTTP_HOST": "127.0.0.1",
         "TESSERA_WEBHOOK_REGISTRATION_HOST": "127.0.0.1",
         "TESSERA_WEBHOOK_REGISTRATION_TIMEOUT_S": "30",
     }

@@ -69,6 +69,11 @@ class Holder(Struct, frozen=True, kw_only=True):
     """Of the cards in question, as the cores."""
     cores_percent: float
 
+    @property
+    def called(self) -> str:
+        """Of a pod that must not be named both names are empty."""
+        return f"{self.namespace}/{self.name}" if self.name else "a pod of another namespace"
+
 
 class MemoryUnit(Struct, frozen=True):
     """How a pod writes memory of cards."""
@@ -151,7 +156,7 @@ def _too_many(a: Advice) -> str:
 
 
 def _held(a: Advice) -> str:
-    names = " and ".join(f"{h.namespace}/{h.name}" for h in a.holders)
+    names = " and ".join(h.called for h in a.holders)
     wait = f"wait for {names or 'other pods to end'}"
     free = a.largest_free
     less = "" if free is None or a.whole else _less(a, free)

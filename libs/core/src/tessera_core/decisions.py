@@ -127,6 +127,15 @@ class Decisions:
         whys = node_by_node(fleet, units(decision.request), decision.allowance, apart)
         return _with_untried(whys, fleet, decision.untried) if decision.untried else whys
 
+    def offered(self, decision: Decision, today: Fleet) -> Bools | None:
+        """The rows of `today` whose nodes were offered when it was decided; None = all, as far as
+        is known."""
+        books = self._books.get(decision.generation)
+        if decision.candidates is None or books is None:
+            return None
+        left = {books.names[i] for i in np.flatnonzero(~decision.candidates).tolist()}
+        return np.array([name not in left for name in today.names], np.bool_)
+
     def record(self, uid: str, today: Fleet) -> DecisionRecord | None:
         """The pod's decision in full, None for a pod that was never asked about."""
         decision = self._records.get(uid)

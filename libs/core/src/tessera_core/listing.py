@@ -66,7 +66,7 @@ def listing(ledger: Ledger, estimated: Container[str] = ()) -> tuple[ListedNode,
     are the uids of pods that are counted by what they ask for."""
     nodes = dict.fromkeys(ledger.fleet.rows)
     nodes.update(dict.fromkeys(entry.grant.node for entry in ledger.entries()))
-    return tuple(_node(ledger, name, estimated) for name in nodes)
+    return tuple(listed(ledger, name, estimated) for name in nodes)
 
 
 def unpublished(
@@ -96,7 +96,8 @@ def _is_some(quantity: str | int | float) -> bool:
         return True
 
 
-def _node(ledger: Ledger, name: str, estimated: Container[str]) -> ListedNode:
+def listed(ledger: Ledger, name: str, estimated: Container[str] = ()) -> ListedNode:
+    """One node; see `listing`."""
     fleet = ledger.fleet
     row = fleet.rows.get(name)
     facts: Sequence[Card] = () if row is None else fleet.facts[row]

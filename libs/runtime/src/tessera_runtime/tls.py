@@ -31,7 +31,8 @@ class TlsSettings(Struct, frozen=True, kw_only=True):
     """Its private key, PEM."""
     client_ca_file: Path | None = None
     """Certificates of those who sign clients' certificates, PEM. With it, clients are asked for
-    one: those that show none are strangers, and a wrong one ends the connection."""
+    one: those that show none are strangers, and a wrong one ends the connection. While it is empty,
+    every one is wrong."""
     reload_s: Annotated[float, Meta(gt=0)] = 10.0
     """Seconds between looks at the files; the kubelet itself needs a minute to bring new ones."""
 
@@ -97,7 +98,8 @@ def _loaded(settings: TlsSettings, known: bytes) -> tuple[ssl.SSLContext | None,
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(settings.cert_file, settings.key_file)
         if authority is not None:
-            context.load_verify_locations(authority)
+            if authority.read_bytes().strip():
+                context.load_verify_locations(authority)
             context.verify_mode = ssl.CERT_OPTIONAL
     except OSError as e:  # ssl.SSLError is one
         raise BadSettings(

@@ -3,6 +3,7 @@ pod may have it explained, and nobody else."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -87,12 +88,17 @@ async def caller_of(kube: Kube, token: str) -> Caller | None:
 
 async def may_read(kube: Kube, caller: Caller, namespace: str, name: str) -> bool:
     """Whether the caller may get that pod. Raises as `caller_of` does."""
+    return await may(
+        kube, caller, {"namespace": namespace, "verb": "get", "resource": "pods", "name": name}
+    )
+
+
+async def may(kube: Kube, caller: Caller, action: Mapping[str, str]) -> bool:
+    """Whether the caller may do that, spelt as a SubjectAccessReview's resourceAttributes. Raises
+    as `caller_of` does."""
     spec = {
         "user": caller.username, "uid": caller.uid, "groups": caller.groups,
-        "extra": caller.extra,
-        "resourceAttributes": {
-            "namespace": namespace, "verb": "get", "resource": "pods", "name": name,
-        },
+        "extra": caller.extra, "resourceAttributes": action,
     }  # fmt: skip
     body = await _ask(kube, _ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
     return _access_review(body).status.allowed

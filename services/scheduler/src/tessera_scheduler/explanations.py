@@ -7,7 +7,7 @@ filter and bind go on, on a copy of the books that does not change meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -43,6 +43,8 @@ class Books(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     decisions: Decisions
     clock: Clock
+    elsewhere: Callable[[], str] = str
+    """The replica that leads, and alone knows what was decided; empty = this one, or nobody."""
 
 
 async def explain(books: Books, pod: Pod) -> Explanation:
@@ -95,7 +97,7 @@ def _placed(pod: Pod, entry: Entry, decision: Decision | None) -> DecisionRecord
 
 async def _as_of_now(books: Books, plain: DecisionRecord, request: PodRequest) -> DecisionRecord:
     """What it would be answered if it came now: after a restart nobody asked yet."""
-    asked = "kube-scheduler has not asked about it since the scheduler started"
+    asked = _unasked(books.elsewhere())
     allowance = books.ledger.allowance(request.namespace)
     over = allowance.exceeded(least_use(request))
     if over:
@@ -111,6 +113,12 @@ async def _as_of_now(books: Books, plain: DecisionRecord, request: PodRequest) -
             ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys
         ),
     )  # fmt: skip
+
+
+def _unasked(leader: str) -> str:
+    if leader:
+        return f"as the books are now ({leader} decides, and another replica answered)"
+    return "kube-scheduler has not asked about it since the scheduler started"
 
 
 async def _in_pieces(nodes: Iterator[Sequence[Why]]) -> list[Why]:

@@ -17,7 +17,7 @@ from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
-from tessera_scheduler import hamimetrics, webhook
+from tessera_scheduler import hamimetrics, visibility, webhook
 from tessera_scheduler.explaining import Explainer
 from tessera_scheduler.explanations import Books
 from tessera_scheduler.extender import answers
@@ -74,12 +74,16 @@ async def serve(settings: SchedulerSettings) -> None:
             allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
         )  # fmt: skip
         books = Books(
-            registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock
-        )
+            registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock,
+            elsewhere=lambda: scheduler.leading.other_than(settings.instance),
+        )  # fmt: skip
         explainer = Explainer(
             kube, books, settings.explain, metrics,
-            lambda: scheduler.leading.other_than(settings.instance),
+            books.elsewhere,
         )  # fmt: skip
+        shown = visibility.World(
+            kube=kube, namespace=settings.namespace, books=books, metrics=metrics, ports=ports
+        )
         async with (
             http.serving(
                 extender,
@@ -90,6 +94,7 @@ async def serve(settings: SchedulerSettings) -> None:
             ),
             http.serving(status, settings.http, name="http", ports=ports),
             open_webhook(world, settings.webhook, explainer.routes()),
+            visibility.open_visibility(shown, settings.visibility, settings.webhook),
             listed(bus, clock, scheduler, settings.instance),
         ):
             admits.set()

@@ -144,7 +144,7 @@ def _as_wanted(place: Place, webhooks: Sequence[Json]) -> Callable[[Json | None]
     def change(there: Json | None) -> Json | None:
         had = {h.get("name"): h for h in (there or {}).get("webhooks") or ()}
         wanted = [_with_bundle(h, had.get(h["name"], {})) for h in webhooks]
-        if there is not None and _is_in(wanted, there.get("webhooks")):
+        if there is not None and is_in(wanted, there.get("webhooks")):
             return None
         return {**(there or place.object()), "webhooks": wanted}
 
@@ -160,15 +160,13 @@ def _with_bundle(wanted: Json, had: Mapping[str, Any]) -> Json:
     return {**wanted, "clientConfig": {**client, "caBundle": bundle}}
 
 
-def _is_in(wanted: object, there: object) -> bool:
+def is_in(wanted: object, there: object) -> bool:
     """Whether everything that is wanted is there; the API server fills in more."""
     if isinstance(wanted, dict):
-        return isinstance(there, dict) and all(_is_in(v, there.get(k)) for k, v in wanted.items())
+        return isinstance(there, dict) and all(is_in(v, there.get(k)) for k, v in wanted.items())
     if isinstance(wanted, list):
         return (
-            isinstance(there, list)
-            and len(there) == len(wanted)
-            and all(map(_is_in, wanted, there))
+            isinstance(there, list) and len(there) == len(wanted) and all(map(is_in, wanted, there))
         )
     return wanted == there
 

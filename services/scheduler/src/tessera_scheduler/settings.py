@@ -19,6 +19,7 @@ from tessera_scheduler.gate import GateSettings
 from tessera_scheduler.hints import HintSettings
 from tessera_scheduler.keys import KeySettings
 from tessera_scheduler.packing import PackingSettings
+from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 
 Seconds = Annotated[float, Meta(gt=0)]
@@ -119,6 +120,7 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     and a pod have 200 KiB, so 10 MiB are plenty."""
     webhook: WebhookSettings = WebhookSettings()
     explain: ExplainSettings = ExplainSettings()
+    visibility: VisibilitySettings = VisibilitySettings()
     http: HttpSettings = HttpSettings(port=8080)
     """Health and metrics."""
 

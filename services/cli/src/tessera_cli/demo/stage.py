@@ -178,6 +178,7 @@ async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
         "TESSERA_EXTENDER_PORT": str(ports.extender), "TESSERA_HTTP_PORT": str(ports.status),
         "TESSERA_WEBHOOK_HTTP_HOST": local, "TESSERA_WEBHOOK_HTTP_PORT": str(ports.webhook),
         "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
+        "TESSERA_VISIBILITY_HTTP_HOST": local, "TESSERA_VISIBILITY_HTTP_PORT": "0",
     })  # fmt: skip
     registry = load()
     file = stage.folder / "kube-scheduler.json"

@@ -1,0 +1,95 @@
+"""The API `visibility.tessera.dev`: why pods wait, for everybody who may view their namespace.
+
+It is an aggregated API, as metrics-server's: clients ask the cluster's API server, which says here
+who they are. Nothing of it is stored.
+
+    async with open_visibility(world, settings.visibility, settings.webhook):
+        ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from tessera_runtime import files, http
+from tessera_runtime.bus.aside import aside
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.tls import TlsSettings, open_tls
+from tessera_scheduler.certificates import open_certificates
+from tessera_scheduler.explanations import Books
+from tessera_scheduler.visibility.apiservice import Address
+from tessera_scheduler.visibility.keeper import Keeper
+from tessera_scheduler.visibility.serving import Visibility
+from tessera_scheduler.visibility.settings import VisibilitySettings
+from tessera_scheduler.webhook.settings import WebhookSettings
+
+__all__ = ["VisibilitySettings", "World", "open_visibility"]
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What the API shares with the rest of the scheduler."""
+
+    kube: Kube
+    namespace: str
+    """Ours, where the Service is."""
+    books: Books
+    metrics: Metrics
+    ports: http.Ports = http.NO_PORTS
+
+
+@asynccontextmanager
+async def open_visibility(
+    world: World, settings: VisibilitySettings, webhook: WebhookSettings
+) -> AsyncGenerator[http.Served | None]:
+    """Serve it over TLS, with the webhook's certificate, and have the API server pass requests on,
+    until left; None where it is not enabled. Raises BadSettings and what `open_certificates`
+    raises. That a cluster passes nothing on is said in the log, and looked at again."""
+    if not settings.enabled:
+        yield None
+        return
+    folder = await asyncio.to_thread(
+        tempfile.TemporaryDirectory, prefix="tessera-visibility-", ignore_cleanup_errors=True
+    )
+    try:
+        trusted = Path(folder.name) / "front-proxy.pem"
+        await asyncio.to_thread(files.replace, trusted, b"", 0o600)
+        async with _listening(world, settings, webhook, trusted) as served:
+            yield served
+    finally:
+        await asyncio.to_thread(folder.cleanup)
+
+
+@asynccontextmanager
+async def _listening(
+    world: World, settings: VisibilitySettings, webhook: WebhookSettings, trusted: Path
+) -> AsyncGenerator[http.Served]:
+    visibility = Visibility(world.kube, world.books, settings, world.metrics)
+    app = http.application(settings.http)
+    app.add_routes(visibility.routes())
+    names = webhook.registration.names(world.namespace)
+    address = Address(
+        namespace=world.namespace, name=webhook.registration.service, port=settings.service_port
+    )
+    async with open_certificates(
+        world.kube, world.namespace, names, webhook.certificate, world.books.clock
+    ) as certificates:
+        shown = TlsSettings(
+            cert_file=certificates.cert_file, key_file=certificates.key_file,
+            reload_s=webhook.certificate.refresh_s, client_ca_file=trusted,
+        )  # fmt: skip
+        async with (
+            open_tls(shown) as tls,
+            http.serving(
+                app, settings.http, name="visibility", tls=tls, ports=world.ports
+            ) as served,
+        ):  # fmt: skip
+            keeper = Keeper(world.kube, settings, visibility, tls, trusted, address, certificates)
+            async with aside(keeper.run(), "visibility"):
+                yield served

@@ -1,0 +1,51 @@
+"""How the API server learns of the aggregated API: an APIService, written and kept as it must be.
+
+It stays when we go, for those who come after us. While nobody answers it is unavailable, and what
+asks for all kinds of a cluster (the deletion of a namespace, above all) waits for it.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_runtime.kube.api import Kube
+from tessera_scheduler.kept import Json, Place, keep
+from tessera_scheduler.registration import is_in
+from tessera_schema.visibility import GROUP, VERSION
+
+_API: Final = "apiregistration.k8s.io/v1"
+NAME: Final = f"{VERSION}.{GROUP}"
+PLACE: Final = Place(
+    collection=f"/apis/{_API}/apiservices", api_version=_API, kind="APIService", name=NAME
+)
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """The Service under which the API server reaches us."""
+
+    namespace: str
+    name: str
+    port: int
+
+
+async def keep_apiservice(kube: Kube, address: Address, bundle: bytes) -> None:
+    """Write it where it is missing or different. Of an empty `bundle` what others wrote as caBundle
+    is kept. Raises as `keep` does."""
+    wanted: Json = {
+        "group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100,
+        "service": {"namespace": address.namespace, "name": address.name, "port": address.port},
+    }  # fmt: skip
+    if bundle:
+        wanted["caBundle"] = base64.b64encode(bundle).decode()
+
+    def change(there: Json | None) -> Json | None:
+        had = (there or {}).get("spec") or {}
+        if is_in(wanted, had):
+            return None
+        kept = {"caBundle": had["caBundle"]} if had.get("caBundle") else {}
+        return {**(there or PLACE.object()), "spec": {**kept, **wanted}}
+
+    await keep(kube, PLACE, change)

@@ -1,0 +1,93 @@
+"""The cards of nodes, with who holds them and why a pod cannot have a part: what `cards` asks for.
+
+It is about the books as they are now, and done in small pieces between which filter and bind go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from tessera_core.cores import percent
+from tessera_core.fitting import Unfit
+from tessera_core.listing import Holder, ListedCard, listed
+from tessera_core.placement import fit
+from tessera_core.quota import Allowance
+from tessera_core.units import Unit, units
+from tessera_scheduler.explanations import PIECE, Books
+from tessera_schema import visibility
+from tessera_schema.cards import MIB
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import PodRequest
+
+CARDS_MOST: Final = 2000
+"""Cards of one answer; those of later nodes are left out."""
+HOLDERS_MOST: Final = 64
+"""Pods of one card that are listed."""
+
+
+async def with_cards(
+    books: Books, found: visibility.PodExplanation, request: PodRequest, most: int
+) -> visibility.PodExplanation:
+    """The explanation with the cards of its nodes, and of the one that it is on or that has room;
+    at most so many nodes."""
+    fleet = books.ledger.fleet
+    known = {node.name: node for node in found.nodes}
+    if found.node:
+        known.setdefault(found.node, visibility.NodeState(name=found.node))
+    elif not found.more_nodes:
+        for name in fleet.rows:
+            known.setdefault(name, visibility.NodeState(name=name))
+    allowance, wanted = books.ledger.allowance(request.namespace), units(request)
+    nodes: list[visibility.NodeState] = []
+    left = CARDS_MOST
+    for i, node in enumerate(known.values()):
+        cards = _cards(books, node.name, wanted, allowance)[:left]
+        left -= len(cards)
+        if cards or node.reasons:
+            nodes.append(replace(node, cards=cards))
+        if i % PIECE == PIECE - 1:
+            await asyncio.sleep(0)
+    more = found.more_nodes + max(len(nodes) - most, 0)
+    return replace(found, nodes=tuple(nodes[:most]), more_nodes=more)
+
+
+def _cards(
+    books: Books, node: str, wanted: Sequence[Unit], allowance: Allowance
+) -> tuple[visibility.CardState, ...]:
+    """Those of the vendors that are asked for."""
+    row = books.ledger.fleet.rows.get(node)
+    if row is None:
+        return ()
+    unfit = fit(books.ledger.fleet, row, wanted, allowance)
+    reasons: dict[str, str] = {}
+    if isinstance(unfit, Unfit) and unfit.view is not None and unfit.codes is not None:
+        for card, code in zip(unfit.view.facts, unfit.codes.tolist(), strict=True):
+            reasons[card.id] = Reason(code).wire if code else ""
+    vendors = {unit.lead.vendor for unit in wanted}
+    return tuple(
+        _state(card, reasons.get(card.card.id, ""))
+        for card in listed(books.ledger, node).cards
+        if card.card.vendor in vendors
+    )
+
+
+def _state(card: ListedCard, reason: str) -> visibility.CardState:
+    facts, held = card.card, card.held
+    return visibility.CardState(
+        index=facts.index, id=facts.id, model=facts.model,
+        memory_mib=facts.memory_mib, memory_mib_used=held.memory_bytes // MIB,
+        cores_percent=facts.cores_percent, cores_percent_used=percent(held.cores_milli),
+        slots=facts.slots, slots_used=held.slots, reason=reason,
+        holders=tuple(_holder(holder) for holder in card.holders[:HOLDERS_MOST]),
+    )  # fmt: skip
+
+
+def _holder(holder: Holder) -> visibility.CardHolder:
+    return visibility.CardHolder(
+        namespace=holder.namespace, name=holder.name, memory_mib=holder.memory_bytes // MIB,
+        cores_percent=holder.cores_percent, exclusive=holder.exclusive,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""Which pods an answer may name.
+
+Cards and nodes are named to everybody who may have an explanation. A pod of another namespace is
+named to those whom the API server lets read that namespace's pods; to others it has no name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.advice import Advice
+from tessera_core.advice import Holder as InTheWay
+from tessera_schema import visibility
+from tessera_schema.reasons import Reason
+
+HIDDEN: Final = "a pod of another namespace"
+_NAMING: Final = frozenset({Reason.NODE_RESERVED.wire, Reason.NODE_STARTING_EQUAL_POD.wire})
+"""Reasons whose words name another pod as `namespace/name`."""
+_POD: Final = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+class See(Protocol):
+    """Of these namespaces those whose pods may be named."""
+
+    async def __call__(self, namespaces: Iterable[str]) -> frozenset[str]:
+        """Those that are not in it are not named."""
+        ...
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """An answer that names whatever the books have."""
+
+    found: visibility.PodExplanation
+    advice: Advice | None = None
+
+    async def as_seen(self, see: See) -> visibility.PodExplanation:
+        """The answer with the names alone that may be seen."""
+        seen = await see(dict.fromkeys(self._namespaces()))
+        advice = "" if self.advice is None else _advice(self.advice, seen)
+        nodes = tuple(_node(node, seen) for node in self.found.nodes)
+        return replace(self.found, advice=advice, nodes=nodes)
+
+    def _namespaces(self) -> Iterator[str]:
+        """Of the pods that it names, those that stand in the way first."""
+        if self.advice is not None:
+            yield from (holder.namespace for holder in self.advice.holders)
+        for node in self.found.nodes:
+            for reason in node.reasons:
+                if reason.reason in _NAMING:
+                    yield from (match[1] for match in _POD.finditer(reason.message))
+        for node in self.found.nodes:
+            yield from (holder.namespace for card in node.cards for holder in card.holders)
+
+
+def _advice(advice: Advice, seen: Collection[str]) -> str:
+    named = [h for h in advice.holders if h.namespace in seen]
+    hidden = [h for h in advice.holders if h.namespace not in seen]
+    holders = [*named, *(_nameless(h) for h in hidden)]
+    return replace(advice, holders=tuple(holders)).sentence()
+
+
+def _nameless(holder: InTheWay) -> InTheWay:
+    return replace(holder, namespace="", name="")
+
+
+def _node(node: visibility.NodeState, seen: Collection[str]) -> visibility.NodeState:
+    return replace(
+        node,
+        reasons=tuple(_reason(reason, seen) for reason in node.reasons),
+        cards=tuple(
+            replace(card, holders=tuple(_holder(holder, seen) for holder in card.holders))
+            for card in node.cards
+        ),
+    )
+
+
+def _reason(reason: visibility.ReasonText, seen: Collection[str]) -> visibility.ReasonText:
+    if reason.reason not in _NAMING:
+        return reason
+
+    def shown(match: re.Match[str]) -> str:
+        return match[0] if match[1] in seen else HIDDEN
+
+    return replace(reason, message=_POD.sub(shown, reason.message))
+
+
+def _holder(holder: visibility.CardHolder, seen: Collection[str]) -> visibility.CardHolder:
+    return holder if holder.namespace in seen else replace(holder, namespace="", name="")

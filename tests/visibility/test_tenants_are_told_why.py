@@ -1,0 +1,193 @@
+"""What a tenant is told about its pod: why, card by card, what would help; and nobody's secrets."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tessera_core.decisions import Decisions
+from tessera_runtime.http import HttpSettings
+from tessera_scheduler.visibility import VisibilitySettings, serving
+from tessera_scheduler.visibility.podexplanations import NODES_MOST
+from tessera_scheduler.visibility.reviews import NAMESPACES_MOST
+from tessera_schema.quotas import Limit
+from tessera_schema.visibility import PLURAL, ROOT
+from tests.visibility.world import Plane, asking
+
+LIST = f"{ROOT}/namespaces/team/{PLURAL}"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> Plane:
+    """Two cards of 16 GiB: of one 10 are held by another tenant, of the other 12 by ours."""
+    plane = Plane(tmp_path)
+    plane.hold("n0", 10, "other", "theirs")
+    plane.hold("n1", 12, "team", "ours")
+    plane.pod("big", 8)
+    plane.ask("big")
+    return plane
+
+
+async def test_why_and_what_would_help(plane: Plane) -> None:
+    async with asking(plane) as api:
+        told = await api.explain("big")
+    assert (told.verdict, told.attempts, told.metadata.namespace) == ("waiting", 1, "team")
+    assert told.message == "0/2 nodes have room: 2 CardInsufficientMemory"
+    assert [node.name for node in told.nodes] == ["n0", "n1"]
+    assert "asks 8192 MiB of a card" in told.nodes[0].reasons[0].message
+    [asked] = told.asks
+    assert (asked.container, asked.memory_mib) == ("c", 8192)
+    assert told.advice == (
+        "the largest free part is 6 GiB on n0: ask for at most acme.com/gib: 6, or wait for a pod "
+        "of another namespace"
+    )
+
+
+async def test_pods_of_others_are_named_to_those_alone_who_may_read_them(plane: Plane) -> None:
+    async with asking(plane) as api:
+        tenant = await api.explain("big", query="?cards=true")
+        admin = await api.explain("big", "adam", query="?cards=true")
+    assert "theirs" not in str(tenant)
+    assert "other" not in str(tenant).replace("another", "")
+    assert admin.advice.endswith("or wait for other/theirs")
+    [[n0], [n1]] = [node.cards for node in tenant.nodes]
+    assert [(h.namespace, h.name, h.memory_mib) for h in n0.holders] == [("", "", 10240)]
+    assert [(h.namespace, h.name) for h in n1.holders] == [("team", "ours")]
+    assert [h.name for node in admin.nodes for c in node.cards for h in c.holders] == [
+        "theirs", "ours",
+    ]  # fmt: skip
+
+
+async def test_each_card_says_what_is_missing(plane: Plane) -> None:
+    async with asking(plane) as api:
+        told = await api.explain("big", query="?cards=true")
+    [card] = told.nodes[0].cards
+    assert (card.id, card.memory_mib, card.memory_mib_used) == ("n0-0", 16384, 10240)
+    assert (card.slots_used, card.reason) == (1, "CardInsufficientMemory")
+
+
+async def test_a_pod_that_holds_cards_shows_them(plane: Plane) -> None:
+    async with asking(plane) as api:
+        told = await api.explain("ours", query="?cards=1")
+    assert (told.verdict, told.node, told.advice) == ("placed", "n1", "")
+    assert told.held is not None
+    assert [(s.card, s.memory_mib) for s in told.held.shares] == [("n1-0", 12288)]
+    assert [node.name for node in told.nodes] == ["n1"]
+
+
+async def test_a_pod_that_is_waited_for_is_not_named(plane: Plane) -> None:
+    uid = plane.pod("closed-out", 8)
+    plane.ask("closed-out")
+    decision = plane.decisions.get(uid)
+    assert decision is not None
+    assert decision.candidates is not None
+    decision.candidates[:] = False
+    told = "room is being made there by plan p for {}, of priority 0"
+    decision.reserved = {"n0": told.format("other/theirs"), "n1": told.format("team/ours")}
+    async with asking(plane) as api:
+        tenant = await api.explain("closed-out")
+        admin = await api.explain("closed-out", "adam")
+    [n0], [n1] = [node.reasons for node in tenant.nodes]
+    assert n0.message == (
+        "room is being made there by plan p for a pod of another namespace, of priority 0"
+    )
+    assert "team/ours" in n1.message
+    assert "other/theirs" in admin.nodes[0].reasons[0].message
+
+
+async def test_what_waits_is_listed_in_a_line_each(plane: Plane) -> None:
+    plane.pod("no-cards", 0)
+    plane.pod("wrong", 4, hostPID=True)
+    plane.pod("unasked", 5)
+    async with asking(plane) as api:
+        found = (await api.get(LIST)).body
+        table = (await api.get(LIST, accept=TABLE)).body
+        page = (await api.get(f"{LIST}?limit=1")).body
+        rest = (await api.get(f"{LIST}?continue={page['metadata']['continue']}")).body
+    lines = {item["metadata"]["name"]: item for item in found["items"]}
+    assert found["kind"] == "PodExplanationList"
+    assert {name: one["verdict"] for name, one in lines.items()} == {
+        "big": "waiting", "unasked": "unasked", "wrong": "rejected", "ours": "placed",
+    }  # fmt: skip
+    assert "6 GiB on n0" in lines["big"]["advice"]
+    assert lines["wrong"]["message"].startswith("spec.hostPID: true: ")
+    assert table["kind"] == "Table"
+    rows = {row["cells"][0]: row["cells"] for row in table["rows"]}
+    assert rows["big"][1] == "waiting"
+    names = [i["metadata"]["name"] for i in page["items"] + rest["items"]]
+    assert sorted(names) == sorted(lines)
+
+
+async def test_quota_is_told_with_what_is_used(tmp_path: Path) -> None:
+    limit = Limit(namespace="team", source="ResourceQuota team/q", memory_bytes=6 << 30)
+    plane = Plane(tmp_path, limits=[limit])
+    for name in ("a", "b"):
+        plane.pod(name, 4)
+        plane.ask(name)
+    async with asking(plane) as api:
+        told = await api.explain("b")
+    assert "allows 6144 MiB of memory, 4096 are used and 4096 asked" in told.message
+    [state] = told.limits
+    assert (state.memory_mib, state.memory_mib_used) == (6144, 4096)
+
+
+async def test_another_replica_answers_from_its_own_books(plane: Plane) -> None:
+    plane.decisions = Decisions()
+    plane.leader = "tessera-scheduler-7f"
+    async with asking(plane) as api:
+        told = await api.explain("big")
+    assert told.message.startswith("as the books are now (tessera-scheduler-7f decides, ")
+    assert "0/2 nodes have room: 2 CardInsufficientMemory" in told.message
+    assert "the largest free part is 6 GiB on n0" in told.advice
+
+
+# -- bounds
+
+
+async def test_an_answer_asks_about_few_namespaces_alone(tmp_path: Path) -> None:
+    plane = Plane(tmp_path, nodes=NAMESPACES_MOST + 20)
+    for n in range(NAMESPACES_MOST + 20):
+        namespace = f"tenant-{n}"
+        plane.namespace(namespace)
+        plane.pod(f"p{n}", 16, namespace)
+        plane.ask(f"p{n}", namespace)
+    plane.pod("big", 8)
+    plane.ask("big")
+    async with asking(plane) as api:
+        await api.explain("big", query="?cards=true")
+        reviews = [path for _, path in plane.kube.calls if path.endswith("accessreviews")]
+        await api.explain("big", query="?cards=true")
+        again = [path for _, path in plane.kube.calls if path.endswith("accessreviews")]
+    assert len(reviews) <= NAMESPACES_MOST + 2
+    assert again == reviews
+
+
+async def test_an_answer_has_a_bounded_number_of_nodes_and_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = Plane(tmp_path, nodes=NODES_MOST + 50)
+    plane.pod("big", 20)
+    plane.ask("big")
+    async with asking(plane) as api:
+        told = await api.explain("big", query="?cards=true")
+        assert (len(told.nodes), told.more_nodes) == (NODES_MOST, 50)
+        monkeypatch.setattr(serving, "ANSWER_MOST", 1000)
+        small = await api.explain("big")
+        assert (len(small.nodes), small.more_nodes) == (0, NODES_MOST + 50)
+        assert small.message == told.message
+
+
+async def test_too_many_at_once_are_told_to_come_back(plane: Plane) -> None:
+    settings = VisibilitySettings(
+        http=HttpSettings(), register=False, refresh_s=0.05, waiting=1, whole_s=1.0
+    )
+    async with asking(plane, settings) as api:
+        plane.kube.pause()
+        async with asyncio.TaskGroup() as group:
+            both = [group.create_task(api.get(f"{LIST}/big"), name=f"{n}") for n in range(2)]
+    found = {answer.status: answer for answer in (task.result() for task in both)}
+    assert sorted(found) == [429, 503]
+    assert found[429].headers["Retry-After"] == "2"

@@ -1,0 +1,167 @@
+"""The aggregated API over TLS, asked as an API server asks it that passes a request on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from tessera_embedded.apiserver import Rule, User
+from tessera_runtime.http import HttpSettings
+from tessera_scheduler.certificates import CertificateSettings
+from tessera_scheduler.explanations import Books
+from tessera_scheduler.visibility import VisibilitySettings, World, open_visibility
+from tessera_scheduler.webhook.settings import WebhookSettings
+from tessera_schema.visibility import GROUP, PLURAL, ROOT, PodExplanation, decode_pod_explanation
+from tests.contract.certificates import Authority, Pair
+from tests.webhook.explained import REGISTRY, Scheduler
+
+EDIT = (
+    Rule(("get", "list"), (PLURAL,), groups=(GROUP,), namespaces=("team",)),
+    Rule(("get", "list"), ("pods",), namespaces=("team",)),
+)
+"""What the role `edit` in one namespace amounts to, as far as this goes."""
+ALL = (
+    Rule(("get", "list"), (PLURAL,), groups=(GROUP,)),
+    Rule(("get", "list"), ("pods",)),
+)
+AUTH = "/api/v1/namespaces/kube-system/configmaps"
+
+
+class Plane(Scheduler):
+    """Books beside an API server that passes requests on."""
+
+    def __init__(self, folder: Path, nodes: int = 2, **more: Any) -> None:
+        super().__init__(nodes, **more)
+        self.folder = folder
+        self.authority = Authority("front-proxy-ca")
+        for user, rules in (("edith", EDIT), ("adam", ALL), ("nobody", ())):
+            self.store.access.give(f"{user}-token", User(user), rules)
+        self.publish(self.authority)
+        self.leader = ""
+
+    def publish(self, authority: Authority, names: Sequence[str] = ("front-proxy-client",)) -> None:
+        """Write whom the cluster lets speak for others."""
+        data = {
+            "requestheader-client-ca-file": authority.certificate.decode(),
+            "requestheader-allowed-names": json.dumps(list(names)),
+            "requestheader-username-headers": '["X-Remote-User"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        }
+        name = "extension-apiserver-authentication"
+        body = msgspec.json.encode({"metadata": {"name": name}, "data": data})
+        if self.store.handle("PUT", f"{AUTH}/{name}", body=body).code != 200:
+            assert self.store.handle("POST", AUTH, body=body).code == 201
+
+    def namespace(self, name: str) -> None:
+        """Create one."""
+        self._made("/api/v1/namespaces", {"metadata": {"name": name}})
+
+    def hold(self, node: str, gib: int, namespace: str, name: str) -> None:
+        """A pod of that namespace holds so much of the node's card."""
+        self.pod(name, gib, namespace)
+        self.ask(name, namespace)
+        entry = next(e for e in self.ledger.entries() if e.grant.name == name)
+        assert entry.grant.node == node
+        self.ledger.sent(entry.grant.uid)
+        self.ledger.settle(entry.grant.uid, bound=True)
+
+
+class Answer(Struct, frozen=True):
+    """What came back."""
+
+    status: int
+    body: Any
+    headers: dict[str, str] = {}
+
+
+class ApiServer:
+    """Passes requests on."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url, self._folder = url, folder
+
+    async def ask(
+        self, path: str, user: str = "edith", *, shows: Pair | None = None, method: str = "GET",
+        headers: dict[str, str] | None = None,
+    ) -> Answer:  # fmt: skip
+        """Ask for somebody, showing that certificate; `user` may be empty."""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        if shows is not None:
+            file = self._folder / "shown.pem"
+            file.write_bytes(shows.key + shows.certificate)
+            tls.load_cert_chain(file)
+        sent = {"X-Remote-User": user} if user else {}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                method, self._url + path, headers={**sent, **(headers or {})}, ssl=tls
+            ) as response,
+        ):
+            raw = await response.read()
+            body = json.loads(raw) if raw.startswith(b"{") else raw.decode()
+            return Answer(response.status, body, dict(response.headers))
+
+    async def until_believed(self, shows: Pair) -> None:
+        """Until this certificate is accepted: it has to be read whom to believe."""
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    if (await self.ask("/apis", shows=shows)).status == 200:
+                        return
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.01)
+
+
+class Asking:
+    """An API server that has the right certificate."""
+
+    def __init__(self, server: ApiServer, shows: Pair) -> None:
+        self.server, self.shows = server, shows
+
+    async def get(self, path: str, user: str = "edith", accept: str = "") -> Answer:
+        """The answer to that user."""
+        headers = {"Accept": accept} if accept else {}
+        return await self.server.ask(path, user, shows=self.shows, headers=headers)
+
+    async def explain(self, name: str, user: str = "edith", query: str = "") -> PodExplanation:
+        """The explanation that the user gets."""
+        found = await self.get(f"{ROOT}/namespaces/team/{PLURAL}/{name}{query}", user)
+        assert found.status == 200, found
+        return decode_pod_explanation(msgspec.json.encode(found.body))
+
+
+@asynccontextmanager
+async def asking(
+    plane: Plane, settings: VisibilitySettings | None = None
+) -> AsyncGenerator[Asking]:
+    """Serve it on these books."""
+    books = Books(
+        registry=REGISTRY, ledger=plane.ledger, decisions=plane.decisions, clock=plane.clock,
+        elsewhere=lambda: plane.leader,
+    )  # fmt: skip
+    wanted = settings or VisibilitySettings(
+        http=HttpSettings(body_bytes=1024), register=False, refresh_s=0.05
+    )
+    served = plane.authority.server("tessera-scheduler.tessera-system.svc")
+    cert, key = plane.folder / "tls.crt", plane.folder / "tls.key"
+    cert.write_bytes(served.certificate)
+    key.write_bytes(served.key)
+    webhook = WebhookSettings(certificate=CertificateSettings(cert_file=cert, key_file=key))
+    world = World(kube=plane.kube, namespace="tessera-system", books=books, metrics=plane.metrics)
+    async with open_visibility(world, wanted, webhook) as listening:
+        assert listening is not None
+        server = ApiServer(listening.url, plane.folder)
+        asked = Asking(server, plane.authority.server("front-proxy-client"))
+        await server.until_believed(asked.shows)
+        yield asked
