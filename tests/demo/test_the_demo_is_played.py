@@ -91,19 +91,50 @@ def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None
 
 
 @pytest.mark.timeout(600)
-def test_it_can_be_interrupted(folder: Path) -> None:
-    # Whoever runs the tests in the background may ignore the signal, and hand that down.
-    heard = ["env", "--default-signal=INT", *PLAYED]
+@pytest.mark.parametrize(
+    ("number", "at", "status"),
+    [
+        (signal.SIGINT, b"pods run and were measured", 130),
+        (signal.SIGTERM, b"waiting for the scheduler", 143),
+        (signal.SIGHUP, b"starting the scheduler", 129),
+        (signal.SIGKILL, b"waiting for the scheduler", -9),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_whatever_ends_it_ends_everything(
+    folder: Path, number: signal.Signals, at: bytes, status: int
+) -> None:
+    # Whoever runs the tests in the background may ignore a signal, and hand that down.
     with subprocess.Popen(
-        heard, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(folder)
-    ) as demo:
+        ["env", "--default-signal=INT,HUP", *PLAYED], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=environment(folder),
+    ) as demo:  # fmt: skip
         assert demo.stderr is not None
         for line in demo.stderr:
-            if b"pods run and were measured" in line:
+            if at in line:
                 break
-        demo.send_signal(signal.SIGINT)
-        demo.stderr.read()
-        assert demo.wait() == 130
+        demo.send_signal(number)
+        assert demo.wait() == status
+    deadline = time.monotonic() + 60
+    while left(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)  # noqa: TID251  (processes of other sessions end on their own)
+    assert left(folder) == []
+
+
+@pytest.mark.timeout(600)
+def test_a_terminal_that_is_closed_stops_nothing_from_ending(folder: Path) -> None:
+    shown, terminal = os.openpty()
+    with subprocess.Popen(
+        PLAYED, stdout=terminal, stderr=terminal, stdin=terminal, env=environment(folder),
+        start_new_session=True,
+    ) as demo:  # fmt: skip
+        os.close(terminal)
+        said = b""
+        while b"waiting for the scheduler" not in said:
+            said += os.read(shown, 4096)
+        os.close(shown)
+        demo.send_signal(signal.SIGHUP)
+        assert demo.wait() == 129
     deadline = time.monotonic() + 60
     while left(folder) and time.monotonic() < deadline:
         time.sleep(0.1)  # noqa: TID251  (processes of other sessions end on their own)

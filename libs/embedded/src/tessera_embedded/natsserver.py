@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from tessera_embedded.parent import ends_with_parent
 from tessera_embedded.ports import held_ports
 from tessera_runtime.errors import Lasting
 
@@ -68,6 +69,7 @@ class NatsServer:
             self._binary, "-c", str(self._folder / "nats.conf"),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=ends_with_parent(),
         )  # fmt: skip
         if not await self._listening(self._process):
             await self.kill()

@@ -31,6 +31,8 @@ from tessera_cli.plan_command import plan_parser
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
 INTERRUPTED: Final = 130
+_SIGNALLED: Final = 128
+"""And the signal's number, as shells have it."""
 ALL_KEPT: Final = 0
 BROKEN: Final = 2
 _DEBUG: Final = "TESSERA_DEBUG"
@@ -172,6 +174,7 @@ def _quota_parser(commands: Commands) -> None:
 
 def _demo(options: argparse.Namespace) -> int:
     from tessera_cli.demo import report, run
+    from tessera_cli.demo.ending import Interrupted
 
     def answer(outcome: run.Outcome) -> None:
         if options.json:
@@ -186,8 +189,11 @@ def _demo(options: argparse.Namespace) -> int:
         report.show(console, outcome.evidence, outcome.promises)
 
     logging.getLogger("tessera").addHandler(logging.NullHandler())  # `tell` says what matters
-    kept = asyncio.run(run.play(os.environ, tell, answer, kill=options.kill, keep=options.keep))
-    return ALL_KEPT if kept else BROKEN
+    play = run.play(os.environ, tell, answer, kill=options.kill, keep=options.keep)
+    try:
+        return ALL_KEPT if asyncio.run(play) else BROKEN
+    except Interrupted as e:
+        return _SIGNALLED + e.number
 
 
 def _explain(options: argparse.Namespace) -> int:

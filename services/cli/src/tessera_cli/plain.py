@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 
 def printable(text: str) -> str:
@@ -14,8 +15,10 @@ def printable(text: str) -> str:
 
 
 def tell(text: str) -> None:
-    """Write what belongs to no answer: a line on standard error."""
-    sys.stderr.write(f"tessera: {printable(text)}\n")
+    """Write what belongs to no answer: a line on standard error. A closed terminal keeps no
+    command from its end."""
+    with suppress(OSError):
+        sys.stderr.write(f"tessera: {printable(text)}\n")
 
 
 def condensed(warnings: Iterable[str], most: int) -> Iterator[str]:

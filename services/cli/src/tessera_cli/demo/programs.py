@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from tessera_embedded.parent import ends_with_parent
 from tessera_kubelet.tasks import open_tasks
 
 _END_S: Final = 12.0
@@ -40,7 +41,7 @@ class Program:
             with self.log.open("ab") as output:
                 self._process = await asyncio.create_subprocess_exec(
                     *self._argv, env=self._env, stdin=asyncio.subprocess.DEVNULL, stdout=output,
-                    stderr=output, start_new_session=True,
+                    stderr=output, start_new_session=True, preexec_fn=ends_with_parent(),
                 )  # fmt: skip
             self.starts += 1
 

@@ -61,6 +61,19 @@ def _row(table: Table, evidence: Evidence, name: str, grant: Grant) -> None:
         table.add_row(name, grant.node, cards, may, saw)
 
 
+def stays(stage: Stage) -> list[str]:
+    """What to do while everything stays, in lines to copy."""
+    return [
+        "everything stays until you interrupt it (Ctrl-C). In another terminal:",
+        f"  export KUBECONFIG={stage.kubeconfig}",
+        "  kubectl get pods -A -o wide",
+        "  tessera explain too-large-for-now -n hami",
+        "  tessera quota",
+        "  tessera plan list",
+        f"  tessera events --url {stage.nats.url}",
+    ]
+
+
 def document(stage: Stage, evidence: Evidence) -> dict[str, Any]:
     """The answer as `place` gives it, with `seen`."""
     made = grants(evidence.seen)

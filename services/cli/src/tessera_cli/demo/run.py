@@ -6,17 +6,19 @@ import asyncio
 import fcntl
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from tessera_cli.demo import judging
+from tessera_cli.demo import judging, report
 from tessera_cli.demo.creating import insist
+from tessera_cli.demo.ending import endings
 from tessera_cli.demo.inside import hooked, kept, printed
 from tessera_cli.demo.judging import Evidence, Promise
 from tessera_cli.demo.lending import play_lending
@@ -41,6 +43,8 @@ _SEEN_S: Final = 180.0
 """Seconds for everything to be seen; what is missing then is told."""
 _EXPLAINED_S: Final = 60.0
 """Seconds for the scheduler to explain a pod."""
+_JANITOR_S: Final = 35.0
+"""Seconds for the process that removes the folder where the demo cannot."""
 _SOCKET_MOST: Final = 107
 """Bytes of a unix socket's path, without its NUL."""
 
@@ -72,23 +76,41 @@ async def play(
 ) -> bool:
     """Play the demo; `answer` gets what was found while all of it still runs. True when every
     promise was kept. With `kill` each process is killed once in the middle, with `keep` all stays
-    until interrupted. Raises errors.Refused."""
-    hook = await asyncio.to_thread(build_hook, tell)
-    scene = read_scene()
+    until interrupted. Raises errors.Refused, and ending.Interrupted."""
+    with endings(tell) as ending:
+        hook = await asyncio.to_thread(build_hook, tell)
+        scene = read_scene()
+        async with _open_folder() as folder:
+            _check_length(folder, scene)
+            async with open_stage(folder, scene, hook, environ, tell) as stage:
+                outcome = await _act(stage, tell, kill=kill)
+                answer(outcome)
+                if keep:
+                    for line in report.stays(stage):
+                        tell(line)
+                    await ending.wished()
+                tell("ending everything")
+                return outcome.kept
+
+
+@asynccontextmanager
+async def _open_folder() -> AsyncGenerator[Path]:
+    """The folder of all that the demo writes. It is removed however the demo ends."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tessera-demo-"))
+    janitor = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tessera_cli.demo.janitor", str(folder),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     try:
-        _check_length(folder, scene)
-        async with open_stage(folder, scene, hook, environ, tell) as stage:
-            outcome = await _act(stage, tell, kill=kill)
-            answer(outcome)
-            if keep:
-                where = f"KUBECONFIG={stage.kubeconfig}, NATS at {stage.nats.url}"
-                tell(f"all stays until you interrupt it: {where}")
-                await asyncio.Event().wait()
-            tell("ending everything")
-            return outcome.kept
+        yield folder
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if janitor.stdin is not None:
+            janitor.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_JANITOR_S):
+                await janitor.wait()
 
 
 def _check_length(folder: Path, scene: Scene) -> None:

@@ -123,9 +123,10 @@ async def open_stage(
 ) -> AsyncGenerator[Stage]:
     """Start everything in an order in which it finds what it needs. `hook` is the folder in which
     the hook library and the simulated driver were built. Raises StageFailed."""
-    for name in ("logs", "api", "nats", "nodes"):
+    for name in ("logs", "api", "nats", "nodes", "tmp"):
         await asyncio.to_thread((folder / name).mkdir, parents=True, exist_ok=True)
     base = {name: environ[name] for name in _INHERITED if name in environ}
+    base["TMPDIR"] = str(folder / "tmp")  # what a process that is killed leaves is removed with it
     async with AsyncExitStack() as stack:
         ports = Ports(*stack.enter_context(held_ports(4)))
         collector = await stack.enter_async_context(open_collector())
