@@ -70,6 +70,16 @@ def test_why_tells_card_by_card_what_is_free(tessera: Tessera) -> None:
     assert "(--why tells why)" not in ran.out
 
 
+def test_each_card_of_a_node_with_too_few_says_its_own_reason(tessera: Tessera) -> None:
+    many = pod("many", {"nvidia.com/gpu": 4, "nvidia.com/gpumem": 2000})
+    out = tessera("place", "-f", "-", "--why", stdin=text(node(), FULL, many)).out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "main asks for 4 nvidia cards, the node has 2" in lines
+    full, empty = (line for line in lines if " slots " in line)
+    assert full.endswith("384 of 16384 MiB free 50 of 100 % free 1/10 slots CardInsufficientMemory")
+    assert empty.endswith("16384 of 16384 MiB free 100 of 100 % free 0/10 slots fits")
+
+
 def test_why_is_told_for_the_moment_at_which_the_pod_was_planned(tessera: Tessera) -> None:
     first, later = pod("first", {"nvidia.com/gpu": 3}), TWO
     out = tessera("place", "-f", "-", "--why", stdin=text(node(), first, later)).out

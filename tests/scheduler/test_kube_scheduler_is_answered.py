@@ -135,6 +135,56 @@ async def test_refusals_are_told_once_for_each_reason() -> None:
         assert counted(scheduler, 'refusals_total{reason="CardInsufficientMemory"}') == 5
 
 
+def refusal(world: World, uid: str) -> str:
+    (said,) = world.bus.said(f"tessera.v1.*.allocation.default.{uid}.refused")
+    message: str = msgspec.json.decode(said.data)["message"]
+    return message
+
+
+def whole_card(world: World, name: str) -> str:
+    container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    made = world.make(
+        "/api/v1/namespaces/default/pods",
+        {"metadata": {"name": name}, "spec": {"containers": [container]}},
+    )
+    uid: str = made["metadata"]["uid"]
+    return uid
+
+
+@pytest.mark.looptime
+async def test_a_refusal_says_what_no_waiting_would_mend() -> None:
+    world = World(2)
+    large, held = world.pod("large", 90000), world.pod("held", 12000)
+    for name in ("a", "b"):
+        world.pod(name, 12000)
+    async with leading(world) as scheduler:
+        for name in ("a", "b"):
+            await world.place(scheduler, name)
+        for name in ("large", "held"):
+            assert not world.filter(scheduler, name).node_names
+        await asyncio.sleep(1)
+        assert refusal(world, large).startswith(
+            "no card of this cluster is that large (largest: 16384 MiB, "
+        )
+        assert refusal(world, large).endswith("ask for at most nvidia.com/gpumem: 16384")
+        assert refusal(world, held) == "CardInsufficientMemory on most nodes"
+
+
+@pytest.mark.looptime
+async def test_a_refusal_by_quota_has_numbers_for_whole_cards_too() -> None:
+    world = World(2)
+    body = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "5000"}}}
+    world.make("/api/v1/namespaces/default/resourcequotas", body)
+    uid = whole_card(world, "whole")
+    async with leading(world) as scheduler:
+        assert not world.filter(scheduler, "whole").node_names
+        await asyncio.sleep(1)
+        assert refusal(world, uid) == (
+            "ResourceQuota q (limits.nvidia.com/gpumem) allows 5000 MiB of memory, 0 are used and "
+            "16384 asked"
+        )
+
+
 @pytest.mark.looptime
 async def test_nats_being_away_holds_nobody_up() -> None:
     world = World(1)

@@ -60,7 +60,8 @@ def node_whys(node: str, unfit: Unfit) -> list[Why]:
     """The reasons of one node, the most frequent first; among equals the one that came nearest."""
     request = unfit.unit.lead
     who = ", ".join(p.container.container for p in unfit.unit.parts)
-    if unfit.codes is None or unfit.view is None or unfit.need is None:
+    few = unfit.reason is Reason.NODE_INSUFFICIENT_DEVICE
+    if few or unfit.codes is None or unfit.view is None or unfit.need is None:
         return [Why(node=node, reason=unfit.reason, message=_node_message(unfit, who))]
     total = len(unfit.view.facts)
     counts = np.bincount(unfit.codes, minlength=256)
@@ -73,7 +74,8 @@ def node_whys(node: str, unfit: Unfit) -> list[Why]:
     for code in sorted(given, key=lambda c: (-counts[c], -c)):
         reason = Reason(code)
         cards = np.flatnonzero(unfit.codes == code).tolist()
-        text = _DETAILS[reason](_Refused(who, unfit.unit, unfit.view, unfit.need, cards))
+        refused = _Refused(who, unfit.unit, unfit.view, unfit.need, cards, unfit.over)
+        text = _DETAILS[reason](refused)
         whys.append(
             Why(node=node, reason=reason, message=_counted(counts[code], total, reason, text))
         )
@@ -123,6 +125,7 @@ class _Refused(Struct, frozen=True):
     view: NodeView
     need: Amounts
     cards: list[int]
+    over: Mapping[int, str]
 
     def each(self, value: Callable[[int], object]) -> str:
         return _listed(dict.fromkeys(str(value(i)) for i in self.cards))
@@ -198,7 +201,7 @@ _DETAILS: Final[Mapping[Reason, Callable[[_Refused], str]]] = {
     Reason.CARD_UUID_MISMATCH: lambda r: f"{r.who} asks for other cards than {r.ids()}",
     Reason.CARD_TIME_SLICING_EXHAUSTED: _slots,
     Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT: _exclusive,
-    Reason.RESOURCE_QUOTA_NOT_FIT: lambda _r: "the namespace's quota does not allow it",
+    Reason.RESOURCE_QUOTA_NOT_FIT: lambda r: r.each(lambda i: r.over[i]),
     Reason.CARD_INSUFFICIENT_MEMORY: _memory,
     Reason.CARD_INSUFFICIENT_CORE: _cores,
     Reason.CARD_COMPUTE_UNITS_EXHAUSTED: lambda _r: "all cores are promised to others",

@@ -53,7 +53,7 @@ MAX_ANSWERS: Final = 64
 """Answers kept for shapes that wait under one generation; one for 5,000 nodes has 180 kB."""
 MOST_ASKED: Final = 16 << 20
 """Bytes, as JSON, of pods that have a node and are not bound yet: thousands of them. Pods that are
-forgotten are read from the API server when they are bound."""
+forgotten are filtered again before they are bound."""
 _encode = msgspec.json.Encoder().encode
 _REASONS: Final = {r.wire: r for r in Reason}
 

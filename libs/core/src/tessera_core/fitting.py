@@ -46,6 +46,8 @@ class Unfit(Struct, frozen=True):
     need: Amounts | None = None
     codes: Codes | None = None
     """For each card of the view its reason, 0 for those that fit."""
+    over: Mapping[int, str] = {}
+    """Of the cards that quota keeps from it, which limit, in numbers."""
 
 
 class Fitting:
@@ -68,6 +70,8 @@ class Fitting:
         self.shares: list[Share] = []
         self.chosen: list[frozenset[str]] = []
         """Ids of the cards of each unit taken so far."""
+        self._over: dict[int, str] = {}
+        """Card of the view that quota kept from the last unit -> which limit, in numbers."""
 
     def take(self, unit: Unit, banned: frozenset[str] = frozenset()) -> Unfit | None:
         """Give the unit its cards, or say why not. `banned` cards are left for other units."""
@@ -75,14 +79,15 @@ class Fitting:
         view = self._view(unit.lead.vendor)
         if view is None:
             return Unfit(Reason.NODE_UNREGISTERED, unit)
-        if unit.lead.count > len(view.facts):
-            return Unfit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view)
         need = unit.need(view.state)
+        if unit.lead.count > len(view.facts):
+            codes = self._codes(unit, view, need)
+            return Unfit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view, need, codes)
         chosen = self._at_once(unit, view, need)
         if chosen is None:
             chosen, codes = self._choose(unit, view, need, banned)
             if chosen is None:
-                return Unfit(_main_reason(codes), unit, view, need, codes)
+                return Unfit(_main_reason(codes), unit, view, need, codes, self._over)
         self._give(unit, view, chosen)
         self.chosen.append(frozenset(view.facts[i].id for i in chosen))
         return None
@@ -111,13 +116,9 @@ class Fitting:
     def _choose(
         self, unit: Unit, view: NodeView, need: Amounts, banned: frozenset[str]
     ) -> tuple[tuple[int, ...] | None, Codes]:
-        request, fleet = unit.lead, self._fleet
-        refused = ladder.rungs(
-            request, need, view.state, models=fleet.models, modes=fleet.modes,
-            ids=ladder.ids_allowed(request, [c.id for c in view.facts]),
-        )  # fmt: skip
-        codes = ladder.first_reasons(refused, view.state.vendor.shape)
-        self._drop_full(unit, view, codes)
+        request = unit.lead
+        codes = self._codes(unit, view, need)
+        self._over = {}
         passed = [i for i in np.flatnonzero(codes == 0) if view.facts[i].id not in banned]
         packed = self._packed(unit, view)
         eligible = in_order(view, [int(i) for i in passed], request, need, packed)
@@ -130,6 +131,17 @@ class Fitting:
             short = Reason.NUMA_NOT_FIT if request.policy.same_numa else Reason.TOPOLOGY_NOT_FIT
             codes[codes == 0] = short
         return chosen, codes
+
+    def _codes(self, unit: Unit, view: NodeView, need: Amounts) -> Codes:
+        """The first reason that keeps each card from the unit, quota and cards together apart."""
+        request, fleet = unit.lead, self._fleet
+        refused = ladder.rungs(
+            request, need, view.state, models=fleet.models, modes=fleet.modes,
+            ids=ladder.ids_allowed(request, [c.id for c in view.facts]),
+        )  # fmt: skip
+        codes = ladder.first_reasons(refused, view.state.vendor.shape)
+        self._drop_full(unit, view, codes)
+        return codes
 
     def _drop_full(self, unit: Unit, view: NodeView, codes: Codes) -> None:
         """Requests that share a card live at different times, which one sum for a unit cannot tell
@@ -169,22 +181,25 @@ class Fitting:
         kept: list[int] = []
         others = np.flatnonzero(np.isin(codes, _AFTER_QUOTA)).tolist()
         for i in (*eligible, *others):
-            if self._exceeded(unit, view, [*kept, i]):
-                codes[i] = Reason.RESOURCE_QUOTA_NOT_FIT
+            over = self._exceeded(unit, view, [*kept, i])
+            if over:
+                codes[i], self._over[i] = Reason.RESOURCE_QUOTA_NOT_FIT, over
             elif codes[i] == 0 and len(kept) < count:
                 kept.append(i)
         return kept
 
     def _inside(self, view: NodeView, eligible: list[int], codes: Codes) -> list[int]:
         """The eligible cards of nodes that quota allows."""
-        outside = {i for i in eligible if self._allowance.outside(view.facts[i])}
-        codes[list(outside)] = Reason.RESOURCE_QUOTA_NOT_FIT
-        return [i for i in eligible if i not in outside]
+        outside = {i: self._allowance.outside(view.facts[i]) for i in eligible}
+        self._over |= {i: over for i, over in outside.items() if over}
+        codes[list(self._over)] = Reason.RESOURCE_QUOTA_NOT_FIT
+        return [i for i in eligible if i not in self._over]
 
-    def _exceeded(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> bool:
+    def _exceeded(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> str:
+        """Which limit the unit would exceed with these cards, in numbers; empty when none."""
         held = charges([*self.shares, *shares_of(unit, view, cards)])
         facts = ((self._fleet.card(view.node, card), charge) for card, charge in held.items())
-        return bool(self._allowance.exceeded(use_of((c, x) for c, x in facts if c is not None)))
+        return self._allowance.exceeded(use_of((c, x) for c, x in facts if c is not None))
 
     def _give(self, unit: Unit, view: NodeView, chosen: Sequence[int]) -> None:
         self.shares += shares_of(unit, view, chosen)

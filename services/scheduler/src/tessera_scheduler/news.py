@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from tessera_core.filtering import Answered
 from tessera_core.outcome import Verdict
+from tessera_core.refusals import Refusals
 from tessera_schema.events import (
     AllocationEvent,
     AllocationGranted,
@@ -36,9 +37,10 @@ class Outbox(Protocol):
 class News:
     """Tells."""
 
-    def __init__(self, outbox: Outbox, cluster: str) -> None:
+    def __init__(self, outbox: Outbox, cluster: str, refusals: Refusals) -> None:
         """Nobody was refused yet."""
         self._outbox = outbox
+        self._refusals = refusals
         self._cluster = cluster
         self._refused: dict[str, tuple[Verdict, Reason]] = {}
 
@@ -57,7 +59,7 @@ class News:
             return
         known = (answer.verdict, answer.reason)
         if self._refused.pop(meta.uid, None) != known:
-            message = answer.message or f"{answer.reason.wire} on most nodes"
+            message = answer.message or self._refusals.sentence(answer.pod, answer.reason)
             self._tell(
                 AllocationRefused(
                     namespace=meta.namespace or "default", uid=meta.uid, reason=answer.reason,

@@ -18,6 +18,7 @@ from typing import NoReturn
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
+from tessera_core.refusals import Refusals
 from tessera_core.registry import Registry
 from tessera_core.reports.agents import AgentReports
 from tessera_runtime import logs
@@ -81,7 +82,8 @@ class Scheduler:
             at_once=books.errands, first_s=books.errand_first_s, most_s=books.errand_most_s
         )
         self.leading = Leading(world.lease, self._take_over, self._resign)
-        self._news = News(world.outbox, settings.bus.cluster)
+        refusals = Refusals(world.registry, self.ledger)
+        self._news = News(world.outbox, settings.bus.cluster, refusals)
         self._waker = Waker(
             world.kube, self.ledger, world.clock, self.measures,
             waits=lambda: self.leading.leads and self._news.waiting > 0, every_s=books.wake_s,
