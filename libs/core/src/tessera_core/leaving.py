@@ -15,8 +15,9 @@ from tessera_core.registry import Registry
 from tessera_schema.keys import SCHEDULER
 from tessera_schema.kube import Pod
 
-NAMESPACES: Final = ("kube-system",)
-"""Whose pods are never looked at: what the cluster needs to start must not wait for us."""
+LEFT_OUT: Final = ("kube-system",)
+"""Namespaces for whose pods nobody calls the webhook, unless its settings say otherwise: what the
+cluster needs to start must not wait for us."""
 _LEFT: Final = "left alone: Tessera gives this pod no share"
 
 
@@ -29,10 +30,17 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Label and value by which a pod, or its namespace, asks to be left alone."""
     take_default: bool = True
     """Whether pods of the default scheduler that ask for shares become ours."""
+    left_out: tuple[str, ...] = ()
+    """Namespaces of which nobody comes here that does not name one of `schedulers`; for those who
+    are asked about every pod, as the webhook is not."""
 
 
 def scope_of(
-    registry: Registry, schedulers: Iterable[str] = (), *, take_default: bool = True
+    registry: Registry,
+    schedulers: Iterable[str] = (),
+    *,
+    take_default: bool = True,
+    left_out: Iterable[str] = (),
 ) -> Scope:
     """The scope of a cluster; without `schedulers` every name is served that manifests of the
     dialects use."""
@@ -41,6 +49,7 @@ def scope_of(
         schedulers=frozenset((SCHEDULER, *named)),
         opt_outs=tuple(item for d in registry.readers.values() for item in d.opt_out.items()),
         take_default=take_default,
+        left_out=tuple(left_out),
     )
 
 
@@ -77,7 +86,7 @@ def _scheduled_elsewhere(scope: Scope, pod: Pod) -> str:
 
 def _reserved(scope: Scope, pod: Pod) -> str:
     """A pod there that names one of our schedulers is placed all the same."""
-    inside, named = pod.metadata.namespace in NAMESPACES, pod.spec.scheduler_name
+    inside, named = pod.metadata.namespace in scope.left_out, pod.spec.scheduler_name
     if inside and named not in scope.schedulers:
         return f"metadata.namespace: {pod.metadata.namespace}: {_LEFT}; write another namespace"
     return ""

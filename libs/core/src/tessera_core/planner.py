@@ -24,7 +24,7 @@ from tessera_core.explain import explain, summary
 from tessera_core.foreign_resources import foreign_resources
 from tessera_core.inventory import cards_on
 from tessera_core.kubefit import KubeFit
-from tessera_core.leaving import left_alone, scope_of
+from tessera_core.leaving import LEFT_OUT, left_alone, scope_of
 from tessera_core.ledger import Ledger
 from tessera_core.listing import ListedNode, listing, unpublished
 from tessera_core.outcome import Outcome, Verdict, Why
@@ -57,7 +57,7 @@ class Planner:
         self.warnings += self._kubefit.warnings
         self._explained: dict[object, tuple[Why, ...]] = {}
         self._explained_at = -1
-        self._scope = scope_of(registry)
+        self._scope = scope_of(registry, left_out=LEFT_OUT)
         self._nodes = cluster.nodes
         self._estimated: set[str] = set()
         self._served = ServedNames(registry)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
+from tessera_core.leaving import LEFT_OUT
 from tessera_core.registry import Registry
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
@@ -38,7 +39,7 @@ class RegistrationSettings(Struct, frozen=True, kw_only=True):
     """Name of the Service, in our namespace."""
     service_port: Annotated[int, Meta(ge=1, le=65535)] = 443
     """Its port."""
-    left_out: tuple[str, ...] = ("kube-system",)
+    left_out: tuple[str, ...] = LEFT_OUT
     """Namespaces, besides ours, whose pods are not looked at: what the cluster needs to start."""
     timeout_s: Annotated[int, Meta(ge=1, le=30)] = 5
     """Seconds that the API server waits: an answer takes milliseconds, the rest is for a replica
