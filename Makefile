@@ -113,7 +113,7 @@ hook-test: ## test the C library, and once more as clang builds it
 
 checks: $(CHECKS) ## every check of the Python code but its tests
 
-verify: checks test ## every check of the Python code, and its tests
+verify: checks test hook-test e2e ## every check that CI runs (root, for e2e)
 
 clean: ## remove what was made here
 	rm -rf .venv .*_cache .hypothesis
