@@ -32,6 +32,7 @@ from tests.deploy.manifests import (
 
 MADE_BY_OTHERS = {
     "tessera-bus": "passwords.sh",
+    "tessera-webhook-clients": "kubectl",
     "tessera-webhook-tls": "cert-manager",
     "tessera-nats-tls": "cert-manager",
     "tessera-authority": "cert-manager",
@@ -127,7 +128,7 @@ def what_it_names_is_there(item: Json, objects: list[Json]) -> None:
         assert pod["automountServiceAccountToken"] is False
     assert named(objects, "PriorityClass", pod["priorityClassName"])
     for kind, name in references(item):
-        if not (kind == "Secret" and name in MADE_BY_OTHERS):
+        if not (kind in ("Secret", "ConfigMap") and name in MADE_BY_OTHERS):
             assert named(objects, kind, name), f"{item['metadata']['name']}: {kind} {name}"
 
 

@@ -67,7 +67,7 @@ async def open_webhook(
     ) as certificates:
         files = TlsSettings(
             cert_file=certificates.cert_file, key_file=certificates.key_file,
-            reload_s=settings.certificate.refresh_s,
+            client_ca_file=settings.client_ca_file, reload_s=settings.certificate.refresh_s,
         )  # fmt: skip
         async with (
             open_tls(files) as tls,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -19,6 +20,9 @@ class WebhookSettings(Struct, frozen=True, kw_only=True):
     limit)."""
     certificate: CertificateSettings = field(default_factory=CertificateSettings)
     """What it proves itself with."""
+    client_ca_file: Path | None = None
+    """Certificates of those who sign the API servers' client certificates, PEM; with it, clients
+    that show none may send small bodies only (`tessera_runtime.quick.STRANGER_BODY_MOST`)."""
     registration: RegistrationSettings = field(default_factory=RegistrationSettings)
     """How the API server learns of it."""
     schedulers: tuple[str, ...] = ()
