@@ -53,6 +53,14 @@ THREE, SIX = ["dev-0", "dev-1", "dev-2"], list("abcdef")
         pytest.param(
             SIX, {(x, "f"): 1 for x in "abcde"}, 100, {"gpu": 1, "mem": 1024}, ["f"], id="TOP-07"
         ),
+        pytest.param(
+            THREE, {("dev-0", "dev-1"): -5, ("dev-0", "dev-2"): -3, ("dev-1", "dev-2"): -1}, 0,
+            {"gpu": 1}, ["dev-0"], id="one card, negative links",
+        ),
+        pytest.param(
+            THREE, {("dev-0", "dev-1"): -5, ("dev-0", "dev-2"): -3, ("dev-1", "dev-2"): -1}, 0,
+            {"gpu": 2}, ["dev-2", "dev-1"], id="two cards, negative links",
+        ),
         pytest.param(THREE, {}, 7, {"gpu": 3}, ["dev-2", "dev-1", "dev-0"], id="all of them"),
     ],
 )  # fmt: skip
@@ -132,6 +140,19 @@ def test_too_many_sets_to_try_still_give_a_linked_one() -> None:
     island = range(0, 64, 2)
     view = view_of(64, {(a, b): 100 for a in island for b in island if a != b})
     assert links.choose(view, range(64), request(32)) == tuple(island)
+
+
+def test_too_many_sets_of_negative_links_still_give_the_best_linked_ones() -> None:
+    ids = [f"c{i:02}" for i in range(20)]
+    near = set(ids[:9])
+    cards = [
+        a_card(a, i, links={b: -1 if {a, b} <= near else -100 for b in ids if b != a})
+        for i, a in enumerate(ids)
+    ]
+    view = NodeView("n", tuple(cards), Cards((20,)))
+    request = Request(vendor="acme", dialect="acme", count=9, policy=Policy())
+    chosen = links.choose(view, range(20), request)
+    assert chosen == tuple(range(9))
 
 
 def test_one_silent_side_leaves_the_word_to_the_other() -> None:

@@ -19,6 +19,8 @@ from tessera_schema.cards import Card
 from tessera_schema.requests import Request
 
 MOST_SETS: Final = 12_870
+_TAKEN: Final = -(1 << 62)
+"""Less than any sum of links, which may be negative."""
 
 
 def choose(view: NodeView, eligible: Sequence[int], request: Request) -> tuple[int, ...] | None:
@@ -29,12 +31,12 @@ def choose(view: NodeView, eligible: Sequence[int], request: Request) -> tuple[i
         numas = dict.fromkeys(int(view.state.numa[i]) for i in eligible)
         groups = [[i for i in eligible if view.state.numa[i] == numa] for numa in numas]
     best: tuple[int, ...] | None = None
-    most = -1
+    most = 0
     for group in groups:
         if len(group) < count:
             continue
         chosen, total = _best(_scores([view.facts[i] for i in group]), count)
-        if total > most:
+        if best is None or total > most:
             best, most = tuple(group[i] for i in chosen), total
     return best
 
@@ -76,7 +78,7 @@ def _grown(scores: Ints, seed: int, count: int) -> list[int]:
     chosen = [seed]
     gain = scores[seed].copy()
     for _ in range(count - 1):
-        gain[chosen] = -1
+        gain[chosen] = _TAKEN
         chosen.append(int(gain.argmax()))
         gain += scores[chosen[-1]]
     return sorted(chosen)

@@ -60,7 +60,7 @@ def read_scores(text: str) -> dict[str, dict[str, int]]:
     except msgspec.DecodeError as e:
         raise ValueError(f"no list of scores: {e}") from e
     return {
-        s.uuid: {other: min(max(v, 0), _MOST) for other, v in (s.score or {}).items()}
+        s.uuid: {other: min(max(v, -_MOST), _MOST) for other, v in (s.score or {}).items()}
         for s in scores
     }
 
