@@ -28,6 +28,8 @@ def a_mount(path: str) -> dict[str, Any]:
     }
 
 
+SHARE = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "privileged": (
         secured(privileged=True), "spec.containers[0].securityContext.privileged: true"),
@@ -50,7 +52,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         for path in ("/dev", "/dev/", "/dev/nvidia0", "//dev/./nvidia0", "/data/../dev", "/",
                      "/var/run", "/run", "/var/run/nri", "/run/nri/nri.sock", "/var",
                      "/run/containerd/containerd.sock", "/var/lib/kubelet/device-plugins",
-                     "/var/lib/kubelet", "/var/lib", "/proc", "/etc")
+                     "/var/lib/kubelet", "/var/lib", "/proc", "/etc",
+                     "/run/k3s/containerd/containerd.sock", "/run/k0s", "/var/run/podman",
+                     "/run/cri-dockerd.sock", "/var/run/crio/crio.sock", "/run/dockershim.sock",
+                     "/var/lib/rancher/rke2", "/var/lib/k0s", "/var/snap/microk8s/common/run",
+                     "/var/snap", "/sys/bus/pci/devices", "/sys/module/x", "/sys/devices", "/sys")
     },
     **{
         f"written host path {path}": (a_volume(path), f"spec.volumes[0].hostPath.path: {path}")
@@ -60,12 +66,37 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         f"a mount on {path}": (
             a_mount(path), f"spec.containers[0].volumeMounts[0].mountPath: {path}")
         for path in ("/etc/ld.so.preload", "/usr/local/tessera", "/usr/local/tessera/limits",
-                     "/usr/local/tessera/lib/../usage")
+                     "/usr/local/tessera/lib/../usage", "/usr/local", "/usr/local/", "/usr", "/etc",
+                     "/etc/", "//etc", "/etc/.", "/", "//", "/data/..", "/data/../etc/./",
+                     "/../usr", "/usr//local", "/etc/ld.so.preload/", "etc")
     },
+    "a device on /usr/local": (
+        {"container": {"volumeDevices": [{"name": "v", "devicePath": "/usr/local"}]}},
+        "spec.containers[0].volumeDevices[0].devicePath: /usr/local"),
+    **{
+        f"SELinux type {kind}": (
+            secured(seLinuxOptions={"type": kind}),
+            f"spec.containers[0].securityContext.seLinuxOptions.type: {kind}")
+        for kind in ("spc_t", "unconfined_t")
+    },
+    "SELinux type of the pod": (
+        {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}},
+        "spec.securityContext.seLinuxOptions.type: spc_t"),
+    "a process of the node": (
+        secured(windowsOptions={"hostProcess": True}),
+        "spec.containers[0].securityContext.windowsOptions.hostProcess: true"),
+    "processes of the node": (
+        {"securityContext": {"windowsOptions": {"hostProcess": True}}},
+        "spec.securityContext.windowsOptions.hostProcess: true"),
+    "a claim": (
+        {"resourceClaims": [{"name": "card", "resourceClaimName": "c"}]},
+        "spec.resourceClaims: card"),
     **{
         f"annotation {key}": ({"notes": {key: "true"}}, f"metadata.annotations[{key}]: true")
         for key in ("tolerate-missing-plugins.noderesource.dev",
-                    "tolerate-missing-plugins.noderesource.dev/container.c", "cdi.k8s.io/all")
+                    "tolerate-missing-plugins.noderesource.dev/container.c", "cdi.k8s.io/all",
+                    "devices.nri.io/container.c", "mounts.nri.io/container.c",
+                    "cdi-devices.nri.io/container.c", "devices.noderesource.dev/container.c")
     },
 }  # fmt: skip
 ALLOWED: dict[str, dict[str, Any]] = {
@@ -76,7 +107,16 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "data": a_volume("/mnt/data"),
     "a folder named like one of ours": a_volume("/devices"),
     "programs, read only": a_volume("/usr", read_only=True),
-    "a mount beside ours": a_mount("/usr/local/tessera-data"),
+    **{
+        f"a mount on {path}": a_mount(path)
+        for path in ("/usr/local/tessera-data", "/usr/local/lib", "/etc/app", "/data/etc", "/opt")
+    },
+    "an SELinux type for containers": secured(seLinuxOptions={"type": "container_t"}),
+    "not a process of the node": secured(windowsOptions={"hostProcess": False}),
+    "a block device": {
+        "container": {"volumeDevices": [{"name": "v", "devicePath": "/dev/xvda"}]}
+    },
+    "a runtime class": {"runtimeClassName": "theirs"},
 }  # fmt: skip
 
 
@@ -84,7 +124,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
 def test_it_is_refused_in_both_phases(why: str) -> None:
     spec, begins = REFUSED[why]
     for phase in (mutated, validated):
-        status, message = why_not(phase(a_manifest(**spec)))
+        status, message = why_not(phase(a_manifest(SHARE, **spec)))
         assert status == 403
         assert message.startswith(f"{begins}: ")
 
@@ -98,7 +138,7 @@ def test_a_pod_that_asks_for_nothing_may_have_it(why: str) -> None:
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_is_harmless_is_allowed(name: str) -> None:
-    assert mutated(a_manifest(**ALLOWED[name])).allowed
+    assert mutated(a_manifest(SHARE, **ALLOWED[name])).allowed
 
 
 def test_init_containers_are_looked_at_too() -> None:
@@ -138,3 +178,24 @@ def test_a_debugging_container_may_not_write_what_others_only_read() -> None:
         debug = {"name": "d", "volumeMounts": [{**mount, "readOnly": read_only}]}
         new = a_manifest(nodeName="n1", ephemeralContainers=[debug], **spec)
         assert validated(new, **change).allowed is allowed
+
+
+def test_a_debugging_container_may_not_be_mounted_above_the_limits() -> None:
+    spec: Json = {"volumes": [{"name": "v", "emptyDir": {}}]}
+    debug = {"name": "d", "volumeMounts": [{"name": "v", "mountPath": "/usr/local"}]}
+    old, new = a_manifest(**spec), a_manifest(ephemeralContainers=[debug], **spec)
+    answer = validated(new, old=old, operation="UPDATE", sub="ephemeralcontainers")
+    assert why_not(answer)[1].startswith("spec.ephemeralContainers[0].volumeMounts[0].mountPath: ")
+
+
+def test_a_sidecar_may_not_be_mounted_above_the_limits() -> None:
+    mount = {"name": "v", "mountPath": "/usr/local", "subPath": "x", "readOnly": True}
+    sidecar = {"name": "s", "restartPolicy": "Always", "volumeMounts": [mount]}
+    spec: Json = {"volumes": [{"name": "v", "projected": {}}], "initContainers": [sidecar]}
+    for limits in (SHARE, {"nvidia.com/gpu": "1"}):
+        _, message = why_not(mutated(a_manifest(limits, **spec)))
+        assert message.startswith("spec.initContainers[0].volumeMounts[0].mountPath: /usr/local: ")
+
+
+def test_a_pod_that_gets_no_card_may_have_it() -> None:
+    assert mutated(a_manifest({"nvidia.com/gpu": "0"}, hostPID=True)).allowed

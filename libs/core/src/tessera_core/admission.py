@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core import groups
+from tessera_core.allowances import NOTHING, Allowed
 from tessera_core.amounts import InvalidField
 from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected, roles
 from tessera_core.foreign_resources import foreign_resources
@@ -41,10 +42,13 @@ class Admission(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Rejected | None:
+def admit(
+    registry: Registry, pod: Pod, *, runs: bool = False, allowed: Allowed = NOTHING
+) -> Admission | Rejected | None:
     """The pod admitted, or why not; None when it names none of our resources.
 
     What a pod that `runs` asks for is read whatever else is wrong with it, its size included.
+    `allowed` are the ways around a share's limits that the pod's namespace may have.
     """
     claims = claims_on(registry, pod)
     if not claims:
@@ -60,13 +64,17 @@ def admit(registry: Registry, pod: Pod, *, runs: bool = False) -> Admission | Re
             return answer
         admitted[name] = answer
     admission = _together(pod, admitted, claims, stripped)
+    asks = bool(admission.request.containers)
+    refusal = defeats(pod, admission.request, allowed) if asks and not runs else None
+    if refusal is not None:
+        return refusal
     told = () if runs else foreign_resources(registry, pod)
     return replace(admission, warnings=(*admission.warnings, *told)) if told else admission
 
 
 def _refusal(registry: Registry, pod: Pod, claims: Mapping[str, Claim]) -> Rejected | None:
     """What no dialect allows; sizes are looked at before the work that grows with them."""
-    return oversize(pod) or _two_dialects(registry, claims) or defeats(pod) or _disorder(pod)
+    return oversize(pod) or _two_dialects(registry, claims) or _disorder(pod)
 
 
 def strip_results(

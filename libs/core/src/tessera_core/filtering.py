@@ -116,7 +116,8 @@ class Filter:
         if args.pod is None or problem:
             return Answered(body=encode_result(ExtenderFilterResult(error=problem)))
         offer = self._offers.of(args.node_names)
-        admission = self._admissions.admit(args.pod)
+        allowed = self._ledger.allowed_in(args.pod.metadata.namespace)
+        admission = self._admissions.admit(args.pod, allowed)
         if isinstance(admission, Rejected):
             return self._reject(args.pod, admission, offer, now)
         if admission is None or not admission.request.containers:

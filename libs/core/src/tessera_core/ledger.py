@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tessera_core.allowances import Allowed, allowed_by
 from tessera_core.booking import find_cards, page, refusal, too_much
 from tessera_core.charges import Charge
 from tessera_core.endings import Ends, Unreadable
@@ -104,6 +105,10 @@ class Ledger:
         changed = self._quota.set_namespaces(labels)
         self.generation += changed
         return changed
+
+    def allowed_in(self, namespace: str) -> Allowed:
+        """The ways around a share's limits that the namespace's labels allow."""
+        return allowed_by(self._quota.labels_of(namespace))
 
     def resolved(self, limit: Limit) -> Limit:
         """The limit with the namespaces that it selects, as far as they are known."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit, claims_on, strip_results
 from tessera_core.adoption import adopt
+from tessera_core.allowances import allowed_by, without_effect
 from tessera_core.cards import Bools
 from tessera_core.charges import init_is_over
 from tessera_core.cluster import Cluster
@@ -73,6 +74,11 @@ class Planner:
             **{_namespace(pod): {} for pod in cluster.bound},
             **cluster.namespaces,
         }
+        self.warnings += [
+            f"namespace {name}: {told.removeprefix('namespace ')}"
+            for name, labels in cluster.namespaces.items()
+            for told in without_effect(labels)
+        ]
         self.ledger.set_namespaces(self._namespaces)
         self.ledger.set_limits(cluster.limits)
         running = [pod for pod in cluster.bound if not pod.terminal]
@@ -95,7 +101,7 @@ class Planner:
                 pod=pod, verdict=Verdict.IGNORED, message=left, unserved=True,
                 dialects=tuple(claims_on(self.registry, pod)),
             )  # fmt: skip
-        admission = admit(self.registry, pod)
+        admission = admit(self.registry, pod, allowed=allowed_by(labels))
         if admission is None:
             unserved = self._unserved(pod)
             return Outcome(

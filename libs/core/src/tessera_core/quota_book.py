@@ -62,6 +62,10 @@ class QuotaBook:
         self._settle()
         return True
 
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The namespace's labels; none where it is not known."""
+        return (self._namespaces or {}).get(namespace, {})
+
     def resolved(self, limit: Limit) -> Limit:
         """The limit with the namespaces that it selects, as far as they are known."""
         return self._with_selected(limit)

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit, strip_results
+from tessera_core.allowances import NOTHING, Allowed
 from tessera_core.dialect import Rejected
 from tessera_core.isolation import defeats
 from tessera_core.podsize import too_many
@@ -54,26 +55,25 @@ class Admissions:
         """How many answers are remembered, and the bytes of their shapes."""
         return len(self._known), self._kept
 
-    def admit(self, pod: Pod) -> Admission | Rejected | None:
+    def admit(self, pod: Pod, allowed: Allowed = NOTHING) -> Admission | Rejected | None:
         """What `admission.admit` says of the pod."""
         shape = _shape(pod)
         if len(shape) > MOST_SHAPE:
-            return admit(self._registry, pod)
+            return admit(self._registry, pod, allowed=allowed)
         key = blake2b(shape, digest_size=16).digest()
         if key not in self._known:
-            return self._learn(key, len(shape), pod)
+            return self._learn(key, len(shape), pod, allowed)
         known = self._known[key].answer
         if known is None:
             return None
-        meta = pod.metadata
-        return (
-            too_many(pod)
-            or defeats(pod)
-            or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
-        )
+        meta, asks = pod.metadata, bool(known.request.containers)
+        wrong = too_many(pod) or (defeats(pod, known.request, allowed) if asks else None)
+        return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
 
-    def _learn(self, key: bytes, size: int, pod: Pod) -> Admission | Rejected | None:
-        answer = admit(self._registry, pod)
+    def _learn(
+        self, key: bytes, size: int, pod: Pod, allowed: Allowed
+    ) -> Admission | Rejected | None:
+        answer = admit(self._registry, pod, allowed=allowed)
         if isinstance(answer, Rejected) or strip_results(self._registry, pod)[1]:
             return answer
         self._known[key] = _Known(answer, size)

@@ -51,12 +51,26 @@ class Capabilities(Struct, frozen=True):
     add: tuple[str, ...] = ()
 
 
+class SELinuxOptions(Struct, frozen=True):
+    """How SELinux confines a process."""
+
+    type: str = ""
+
+
+class WindowsOptions(Struct, frozen=True, rename="camel"):
+    """Of processes on Windows nodes."""
+
+    host_process: bool | None = None
+
+
 class SecurityContext(Struct, frozen=True, rename="camel"):
-    """The security fields that defeat device isolation by themselves."""
+    """The security fields, of a container or a pod, that defeat device isolation by themselves."""
 
     privileged: bool | None = None
     capabilities: Capabilities | None = None
     proc_mount: str | None = None
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsOptions | None = None
 
 
 class VolumeMount(Struct, frozen=True, rename="camel"):
@@ -65,6 +79,12 @@ class VolumeMount(Struct, frozen=True, rename="camel"):
     name: str = ""
     mount_path: str = ""
     read_only: bool = False
+
+
+class VolumeDevice(Struct, frozen=True, rename="camel"):
+    """Where a container sees a volume as a block device."""
+
+    device_path: str = ""
 
 
 class HostPath(Struct, frozen=True):
@@ -89,6 +109,13 @@ class Container(Struct, frozen=True, rename="camel"):
     restart_policy: str | None = None
     security_context: SecurityContext | None = None
     volume_mounts: tuple[VolumeMount, ...] = ()
+    volume_devices: tuple[VolumeDevice, ...] = ()
+
+
+class ResourceClaim(Struct, frozen=True):
+    """Devices that a pod claims beside its resources (dynamic resource allocation)."""
+
+    name: str = ""
 
 
 class Toleration(Struct, frozen=True):
@@ -120,6 +147,9 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     ephemeral_containers: tuple[Container, ...] = ()
     """Added to a running pod to debug it; they cannot ask for resources."""
     volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    security_context: SecurityContext | None = None
+    """Of all containers."""
     host_pid: bool = msgspec.field(name="hostPID", default=False)
     host_ipc: bool = msgspec.field(name="hostIPC", default=False)
     node_name: str = ""

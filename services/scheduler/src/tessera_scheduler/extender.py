@@ -136,7 +136,10 @@ class Extender:
         return scores(self._parts.ledger, request, names)
 
     def _request(self, pod: Pod | None) -> PodRequest | None:
-        admission = admit(self._parts.registry, pod) if pod is not None else None
+        if pod is None:
+            return None
+        allowed = self._parts.ledger.allowed_in(pod.metadata.namespace)
+        admission = admit(self._parts.registry, pod, allowed=allowed)
         asks = isinstance(admission, Admission) and bool(admission.request.containers)
         return admission.request if asks and isinstance(admission, Admission) else None
 

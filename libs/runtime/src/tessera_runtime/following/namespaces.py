@@ -1,4 +1,5 @@
-"""Namespaces' labels, by which quotas may select them."""
+"""Namespaces' labels, by which quotas may select them, and by which an administrator allows what
+pods that share cards may not have elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from tessera_core.allowances import allowed_by
 from tessera_core.ledger import Ledger
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.kube import ObjectMeta
@@ -44,7 +46,8 @@ class Namespaces:
     """A sink that keeps the ledger's namespaces."""
 
     def __init__(self, ledger: Ledger, changed: Callable[[], None]) -> None:
-        """No namespace is known. `changed` is called when that changes what is limited."""
+        """No namespace is known. `changed` is called when that changes what is limited, or
+        allowed."""
         self._ledger = ledger
         self._changed = changed
         self._known: dict[str, Mapping[str, str]] = {}
@@ -52,20 +55,26 @@ class Namespaces:
     def relisted(self, items: list[NamespaceSight], started: float, now: float) -> None:
         """See `Sink.relisted`."""
         del started, now
-        self._known = {item.name: item.labels for item in items}
-        self._tell()
+        before, self._known = self._known, {item.name: item.labels for item in items}
+        names = before.keys() | self._known.keys()
+        self._tell(allowed=any(self._allows(before, name) for name in names))
 
     def changed(self, change: Change, item: NamespaceSight, now: float) -> None:
         """See `Sink.changed`."""
         del now
+        before = {item.name: self._known.get(item.name, {})}
         if change is Change.DELETED:
             self._known.pop(item.name, None)
         elif self._known.get(item.name) == item.labels:
             return
         else:
             self._known[item.name] = item.labels
-        self._tell()
+        self._tell(allowed=self._allows(before, item.name))
 
-    def _tell(self) -> None:
-        if self._ledger.set_namespaces(self._known):
+    def _allows(self, before: Mapping[str, Mapping[str, str]], name: str) -> bool:
+        """Whether the namespace allows other things than before."""
+        return allowed_by(before.get(name, {})) != allowed_by(self._known.get(name, {}))
+
+    def _tell(self, *, allowed: bool) -> None:
+        if self._ledger.set_namespaces(self._known) or allowed:
             self._changed()

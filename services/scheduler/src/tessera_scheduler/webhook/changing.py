@@ -38,11 +38,11 @@ def mutate_debugging(rules: Rules, request: ReviewRequest, setting: Setting) -> 
     return allowed(request, steps_to(request, Wanted(own=own)), [v.warning for v in own])
 
 
-def validate_change(rules: Rules, request: ReviewRequest) -> ReviewAnswer:
+def validate_change(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
     """Whether a change of a pod, or a Binding, may be made by whoever asks."""
     pod = read_pod(request)
     if request.sub_resource == EPHEMERAL and claims_on(rules.registry, pod):
-        wrong = oversize(pod) or defeats_debugging(pod)
+        wrong = oversize(pod) or defeats_debugging(pod, setting.allowed)
         if wrong is not None:
             return refused(request, wrong)
     if request.user_info.is_among(rules.writers):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tessera_core.admission import Admission, strip_results
+from tessera_core.allowances import without_effect
 from tessera_core.dialect import Rejected
 from tessera_core.leaving import left_alone
 from tessera_core.ownenv import own_variables
@@ -44,7 +45,7 @@ def _mutate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) ->
     if wrong is not None:
         return refused(request, wrong)
     told = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
-    admission = None if left else rules.admissions.admit(clean)
+    admission = None if left else rules.admissions.admit(clean, setting.allowed)
     if admission is None:
         steps = steps_to(request, Wanted(stripped=stripped)) if stripped else ()
         return allowed(request, steps, (*told, left) if left else told)
@@ -59,14 +60,15 @@ def _mutate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) ->
         admission=admission, stripped=stripped, own=own, traceparent=trace,
         scheduler=scheduler_for(clean, take_default=rules.scope.take_default) if asks else "",
     )  # fmt: skip
-    told += [*admission.warnings, *(v.warning for v in own), *_quota_told(admission, setting)]
+    told += [*without_effect(setting.labels), *admission.warnings, *(v.warning for v in own)]
+    told += _quota_told(admission, setting)
     return allowed(request, steps_to(request, wanted), told)
 
 
 def validate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
     """The answer of the validating phase. Raises msgspec.DecodeError for what is no pod."""
     if request.operation != "CREATE" or request.kind.kind == "Binding":
-        return validate_change(rules, request)
+        return validate_change(rules, request, setting)
     pod = read_pod(request)
     many = crowded(rules, request, pod, setting)
     return _validate(rules, request, pod, setting) if many is None else many
@@ -79,7 +81,7 @@ def _validate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) 
         return refused(request, written_by_us(left_over[0]))
     if left:
         return allowed(request)
-    admission = rules.admissions.admit(clean)
+    admission = rules.admissions.admit(clean, setting.allowed)
     if admission is None:
         return allowed(request)
     wrong = admission if isinstance(admission, Rejected) else _unfinished(

@@ -1,7 +1,8 @@
 """Labels and annotations of namespaces, asked for when a pod comes and remembered for a while.
 
-They decide about warnings and about leaving pods alone, never about cards, so an API server that
-does not answer in time is not waited for.
+They decide about warnings, about leaving pods alone and about what an administrator allows there,
+never about cards. An API server that does not answer in time is not waited for: what was known
+last counts, and of an unknown namespace nothing is allowed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 from msgspec import DecodeError, Struct
 
+from tessera_core.allowances import without_effect
 from tessera_runtime import logs
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube, Verb
@@ -23,6 +25,21 @@ MOST: Final = 10_000
 """Namespaces that are remembered."""
 
 _log = logs.named("tessera.scheduler.namespaces")
+
+
+class Written(Struct, frozen=True):
+    """What is written on a namespace."""
+
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """Both in one; a label wins."""
+        return {**self.annotations, **self.labels}
+
+
+NOTHING: Final = Written()
 
 
 class _Namespace(Struct, frozen=True):
@@ -41,29 +58,31 @@ class Namespaces:
         self._kube = kube
         self._keep_s = keep_s
         self._ask_s = ask_s
-        self._known: dict[str, tuple[float, Mapping[str, str]]] = {}
+        self._known: dict[str, tuple[float, Written]] = {}
 
-    def remembered(self, name: str) -> Mapping[str, str] | None:
-        """What `notes` would answer without asking anybody; None where it would ask."""
-        asked, notes = self._known.get(name, (float("-inf"), {}))
-        return notes if asyncio.get_running_loop().time() - asked < self._keep_s else None
+    def remembered(self, name: str) -> Written | None:
+        """What `written` would answer without asking anybody; None where it would ask."""
+        asked, had = self._known.get(name, (float("-inf"), NOTHING))
+        return had if asyncio.get_running_loop().time() - asked < self._keep_s else None
 
-    async def notes(self, name: str) -> Mapping[str, str]:
-        """Annotations and labels in one; a label wins. Empty where nothing is known."""
+    async def written(self, name: str) -> Written:
+        """What is written on it, as far as it is known."""
         now = asyncio.get_running_loop().time()
-        asked, notes = self._known.get(name, (float("-inf"), {}))
+        asked, had = self._known.get(name, (float("-inf"), NOTHING))
         if now - asked < self._keep_s:
-            return notes
+            return had
         try:
             async with asyncio.timeout(self._ask_s):
                 body = await self._kube.call(Verb.GET, f"/api/v1/namespaces/{quote(name, safe='')}")
             metadata = _decode(body).metadata
         except (TesseraError, TimeoutError, DecodeError) as e:
             _log.warning("namespace not known", namespace=name, problem=str(e) or "no answer")
-            return notes
-        notes = {**metadata.annotations, **metadata.labels}
+            return had
+        found = Written(metadata.labels, metadata.annotations)
         self._known.pop(name, None)
-        self._known[name] = (now, notes)
+        self._known[name] = (now, found)
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
-        return notes
+        for told in without_effect(found.labels) if found.labels != had.labels else ():
+            _log.warning("label without effect", namespace=name, problem=told)
+        return found

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from tessera_core.allowances import Allowed, allowed_by
 from tessera_core.leaving import Scope, scope_of
 from tessera_core.ownenv import OWN_ENVIRONMENT, Guarded, guarded_by
 from tessera_core.quota import NO_LIMITS, Allowance
@@ -37,9 +38,16 @@ class Setting(Struct, frozen=True, kw_only=True):
 
     namespace: Mapping[str, str] = {}
     """Labels and annotations of its namespace."""
+    labels: Mapping[str, str] = {}
+    """Its labels alone."""
     allowance: Allowance = NO_LIMITS
     traceparent: str = ""
     """Of the trace that this admission belongs to; empty where nobody collects any."""
+
+    @property
+    def allowed(self) -> Allowed:
+        """The ways around a share's limits that the namespace may have."""
+        return allowed_by(self.labels)
 
     @property
     def refuses_own(self) -> bool:

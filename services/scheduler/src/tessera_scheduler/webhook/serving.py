@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from time import perf_counter
 from typing import Final
@@ -16,7 +16,7 @@ from tessera_runtime.metrics import Registry as Metrics
 from tessera_runtime.quick import Answer, Reply, sentence
 from tessera_scheduler.webhook.answers import refused
 from tessera_scheduler.webhook.judging import mutate, validate
-from tessera_scheduler.webhook.namespaces import Namespaces
+from tessera_scheduler.webhook.namespaces import NOTHING, Namespaces, Written
 from tessera_scheduler.webhook.oversize import unread
 from tessera_scheduler.webhook.rules import Rules, Setting
 from tessera_schema.keys import TRACE_KEY
@@ -90,21 +90,22 @@ class Webhook:
             self._answers(phase, "unreadable").inc()
             return sentence(f"{e}\n", 400)
         case = _Case(phase, judge, review, began)
-        notes = self._namespaces.remembered(review.namespace) if review.namespace else {}
-        return self._when_known(case) if notes is None else self._judged(case, notes)
+        written = self._namespaces.remembered(review.namespace) if review.namespace else NOTHING
+        return self._when_known(case) if written is None else self._judged(case, written)
 
     async def _when_known(self, case: _Case) -> Reply:
-        return self._judged(case, await self._namespaces.notes(case.review.namespace))
+        return self._judged(case, await self._namespaces.written(case.review.namespace))
 
-    def _judged(self, case: _Case, notes: Mapping[str, str]) -> Reply:
-        answer = self._answer(case, notes)
+    def _judged(self, case: _Case, written: Written) -> Reply:
+        answer = self._answer(case, written)
         self._answers(case.phase, _outcome(answer)).inc()
         self._seconds(case.phase).observe(perf_counter() - case.began)
         return Reply(encode_review(answer))
 
-    def _answer(self, case: _Case, notes: Mapping[str, str]) -> ReviewAnswer:
+    def _answer(self, case: _Case, written: Written) -> ReviewAnswer:
         review = case.review
         try:
+            notes = written.notes
             at_once = unread(self._rules, review, Setting(namespace=notes))
             if at_once is not None:
                 return at_once
@@ -114,8 +115,8 @@ class Webhook:
                 pod=review.name, operation=review.operation,
             ) as span:  # fmt: skip
                 setting = Setting(
-                    namespace=notes, allowance=self._allowance(review.namespace),
-                    traceparent=span.traceparent,
+                    namespace=notes, labels=written.labels,
+                    allowance=self._allowance(review.namespace), traceparent=span.traceparent,
                 )  # fmt: skip
                 answer = case.judge(self._rules, review, setting)
                 span.set(outcome=_outcome(answer))
