@@ -48,7 +48,8 @@ async def test_limits_that_are_removed_close_it_and_are_reported(open_node: Open
         assert await agent.metric(ALARM) >= 1
         # A file of their own at the same place, and a process that has read no limits yet.
         await beside.reads("sh", "-c", "cat /usr/local/tessera/* > /shared/tessera/limits || true")
-        _, said = await holder.does("env", "CUDA_DEVICE_MEMORY_LIMIT=16g", "tessera-work")
+        mine = ("env", "CUDA_DEVICE_MEMORY_LIMIT=16g", "WORK_SECONDS=1", "tessera-work")
+        _, said = await holder.does(*mine)
         assert json.loads(said.splitlines()[0])["total_mib"] == 0
         assert asked(holder)[-1] == (OUT_OF_MEMORY, 0)
 
