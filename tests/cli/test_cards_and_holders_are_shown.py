@@ -52,6 +52,21 @@ def test_a_dump_of_running_pods_shows_cards_and_holders(
     assert (ran.err == NOTHING) == (status == 0)
 
 
+@pytest.mark.parametrize("columns", ["", "72"])
+def test_pods_that_wait_are_shown_beside_card_by_card(
+    tessera: Tessera, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """`--cards --why -f waiting.json` beside HAMi's dump."""
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    both = ("-f", str(DUMPS / "hami.json"), "-f", str(DUMPS / "waiting.json"))
+    ran = tessera("place", *both, "--cards", "--why")
+    name = "waiting.narrow.txt" if columns else "waiting.txt"
+    assert (ran.status, ran.out) == (2, (DUMPS / name).read_text())
+    full = [line for line in ran.out.splitlines() if " 0 of " in line and "MiB free" in line]
+    assert [line for line in full if line.endswith("fits")] == []
+
+
 def test_the_sums_are_those_of_the_holders(tessera: Tessera) -> None:
     for system in ("hami", "volcano", "koordinator", "gpumanager"):
         found = document(
