@@ -263,7 +263,7 @@ async def test_tessera_events_follows_as_the_viewer(tmp_path: Path) -> None:
         for bus in (scheduler, agent):
             await within(bus.renewed(0))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tessera_cli", "events", "--count=1",
+            sys.executable, "-m", "tessera_cli", "events", "--count=1", "--output=json",
             f"--url=nats://127.0.0.1:{server.port}", f"--cluster={CLUSTER}", "--user=viewer",
             f"--password-file={password}", stdout=PIPE,
         )  # fmt: skip

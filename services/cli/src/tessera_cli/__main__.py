@@ -213,7 +213,8 @@ def _events(options: argparse.Namespace) -> int:
 
     settings = BusSettings(
         url=options.url, cluster=options.cluster or "default", creds_file=options.creds,
-        user=options.user, password_file=options.password_file, arrange=False,
+        user=options.user, password_file=options.password_file, arrange=False, tidy=False,
+        idle_s=events.IDLE_S,
     )  # fmt: skip
     events.check(settings)
     shown = events.as_json if options.output == "json" else event_lines.as_line

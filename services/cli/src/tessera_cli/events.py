@@ -23,6 +23,8 @@ from tessera_schema.subjects import ROOT
 CONNECT_S: Final = 10.0
 """Seconds in which the bus has to answer first: somebody at a terminal waits for it. When it is
 lost later it is waited for, as the log says."""
+IDLE_S: Final = 60.0
+"""Seconds after which NATS forgets what was read through: the user `viewer` may not delete it."""
 _AGAIN_S: Final = 0.5
 _OPTIONS: Final = {
     "url": "--url", "cluster": "--cluster", "user": "--user", "creds_file": "--creds",

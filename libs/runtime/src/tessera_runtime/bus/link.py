@@ -9,6 +9,7 @@ cancellation; both are mended here.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
@@ -18,7 +19,6 @@ import nats.errors
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.nuid import NUID
 
 from tessera_runtime import logs
 from tessera_runtime.bus.credentials import Credentials, read_credentials
@@ -30,6 +30,7 @@ log = logs.named("tessera.bus")
 _WORLD: Final = (nats.errors.Error, OSError, EOFError, ValueError)
 _NEVER_S: Final = 86_400
 NO_RESPONDERS: Final = 503
+_NAME_BYTES: Final = 16
 
 
 class Message(Struct, frozen=True):
@@ -47,7 +48,6 @@ class Link:
         """Use `open_link`."""
         self._client = client
         self._settings = settings
-        self._nuid = NUID()
         self._inboxes: set[Inbox] = set()
         self._waiting: dict[str, asyncio.Future[Delivery]] = {}
         self._tokens = count()
@@ -82,8 +82,9 @@ class Link:
         return f"{self._settings.inbox}.{self.fresh_name()}"
 
     def fresh_name(self) -> str:
-        """A name that nobody else uses."""
-        return self._nuid.next().decode()
+        """A name that nobody else uses, and nobody can guess from another one: whoever knows a
+        consumer's name can read in its place, and answers' subjects can be seen by others."""
+        return secrets.token_hex(_NAME_BYTES)
 
     async def publish(
         self,

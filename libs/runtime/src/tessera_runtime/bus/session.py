@@ -155,7 +155,7 @@ class Session:
         """Let go of consumers that are nobody's now; others are given back what was not taken."""
         with suppress(BusAway):
             for stream, pulling in self._pulls.items():
-                if not pulling.reading.lasting:
+                if self._settings.tidy and not pulling.reading.lasting:
                     await jetstream.delete_consumer(self.link, stream, pulling.reading.consumer)
             for delivery in self.inbox.drain():
                 pulled = self._pulls.get(_place(delivery.reply)[0])

@@ -42,6 +42,9 @@ class BusSettings(Struct, frozen=True, kw_only=True):
     arrange: bool = True
     """Make and mend streams and buckets. Agents leave it to the scheduler: their credentials do not
     allow it."""
+    tidy: bool = True
+    """Delete readers' consumers when they end. A user that only listens may not: NATS forgets them
+    after `idle_s`."""
     replicas: int = 1
     """Copies of each stream: 3 on a NATS cluster of three."""
     connect_s: float = 5.0
