@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from tessera_cli.demo import judging
 from tessera_cli.demo.judging import Evidence, Promise
-from tessera_cli.demo.scene import Scene
+from tessera_cli.demo.report import asked
+from tessera_cli.demo.scene import Scene, name_of
 from tessera_cli.demo.seen import Seen
 from tessera_cli.demo.tracing import tree
 from tessera_embedded.collector import Collected
@@ -48,7 +49,7 @@ def evidence(*grants: Grant, **more: Any) -> Evidence:
     for grant in grants:
         seen.pods[f"n/{grant.name}"] = a_pod(grant)
     scene = Scene(nodes=(), quotas=(), pods=tuple(a_pod(g) for g in grants))
-    facts = {"explained": {}, "said": {}, "trace": (), **more}
+    facts = {"explained": {}, "said": {}, "traced": "", "trace": (), **more}
     return Evidence(scene=scene, seen=seen, **facts)
 
 
@@ -145,3 +146,18 @@ def test_the_wire_form_of_a_pod_is_what_is_judged() -> None:
     grant = a_grant()
     assert judging.grants(evidence(grant).seen) == {"n/p": grant}
     assert msgspec.json.decode(encode_grant(grant))["uid"] == "uid-p"
+
+
+def test_what_a_user_reads_is_the_refusal_and_not_the_request() -> None:
+    found = evidence(a_grant())
+    (pod,) = found.scene.pods
+    words = 'POST /api/v1/pods: admission webhook "x" denied the request: limits: 150: write 100'
+    found.seen.refused[name_of(pod)] = words
+    assert judging.words_of(found, name_of(pod)) == "limits: 150: write 100"
+
+
+def test_what_was_asked_is_shown_in_its_own_words() -> None:
+    container = {"resources": {"limits": {"cpu": 1, "a.dev/gpu": 1, "a.dev/mem": "3000"}}}
+    assert (
+        asked({"spec": {"containers": [container, container]}}) == "a.dev/gpu: 1, a.dev/mem: 3000"
+    )

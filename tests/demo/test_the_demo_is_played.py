@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import pytest
@@ -65,15 +65,34 @@ def by_name(output: bytes) -> Mapping[tuple[str, str], Any]:
     return {(pod["namespace"], pod["name"]): pod for pod in answer["pods"]}
 
 
+def played(folder: Path, more: list[str], errors: IO[bytes]) -> tuple[int, bytes]:
+    """Its status and answer. One that stays is interrupted once it has answered."""
+    argv = ["env", "--default-signal=INT", *PLAYED, "--json", *more]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=errors, env=environment(folder)
+    ) as demo:
+        assert demo.stdout is not None
+        answer = demo.stdout.readline()
+        if "--keep" in more:
+            demo.send_signal(signal.SIGINT)
+        return demo.wait(), answer
+
+
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("more", [[], ["--kill"]], ids=["undisturbed", "everything-is-killed-once"])
+@pytest.mark.parametrize(
+    "more", [["--keep"], ["--kill"]], ids=["kept", "everything-is-killed-once"]
+)
 def test_it_ends_right_and_leaves_nothing(folder: Path, more: list[str]) -> None:
-    done = subprocess.run(
-        [*PLAYED, "--json", *more], capture_output=True, env=environment(folder), check=False
-    )
-    said = done.stderr.decode()
-    assert done.returncode == 0, said  # every promise was kept: see test_promises_are_judged
-    pods = by_name(done.stdout)
+    with (folder / "said").open("w+b") as errors:
+        status, answer = played(folder, more, errors)
+        errors.seek(0)
+        said = errors.read().decode()
+    (folder / "said").unlink()
+    assert status == 0, said  # every promise was kept: see test_promises_are_judged
+    pods = by_name(answer)
+    checks = msgspec.json.decode(answer)["checks"]
+    assert [check for check in checks if not check["passed"]] == []
+    assert any("the quota monitor counts" in check["text"] for check in checks)
     assert pods.keys() >= SEEDS
     for name in SEEDS:
         pod = pods[name]

@@ -178,7 +178,9 @@ def _demo(options: argparse.Namespace) -> int:
 
     def answer(outcome: run.Outcome) -> None:
         if options.json:
-            found = report.document(outcome.stage, outcome.evidence)
+            found = report.document(
+                outcome.stage, outcome.evidence, outcome.promises, outcome.took_s
+            )
             sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
             sys.stdout.buffer.flush()
             for promise in outcome.promises:
@@ -186,7 +188,7 @@ def _demo(options: argparse.Namespace) -> int:
                     tell(f"BROKEN {promise.text}: {promise.but}")
             return
         console = table.console(sized=sys.stdout.isatty())
-        report.show(console, outcome.evidence, outcome.promises)
+        report.show(console, outcome.evidence, outcome.promises, outcome.took_s)
 
     logging.getLogger("tessera").addHandler(logging.NullHandler())  # `tell` says what matters
     play = run.play(os.environ, tell, answer, kill=options.kill, keep=options.keep)

@@ -19,6 +19,8 @@ OUT_OF_MEMORY: Final = 2
 SLACK_POINTS: Final = 5.0
 """By how much a busy container may be seen beyond its cores, in percent of a card: the demo looks
 for seconds, and an interval may begin in the middle of a kernel."""
+_DENIED: Final = "denied the request: "
+"""Stands before a webhook's own words."""
 SPANS: Final = 7
 INTERVALS: Final = 4
 """Intervals in which a busy container must have been measured: what its hook shows is some points
@@ -43,6 +45,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """Pod that waits -> the scheduler's explanation."""
     said: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
     """(pod's uid, container) -> what its process printed."""
+    traced: str
+    """The pod whose trace it is."""
     trace: Sequence[Collected]
     """Of one pod, from admission to first use."""
 
@@ -75,6 +79,16 @@ def waits(seen: Seen, name: str) -> str:
     conditions = pod["status"].get("conditions", []) if pod else []
     found = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
     return str(found[0].get("message", "")) if found else ""
+
+
+def words_of(evidence: Evidence, name: str) -> str:
+    """Why a pod does not run, as its user reads it: the refusal, or the scheduler's answer."""
+    refused = evidence.seen.refused.get(name, "")
+    if refused:
+        return refused.partition(_DENIED)[2] or refused
+    record = evidence.explained.get(name, {}).get("decision", {})
+    told = [r["message"] for r in record.get("reasons", []) if r.get("message")]
+    return "; ".join(dict.fromkeys(told)) or waits(evidence.seen, name)
 
 
 def limits(grant: Grant, container: str) -> tuple[float, float]:

@@ -5,7 +5,7 @@ both containers counted."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -51,11 +51,15 @@ def read_act() -> Act:
     return msgspec.convert(yaml.safe_load(text), Act)
 
 
-async def play_lending(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> list[Promise]:
-    """Bring the node and the pods, look, and judge. Raises StageFailed, ApiRefused."""
+async def play_lending(
+    stage: Stage, seen: Seen, tell: Callable[[str], None], disturb: Callable[[], Awaitable[None]]
+) -> list[Promise]:
+    """Bring the node and the pods, look, and judge. `disturb` is called once the node is there.
+    Raises StageFailed, ApiRefused."""
     act = read_act()
     tell(f"second act: lending and resizing, on node {act.node.name}")
     await stage.join(act.node, {})
+    await disturb()
     await insist(stage.kube, "/api/v1/namespaces", {"metadata": {"name": _namespace(act.owner)}})
     for pod in (act.borrower, act.owner, act.resized):
         await insist(stage.kube, paths.in_core(_namespace(pod), "pods"), pod)

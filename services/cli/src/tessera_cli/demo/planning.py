@@ -4,10 +4,9 @@ so that it fits: once approved by hand, as `tessera plan approve` does it, then 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -19,7 +18,7 @@ from tessera_cli.demo.creating import insist, remove
 from tessera_cli.demo.judging import Promise
 from tessera_cli.demo.programs import Program
 from tessera_cli.demo.seen import Seen
-from tessera_cli.demo.stage import CLUSTER, Stage, python
+from tessera_cli.demo.stage import Stage, python
 from tessera_cli.errors import Refused
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.tasks import open_tasks
@@ -27,8 +26,6 @@ from tessera_runtime.errors import Passing
 from tessera_runtime.kube import paths
 from tessera_schema.plans import PlanKind, PlanPhase
 
-_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_DEFINITION: Final = "deploy/kustomize/base/crds/rebalanceplans.yaml"
 _NAMESPACE: Final = "plans"
 _SEEN_S: Final = 120.0
 """Seconds for each plan to be proposed, carried out and seen."""
@@ -59,15 +56,17 @@ def read_act() -> Act:
     return convert(yaml.safe_load(text), Act)
 
 
-async def play_plans(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> list[Promise]:
-    """Bring the node and the pods, and see both plans through. Raises StageFailed, ApiRefused."""
+async def play_plans(
+    stage: Stage, seen: Seen, tell: Callable[[str], None], disturb: Callable[[], Awaitable[None]]
+) -> list[Promise]:
+    """Bring the node and the pods, and see both plans through. `disturb` is called once the node
+    and the rebalancer are there. Raises StageFailed, ApiRefused."""
     act = read_act()
     tell(f"third act: plans, on node {act.node.name}")
-    definition = await asyncio.to_thread(_definition)
-    await insist(stage.kube, _DEFINITIONS, definition)
     await insist(stage.kube, "/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
     rebalancer = await _start(stage, ())
     await stage.join(act.node, {})
+    await disturb()
     play = Play(stage, seen, act)
     async with open_tasks() as tasks:
         tasks.create_task(play.controller(), name="controller")
@@ -182,16 +181,7 @@ class Play:
 
 async def _start(stage: Stage, approve: tuple[PlanKind, ...]) -> Program:
     env = {
-        **stage.environment, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
-        "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo", "TESSERA_KUBE_CALL_S": "4",
-        "TESSERA_HTTP_PORT": "0", "TESSERA_PLANS_APPROVE": ",".join(approve), **_IMPATIENT,
+        **stage.service, "TESSERA_PLANS_APPROVE": ",".join(approve), **_IMPATIENT,
     }  # fmt: skip
     name = "rebalancer-by-policy" if approve else "rebalancer"
     return await stage.programs.start(name, python("tessera_rebalancer"), env)
-
-
-def _definition() -> Mapping[str, Any]:
-    """RebalancePlan's, as it is installed."""
-    text = (Path(__file__).parents[5] / _DEFINITION).read_text(encoding="utf-8")
-    made: Mapping[str, Any] = yaml.safe_load(text)
-    return made

@@ -26,6 +26,8 @@ class Program:
         """Not started yet."""
         self.name = name
         self.starts = 0
+        self.killed = False
+        """Whether `kill` ended it once."""
         self.log = log
         self._argv = argv
         self._env = dict(env)
@@ -57,6 +59,7 @@ class Program:
 
     def kill(self) -> None:
         """End it as a machine that fails would."""
+        self.killed = True
         self._send(signal.SIGKILL)
 
     async def end(self) -> bool:

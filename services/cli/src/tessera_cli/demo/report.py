@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tessera_cli.demo.inside import kept
-from tessera_cli.demo.judging import Evidence, Promise, grants, limits, waits
+from tessera_cli.demo.judging import Evidence, Promise, grants, limits, words_of
 from tessera_cli.demo.scene import name_of
 from tessera_cli.demo.seen import Measured
 from tessera_cli.demo.stage import Stage
@@ -21,35 +21,45 @@ from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 
 
-def show(console: Console, evidence: Evidence, promises: Sequence[Promise]) -> None:
+def show(console: Console, evidence: Evidence, promises: Sequence[Promise], took_s: float) -> None:
     """Where each pod landed, what it may use, what it was seen to use, and each promise."""
     table = Table(title="What was asked, given and seen", title_justify="left")
-    for column in ("pod", "node", "cards", "may use", "was seen to use"):
+    for column in ("pod", "asked", "node", "cards", "may use", "was seen to use"):
         table.add_column(column, overflow="fold")
     made = grants(evidence.seen)
     for pod in evidence.scene.pods:
         name = name_of(pod)
         if name in made:
-            _row(table, evidence, name, made[name])
+            _row(table, evidence, pod, made[name])
         else:
-            words = evidence.seen.refused.get(name) or waits(evidence.seen, name)
             verdict = "refused" if name in evidence.seen.refused else "waits"
-            table.add_row(name, verdict, "", "", words)
+            table.add_row(name, asked(pod), verdict, "", "", words_of(evidence, name))
     console.print(table)
-    console.print("One pod from its admission to its first use of a card:")
+    console.print(f"Pod {evidence.traced} from its admission to its first use of a card:")
     for line in tree(evidence.trace):
         console.print(line, markup=False, highlight=False)
     kinds = Counter(told.type.removeprefix("dev.tessera.") for told in evidence.seen.told)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    console.print(f"What the bus told (tessera events): {counted}")
+    console.print(f"What was on the bus (tessera events): {counted}")
     for promise in promises:
-        mark = "kept  " if promise.kept else "BROKEN"
+        mark = "ok    " if promise.kept else "FAILED"
         but = "" if promise.kept else f": {promise.but}"
         console.print(f"{mark} {promise.text}{but}", markup=False, highlight=False)
+    passed = sum(promise.kept for promise in promises)
+    console.print(f"{passed} of {len(promises)} checks passed in {took_s:.0f} s", highlight=False)
 
 
-def _row(table: Table, evidence: Evidence, name: str, grant: Grant) -> None:
-    uid = grant.uid
+def asked(pod: Mapping[str, Any]) -> str:
+    """What the manifest asks of cards, in its own words."""
+    spec, said = pod["spec"], []
+    for container in (*spec.get("initContainers", []), *spec["containers"]):
+        amounts = container.get("resources", {}).get("limits", {})
+        said.append(", ".join(f"{k}: {v}" for k, v in amounts.items() if "/" in k))
+    return "; ".join(dict.fromkeys(filter(None, said)))
+
+
+def _row(table: Table, evidence: Evidence, pod: Mapping[str, Any], grant: Grant) -> None:
+    uid, name = grant.uid, name_of(pod)
     for container in dict.fromkeys(s.container for s in grant.shares):
         mib, cores = limits(grant, container)
         used = evidence.seen.measured.get((uid, container))
@@ -58,7 +68,7 @@ def _row(table: Table, evidence: Evidence, name: str, grant: Grant) -> None:
         if used is not None:
             saw = f"{used.memory_mib:.0f} MiB, {used.cores_percent:.1f} % (by {used.by})"
         may = f"{mib:g} MiB, {cores:g} %" if cores else f"{mib:g} MiB, any cores"
-        table.add_row(name, grant.node, cards, may, saw)
+        table.add_row(name, asked(pod), grant.node, cards, may, saw)
 
 
 def stays(stage: Stage) -> list[str]:
@@ -74,10 +84,16 @@ def stays(stage: Stage) -> list[str]:
     ]
 
 
-def document(stage: Stage, evidence: Evidence) -> dict[str, Any]:
-    """The answer as `place` gives it, with `seen`."""
+def document(
+    stage: Stage, evidence: Evidence, promises: Sequence[Promise], took_s: float
+) -> dict[str, Any]:
+    """The answer as `place` gives it, with `seen` in each pod, and every check beside them."""
     made = grants(evidence.seen)
-    return {"pods": [_pod(stage, evidence, name_of(p), made) for p in evidence.scene.pods]}
+    return {
+        "pods": [_pod(stage, evidence, name_of(p), made) for p in evidence.scene.pods],
+        "checks": [{"text": p.text, "passed": p.kept, "instead": p.but} for p in promises],
+        "seconds": round(took_s, 1),
+    }
 
 
 def _pod(stage: Stage, evidence: Evidence, name: str, made: Mapping[str, Grant]) -> dict[str, Any]:

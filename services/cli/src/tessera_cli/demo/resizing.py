@@ -20,6 +20,8 @@ from tessera_schema.resizes import RESIZE_KEY, Resize, ShareChange, encode_resiz
 
 STEPS: Final = (5000, 3500)
 """MiB that it is given one after the other."""
+_WORDS: Final = {0: "given", OUT_OF_MEMORY: "out of memory"}
+"""The driver's answers."""
 _LOOK_S: Final = 0.1
 _ANSWER_S: Final = 120.0
 
@@ -51,7 +53,10 @@ def judged(said: Sequence[Line], sizes: Sequence[int]) -> Promise:
     asked = next((int(line["mib"]) for line in said), 0)
     given = " -> ".join(f"{mib} MiB" for mib in sizes)
     text = f"a live resize {given} lets a running container have {asked} MiB and takes them back"
-    answers = ", then ".join(f"result {line['result']} at {line['total_mib']} MiB" for line in said)
+    answers = ", then ".join(
+        f"{_WORDS.get(int(line['result']), line['result'])} at {line['total_mib']} MiB"
+        for line in said
+    )
     kept = _answers(said, sizes)
     return Promise(f"{text} ({answers})" if kept else text, kept, "" if kept else answers)
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +23,14 @@ from tessera_cli.demo.inside import hooked, kept, printed
 from tessera_cli.demo.judging import Evidence, Promise
 from tessera_cli.demo.lending import play_lending
 from tessera_cli.demo.planning import play_plans
+from tessera_cli.demo.quota import path_of, play_quota
 from tessera_cli.demo.scene import REFUSED, WAITS, Scene, name_of, read_scene
 from tessera_cli.demo.seen import Seen, follow_news, follow_pods
 from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
 from tessera_cli.errors import Refused
 from tessera_cli.explaining import NotExplained, ask
 from tessera_cli.kubeconfig import Target
+from tessera_embedded.collector import Collected
 from tessera_embedded.node.opening import SOCKET
 from tessera_kubelet.tasks import open_tasks
 from tessera_runtime.bus.client import open_bus
@@ -59,6 +61,8 @@ class Outcome(Struct, frozen=True):
     stage: Stage
     evidence: Evidence
     promises: list[Promise]
+    took_s: float
+    """Seconds from the first wait for the services to the last promise."""
 
     @property
     def kept(self) -> bool:
@@ -144,7 +148,7 @@ def build_hook(tell: Callable[[str], None]) -> Path:
 
 
 async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outcome:
-    seen = Seen()
+    seen, began = Seen(), asyncio.get_running_loop().time()
     bus_settings = BusSettings(url=stage.nats.url, cluster=CLUSTER, arrange=False)
     async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
         tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
@@ -153,11 +157,16 @@ async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outc
         await _create(stage, seen, tell, kill=kill)
         await _look(stage, seen, tell)
         evidence = await _gather(stage, seen)
-        promises = judging.judge(evidence)
-        promises += await play_lending(stage, seen, tell)
+        promises = [*judging.judge(evidence), *await play_quota(stage, seen)]
+
+        async def disturb() -> None:
+            if kill:
+                await _kill(stage, tell)
+
+        promises += await play_lending(stage, seen, tell, disturb)
         promises.append(judging.shared(judging.grants(seen)))
-        promises += await play_plans(stage, seen, tell)
-    return Outcome(stage, evidence, promises)
+        promises += await play_plans(stage, seen, tell, disturb)
+    return Outcome(stage, evidence, promises, asyncio.get_running_loop().time() - began)
 
 
 async def _up(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
@@ -194,8 +203,7 @@ async def _up(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
 
 async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill: bool) -> None:
     for quota in stage.scene.quotas:
-        meta = quota["metadata"]
-        await insist(stage.kube, paths.in_core(meta["namespace"], "resourcequotas"), quota)
+        await insist(stage.kube, path_of(quota), quota)
     pods = stage.scene.pods
     half = len(pods) // 2
     tell(f"creating {len(pods)} pods")
@@ -211,12 +219,16 @@ async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill
 
 
 async def _kill(stage: Stage, tell: Callable[[str], None]) -> None:
+    """Kill every process that was not killed yet, and NATS with the first ones."""
     for program in stage.programs.all:
-        tell(f"kill -9 {program.name}")
-        program.kill()
-    tell("kill -9 nats")
-    await stage.nats.kill()
-    await stage.nats.start()
+        if not program.killed:
+            tell(f"kill -9 {program.name}")
+            program.kill()
+    if not stage.nats_killed:
+        tell("kill -9 nats")
+        stage.nats_killed = True
+        await stage.nats.kill()
+        await stage.nats.start()
 
 
 async def _look(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
@@ -253,8 +265,9 @@ async def _gather(stage: Stage, seen: Seen) -> Evidence:
                 lines = await asyncio.to_thread(printed, folder, grant.uid, container)
                 said[grant.uid, container] = lines
     await asyncio.sleep(1)  # the last spans are on their way
+    traced, trace = _trace(stage, seen)
     return Evidence(
-        scene=scene, seen=seen, explained=explained, said=said, trace=_trace(stage, seen)
+        scene=scene, seen=seen, explained=explained, said=said, traced=traced, trace=trace
     )
 
 
@@ -273,10 +286,10 @@ async def _explained(stage: Stage, namespace: str, name: str) -> Mapping[str, An
     return {"decision": {"message": why}}
 
 
-def _trace(stage: Stage, seen: Seen) -> Any:
-    """The longest trace among the pods that run."""
-    found = []
+def _trace(stage: Stage, seen: Seen) -> tuple[str, Sequence[Collected]]:
+    """The longest trace among the pods that run, and whose it is."""
+    found: list[tuple[str, Sequence[Collected]]] = [("", ())]
     for name in judging.expected(stage.scene):
         notes = seen.pods.get(name, {}).get("metadata", {}).get("annotations", {})
-        found.append(stage.collector.trace(notes.get(TRACE_KEY, "--").split("-")[1]))
-    return max(found, key=len, default=[])
+        found.append((name, stage.collector.trace(notes.get(TRACE_KEY, "--").split("-")[1])))
+    return max(found, key=lambda named: len(named[1]))

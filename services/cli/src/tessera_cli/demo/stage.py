@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_cli.demo.creating import insist
+from tessera_cli.demo.installed import install_definitions
 from tessera_cli.demo.programs import Programs, open_programs
 from tessera_cli.demo.scene import Scene
 from tessera_cli.errors import Refused
@@ -83,6 +84,7 @@ class Stage:
         self.collector = collector
         self.nats = nats
         self.kube = kube
+        self.nats_killed = False
 
     @property
     def kubeconfig(self) -> Path:
@@ -103,6 +105,15 @@ class Stage:
     def environment(self) -> Mapping[str, str]:
         """Variables of every service."""
         return self._around.traced
+
+    @property
+    def service(self) -> dict[str, str]:
+        """Variables of a service that talks to the API server and the bus, on a port of its own."""
+        return {
+            **self._around.traced, **self.account, "TESSERA_BUS_URL": self.nats.url,
+            "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo",
+            "TESSERA_KUBE_CALL_S": "4", "TESSERA_HTTP_PORT": "0",
+        }  # fmt: skip
 
     async def join(self, node: NodeDescription, agent: Mapping[str, str]) -> None:
         """Start one more node, whose agents get these variables as well. Raises StageFailed."""
@@ -157,8 +168,12 @@ async def open_stage(
         for path, guard in terms.fence(NAMESPACE).items():
             await insist(kube, path, guard)
         await asyncio.to_thread(_write_token, folder / "api")
-        tell("starting the scheduler, the nodes and their agents")
+        await install_definitions(kube)
+        tell("starting the scheduler, the quota monitor, the nodes and their agents")
         await _start_scheduler(stage, traced)
+        await programs.start("quota", python("tessera_quota"), {
+            **stage.service, "TESSERA_COUNT_EVERY_S": "1", "TESSERA_STATUS_WRITE_S": "2",
+        })  # fmt: skip
         for node in scene.nodes:
             await stage.join(node, _HARD)
         yield stage
