@@ -28,7 +28,7 @@ from tessera_core.dialect import Vendor
 from tessera_core.registry import BadConfiguration, Registry
 from tessera_scheduler import conditions
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_schema.keys import RESERVE_KEY, SCHEDULER
+from tessera_schema.keys import CARDS_LABEL, RESERVE_KEY, SCHEDULER
 from tessera_schema.resizes import RESIZE_KEY
 
 ROOT: Final = Path(__file__).parent
@@ -71,17 +71,6 @@ CONNECTION: Final = {"qps": 1000, "burst": 2000}
 """Calls per second of kube-scheduler: its default of 50 binds some 30 pods a second."""
 
 Json = dict[str, Any]
-
-LABELS: Final[Mapping[str, Mapping[str, str]]] = {
-    "nvidia": {
-        "nvidia-device-enable": "enable",
-        "node-type": "gpu",
-        "gpu": "on",
-        "nvidia.com/gpu.present": "true",
-    },
-}
-"""Labels of nodes that have a vendor's cards, beside our own: GPU Manager's, Koordinator's, HAMi's
-and the GPU operator's."""
 
 VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "nvidia": {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"},
@@ -248,7 +237,7 @@ def _agent(vendor: Vendor, port: int) -> Json:
         "env": [{"name": name, "value": value} for name, value in variables.items()],
         "ports": [{"name": "metrics", "containerPort": port}],
     }
-    labels = {"tessera.dev/cards": vendor.name, **LABELS.get(vendor.name, {})}
+    labels = {CARDS_LABEL: vendor.name, **vendor.labels}
     terms = [
         {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
         for key, value in labels.items()

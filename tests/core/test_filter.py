@@ -131,6 +131,9 @@ def test_nodes_that_it_does_not_know_are_told() -> None:
     scheduler.names = ["x"]
     assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
     scheduler.ledger.put_node("x", [])
+    assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeHasNoCards"}
+    scheduler.ledger.fleet.missing["x"] = frozenset({"acme"})
+    scheduler.ledger.put_node("x", [])
     assert scheduler.ask("a").failed_and_unresolvable_nodes == {"x": "NodeUnregistered"}
 
 

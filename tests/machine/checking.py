@@ -202,7 +202,11 @@ async def _all_waiting_are_explained(world: World, scheduler: Scheduler) -> None
         assert re.search(r"\d", decision.message), decision.message
         assert decision.reasons, decision
         for why in decision.reasons:
-            plain = why.reason in (Reason.NODE_UNREGISTERED, Reason.NODE_BLOCKED)
+            plain = why.reason in (
+                Reason.NODE_UNREGISTERED,
+                Reason.NODE_HAS_NO_CARDS,
+                Reason.NODE_BLOCKED,
+            )
             assert plain or re.search(r"\d", why.message), why
 
 

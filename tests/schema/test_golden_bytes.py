@@ -172,6 +172,7 @@ def test_reasons_keep_their_numbers_and_names() -> None:
         108: "NodeReserved",
         109: "NodeStartingEqualPod",
         110: "NodeNotTried",
+        111: "NodeHasNoCards",
         201: "InvalidRequest",
         202: "TwoDialects",
         203: "IsolationDefeated",

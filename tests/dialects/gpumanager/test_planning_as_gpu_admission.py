@@ -129,11 +129,17 @@ def test_an_unbound_pod_with_results_is_placed_anew(key: str) -> None:
     assert any(key in warning for warning in outcome.warnings)
 
 
-@pytest.mark.parametrize("capacity", [{}, {"tencent.com/vcuda-core": "0"}])  # C12
-def test_a_node_without_core_units_takes_nothing(capacity: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("capacity", "word"),
+    [
+        ({}, Reason.NODE_HAS_NO_CARDS),
+        ({"tencent.com/vcuda-core": "0"}, Reason.NODE_UNREGISTERED),
+    ],
+)  # C12
+def test_a_node_without_core_units_takes_nothing(capacity: dict[str, str], word: Reason) -> None:
     (outcome,) = plan([a_pod(asking(50, 1))], [a_node("n1", capacity=capacity)])
     assert outcome.verdict is Verdict.WAITING
-    assert [why.reason for why in outcome.reasons] == [Reason.NODE_UNREGISTERED]
+    assert [why.reason for why in outcome.reasons] == [word]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -141,8 +142,27 @@ def test_more_cards_than_the_node_has_is_a_reason_of_the_node(gpus: list[str], c
 def test_a_node_without_the_vendors_cards_is_not_registered() -> None:
     """FIT-N25 and SIM-03."""
     (outcome,) = plan([a_pod(asks({"gpu": 1}))], [a_node()])
-    assert [w.reason.wire for w in outcome.reasons] == ["NodeUnregistered"]
+    assert [w.reason.wire for w in outcome.reasons] == ["NodeHasNoCards"]
     assert "node unregistered" in outcome.reasons[0].message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"labels": {"gpu": "on"}}, id="a label that selects agents"),
+        pytest.param({"labels": {"tessera.dev/cards": "nvidia"}}, id="our own label"),
+        pytest.param({"capacity": {"nvidia.com/gpu": 8}}, id="a resource"),
+        pytest.param({"annotations": {"cards.tessera.dev/nvidia": "{"}}, id="our agent's key"),
+        pytest.param({"annotations": {"hami.io/node-nvidia-register": "[]"}}, id="a register"),
+    ],
+)
+def test_a_node_of_which_cards_are_expected_is_called_unregistered(said: dict[str, Any]) -> None:
+    nodes = [a_node("plain"), a_node("other", labels={"gpu": "off"}), a_node("n1", **said)]
+    (outcome,) = plan([a_pod(asks({"gpu": 1}))], nodes)
+    assert {w.node: w.reason.wire for w in outcome.reasons} == {
+        "n1": "NodeUnregistered", "other": "NodeHasNoCards", "plain": "NodeHasNoCards",
+    }  # fmt: skip
+    assert outcome.message == "0/3 nodes have room: 1 NodeUnregistered, 2 NodeHasNoCards"
 
 
 def test_cordoned_cards_take_no_new_pods() -> None:

@@ -264,6 +264,8 @@ class Vendor(Struct, frozen=True, kw_only=True):
     foreign: Mapping[str, str] = {}
     """Resource names by which other systems give its cards and that no dialect reads, a trailing
     `*` for a beginning -> whose they are, for messages."""
+    labels: Mapping[str, str] = {}
+    """Labels of nodes that have its cards, beside our own `CARDS_LABEL`: our agent runs there."""
     driver: str = ""
     """Folder in which users of a dialect that mounts the driver look for it. Its runtime puts it
     elsewhere, so links to that are mounted there."""

@@ -27,6 +27,9 @@ from tessera_schema.cards import MIB, Card
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Choice
 
+NO_CARDS: Final = (Reason.NODE_HAS_NO_CARDS,)
+"""Of nodes that the pod is not about."""
+
 
 def explain(
     fleet: Fleet,
@@ -83,7 +86,8 @@ def node_whys(node: str, unfit: Unfit) -> list[Why]:
 
 
 def summary(whys: Sequence[Why], nodes: int) -> str:
-    """One line for all nodes, as kube-scheduler puts it: `0/4 nodes have room: 3 ..., 1 ...`."""
+    """One line for all nodes, as kube-scheduler puts it: `0/4 nodes have room: 3 ..., 1 ...`. Nodes
+    on which nobody expects cards come last."""
     if not nodes:
         return "0/0 nodes have room: there are no nodes"
     first: dict[str, Reason] = {}
@@ -92,7 +96,7 @@ def summary(whys: Sequence[Why], nodes: int) -> str:
     counts: dict[Reason, int] = {}
     for reason in first.values():
         counts[reason] = counts.get(reason, 0) + 1
-    parts = sorted(counts.items(), key=lambda kv: (-kv[1], kv[0]))
+    parts = sorted(counts.items(), key=lambda kv: (kv[0] in NO_CARDS, -kv[1], kv[0]))
     return f"0/{nodes} nodes have room: " + ", ".join(f"{n} {r.wire}" for r, n in parts)
 
 
@@ -104,7 +108,15 @@ def _node_message(unfit: Unfit, who: str) -> str:
     request = unfit.unit.lead
     match unfit.reason:
         case Reason.NODE_UNREGISTERED:
-            return f"node unregistered: it publishes no {request.vendor} cards"
+            return (
+                f"node unregistered: it publishes no {request.vendor} cards, though its labels, "
+                "resources or annotations say that it has some: see whether the agent runs there"
+            )
+        case Reason.NODE_HAS_NO_CARDS:
+            return (
+                f"node unregistered: it publishes no {request.vendor} cards, and nothing says that "
+                "it has any"
+            )
         case Reason.NODE_INSUFFICIENT_DEVICE:
             have = len(unfit.view.facts) if unfit.view else 0
             return f"{who} asks for {request.count} {request.vendor} cards, the node has {have}"

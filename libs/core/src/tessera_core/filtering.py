@@ -255,8 +255,11 @@ class Filter:
 
     def _refuse(self, waiting: Waiting, offer: Offer, request: PodRequest) -> _Known:
         failed = self._failed(waiting, offer, request)
-        word = Counter(failed.values()).most_common(1)
-        reason = _REASONS[word[0][0]] if word else Reason.NODE_UNREGISTERED
+        words = Counter(failed.values())
+        bare = words.pop(Reason.NODE_HAS_NO_CARDS.wire, 0)
+        word = words.most_common(1)
+        without = Reason.NODE_HAS_NO_CARDS if bare else Reason.NODE_UNREGISTERED
+        reason = _REASONS[word[0][0]] if word else without
         return _Known(_none(failed), waiting, reason)
 
     def _known(self, offer: Offer, shape: object) -> _Known | None:

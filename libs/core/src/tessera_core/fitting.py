@@ -78,7 +78,9 @@ class Fitting:
         self._count_last()
         view = self._view(unit.lead.vendor)
         if view is None:
-            return Unfit(Reason.NODE_UNREGISTERED, unit)
+            missing = self._fleet.missing.get(self._fleet.names[self._row], frozenset())
+            expected = unit.lead.vendor in missing
+            return Unfit(Reason.NODE_UNREGISTERED if expected else Reason.NODE_HAS_NO_CARDS, unit)
         need = unit.need(view.state)
         if unit.lead.count > len(view.facts):
             codes = self._codes(unit, view, need)

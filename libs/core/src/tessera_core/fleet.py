@@ -105,6 +105,9 @@ class Fleet:
         """Node -> card's id -> its pressure, where that is not 0. Set by `press`."""
         self.given: dict[str, frozenset[str]] = {}
         """Node -> vendors whose cards an agent of ours gives there. Set by who reads nodes."""
+        self.missing: dict[str, frozenset[str]] = {}
+        """Node -> vendors whose cards are expected there and not published. Set by who reads nodes.
+        """
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._columns: list[dict[str, Ints]] = []
         self._renamed: list[dict[str, str]] = []
@@ -231,6 +234,14 @@ class Fleet:
             return np.zeros_like(self.cards.vendor, np.bool_)
         mask: Bools = self.cards.vendor == number
         return mask
+
+    def misses(self, vendor: str) -> Bools:
+        """The rows on which the vendor's cards are expected and not published."""
+        rows = np.zeros(len(self.names), np.bool_)
+        for node, vendors in self.missing.items():
+            if vendor in vendors and node in self.rows:
+                rows[self.rows[node]] = True
+        return rows
 
     def only(self, node: str) -> Bools:
         """The rows, of which only the node's is set; none where it is not known."""

@@ -19,7 +19,7 @@ from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
 from tessera_core.counted import MOST_CARDS
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card, Inventory, Precision, Siting
-from tessera_schema.keys import CARDS_PREFIX, GROUP
+from tessera_schema.keys import CARDS_LABEL, CARDS_PREFIX, GROUP
 from tessera_schema.kube import Custom, Node
 from tessera_schema.published import PUBLISHED_VERSION, decode_published
 
@@ -45,6 +45,9 @@ class NodeCards(Struct, frozen=True, kw_only=True):
     """Vendors whose cards an agent of ours gives to containers."""
     allocated: Allocated = NOTHING_ALLOCATED
     """What of the node kubelet asks device plugins for."""
+    missing: frozenset[str] = frozenset()
+    """Vendors of which cards are expected on the node, by its labels, resources or annotations, and
+    none are published."""
     sources: frozenset[tuple[str, str]] = frozenset()
     """Vendor and source of each that publishes cards; `tessera` is our agent, the others are names
     of dialects."""
@@ -64,7 +67,7 @@ def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Cust
 
     `customs` are custom resources by name: those named like the node are asked.
     """
-    found = _ours(registry, node)
+    found, seen = _ours(registry, node), node
     advertised = (i.advertised for i in found)
     node = without_advertised(node, _registered(registry, found).union(*advertised))
     for dialect in registry.readers.values():
@@ -88,11 +91,28 @@ def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Cust
         warnings += told
     given, allocated = _giving(registry, found)
     unique = _with_unique_ids(node.name, _in_pool(registry, node, cards), warnings)
+    expected = _expected(registry, seen).union(i.vendor for i in found)
     return NodeCards(
         cards=_as_many_as_fit(node.name, "all its vendors together", unique, warnings),
         warnings=_short(warnings), given=given, allocated=allocated,
+        missing=expected.difference(card.vendor for card in unique),
         sources=frozenset((i.vendor, i.source) for i in found if i.cards),
     )  # fmt: skip
+
+
+def _expected(registry: Registry, node: Node) -> frozenset[str]:
+    """Vendors whose cards somebody says the node has: by a label of the nodes on which our agent
+    runs, or by a resource that a dialect reads."""
+    labels = node.metadata.labels
+    named = {labels.get(CARDS_LABEL, "")} & registry.vendors.keys()
+    labelled = (
+        vendor.name
+        for vendor in registry.vendors.values()
+        if any(labels.get(label) == value for label, value in vendor.labels.items())
+    )
+    counted = {**node.status.capacity, **node.status.allocatable}.keys()
+    there = (d.vendor for d in registry.readers.values() if not d.resources.isdisjoint(counted))
+    return frozenset(named).union(labelled, there)
 
 
 def _registered(registry: Registry, ours: Sequence[Inventory]) -> frozenset[str]:

@@ -68,6 +68,7 @@ class Planner:
         for node in cluster.nodes:
             published = cards_on(registry, node, customs)
             self.warnings += published.warnings
+            self.ledger.fleet.missing[node.name] = published.missing
             self.ledger.put_node(node.name, published.cards)
             self._served.put(node, published)
         self._namespaces: dict[str, Mapping[str, str]] = {

@@ -39,7 +39,8 @@ def node_words(fleet: Fleet, wanted: Sequence[Unit], allowance: Allowance = NO_L
 
 def _short(fleet: Fleet, unit: Unit, allowance: Allowance) -> Codes:
     """Row -> why the unit finds too few cards, 0 where it finds enough."""
-    count, mine = unit.lead.count, fleet.of_vendor(unit.lead.vendor)
+    count, vendor = unit.lead.count, unit.lead.vendor
+    mine = fleet.of_vendor(vendor)
     need = unit.need(fleet.cards)
     by_reason = refused(fleet, unit, need)
     of_cards = np.where(mine, ladder.first_reasons(by_reason, mine.shape), 0)
@@ -50,7 +51,8 @@ def _short(fleet: Fleet, unit: Unit, allowance: Allowance) -> Codes:
     by_quota = (of_cards == Reason.RESOURCE_QUOTA_NOT_FIT).any(1)
     worst = np.where(by_quota, Reason.RESOURCE_QUOTA_NOT_FIT, of_cards.max(1, initial=0))
     why = np.where(have < count, Reason.NODE_INSUFFICIENT_DEVICE, worst)
-    why = np.where(have == 0, Reason.NODE_UNREGISTERED, why)
+    none = np.where(fleet.misses(vendor), Reason.NODE_UNREGISTERED, Reason.NODE_HAS_NO_CARDS)
+    why = np.where(have == 0, none, why)
     return np.where(fits < count, why, 0).astype(np.uint8)
 
 

@@ -7,6 +7,8 @@ from typing import Final
 GROUP: Final = "tessera.dev"
 CARDS_PREFIX: Final = "cards.tessera.dev/"
 """`cards.tessera.dev/<vendor>` on a Node: the durable inventory, written by that vendor's agent."""
+CARDS_LABEL: Final = f"{GROUP}/cards"
+"""Label of a node whose cards of the vendor that it names our agent publishes."""
 QUOTA_KIND: Final = "AcceleratorQuota"
 SIGNING_KEYS: Final = "tessera-grant-keys"
 """ConfigMap of the public keys that grants are verified with: key id -> base64."""

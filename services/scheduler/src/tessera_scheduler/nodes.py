@@ -45,6 +45,8 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
     """See `tessera_core.inventory.NodeCards`."""
+    missing: frozenset[str] = frozenset()
+    """See there."""
     allocated: Allocated = NOTHING_ALLOCATED
     host: Host | None = None
     """What it has for pods beside cards; None = it does not say."""
@@ -80,6 +82,7 @@ class Nodes:
         on = cards_on(self._registry, node, {node.name: own})
         return NodeSight(
             name=node.name, cards=on.cards, warnings=on.warnings, given=on.given,
+            missing=on.missing,
             allocated=on.allocated, host=of_node(node), voices=voices_of(node),
         )  # fmt: skip
 
@@ -106,6 +109,9 @@ class Nodes:
         self._published[sight.name] = sight.cards
         self._reports.know(sight.name, sight.cards, sight.voices)
         self._ledger.fleet.given[sight.name] = sight.given
+        self._ledger.fleet.missing.pop(sight.name, None)
+        if sight.missing:
+            self._ledger.fleet.missing[sight.name] = sight.missing
         self._put(sight.name)
 
     def deleted(self, name: str) -> None:
@@ -115,6 +121,7 @@ class Nodes:
         self._told.pop(name, None)
         self._lost.pop(name, None)
         self._ledger.fleet.given.pop(name, None)
+        self._ledger.fleet.missing.pop(name, None)
         self._ledger.remove_node(name)
 
     def _put(self, name: str) -> None:

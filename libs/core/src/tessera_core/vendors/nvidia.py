@@ -98,9 +98,17 @@ _FOREIGN: Final = {
     "tke.cloud.tencent.com/qgpu-*": "Tencent's qGPU",
 }
 
+_LABELS: Final = {
+    "nvidia-device-enable": "enable",
+    "node-type": "gpu",
+    "gpu": "on",
+    "nvidia.com/gpu.present": "true",
+}
+"""GPU Manager's, Koordinator's, HAMi's and the GPU operator's."""
+
 VENDOR: Final = Vendor(
     name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED,
-    foreign=_FOREIGN, driver="/usr/local/nvidia",
+    foreign=_FOREIGN, labels=_LABELS, driver="/usr/local/nvidia",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit
 from tessera_core.advice import Advice
+from tessera_core.explain import NO_CARDS
 from tessera_core.outcome import Verdict
 from tessera_core.remedies import advise, memory_unit
 from tessera_runtime import stamps
@@ -96,7 +97,7 @@ def _object(pod: Pod, found: Explanation, scheduler: str) -> visibility.PodExpla
         text = visibility.ReasonText(reason=Reason(each.reason).wire, message=each.message)
         of_nodes.setdefault(each.node, []).append(text)
     of_pod = of_nodes.pop("", [])
-    bare = {each.node for each in decision.reasons if each.reason is Reason.NODE_UNREGISTERED}
+    bare = {each.node for each in decision.reasons if each.reason in NO_CARDS}
     names = sorted(of_nodes, key=lambda name: (name in bare, name))
     return visibility.PodExplanation(
         metadata=_meta(pod), verdict=str(decision.verdict), message=decision.message,
