@@ -155,6 +155,7 @@ def somebody_answers(service: Json, objects: list[Json]) -> None:
         item
         for item in workloads(objects)
         if wanted <= item["spec"]["template"]["metadata"]["labels"].items()
+        and item["spec"].get("replicas", 1)
     ]
     assert len(answering) == 1, service["metadata"]["name"]
     ports = [p for c in containers(answering) for p in c.spec.get("ports", ())]
