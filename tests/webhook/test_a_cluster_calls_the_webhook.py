@@ -52,6 +52,9 @@ async def test_pods_are_completed_or_refused(kind: str, tmp_path: Path) -> None:
         assert "write a multiple of 100" in refused.refused(422, "Invalid")
         refused = await admin.post(PODS, a_pod("c", share, hostPID=True))
         assert "spec.hostPID: true: " in refused.refused(403, "Forbidden")
+        theirs = await admin.post(PODS, a_pod("e", share, schedulerName="theirs"))
+        assert theirs.done["spec"]["schedulerName"] == "theirs"
+        assert any("left alone" in warning for warning in theirs.warnings)
         plain = (await admin.post(PODS, a_pod("d", {"cpu": "1"}, hostPID=True))).done
         assert plain["spec"]["schedulerName"] == "default-scheduler"
 
@@ -88,6 +91,12 @@ async def test_only_pods_that_ask_wait_for_a_webhook_that_is_gone(
             500, "InternalError"
         )
         assert (await admin.post(PODS, a_pod("b", {"cpu": "1"}))).status == 201
+        theirs = a_pod("c", {"nvidia.com/gpu": "1"}, schedulerName="theirs")
+        assert (await admin.post(PODS, theirs)).status == 201
+        own = a_pod("d", {"cpu": "1"}, schedulerName="theirs", notes={GRANT_KEY: "mine"})
+        assert "failed calling webhook" in (await admin.post(PODS, own)).refused(
+            500, "InternalError"
+        )
         for namespace in ("kube-system", HOME):
             answer = await admin.post(f"/api/v1/namespaces/{namespace}/pods", asking)
             assert answer.status == 201

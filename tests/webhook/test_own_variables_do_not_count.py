@@ -96,6 +96,38 @@ def test_what_a_dialect_hides_stays_hidden() -> None:
     assert patch_of(mutated({**pod, "spec": spec}, rules=rules)) == []
 
 
+def test_cards_are_hidden_from_plain_pods_where_the_option_says_so() -> None:
+    rules = rules_with({"hami": {"overwrite_env": True}})
+    privileged = {"securityContext": {"privileged": True}}
+    pod = a_manifest({"cpu": "1"}, container={"env": [ALL]}, initContainers=[
+        {"name": "a", "env": [MINE]}, {"name": "b"}, {"name": "driver", **privileged},
+        {"name": "other", "resources": {"limits": {"amd.com/gpu": "1"}}},
+    ])  # fmt: skip
+    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}
+    done = admitted(pod, rules=rules)
+    assert done["spec"]["containers"][0]["env"] == [hidden]
+    assert [c.get("env") for c in done["spec"]["initContainers"]] == [
+        [MINE, hidden], [hidden], None, None
+    ]  # fmt: skip
+    assert done["spec"]["schedulerName"] == "default-scheduler"
+    assert patch_of(mutated(done, rules=rules)) == []
+    assert patch_of(mutated(pod)) == []
+
+
+def test_cards_are_not_hidden_from_pods_that_opt_out_or_claim_them() -> None:
+    rules = rules_with({"hami": {"overwrite_env": True}})
+    pod = a_manifest({"cpu": "1"})
+    pod["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
+    assert patch_of(mutated(pod, rules=rules)) == []
+    assert patch_of(mutated(a_manifest({"cpu": "1"}), Setting(namespace={
+        "hami.io/webhook": "ignore"
+    }), rules=rules)) == []  # fmt: skip
+    claiming = a_manifest({}, resourceClaims=[{"name": "c"}])
+    assert patch_of(mutated(claiming, rules=rules)) == []
+    theirs = a_manifest(schedulerName="theirs")
+    assert patch_of(mutated(theirs, rules=rules)) == []
+
+
 def test_a_debugging_containers_own_ones_go() -> None:
     first, second = {"name": "a", "env": [ALL]}, {"name": "b", "env": [ALL, MINE]}
     old = a_manifest(ephemeralContainers=[first])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tessera_core.admission import is_result
+from tessera_core.leaving import scope_of
+from tessera_core.registry import load
 from tessera_embedded.apiserver.cel import evaluate, parse
 from tessera_scheduler import conditions
+from tessera_scheduler.registration import RegistrationSettings, Terms, configurations
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.keys import OWNER_KEYS, REBALANCE_KEY, RESERVE_KEY, SCHEDULER, TRACE_KEY
 from tessera_schema.resizes import RESIZE_KEY
@@ -15,6 +20,7 @@ from tests.webhook.setting import OURS, REGISTRY, Json, a_manifest
 NAMES_US = parse(conditions.names_us(REGISTRY))
 CHANGES = parse(conditions.changes_guarded_keys(REGISTRY, [SCHEDULER]))
 OTHERS = parse(conditions.by_others([OURS, "their-plugin"]))
+PLACES = scope_of(REGISTRY).places
 HAS_KEYS = parse(conditions.has_own_keys())
 
 
@@ -59,6 +65,60 @@ def test_wishes_of_owners_are_theirs_to_write(key: str) -> None:
 )  # fmt: skip
 def test_others_pods_are_none_of_our_business(pod: Json) -> None:
     assert not calls(pod)
+
+
+@pytest.mark.parametrize(
+    ("pod", "called"),
+    [
+        (a_manifest(), "us"), (a_manifest(schedulerName=SCHEDULER), "us"),
+        (a_manifest(schedulerName="hami-scheduler"), "us"),
+        (a_manifest(schedulerName=""), "us"),
+        ({"metadata": {}, "spec": {"containers": a_manifest()["spec"]["containers"]}}, "us"),
+        (a_manifest(schedulerName="theirs"), "others"),
+        (a_manifest(schedulerName="theirs", notes={"mine": "1"}), "others"),
+        (a_manifest({}, schedulerName="theirs", notes={"hami.io/vgpu-node": "n"}), "others"),
+        (a_manifest({}, schedulerName="theirs", notes={GRANT_KEY: "x"}), "us"),
+        (a_manifest({}, schedulerName="theirs", notes={REBALANCE_KEY: "false"}), "plain"),
+        (a_manifest({"cpu": "1"}), "plain"), (a_manifest({}, schedulerName=SCHEDULER), "plain"),
+    ],
+)  # fmt: skip
+def test_each_pod_is_of_one_kind(pod: Json, called: str) -> None:
+    """Only those of the first kind wait for us."""
+    kinds = {
+        "us": conditions.is_of_us(REGISTRY, PLACES),
+        "others": conditions.is_of_others(REGISTRY, PLACES),
+        "plain": conditions.is_plain(REGISTRY),
+    }
+    found = [kind for kind, cel in kinds.items() if evaluate(parse(cel), {"object": pod}) is True]
+    assert found == [called]
+
+
+def hooks(config: dict[str, Json], **scope: Any) -> dict[str, Json]:
+    """The mutating webhooks by name."""
+    registry = load(config)
+    terms = Terms(
+        namespace="tessera-system", settings=RegistrationSettings(), writers=frozenset(),
+        port=1, scope=scope_of(registry, **scope),
+    )  # fmt: skip
+    (_, mutating), _ = configurations(registry, terms, b"")
+    return {hook["name"]: hook for hook in mutating}
+
+
+def test_only_pods_of_ours_wait_for_us() -> None:
+    found = hooks({})
+    assert {name: hook["failurePolicy"] for name, hook in found.items()} == {
+        "admit.tessera.dev": "Fail", "others.tessera.dev": "Ignore",
+    }  # fmt: skip
+    plain = hooks({"hami": {"overwrite_env": True}})["plain.tessera.dev"]
+    assert plain["failurePolicy"] == "Ignore"
+    assert plain["rules"] == found["others.tessera.dev"]["rules"]
+
+
+def test_pods_of_the_default_scheduler_may_be_others_too() -> None:
+    for take_default in (True, False):
+        (condition,) = hooks({}, take_default=take_default)["admit.tessera.dev"]["matchConditions"]
+        called = evaluate(parse(condition["expression"]), {"object": a_manifest()})
+        assert called is take_default
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     result_keys: tuple[str, ...] = ()
     """Pod annotations that only a scheduler or an agent may write; a trailing `*` is a prefix.
     Admission strips them from new pods."""
+    plain_env: Mapping[str, str] = {}
+    """Variables that are set on containers of pods that ask for nothing, so that an image does not
+    give itself cards where its runtime would let it."""
     schedulers: tuple[str, ...] = ()
     """Scheduler names that its manifests use."""
     opt_out: Mapping[str, str] = {}

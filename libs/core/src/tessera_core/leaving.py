@@ -34,6 +34,12 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Namespaces of which nobody comes here that does not name one of `schedulers`; for those who
     are asked about every pod, as the webhook is not."""
 
+    @property
+    def places(self) -> frozenset[str]:
+        """What pods that are ours may have as their scheduler's name when they are created."""
+        default = (DEFAULT_SCHEDULER,) if self.take_default else ()
+        return frozenset(("", *self.schedulers, *default))
+
 
 def scope_of(
     registry: Registry,
@@ -63,13 +69,14 @@ def left_alone(registry: Registry, scope: Scope, pod: Pod, namespace: Mapping[st
 def left_to_others(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
     """The same of a pod whose containers are not looked at."""
     return (
-        _opted_out(scope, pod, namespace)
+        opted_out(scope, pod, namespace)
         or _scheduled_elsewhere(scope, pod)
         or _reserved(scope, pod)
     )
 
 
-def _opted_out(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
+def opted_out(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
+    """By which label the pod, or its namespace, asks to be left alone; empty for none."""
     for label, value in scope.opt_outs:
         if value in (pod.metadata.labels.get(label), namespace.get(label)):
             return f"label {label}={value}: {_LEFT}"
@@ -78,8 +85,7 @@ def _opted_out(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
 
 def _scheduled_elsewhere(scope: Scope, pod: Pod) -> str:
     named = pod.spec.scheduler_name
-    foreign = named not in ("", DEFAULT_SCHEDULER, *scope.schedulers)
-    if foreign or (named == DEFAULT_SCHEDULER and not scope.take_default):
+    if named not in scope.places:
         return f"spec.schedulerName: {named}: {_LEFT}; leave it out, or write {SCHEDULER}"
     return ""
 

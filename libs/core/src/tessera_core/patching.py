@@ -37,13 +37,15 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The trace that this admission opened; empty for none."""
     scheduler: str = ""
     """The scheduler's name, where it is to change."""
+    env: Sequence[tuple[Where, Mapping[str, str]]] = ()
+    """Containers, by their places, and variables that they get."""
 
 
 def patch(document: dict[str, Any], wanted: Wanted) -> tuple[Step, ...]:
     """The steps from a decoded pod, which is changed, to what is wanted."""
     draft = Draft(document)
     _patch_notes(draft, wanted)
-    _patch_variables(draft, wanted.own)
+    _patch_variables(draft, wanted)
     if wanted.admission is not None:
         for kind in ("initContainers", "containers"):
             for i, container in enumerate(draft.get(("spec", kind)) or ()):
@@ -76,8 +78,11 @@ def _patch_notes(draft: Draft, wanted: Wanted) -> None:
     draft.update(_NOTES, notes)
 
 
-def _patch_variables(draft: Draft, own: Sequence[OwnVariable]) -> None:
-    for variable in sorted(own, key=lambda v: (v.kind, v.position, -v.index)):
+def _patch_variables(draft: Draft, wanted: Wanted) -> None:
+    for where, variables in wanted.env:
+        for name, value in variables.items():
+            _put_variable(draft, (*where, "env"), {"name": name, "value": value})
+    for variable in sorted(wanted.own, key=lambda v: (v.kind, v.position, -v.index)):
         draft.drop(("spec", variable.kind, variable.position, "env", variable.index))
 
 

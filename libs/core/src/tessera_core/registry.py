@@ -40,6 +40,11 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
     somebody wants it."""
 
     @property
+    def plain_env(self) -> dict[str, str]:
+        """Variables that are set on containers of pods that ask for nothing."""
+        return {n: v for d in self.dialects.values() for n, v in d.plain_env.items()}
+
+    @property
     def resources(self) -> frozenset[str]:
         """Every resource name of every dialect, on or off."""
         return frozenset(name for d in self.readers.values() for name in d.resources)

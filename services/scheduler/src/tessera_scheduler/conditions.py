@@ -39,6 +39,27 @@ def names_us(registry: Registry) -> str:
     )
 
 
+def is_of_us(registry: Registry, places: Iterable[str]) -> str:
+    """True for a new pod that names us, and that Tessera places or that bears a key of its own
+    group. `places` are the scheduler's names of pods that Tessera places."""
+    return both(names_us(registry), _may_be_placed(places))
+
+
+def is_of_others(registry: Registry, places: Iterable[str]) -> str:
+    """True for every other new pod that names us: another scheduler's."""
+    return both(names_us(registry), f"!({_may_be_placed(places)})")
+
+
+def is_plain(registry: Registry) -> str:
+    """True for a new pod that names none of our resources or keys."""
+    return f"!({names_us(registry)})"
+
+
+def _may_be_placed(places: Iterable[str]) -> str:
+    named = f"!has(object.spec.schedulerName) || object.spec.schedulerName in {list_of(places)}"
+    return f"{named} || {has_own_keys()}"
+
+
 def has_own_keys() -> str:
     """True for an object, such as a Binding, with an annotation of Tessera's own group."""
     return f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, {_own()})"

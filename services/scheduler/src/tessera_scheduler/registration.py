@@ -1,8 +1,10 @@
 """How the API server learns of the webhook: two configurations, written and kept as they must be.
 
 Somebody who changes them is overruled at the next look; that they are gone is noticed then, too.
-They fail closed: a pod that asks for shares is not created while no replica answers. Pods that ask
-for nothing are never held up, as the conditions keep them away from us.
+They fail closed for the pods that Tessera places: one that asks for shares is not created while no
+replica answers. All others are never held up: conditions keep them away from us, and where a pod is
+only warned of (another scheduler's that names our resources) or hidden from cards, it is created
+without us all the same.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from tessera_core.leaving import LEFT_OUT
+from tessera_core.leaving import LEFT_OUT, Scope
 from tessera_core.registry import Registry
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
@@ -25,6 +27,8 @@ from tessera_schema.keys import SCHEDULER
 
 NAME: Final = "tessera"
 _GROUP: Final = "admissionregistration.k8s.io/v1"
+_PATIENCE_S: Final = 2
+"""Seconds that the API server waits where a pod is created without our answer, too."""
 
 
 class RegistrationSettings(Struct, frozen=True, kw_only=True):
@@ -74,8 +78,8 @@ class Terms(Struct, frozen=True, kw_only=True):
     """Users and groups that may write result keys."""
     port: int
     """That the webhook listens on; used with `host`."""
-    schedulers: frozenset[str]
-    """Profiles that our kube-scheduler serves: pods that name one of them are ours to place."""
+    scope: Scope
+    """Which pods are ours to place."""
 
 
 def configurations(
@@ -98,13 +102,23 @@ def configurations(
             "timeoutSeconds": terms.settings.timeout_s,
         }
 
+    def open_hook(name: str, conditions: Mapping[str, str]) -> Json:
+        """For pods that do not wait for us."""
+        wanted = hook(name, "/mutate", [_rule("CREATE", "pods")], conditions)
+        patience = min(terms.settings.timeout_s, _PATIENCE_S)
+        return {**wanted, "failurePolicy": "Ignore", "timeoutSeconds": patience}
+
     created = [_rule("CREATE", "pods"), _rule("UPDATE", "pods/ephemeralcontainers")]
-    asks = {"names-tessera": conditions.names_us(registry)}
+    places = terms.scope.places
+    asks = {"names-tessera": conditions.is_of_us(registry, places)}
     others = conditions.by_others(terms.writers)
-    changes = conditions.changes_guarded_keys(registry, terms.schedulers)
+    changes = conditions.changes_guarded_keys(registry, terms.scope.schedulers)
     mutating = [
         {**hook("admit", "/mutate", created, asks), "reinvocationPolicy": "IfNeeded"},
+        open_hook("others", {"is-of-others": conditions.is_of_others(registry, places)}),
     ]
+    if registry.plain_env:
+        mutating.append(open_hook("plain", {"asks-for-nothing": conditions.is_plain(registry)}))
     validating = [
         hook("validate", "/validate", created, asks),
         hook(

@@ -78,7 +78,7 @@ async def open_webhook(
         ):  # fmt: skip
             terms = Terms(
                 namespace=world.namespace, settings=settings.registration, writers=writers,
-                port=served.port, schedulers=rules.scope.schedulers,
+                port=served.port, scope=rules.scope,
             )  # fmt: skip
             async with (
                 open_registration(

@@ -21,6 +21,7 @@ from tessera_core.quota import least_use
 from tessera_runtime import telemetry
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.changing import EPHEMERAL, mutate_debugging, validate_change
+from tessera_scheduler.webhook.hiding import hidden
 from tessera_scheduler.webhook.oversize import crowded
 from tessera_scheduler.webhook.reading import read_pod, steps_to
 from tessera_scheduler.webhook.rules import Rules, Setting
@@ -47,7 +48,8 @@ def _mutate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) ->
     told = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
     admission = None if left else rules.admissions.admit(clean, setting.allowed)
     if admission is None:
-        steps = steps_to(request, Wanted(stripped=stripped)) if stripped else ()
+        wanted = Wanted(stripped=stripped, env=() if left else hidden(rules, clean, setting))
+        steps = steps_to(request, wanted) if stripped or wanted.env else ()
         return allowed(request, steps, (*told, left) if left else told)
     if isinstance(admission, Rejected):
         return refused(request, admission)

@@ -24,7 +24,7 @@ from tessera_core.dialect import (
     claim_by_name,
 )
 from tessera_core.dialects.hami import result
-from tessera_core.dialects.hami.admission import admit
+from tessera_core.dialects.hami.admission import VISIBLE_ENV, admit
 from tessera_core.dialects.hami.inventory import inventory
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
 from tessera_core.dialects.hami.terms import PRIORITY_ENV, terms
@@ -48,6 +48,7 @@ def dialect(options: Options) -> Dialect:
         resources=names,
         allocated=frozenset({options.count}),
         result_keys=result.KEYS,
+        plain_env={VISIBLE_ENV: "none"} if options.overwrite_env else {},
         schedulers=("hami-scheduler",),
         opt_out={"hami.io/webhook": "ignore"},
         quota={

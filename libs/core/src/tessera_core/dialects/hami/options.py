@@ -50,8 +50,8 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
     runtime_class_name: str = ""
     """runtimeClassName of pods that set none; empty = left alone (runtimeClassName)."""
     overwrite_env: bool = False
-    """Set NVIDIA_VISIBLE_DEVICES=none in containers of such pods that ask for no card
-    (overwriteEnv)."""
+    """Set NVIDIA_VISIBLE_DEVICES=none in containers that ask for no card, of pods that ask for
+    nothing as well (overwriteEnv)."""
     lib_cuda_log_level: str = ""
     """LIBCUDA_LOG_LEVEL of containers that set none; empty = left alone (libCudaLogLevel)."""
     device_memory_scaling: float = 1
