@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -60,10 +61,9 @@ async def a_server(
         answers, runner.server, bodies=BodyLimits(BODY_MOST), limits=limits, idle_s=IDLE_S,
         stop_s=0.1,
     ) as serving:  # fmt: skip
-        accept = serving.connection if context is None else serving.over_tls(context)
-        server = await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
-        yield Server(serving, server.sockets[0].getsockname()[:2])
-        server.close()
+        listening = socket.create_server(("127.0.0.1", 0))
+        async with serving.accepting(listening, 1024, context):
+            yield Server(serving, listening.getsockname()[:2])
     await runner.cleanup()
 
 

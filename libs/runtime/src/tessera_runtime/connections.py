@@ -73,7 +73,7 @@ class Stage(IntEnum):
 class Peer:
     """One connection, from its being accepted until it is gone, whichever protocol reads it."""
 
-    def __init__(self, transport: asyncio.Transport, now: float) -> None:
+    def __init__(self, now: float) -> None:
         """Use `Connections.enter`."""
         self.since = now
         """Loop time from which on it is at its stage."""
@@ -86,20 +86,10 @@ class Peer:
         """Bytes that are reserved for it."""
         self.room_at = now
         """Loop time from which on they are."""
-        self.close: Callable[[], None] = self.cut
+        self.cut: Callable[[], object] = _nothing
+        """Closes it, whatever it does."""
+        self.close: Callable[[], object] = _nothing
         """Closes it in the way that an idle connection is closed."""
-        self._transport = transport
-
-    def cut(self) -> None:
-        """Close it, whatever it does."""
-        self._transport.abort()
-
-    def read(self, *, on: bool) -> None:
-        """Read what comes, or leave it in the kernel's buffers, TLS and all."""
-        if on:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
 
 
 class Connections:
@@ -125,16 +115,15 @@ class Connections:
         """How many are open."""
         return len(self._open)
 
-    def enter(self, transport: asyncio.Transport) -> Peer | None:
+    def enter(self) -> Peer | None:
         """A new connection; another goes where there are too many, and None where none can go."""
         while len(self._open) >= self.limits.connections:
             victim = self._least_missed()
             if victim is None:
                 self._cut["all are being answered"] += 1
-                transport.abort()
                 return None
             self._drop(victim, "too many connections")
-        peer = Peer(transport, self._now())
+        peer = Peer(self._now())
         self._open[peer] = None
         self.empty.clear()
         return peer
@@ -251,3 +240,7 @@ class Connections:
             self._told_at = now
             log.warning("connections cut", why=dict(self._cut), open=len(self._open))
             self._cut.clear()
+
+
+def _nothing() -> None:
+    """Until there is something to close."""

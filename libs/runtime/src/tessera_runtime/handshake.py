@@ -3,52 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from typing import Final, cast
+from typing import Any, Final, NoReturn
 
+from tessera_runtime import logs
 from tessera_runtime.connections import Connections, Peer
+
+log = logs.named("tessera.http")
 
 HANDSHAKE_S: Final = 10.0
 """Seconds that a client has for its part of the handshake, and of the end of TLS."""
+_AGAIN_S: Final = 1.0
+"""Seconds until the next try, where a connection cannot be taken: there are too many open files."""
 
 
-class Handshake(asyncio.Protocol):
-    """One accepted connection whose client has not shown yet that it speaks TLS."""
+class Handshakes:
+    """Takes connections, and lets those in that speak TLS."""
 
     def __init__(
-        self, connections: Connections, context: ssl.SSLContext,
+        self, listening: socket.socket, context: ssl.SSLContext, connections: Connections,
         inside: Callable[[Peer], asyncio.Protocol],
-        later: Callable[[Coroutine[None, None, None]], None],
+        later: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:  # fmt: skip
         """`inside` makes what speaks inside of TLS, `later` runs a task."""
-        self._connections = connections
+        self._listening = listening
         self._context = context
+        self._connections = connections
         self._inside = inside
         self._later = later
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
-        accepted = cast("asyncio.Transport", transport)
-        peer = self._connections.enter(accepted)
-        if peer is not None:
-            accepted.pause_reading()  # until TLS reads
-            self._later(self._shake_hands(accepted, peer))
+    async def take(self) -> NoReturn:
+        """One connection after the other, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._listening)
+            except OSError as e:
+                log.warning("connection not taken", why=str(e))
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            peer = self._connections.enter()
+            if peer is None:
+                accepted.close()
+            else:
+                peer.cut = self._later(self._shake_hands(accepted, peer)).cancel
 
-    async def _shake_hands(self, accepted: asyncio.Transport, peer: Peer) -> None:
-        inside = self._inside(peer)
+    async def _shake_hands(self, accepted: socket.socket, peer: Peer) -> None:
         try:
-            if accepted.is_closing():
-                raise ConnectionAbortedError
-            transport = await asyncio.get_running_loop().start_tls(
-                accepted, inside, self._context, server_side=True,
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._inside(peer), accepted, ssl=self._context,
                 ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=HANDSHAKE_S,
             )  # fmt: skip
         except OSError:  # it speaks no TLS, or went; ssl.SSLError is one
-            peer.cut()
-            transport = None
-        if transport is None or transport.is_closing():
             self._connections.leave(peer)
-            return
-        peer.known = bool(transport.get_extra_info("peercert"))
-        inside.connection_made(transport)
+        except asyncio.CancelledError:
+            accepted.close()
+            self._connections.leave(peer)
+            raise

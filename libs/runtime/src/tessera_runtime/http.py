@@ -170,19 +170,16 @@ async def _accepting(
 ) -> AsyncGenerator[None]:  # fmt: skip
     """Take connections, each before the framework sees it."""
     strangers = STRANGER_BODY_MOST if tls is not None and tls.asks_clients else None
-    async with quick.connections(
-        answers, cast("web.Server", runner.server),
-        bodies=BodyLimits(settings.body_bytes, strangers),
-        limits=settings.limits, idle_s=KEEP_ALIVE_S, stop_s=settings.stop_s, patient=patient,
-    ) as serving:  # fmt: skip
-        server = await asyncio.get_running_loop().create_server(
-            serving.over_tls(tls.context) if tls is not None else serving.connection,
-            sock=listening, backlog=settings.backlog,
-        )  # fmt: skip
-        try:
-            yield
-        finally:
-            server.close()
+    context = tls.context if tls is not None else None
+    async with (
+        quick.connections(
+            answers, cast("web.Server", runner.server),
+            bodies=BodyLimits(settings.body_bytes, strangers), limits=settings.limits,
+            idle_s=KEEP_ALIVE_S, stop_s=settings.stop_s, patient=patient,
+        ) as serving,
+        serving.accepting(listening, settings.backlog, context),
+    ):  # fmt: skip
+        yield
 
 
 def _of_framework(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:

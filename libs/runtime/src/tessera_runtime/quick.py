@@ -11,6 +11,7 @@ takes too long or too much (`tessera_runtime.connections`).
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -23,7 +24,7 @@ from msgspec import Struct
 from tessera_runtime import logs
 from tessera_runtime.connections import SWEEP_S, ConnectionLimits, Connections, Peer, Stage
 from tessera_runtime.handover import Handover
-from tessera_runtime.handshake import Handshake
+from tessera_runtime.handshake import Handshakes
 from tessera_runtime.plain import HEAD_MOST, HEADERS_MOST, TOO_LONG, Request, read
 from tessera_runtime.turns import Line
 
@@ -112,15 +113,37 @@ class Serving:
         """For the event loop, which calls it for each new connection."""
         return Connection(self)
 
-    def over_tls(self, context: ssl.SSLContext) -> Callable[[], asyncio.Protocol]:
-        """The same for a server with TLS."""
-        return partial(Handshake, self.peers, context, partial(Connection, self), self.later)
+    @asynccontextmanager
+    async def accepting(
+        self, listening: socket.socket, backlog: int, context: ssl.SSLContext | None = None
+    ) -> AsyncGenerator[None]:
+        """Take connections until left; with a `context` those that speak TLS."""
+        if context is None:
+            server = await asyncio.get_running_loop().create_server(
+                self.connection, sock=listening, backlog=backlog
+            )
+            try:
+                yield
+            finally:
+                server.close()
+            return
+        listening.settimeout(0)
+        listening.listen(backlog)
+        inside = partial(Connection, self)
+        shaking = Handshakes(listening, context, self.peers, inside, self.later)
+        taking = self._group.create_task(shaking.take(), name="connections over TLS")
+        try:
+            yield
+        finally:
+            taking.cancel()
+            listening.close()
 
-    def later(self, work: Coroutine[None, None, None]) -> None:
-        """Go on with an answer that takes time."""
+    def later(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Go on with what takes time."""
         task = self._group.create_task(work, name="request")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def end(self, stop_s: float) -> None:
         """Let open requests end for so many seconds, and cut them then."""
@@ -146,19 +169,20 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._busy = self._full = self._deaf = self._waits = False
+        self._busy = self._full = self._deaf = self._waits = self._paused = False
 
     # -- told by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         made = cast("asyncio.Transport", transport)
-        peer = self._peer = self._peer or self._peers.enter(made)
-        if self._serving.over:
+        peer = self._peer = self._peer or self._peers.enter()
+        if peer is None or self._serving.over:
             made.abort()
         if peer is not None:
             self._transport = made
-            peer.close = made.close
+            peer.cut, peer.close = made.abort, made.close
+            peer.known = bool(made.get_extra_info("peercert"))
             self._come_to_rest()
 
     def data_received(self, data: bytes) -> None:
@@ -167,9 +191,7 @@ class Connection(asyncio.Protocol):
             return
         self._buffer += data
         peer = self._peer
-        if self._transport is None or peer is None:  # TLS is ahead of itself
-            return
-        if peer.stage is Stage.IDLE:
+        if peer is not None and peer.stage is Stage.IDLE:
             self._peers.enters(peer, Stage.COMING)
         self._go_on()
         self._read_or_wait()
@@ -201,9 +223,15 @@ class Connection(asyncio.Protocol):
         return None if transport is None or transport.is_closing() else transport
 
     def _read_or_wait(self) -> None:
-        if self._open is not None and self._peer is not None:
-            ahead = (self._busy or self._full) and len(self._buffer) > AHEAD_MOST
-            self._peer.read(on=not (ahead or self._waits))
+        transport = self._open
+        ahead = (self._busy or self._full) and len(self._buffer) > AHEAD_MOST
+        waits = ahead or self._waits
+        if transport is not None and waits != self._paused:
+            self._paused = waits
+            if waits:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
 
     def _go_on(self) -> None:
         """Answer the next request, if it has come whole."""
@@ -248,7 +276,7 @@ class Connection(asyncio.Protocol):
         if isinstance(made, Reply):
             self._write(made)
         else:
-            self._serving.later(self._answer_later(made))
+            _ = self._serving.later(self._answer_later(made))
 
     async def _answer_later(self, coming: Awaitable[Reply]) -> None:
         try:
