@@ -131,6 +131,37 @@ def test_a_card_that_only_a_pod_names_is_shown_as_lost(tessera: Tessera) -> None
     assert [(h["name"], h["memory_mib"]) for h in lost["holders"]] == [("a", 3000)]
 
 
+def test_running_pods_that_would_be_refused_are_named(tessera: Tessera) -> None:
+    runs = [bound(f"train-{i}", "GPU-n1-0,NVIDIA,1000,10:;") for i in range(5)]
+    for one in runs:
+        one["spec"]["hostPID"] = True
+    gone = bound("gone", "GPU-n1-0,NVIDIA,1000,10:;")
+    gone["spec"]["hostPID"] = True
+    gone["metadata"]["deletionTimestamp"] = "2025-05-20T10:02:04Z"
+    ran = tessera("place", "-f", "-", stdin=text(node(), *runs, gone))
+    assert ran.status == 2
+    (line,) = [line for line in ran.err.splitlines() if "refused" in line]
+    assert line.startswith(
+        "tessera: pod default/train-0, pod default/train-1, pod default/train-2 and 2 more: runs, "
+        "and would be refused if created now: spec.hostPID: true"
+    )
+    assert len(document(tessera, "-f", "-", stdin=text(node(), *runs), status=2)["warnings"]) == 5
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "default", "labels": {"allow.tessera.dev/host-pid": "true"}}}  # fmt: skip
+    ran = tessera("place", "-f", "-", stdin=text(node(), space, *runs))
+    assert (ran.status, ran.err) == (0, NOTHING), "the namespace may"
+
+
+def test_a_pod_that_its_namespace_allows_is_looked_at_card_by_card(tessera: Tessera) -> None:
+    waits = pod("waits", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20000})
+    waits["spec"]["hostPID"] = True
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "default", "labels": {"allow.tessera.dev/host-pid": "true"}}}  # fmt: skip
+    ran = tessera("place", "-f", "-", "--why", stdin=text(node(), space, waits))
+    assert "CardInsufficientMemory\n" in ran.out
+    assert "no card of this cluster is that large" in ran.out
+
+
 @pytest.mark.parametrize("columns", ["30", "60", "100", "200"])
 def test_no_line_is_wider_than_the_terminal_and_none_ends_in_blanks(
     tessera: Tessera, monkeypatch: pytest.MonkeyPatch, columns: str

@@ -6,7 +6,7 @@ tests do them here, in memory, so that a user can see the answer before anything
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from tessera_core.ledger import Ledger
 from tessera_core.listing import ListedNode, listing, unpublished
 from tessera_core.outcome import Outcome, Verdict, Why
 from tessera_core.pages import Seen
+from tessera_core.readmission import readmission
 from tessera_core.registry import Registry
 from tessera_core.remedies import advise, memory_unit
 from tessera_core.results import injections, written_annotations
@@ -82,7 +83,7 @@ class Planner:
         ]
         self.ledger.set_namespaces(self._namespaces)
         self.ledger.set_limits(cluster.limits)
-        running = [pod for pod in cluster.bound if not pod.terminal]
+        self._running = running = [pod for pod in cluster.bound if not pod.terminal]
         unread = [
             (pod, problem) for pod in running if (problem := self._take_over(pod)) is not None
         ]
@@ -102,7 +103,7 @@ class Planner:
                 pod=pod, verdict=Verdict.IGNORED, message=left, unserved=True,
                 dialects=tuple(claims_on(self.registry, pod)),
             )  # fmt: skip
-        admission = admit(self.registry, pod, allowed=allowed_by(labels))
+        admission = self.admitted(pod)
         if admission is None:
             unserved = self._unserved(pod)
             return Outcome(
@@ -125,10 +126,19 @@ class Planner:
         listed = listing(self.ledger, self._estimated)
         return listed, tuple(unpublished(self.registry, self._nodes, listed))
 
+    def refused_again(self) -> Iterator[str]:
+        """A warning for each bound pod that would be refused if it were created now."""
+        yield from readmission(self.registry, self._scope, self._running, self._namespaces)
+
+    def admitted(self, pod: Pod) -> Admission | Rejected | None:
+        """The pod as admission in its namespace sees it; None where it names nothing of ours."""
+        labels = self._namespaces.get(_namespace(pod), {})
+        return admit(self.registry, pod, allowed=allowed_by(labels))
+
     def advise(self, pod: Pod) -> str:
         """What would help a pod that waits, in a sentence; empty for one that does not, and where
         there is nothing to say."""
-        admission = admit(self.registry, pod)
+        admission = self.admitted(pod)
         if not isinstance(admission, Admission) or not admission.request.containers:
             return ""
         request, ledger = admission.request, self.ledger

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.admission import Admission, admit
+from tessera_core.admission import Admission
 from tessera_core.cores import percent
 from tessera_core.fitting import Unfit
 from tessera_core.outcome import Outcome
@@ -52,7 +52,7 @@ def look(planner: Planner, outcome: Outcome) -> tuple[NodeSeen, ...]:
     alike: dict[tuple[str, ...], list[str]] = {}
     for node, messages in said.items():
         alike.setdefault(tuple(messages), []).append(node)
-    admission = admit(planner.registry, outcome.pod)
+    admission = planner.admitted(outcome.pod)
     groups = []
     for number, (texts, nodes) in enumerate(alike.items()):
         shown = number < NODES_SHOWN and isinstance(admission, Admission)

@@ -122,7 +122,7 @@ def _short_gangs(world: World, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 def _listed(planner: Planner) -> Listed:
     nodes, unpublished = planner.listing()
-    warnings = (*planner.warnings, *unpublished)
+    warnings = (*planner.warnings, *unpublished, *planner.refused_again())
     if not any(node.cards or node.lost for node in nodes):
         warnings = (*warnings, NOTHING_READ.format(len(nodes)))
     return Listed(nodes, warnings)

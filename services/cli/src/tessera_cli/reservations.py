@@ -34,7 +34,7 @@ def reserved(raw: Mapping[str, Any]) -> Reserved:
     inner = _part(template, "metadata")
     pod = {
         "metadata": {
-            "name": f"reservation:{meta.get('name')}",
+            "name": f"reservation:{meta['name']}" if meta.get("name") else "",
             "namespace": inner.get("namespace"),
             "uid": meta.get("uid"),
             "labels": {**_part(inner, "labels"), **_part(meta, "labels")},
