@@ -6,6 +6,7 @@ from typing import Final
 
 from tessera_embedded.apiserver.calls import Response, answer
 from tessera_embedded.apiserver.errors import JsonObject
+from tessera_embedded.apiserver.openapi import described
 from tessera_embedded.apiserver.resources import Catalogue, Resource
 
 _VERBS: Final = [
@@ -38,6 +39,9 @@ def discovered(  # noqa: C901, PLR0911  (one case for each path)
         return Response(200, b"ok", content_type="text/plain")
     if path == "/version":
         return answer(200, _VERSION)
+    found = described(path, catalogue)
+    if found is not None:
+        return found
     match path.strip("/").split("/"):
         case ["api"]:
             return answer(200, {"kind": "APIVersions", "versions": ["v1"],
