@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import io
 import ssl
 import uuid
 from collections.abc import AsyncIterator
@@ -156,7 +157,9 @@ class Webhooks:
     async def _post(self, hook: Hook, url: str, body: bytes) -> bytes:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         tls = self._context(hook.webhook["clientConfig"].get("caBundle", ""))
-        async with self._session.post(url, data=body, headers=headers, ssl=tls) as response:
+        async with self._session.post(
+            url, data=io.BytesIO(body), headers=headers, ssl=tls
+        ) as response:
             content = await response.read()
             if response.status != 200:
                 raise CallFailed(
