@@ -1,9 +1,11 @@
 """The agent lends idle cores through limits files, and takes them back."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from tessera_agent.files import Key
@@ -12,14 +14,18 @@ from tessera_core.hookfiles import limits as limits_file
 from tessera_core.hookfiles import usage as usage_file
 from tessera_core.hookfiles.layout import HEAD
 from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode
+from tessera_core.readings import ProcessReading
 from tessera_kubelet.nri.nouns import Adjustment, Sandbox
+from tessera_runtime.errors import ApiRefused
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.envelope import Envelope
 from tessera_schema.hints import LendingBound, NodeHints, encode_hints
-from tessera_schema.keys import LENDING_KEY
+from tessera_schema.keys import ACROSS_NAMESPACES_LABEL, LENDING_KEY
 from tessera_schema.subjects import HINTS_BUCKET
 from tessera_testing.clock import LoopClock
 from tests.agent.limitsfile import limits_in
-from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, metric, until
+from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, looks, metric, until
 from tests.agent.usagefile import a_usage
 
 MS = 1_000_000
@@ -176,13 +182,26 @@ async def test_a_spoilt_usage_file_gets_no_loan_and_harms_nobody(tmp_path: Path)
 # -- priority, as HAMi has it
 
 
+PID = 1 << 23
+"""More than any process has."""
+
+
+async def important(node: Node, namespace: str = "team") -> Container:
+    """One of the highest priority, which the driver sees at work."""
+    pod = replace(ranked("high", 0), namespace=namespace)
+    given = await node.create(pod, env={"CUDA_TASK_PRIORITY": "0"})
+    await node.start(pod, pid=PID)
+    node.reader.run(0, ProcessReading(pid=PID, memory_bytes=1))
+    return Container(given)
+
+
 def ranked(name: str, priority: int) -> Sandbox:
     return granted(name, a_share(cores_percent=30, mib=1000, dialect="hami"))
 
 
 async def test_low_priority_waits_while_high_priority_works(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent(lending=QUICK) as agent:
-        high = Container(await node.run(ranked("high", 0), env={"CUDA_TASK_PRIORITY": "0"}))
+        high = await important(node)
         low = Container(await node.run(ranked("low", 1)))
         assert not low.held
 
@@ -198,7 +217,7 @@ async def test_low_priority_waits_while_high_priority_works(tmp_path: Path) -> N
 
 async def test_a_hold_is_short_and_is_renewed(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent(lending=QUICK):
-        high = Container(await node.run(ranked("high", 0), env={"CUDA_TASK_PRIORITY": "0"}))
+        high = await important(node)
         low = Container(await node.run(ranked("low", 1)))
 
         ends: list[int] = []
@@ -215,6 +234,63 @@ async def test_a_hold_is_short_and_is_renewed(tmp_path: Path) -> None:
         await until(lambda: is_held(first))
         await until(lambda: not low.held)
         assert low.limits.hold_until_ns == 0
+
+
+async def test_launches_that_the_driver_does_not_see_hold_nobody(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node, node.agent(lending=QUICK) as agent:
+        high = await important(node)
+        low = Container(await node.run(ranked("low", 1)))
+        node.reader.run(0)
+        await looks(agent, 8)
+        for _ in range(20):
+            high.works()
+            await agent.lending.tick()
+            assert not low.held
+
+
+async def test_a_priority_counts_in_other_namespaces_by_an_administrators_label(
+    tmp_path: Path,
+) -> None:
+    async with a_node(tmp_path) as node, node.agent(lending=QUICK) as agent:
+        high = await important(node, namespace="others")
+        low = Container(await node.run(ranked("low", 1)))
+        await looks(agent, 3)
+        for _ in range(20):
+            high.works()
+            await agent.lending.tick()
+            assert not low.held
+        await label(node, "others")
+
+        def works() -> bool:
+            high.works()
+            return low.held
+
+        await until(works)
+
+
+async def test_a_limit_that_is_given_up_is_back_when_another_namespace_comes(
+    tmp_path: Path,
+) -> None:
+    async with a_node(tmp_path) as node, node.agent(lending=QUICK):
+        env = {"GPU_CORE_UTILIZATION_POLICY": "disable"}
+        free = Container(await node.run(ranked("free", 1), env=env))
+        await node.run(ranked("neighbour", 1))
+        assert free.card.mode is Mode.OFF
+        await node.run(replace(ranked("stranger", 1), namespace="others"))
+        await until(lambda: free.card.mode is not Mode.OFF)
+        assert free.card.cores_permille == 300
+        await label(node, "team")
+        await until(lambda: free.card.mode is Mode.OFF)
+
+
+async def label(node: Node, namespace: str) -> None:
+    """An administrator lets what its containers say count on cards that others share."""
+    path = f"{paths.NAMESPACES}/{namespace}"
+    body = {"metadata": {"labels": {ACROSS_NAMESPACES_LABEL: "true"}}}
+    with suppress(ApiRefused):
+        made = msgspec.json.encode({"metadata": {"name": namespace}})
+        await node.kube.call(Verb.POST, paths.NAMESPACES, body=made)
+    await node.kube.call(Verb.PATCH, path, body=msgspec.json.encode(body), kind=Body.MERGE_PATCH)
 
 
 def names(pod: str) -> str:

@@ -183,6 +183,54 @@ def test_cores_of_the_held_are_lent() -> None:
     assert card.decided.loans == {"high": 700, "low": 0}
 
 
+# -- priorities of other namespaces
+
+
+A_THIRD = PACE.most_held_s / (PACE.most_held_s + PACE.rest_s) + PACE.most_held_s / 120
+"""In the long run; two minutes may begin and end with a hold."""
+
+
+def test_a_priority_stops_at_its_namespace() -> None:
+    assert share_held(Doing(use=1)) == 0
+
+
+def test_where_an_administrator_allows_it_an_owner_waits_a_third_of_the_time() -> None:
+    assert 0.2 < share_held(Doing(use=1), reaches=True) <= A_THIRD
+
+
+def test_nor_does_it_wait_longer_for_one_that_holds_it_in_pieces() -> None:
+    pieces = [Doing(use=1)] * 60 + [IDLE] * 60
+    assert 0.2 < share_held(*pieces, reaches=True) <= A_THIRD
+
+
+def test_who_was_promised_no_cores_waits_as_long_as_others_work() -> None:
+    assert share_held(Doing(use=1), reaches=True, granted=0) > 0.95
+
+
+def test_in_its_own_namespace_it_holds_as_long_as_it_works() -> None:
+    assert share_held(Doing(use=1), namespace="victims") > 0.95
+
+
+def test_launches_that_the_driver_did_not_see_hold_nobody() -> None:
+    assert share_held(Doing(use=1), namespace="victims", works=False) == 0
+
+
+def share_held(
+    *doing: Doing, namespace: str = "attackers", granted: int = 900, **more: bool
+) -> float:
+    """The part of 1,200 looks in which an owner is held by a neighbour with 1 percent of the cores
+    and the highest priority, that launches once in two seconds of what it does."""
+    card = Card(
+        replace(a("attacker", 10, priority=0), namespace=namespace, **more),
+        replace(a("victim", granted, priority=1), namespace="victims"),
+    )
+    busy, held = Doing(use=500), 0
+    for look in range(1200):
+        launches = doing[look % len(doing)] if look % 20 == 0 or len(doing) > 1 else IDLE
+        held += "victim" in card.tick(attacker=launches, victim=busy).held
+    return held / 1200
+
+
 # -- whatever they do
 
 doings = st.builds(

@@ -64,6 +64,12 @@ def test_who_matters_less_borrows_nothing_of_who_matters_more() -> None:
     assert bounds_of(holders, a_use("a"), a_use("b")) == {"a": 50, "b": 100}
 
 
+def test_a_priority_takes_nothing_from_another_namespace() -> None:
+    holders = with_(granted(a=30, b=50), "a", priority=1, namespace="x")
+    holders = with_(holders, "b", priority=0, namespace="y")
+    assert bounds_of(holders, a_use("a"), a_use("b")) == {"a": 100, "b": 100}
+
+
 def test_a_ceiling_of_its_author_holds() -> None:
     holders = with_(granted(a=30, b=50), "a", most_cores_percent=45)
     assert bounds_of(holders, a_use("a"), a_use("b")) == {"a": 45, "b": 100}
@@ -114,7 +120,7 @@ def held(
 
 
 def test_a_grant_is_what_is_held() -> None:
-    assert held("hami") == Held(memory_bytes=GIB, cores_percent=30, priority=1)
+    assert held("hami") == Held(namespace="default", memory_bytes=GIB, cores_percent=30, priority=1)
 
 
 ASKS = {"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "4"}

@@ -20,6 +20,7 @@ from tessera_testing.builders import a_container, a_pod
 
 REGISTRY = load()
 POLICY, PRIORITY = "GPU_CORE_UTILIZATION_POLICY", "CUDA_TASK_PRIORITY"
+NOTHING = Injection()
 POD = Sandbox(id="s", name="p", uid="u", namespace="team")
 WITH_HAMI_CORE = ("hami", "volcano", "koordinator")
 OTHERS = ("gpumanager", "iluvatar", "mthreads")
@@ -34,9 +35,9 @@ def a_share(dialect: str) -> Share:
 
 def by_the_agent(
     dialect: str, env: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None,
-    noted: Mapping[str, str] | None = None,
+    given: Injection = NOTHING,
 ) -> LendingTerms:  # fmt: skip
-    return terms_in(REGISTRY.readers, notes or {}, (a_share(dialect),), env or {}, noted or {})
+    return terms_in(REGISTRY.readers, notes or {}, (a_share(dialect),), env or {}, given)
 
 
 def by_the_rebalancer(
@@ -88,10 +89,19 @@ def test_disable_gives_it_up_where_the_dialect_has_that_word() -> None:
     for dialect in (*WITH_HAMI_CORE, *OTHERS):
         terms = by_the_agent(dialect, env)
         assert terms.unlimited is (dialect in WITH_HAMI_CORE)
-        limits = limits_of(
-            Sandbox(id="s", name="p", uid="u", namespace="team"), "c", (a_share(dialect),), terms
-        )
-        assert (limits.cards[0].mode is Mode.OFF) is terms.unlimited
+        assert not terms.unlimited_by_operator
+
+
+def test_an_operators_disable_is_told_from_the_containers_own() -> None:
+    env = {POLICY: "disable"}
+    assert by_the_agent("volcano", env, given=Injection(env=env)).unlimited_by_operator
+    assert not by_the_agent("volcano", env).unlimited_by_operator
+
+
+def test_a_card_without_a_limit_is_told_to_the_hook() -> None:
+    share, terms = a_share("hami"), LendingTerms(unlimited=True)
+    assert limits_of(POD, "c", (share,), terms, {"GPU-0"}).cards[0].mode is Mode.OFF
+    assert limits_of(POD, "c", (share,), terms, {"GPU-1"}).cards[0].mode is Mode.HARD
 
 
 def test_what_the_scheduler_gives_counts_as_the_containers_own() -> None:
@@ -105,9 +115,9 @@ def test_what_the_scheduler_gives_counts_as_the_containers_own() -> None:
 
 
 def test_gpu_managers_containers_have_their_ceiling_or_none() -> None:
-    noted = {"tencent.com/vcuda-core-limit": "70"}
-    assert by_the_agent("gpumanager", noted=noted).ceiling_percent == 70
-    unread = {"tencent.com/vcuda-core-limit": "x"}
-    assert by_the_agent("gpumanager", noted=unread).ceiling_percent == 0
+    given = Injection(annotations={"tencent.com/vcuda-core-limit": "70"})
+    assert by_the_agent("gpumanager", given=given).ceiling_percent == 70
+    unread = Injection(annotations={"tencent.com/vcuda-core-limit": "x"})
+    assert by_the_agent("gpumanager", given=unread).ceiling_percent == 0
     assert by_the_agent("gpumanager").ceiling_percent == 0
     assert by_the_agent("volcano").ceiling_percent == 100

@@ -17,14 +17,14 @@ _KEPT: Final = "force"
 _GIVEN_UP: Final = "disable"
 
 
-def core_policy(env: Mapping[str, str]) -> LendingTerms:
+def core_policy(written: Written) -> LendingTerms:
     """`force` = its limit is a hard one; `disable` = it has none; anything else says nothing."""
-    policy = env.get(CORE_POLICY_ENV, "").strip().lower()
+    policy = _of(written.env)
     return LendingTerms(
-        most_percent=0.0 if policy == _KEPT else None, unlimited=policy == _GIVEN_UP
-    )
+        most_percent=0.0 if policy == _KEPT else None, unlimited=policy == _GIVEN_UP,
+        unlimited_by_operator=_of(written.given) == _GIVEN_UP,
+    )  # fmt: skip
 
 
-def core_policy_terms(written: Written) -> LendingTerms:
-    """The terms of a dialect that has no other words for it."""
-    return core_policy(written.env)
+def _of(env: Mapping[str, str]) -> str:
+    return env.get(CORE_POLICY_ENV, "").strip().lower()

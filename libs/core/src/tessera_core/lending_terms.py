@@ -29,6 +29,8 @@ class Written(Struct, frozen=True, kw_only=True):
     pod: Pod
     env: Mapping[str, str] = {}
     """The container's variables, what it is given included."""
+    given: Mapping[str, str] = {}
+    """Of these, what the scheduler gives: an operator's settings."""
     annotations: Mapping[str, str] = {}
     """The container's own, which a runtime keeps; a pod's are in `pod`."""
 
@@ -42,7 +44,9 @@ class LendingTerms(Struct, frozen=True, kw_only=True):
     """Of a card, up to which it may be lent to; at or below what it was granted, nothing is. None =
     nothing is said."""
     unlimited: bool = False
-    """It gives its limit of cores up."""
+    """It gives its limit of cores up: on cards that it shares with its own namespace alone."""
+    unlimited_by_operator: bool = False
+    """Its limit of cores was given up for it, on all cards."""
     priority: int | None = None
     """The smaller goes before the larger; None = it goes before nobody, and nobody before it."""
 
@@ -68,6 +72,7 @@ def terms_of(
         lends=takes_part(written.pod.metadata.annotations),
         most_percent=min(ceilings, default=None),
         unlimited=bool(said) and all(one.unlimited for one in said),
+        unlimited_by_operator=bool(said) and all(one.unlimited_by_operator for one in said),
         priority=max(priorities, default=None),
     )
 

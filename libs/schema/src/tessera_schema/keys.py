@@ -33,6 +33,9 @@ LEAST_MEMORY_KEY: Final = "tessera.dev/least-memory"
 """On a pod, by its owner: no share of it is made smaller than this, a Kubernetes quantity."""
 LENDING_KEY: Final = "tessera.dev/lending"
 """On a pod, by its owner: "false" = nothing is lent to it, or of it."""
+ACROSS_NAMESPACES_LABEL: Final = "lending.tessera.dev/across-namespaces"
+"""On a namespace, by an administrator: "true" = what its containers say of themselves (a priority,
+that they give their limit of cores up) counts on cards that other namespaces share."""
 ORDER_KEY: Final = "tessera.dev/order"
 """On a pod, by its owner: one of `ORDERS`, by what its node and its cards are chosen."""
 ORDERS: Final = ("pack", "dialect")

@@ -38,6 +38,7 @@ from tessera_agent.pids import ProcOwners
 from tessera_agent.plugin import CardsPlugin
 from tessera_agent.pods import NodePods
 from tessera_agent.preparing import Preparing
+from tessera_agent.reach import LabelledNamespaces, Reach
 from tessera_agent.readers import Reader, open_reader
 from tessera_agent.readers import World as ReaderWorld
 from tessera_agent.readers.handing import handing_by
@@ -105,11 +106,13 @@ class Agent:
                 keys=self.keys, pods=self.pods, holdings=self.holdings, cards=self.cards,
             )
         )  # fmt: skip
+        self.labelled = LabelledNamespaces()
+        reach = Reach(self.holdings, self.labelled)
         regions = Regions()
         self.preparing = Preparing(
             preparing.Tools(
                 vendor=vendor, judge=judge, dialects=world.dialects.readers,
-                holdings=self.holdings, files=files, teller=telling.teller,
+                holdings=self.holdings, files=files, reach=reach, teller=telling.teller,
                 now=asyncio.get_running_loop().time,
                 stands=preparing.STANDS[settings.giving],
             )
@@ -129,15 +132,14 @@ class Agent:
         self.kubelet: ByKubelet | None = None
         """Where kubelet gives the cards, and not the runtime."""
         owners = ProcOwners(settings.usage.proc_folder, self.holdings.roots)
+        mounts = ProcMounts(settings.usage.proc_folder)
+        sampler = Sampler(settings.node, vendor.name, settings.usage, owners, mounts)
         self.measuring = Measuring(
             measuring.Tools(
                 settings=settings, clock=world.clock, holdings=self.holdings, pods=self.pods,
                 devices=self.devices, inventory=inventory, files=files, hooks=self.plugin.hooks,
                 synchronized=self._synchronized,
-                sampler=Sampler(
-                    settings.node, vendor.name, settings.usage, owners,
-                    ProcMounts(settings.usage.proc_folder),
-                ),
+                sampler=sampler,
                 teller=telling.teller, states=states, regions=regions,
                 metrics=AgentMetrics(telling.metrics, settings.node),
             )
@@ -150,14 +152,14 @@ class Agent:
         self.lending = Lending(
             LendingTools(
                 settings=settings.lending, clock=world.clock, holdings=self.holdings,
-                pods=self.pods, bounds=self.bounds, throttling=self.throttling,
-                metrics=telling.metrics,
+                pods=self.pods, bounds=self.bounds, throttling=self.throttling, reach=reach,
+                evidence=sampler.evidence, metrics=telling.metrics,
             )
         )  # fmt: skip
         self.resizing = Resizing(
             ResizingTools(
                 holdings=self.holdings, pods=self.pods, judge=judge, files=files,
-                throttling=self.throttling, clock=world.clock, cards=self.cards,
+                throttling=self.throttling, reach=reach, clock=world.clock, cards=self.cards,
                 look_s=settings.resize.look_s, patience_s=settings.resize.patience_s,
             )
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from stat import S_ISBLK
 from typing import Final
@@ -24,14 +24,17 @@ _PERMILLE: Final = 10
 _MOST_PERMILLE: Final = 1000
 
 
-def limits_of(pod: Sandbox, container: str, shares: Sequence[Share], terms: LendingTerms) -> Limits:
-    """What the hook is told. A share without cores is not limited in GPU time, one without memory
-    gets the least that is a limit."""
+def limits_of(
+    pod: Sandbox, container: str, shares: Sequence[Share], terms: LendingTerms,
+    unlimited: Collection[str],
+) -> Limits:  # fmt: skip
+    """What the hook is told. A share without cores, or of a card that is among the `unlimited`, is
+    not limited in GPU time, one without memory gets the least that is a limit."""
     cards = tuple(
         CardLimit(
             uuid=share.card, index=share.index, memory_bytes=max(share.memory_bytes, MIB),
             cores_permille=cores_permille(share), priority=terms.priority or 0,
-            mode=Mode.OFF if terms.unlimited or not cores_permille(share) else Mode.HARD,
+            mode=Mode.OFF if share.card in unlimited or not cores_permille(share) else Mode.HARD,
         )
         for share in shares
     )  # fmt: skip
@@ -40,12 +43,12 @@ def limits_of(pod: Sandbox, container: str, shares: Sequence[Share], terms: Lend
 
 def terms_in(
     dialects: Mapping[str, Dialect], annotations: Mapping[str, str], shares: Sequence[Share],
-    env: Mapping[str, str], noted: Mapping[str, str],
+    env: Mapping[str, str], given: Injection,
 ) -> LendingTerms:  # fmt: skip
     """On what terms a container takes part in lending. `annotations` are the pod's; `shares`, `env`
-    as it will be, and what is `noted` the container's."""
+    as it will be, and what it was `given` the container's."""
     pod = Pod(metadata=ObjectMeta(annotations=dict(annotations)))
-    written = Written(pod=pod, env=env, annotations=noted)
+    written = Written(pod=pod, env=env, given=given.env, annotations=given.annotations)
     return terms_of(dialects, [share.dialect for share in shares], written)
 
 

@@ -130,6 +130,14 @@ class Holdings:
             for card, charge in sorted(sums.items())
         )  # fmt: skip
 
+    def namespaces_by_card(self) -> Mapping[str, set[str]]:
+        """Of the containers that hold a part of each card."""
+        found: dict[str, set[str]] = {}
+        for held in self._known.values():
+            for share in held.shares if held.holds else ():
+                found.setdefault(share.card, set()).add(held.pod.namespace)
+        return found
+
     def roots(self) -> Mapping[int, str]:
         """First process -> container's id, of those that run. Threads ask."""
         return {h.pid: h.id for h in (*self._known.values(),) if h.pid and h.stage is Stage.RUNNING}

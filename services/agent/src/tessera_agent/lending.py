@@ -19,11 +19,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.bounds import Bounds
+from tessera_agent.evidence import DriverEvidence
 from tessera_agent.files import ContainerFiles, Key
 from tessera_agent.glancing import Glances
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.members import Member, Members
 from tessera_agent.pods import NodePods
+from tessera_agent.reach import Reach
 from tessera_agent.settings import LendingSettings
 from tessera_agent.throttling import Throttling
 from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode
@@ -52,6 +54,8 @@ class Tools(Struct, frozen=True, kw_only=True):
     pods: NodePods
     bounds: Bounds
     throttling: Throttling
+    reach: Reach
+    evidence: DriverEvidence
     metrics: Registry
 
 
@@ -64,7 +68,8 @@ class Lending:
         settings = tools.settings
         self._pace = Pace(idle_s=settings.idle_s, active_s=settings.active_s)
         self._members = Members(
-            tools.pods, tools.bounds, tools.throttling, settings.most_percent
+            tools.pods, tools.bounds, tools.throttling, tools.reach, tools.evidence,
+            settings.most_percent,
         )  # fmt: skip
         self._lenders: dict[str, Lender] = {}
         self._waiting: dict[str, int] = {}
@@ -154,6 +159,7 @@ class Lending:
         seen = self._glances.look(member.key, member.files, member.card)
         return Reading(
             key=_name(member.key), priority=member.priority, lends=member.lends,
+            namespace=member.namespace, reaches=member.reaches, works=member.works,
             granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
             most_permille=member.most_permille if member.lends else 0,
             lent_permille=_lent(limits, member.card, wall_ns),

@@ -31,6 +31,7 @@ from tessera_kubelet.errors import KubeletError
 from tessera_kubelet.podresources import PodResources
 from tessera_runtime import logs
 from tessera_schema.grants import Grant
+from tessera_schema.injections import Injection
 
 _log: Final = logs.named("tessera.agent.lives")
 _BEFORE: Final = float("-inf")
@@ -124,14 +125,13 @@ class Lives:
     def _rebuilt(self, one: Allocated) -> Holding | None:
         do, pod = self._do, one.sandbox
 
-        def noted(grant: Grant | None) -> Mapping[str, str]:
-            given = grant.given.get(one.container) if grant else None
-            return given.annotations if given else {}
+        def given(grant: Grant | None) -> Injection:
+            return grant.given.get(one.container, Injection()) if grant else Injection()
 
         was = Was(
             limits=partial(limits_of, pod, one.container),
             terms=lambda shares: terms_in(
-                do.dialects, one.notes, shares, one.env, noted(do.holdings.granted(one.uid))
+                do.dialects, one.notes, shares, one.env, given(do.holdings.granted(one.uid))
             ),
         )  # fmt: skip
         stage = Stage.CREATED if one.started_at else Stage.ALLOCATED

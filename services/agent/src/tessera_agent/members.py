@@ -8,9 +8,11 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_agent.bounds import Bounds
+from tessera_agent.evidence import DriverEvidence
 from tessera_agent.files import ContainerFiles, Key
 from tessera_agent.holdings import Holding
 from tessera_agent.pods import NodePods
+from tessera_agent.reach import Reach
 from tessera_agent.throttling import FULL as UNTHROTTLED
 from tessera_agent.throttling import Throttling
 from tessera_core.hookfiles.limits import Mode
@@ -31,18 +33,26 @@ class Member(Struct, frozen=True, kw_only=True):
     """Of the card, up to which it may be lent to."""
     lends: bool
     priority: int | None
+    namespace: str
+    reaches: bool
+    """Its priority counts in other namespaces."""
+    works: bool
+    """The driver saw it work of late."""
 
 
 class Members:
     """Those of the node."""
 
     def __init__(
-        self, pods: NodePods, bounds: Bounds, throttling: Throttling, most_percent: float
-    ) -> None:
+        self, pods: NodePods, bounds: Bounds, throttling: Throttling, reach: Reach,
+        evidence: DriverEvidence, most_percent: float,
+    ) -> None:  # fmt: skip
         """Up to `most_percent` of a card is lent to whom nothing else bounds."""
         self._pods = pods
         self._bounds = bounds
         self._throttling = throttling
+        self._reach = reach
+        self._evidence = evidence
         self._most_percent = most_percent
         self._known: Mapping[str, Sequence[Member]] = {}
         self._of: list[str] = []
@@ -73,7 +83,9 @@ class Members:
                 most = 0
             yield Member(
                 key=held.key, files=held.files, card=limit.uuid, lends=lends,
-                priority=held.terms.priority,
+                priority=held.terms.priority, namespace=held.pod.namespace,
+                reaches=self._reach.across(held.pod.namespace),
+                works=self._evidence.works(held.id, limit.uuid, now),
                 most_permille=round(min(held.terms.ceiling_percent, most) * _PERMILLE),
             )  # fmt: skip
 

@@ -37,7 +37,7 @@ from tessera_core.hookfiles import limits as limits_file
 from tessera_core.judging import Deny, Give, Refuse
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox, State
 from tessera_runtime import logs, telemetry
-from tessera_schema.injections import Mount
+from tessera_schema.injections import Injection, Mount
 
 _log: Final = logs.named("tessera.agent.nri")
 
@@ -138,10 +138,16 @@ class CardsPlugin:
         was = Was(
             limits=partial(limits_of, pod, container.name),
             terms=lambda shares: terms_in(
-                self._do.dialects, pod.annotations, shares, container.env, container.annotations
+                self._do.dialects, pod.annotations, shares, container.env,
+                self._given(pod, container),
             ),
         )  # fmt: skip
         return self._do.preparing.found(pod, container, stage, was, adjusted=adjusted)
+
+    def _given(self, pod: Sandbox, container: ContainerInfo) -> Injection:
+        grant = self._do.holdings.granted(pod.uid)
+        given = grant.given.get(container.name, Injection()) if grant else Injection()
+        return replace(given, annotations=container.annotations)
 
     # -- what is created
 

@@ -7,7 +7,7 @@ The one thing that touches a disk is making the two files, which must be there b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from tessera_agent.given import (
 )
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
+from tessera_agent.reach import Reach
 from tessera_agent.settings import Giving
 from tessera_agent.telling import Teller
 from tessera_core.dialect import Dialect, Vendor
@@ -52,6 +53,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     dialects: Mapping[str, Dialect]
     holdings: Holdings
     files: HookFiles
+    reach: Reach
     teller: Teller
     now: Callable[[], float]
     """The loop's clock."""
@@ -69,8 +71,8 @@ class Unprepared(Struct, frozen=True, kw_only=True):
 class Was(Struct, frozen=True, kw_only=True):
     """What a container was given, known by other means than its files."""
 
-    limits: Callable[[Sequence[Share], LendingTerms], Limits]
-    """As first given, of these shares and terms."""
+    limits: Callable[[Sequence[Share], LendingTerms, Collection[str]], Limits]
+    """Of these shares and terms, and cards without a limit of cores."""
     terms: Callable[[Sequence[Share]], LendingTerms]
     since: float = float("-inf")
     """Loop time at which it was first heard of."""
@@ -94,9 +96,10 @@ class Preparing:
         if name := withstands(wanted, do.vendor, container):
             return self.set_twice(pod, container, name)
         env = {**container.env, **given.injection.env}
-        noted = given.injection.annotations
-        terms = terms_in(do.dialects, pod.annotations, given.shares, env, noted)
-        limits = limits_of(pod, container.name, given.shares, terms)
+        terms = terms_in(do.dialects, pod.annotations, given.shares, env, given.injection)
+        limits = limits_of(
+            pod, container.name, given.shares, terms, self._unlimited(pod, terms, given.shares)
+        )
         hooked = is_hooked(given.injection)
         try:
             resized = given.grant if given.grant.revision else None
@@ -116,6 +119,12 @@ class Preparing:
         if stage is Stage.CREATED:
             do.teller.prepared(pod, container.name, telemetry.current_traceparent())
         return answered
+
+    def _unlimited(
+        self, pod: Sandbox, terms: LendingTerms, shares: Sequence[Share]
+    ) -> frozenset[str]:
+        cards = [share.card for share in shares]
+        return self._do.reach.unlimited(pod.namespace, terms, cards)
 
     def refused(self, pod: Sandbox, container: str, why: Why, message: str) -> Unprepared:
         """Tell that a container is not created."""
@@ -154,7 +163,7 @@ class Preparing:
         if not shares:
             return None
         terms = was.terms(shares)
-        limits = was.limits(shares, terms)
+        limits = was.limits(shares, terms, self._unlimited(pod, terms, shares))
         hooked = is_hooked(do.vendor.give(shares, {}))
         files = self._adopted(key, limits) if adjusted and hooked else None
         lowered: frozenset[str] = frozenset()

@@ -21,6 +21,7 @@ from tessera_agent.given import cores_permille
 from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
 from tessera_agent.pods import NodePods
+from tessera_agent.reach import Reach
 from tessera_agent.throttling import FULL, Throttling
 from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.hookfiles.limits import CardLimit, Mode
@@ -43,6 +44,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     pods: NodePods
     judge: Judge
     throttling: Throttling
+    reach: Reach
     files: HookFiles
     clock: Clock
     cards: Callable[[], Mapping[str, Card] | None]
@@ -62,7 +64,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     used_bytes: int = 0
     """Memory that stays allowed because it is in use."""
     off: bool = False
-    """It gave its limit of cores up by its own wish."""
+    """It has no limit of cores on the card."""
     lowered: bool = False
     """Its cores were below what was granted when this agent began."""
 
@@ -172,7 +174,8 @@ class Resizing:
             return False
         wanted = Wanted(
             share=share, used_bytes=await self._used(held, limit, share, now),
-            off=_given_up(held, share.card), lowered=share.card in held.lowered, percent=percent,
+            off=share.card in self._unlimited(held), lowered=share.card in held.lowered,
+            percent=percent,
         )  # fmt: skip
         if wanted.on(limit) == limit:
             self._held(held, share)
@@ -184,6 +187,10 @@ class Resizing:
             return False
         self._held(held, share)
         return True
+
+    def _unlimited(self, held: Holding) -> frozenset[str]:
+        cards = [share.card for share in held.shares]
+        return self._do.reach.unlimited(held.pod.namespace, held.terms, cards)
 
     def _takes(self, held: Holding, share: Share) -> bool:
         """Take what it is to have more of the card, before it may use it; False where the card has
@@ -239,12 +246,6 @@ class Resizing:
 
 def _with(held: Holding, share: Share) -> tuple[Share, ...]:
     return tuple(share if s.card == share.card else s for s in held.shares)
-
-
-def _given_up(held: Holding, card: str) -> bool:
-    """Whether the container was given its cores without a limit, by its own wish."""
-    first = next((c for c in held.limits.cards if c.uuid == card), None)
-    return first is not None and first.mode is Mode.OFF and first.cores_permille > 0
 
 
 def _with_cores(limit: CardLimit, permille: int, *, off: bool) -> CardLimit:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.busy import Busy
+from tessera_agent.evidence import DriverEvidence
 from tessera_agent.files import ContainerFiles, Key
 from tessera_agent.mounts import MountLooks
 from tessera_agent.pids import Owners
@@ -24,6 +26,9 @@ from tessera_core.readings import Readings
 from tessera_core.usage_rates import Driven, Held, Look, Tolerance, use_between
 from tessera_schema.cards import MIB, Card
 from tessera_schema.telling import CardLoad, ContainerUse, NodeUsage
+
+_LOOKS_SEEN: Final = 3
+"""Looks for which it counts that the driver saw a container work."""
 
 
 class Watched(Struct, frozen=True, kw_only=True):
@@ -58,6 +63,7 @@ class Sampler:
         self._vendor = vendor
         self._settings = settings
         self.owners = owners
+        self.evidence = DriverEvidence(settings.interval_s * _LOOKS_SEEN)
         self._busy = Busy()
         self._before: dict[Key, Look] = {}
         self._at_s: float | None = None
@@ -70,6 +76,7 @@ class Sampler:
         """What was used since the last look. Blocks for the files' sake: call it from a thread,
         one call at a time. Never raises."""
         driven, pids = self._driven(read)
+        self.evidence.note(driven, at.at_s)
         interval_s = at.at_s - self._at_s if self._at_s is not None else 0.0
         self._at_s = at.at_s
         tolerance = Tolerance(

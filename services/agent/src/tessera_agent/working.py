@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tessera_agent import keys as published
-from tessera_agent import pods
+from tessera_agent import pods, reach
 from tessera_agent.advertising import Advertising
 from tessera_agent.inventory import Inventory
 from tessera_agent.settings import AgentSettings
@@ -43,6 +43,7 @@ def begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inven
         "grant keys": key_watcher.run(),
         "grant keys on disk": agent.keys.keep(),
         "pod watcher": pod_watcher.run(),
+        "labels of namespaces": reach.watcher(world.kube, agent.labelled, settings.kube).run(),
         "pods that are gone": agent.measuring.follow_pods(),
         "measuring": agent.measuring.run(),
         "cards that others gave": agent.disagreeing.keep(),

@@ -70,6 +70,6 @@ def _most(own: Held, others: list[Held], rules: LendingRules, *, full: bool) -> 
 
 
 def _goes_before(other: Held, own: Held) -> bool:
-    if other.priority is None or own.priority is None:
+    if other.priority is None or own.priority is None or other.namespace != own.namespace:
         return False
     return other.priority < own.priority

@@ -17,6 +17,7 @@ from tessera_schema.kube import Container, Pod
 class Held(Struct, frozen=True, kw_only=True):
     """What one container was granted of one card."""
 
+    namespace: str = ""
     memory_bytes: int = 0
     cores_percent: float = 0
     """0 = no promise, and no limit."""
@@ -25,7 +26,8 @@ class Held(Struct, frozen=True, kw_only=True):
     most_cores_percent: float | None = None
     """How far its author lets it grow into idle cores; None = he said nothing."""
     priority: int | None = None
-    """The smaller goes before the larger; None = it goes before nobody, and nobody before it."""
+    """The smaller goes before the larger of its namespace; None = it goes before nobody, and nobody
+    before it."""
 
 
 Holders = Mapping[Key, Held]
@@ -41,7 +43,8 @@ def holders_of(grant: Grant, pod: Pod, registry: Registry) -> dict[Key, Held]:
         env = {**{each.name: each.value for each in container.env}, **given.env}
         terms = terms_of(registry.readers, (share.dialect,), Written(pod=pod, env=env))
         held[grant.uid, share.container, share.card] = Held(
-            memory_bytes=share.memory_bytes, cores_percent=share.cores_percent,
-            lends=terms.lends, most_cores_percent=terms.most_percent, priority=terms.priority,
+            namespace=grant.namespace, memory_bytes=share.memory_bytes,
+            cores_percent=share.cores_percent, lends=terms.lends,
+            most_cores_percent=terms.most_percent, priority=terms.priority,
         )  # fmt: skip
     return held

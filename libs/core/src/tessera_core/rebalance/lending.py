@@ -9,8 +9,11 @@ Claims and loans of a card never add up to more than the card. It promises nothi
 that run already: a loan that is taken back ends with the borrower's next launch. A kernel longer
 than any before it may be taken for idleness once; from then on its length is known.
 
-Priorities are HAMi's: while a container that matters more (a lower number) is active, those that
-matter less are held. Containers without a priority neither hold nor are held.
+Priorities are HAMi's: while a container that matters more (a lower number) is active, those of its
+namespace that matter less are held. Those of other namespaces are held only where an administrator
+allowed it, and an owner of cores then has them back after a bounded time. Containers without a
+priority neither hold nor are held. Who launches is what a container says of itself: it counts as
+active only where the driver saw it work.
 """
 
 from __future__ import annotations
@@ -30,6 +33,10 @@ _STEADY: Final = 20
 _SPARE: Final = 50
 """Permille that an owner's claim, or a borrower's loan, is above what it uses."""
 _SECOND: Final = 1_000_000_000
+MOST_HELD_S: Final = 10.0
+"""Seconds for which a container keeps an owner of another namespace from its cores."""
+REST_S: Final = 20.0
+"""Seconds for which that owner is left alone then: it is held a third of the time at most."""
 
 
 class Pace(Struct, frozen=True, kw_only=True):
@@ -46,6 +53,10 @@ class Pace(Struct, frozen=True, kw_only=True):
     """For so long after it was held back a container counts as wanting more, unless it is idle."""
     active_s: float = 3.0
     """For so long after a launch a container holds those that matter less."""
+    most_held_s: float = MOST_HELD_S
+    """For so long in all the containers of other namespaces may hold an owner of cores; then it is
+    left alone for `rest_s`. What it is held in pieces adds up, and goes as time passes."""
+    rest_s: float = REST_S
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -59,6 +70,11 @@ class Reading(Struct, frozen=True, kw_only=True):
     """What lending may take it to, its own included; at or below its own, it gets nothing."""
     priority: int | None = None
     """Lower matters more; None = it has none."""
+    namespace: str = ""
+    reaches: bool = False
+    """Its priority counts in other namespaces than its own as well."""
+    works: bool = True
+    """False = the driver saw nothing of the work that the counters below tell of."""
     lends: bool = True
     """False = all of its own is kept for it, whatever it uses."""
     lent_permille: int = 0
@@ -96,6 +112,7 @@ class _Followed:
         self.launched_s = float("-inf")
         """When it was seen to launch last."""
         self.hungry = False
+        self._waiting, self._resting, self._waited_s, self._debt_s = False, False, at_s, 0.0
         self.use = 0.0
         """Permille of the card, over the window."""
         self.last = now
@@ -103,6 +120,18 @@ class _Followed:
         """How long its kernels take, the longest mean of late."""
         self._at_s = at_s
         self._points = deque([_Point(at_s, now.gpu_ns, now.launches)])
+
+    def waits(self, at_s: float, pace: Pace, *, wanted: bool) -> bool:
+        """Whether it waits for containers of other namespaces, which want it to or not."""
+        passed_s, self._waited_s = at_s - self._waited_s, at_s
+        back_s = passed_s * pace.most_held_s / pace.rest_s
+        self._debt_s = max(self._debt_s + (passed_s if self._waiting else -back_s), 0.0)
+        if self._debt_s >= pace.most_held_s:
+            self._resting = True
+        elif not self._debt_s:
+            self._resting = False
+        self._waiting = wanted and not self._resting
+        return self._waiting
 
     def idle(self, at_s: float, pace: Pace) -> bool:
         """Whether it has launched nothing for longer than its own kernels explain."""
@@ -199,14 +228,24 @@ class Lender:
 
     def _held(self, readings: Sequence[Reading], at_s: float) -> frozenset[str]:
         active = [
-            r.priority for r in readings
-            if r.priority is not None
-            and at_s - self._known[r.key].launched_s < self._pace.active_s
+            r for r in readings
+            if r.works and at_s - self._known[r.key].launched_s < self._pace.active_s
         ]  # fmt: skip
-        highest = min(active, default=None)
-        if highest is None:
-            return frozenset()
-        return frozenset(r.key for r in readings if r.priority is not None and r.priority > highest)
+        return frozenset(r.key for r in readings if self._is_held(r, active, at_s))
+
+    def _is_held(self, reading: Reading, active: Sequence[Reading], at_s: float) -> bool:
+        before = [one for one in active if _goes_before(one, reading)]
+        owns = any(one.namespace == reading.namespace for one in before)
+        others = any(one.reaches for one in before) and not owns
+        bounded = others and reading.granted_permille > 0
+        waits = self._known[reading.key].waits(at_s, self._pace, wanted=bounded)
+        return owns or waits or (others and not bounded)
+
+
+def _goes_before(one: Reading, other: Reading) -> bool:
+    if one.priority is None or other.priority is None:
+        return False
+    return one.priority < other.priority
 
 
 def _granted(reading: Reading) -> int:

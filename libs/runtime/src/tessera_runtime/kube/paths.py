@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 PODS: Final = "/api/v1/pods"
 NODES: Final = "/api/v1/nodes"
+NAMESPACES: Final = "/api/v1/namespaces"
 _PLAIN: Final = re.compile("[A-Za-z0-9._-]+").fullmatch
 """Names that Kubernetes accepts: nothing of them has to be quoted."""
 

@@ -21,4 +21,4 @@ _LOW: Final = 1
 def terms(written: Written) -> LendingTerms:
     """Its priority, and how its limit of cores is kept."""
     priority = whole_number(written.env.get(PRIORITY_ENV, ""))
-    return replace(core_policy(written.env), priority=_LOW if priority is None else priority)
+    return replace(core_policy(written), priority=_LOW if priority is None else priority)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tessera_core.core_policy import CORE_POLICY_ENV, core_policy_terms
+from tessera_core.core_policy import CORE_POLICY_ENV, core_policy
 from tessera_core.dialect import Capacity, Dialect, Dimension, Measure, QuotaUnit
 from tessera_core.dialects.koordinator.injection import inject
 from tessera_core.dialects.koordinator.inventory import DEVICES, inventory
@@ -58,6 +58,6 @@ def dialect(options: Options) -> Dialect:
         customs=(DEVICES,),
         inventory=inventory,
         held=partial(held, options),
-        terms=core_policy_terms,
+        terms=core_policy,
         terms_env=frozenset({CORE_POLICY_ENV}),
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tessera_core.amounts import invalid
-from tessera_core.core_policy import CORE_POLICY_ENV, core_policy_terms
+from tessera_core.core_policy import CORE_POLICY_ENV, core_policy
 from tessera_core.dialect import (
     Admitted,
     Capacity,
@@ -64,7 +64,7 @@ def dialect(options: Options) -> Dialect:
         inject=partial(_inject, options=made),
         inventory=cards_of,
         held=holds,
-        terms=core_policy_terms,
+        terms=core_policy,
         terms_env=frozenset({CORE_POLICY_ENV}),
         warnings=warnings,
     )

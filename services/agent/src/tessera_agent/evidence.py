@@ -1,0 +1,35 @@
+"""What the driver saw of containers' work: a container's own counters may say anything.
+
+The figures come with each look at usage, every two seconds; a driver that tells no times of its
+processes still tells that there are some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tessera_core.hookfiles.layout import uuid_key
+from tessera_core.usage_rates import Driven
+
+
+class DriverEvidence:
+    """When the driver saw each container work last, card by card."""
+
+    def __init__(self, valid_s: float) -> None:
+        """Nothing was seen. What was seen counts for so many seconds."""
+        self._valid_s = valid_s
+        self._seen: dict[tuple[str, str], float] = {}
+
+    def note(self, driven: Mapping[str, Mapping[str, Driven]], now: float) -> None:
+        """Container's id -> card's key -> what its processes did there since the note before."""
+        kept = {each: at for each, at in self._seen.items() if now - at <= self._valid_s}
+        for container, cards in driven.items():
+            for card, one in cards.items():
+                if one.processes and one.busy_ns:
+                    kept[container, card] = now
+        self._seen = kept
+
+    def works(self, container: str, card: str, now: float) -> bool:
+        """Whether the driver saw it work on the card of late."""
+        at = self._seen.get((container, uuid_key(card)))
+        return at is not None and now - at <= self._valid_s
