@@ -123,3 +123,16 @@ async def test_pods_that_ask_for_no_cards_hold_none() -> None:
         await asyncio.sleep(1)
         assert not scheduler.filter.reserved
         assert world.filter(scheduler, "late").node_names == ("n0",)
+
+
+async def test_room_is_held_for_a_pod_that_its_namespace_allows_more() -> None:
+    world = World(1, cards=1)
+    world.call("PATCH", "/api/v1/namespaces/default", {
+        "metadata": {"labels": {"allow.tessera.dev/host-pid": "true"}}})  # fmt: skip
+    world.pod("urgent", WHOLE, priority=10, hostPID=True)
+    world.pod("late", WHOLE)
+    async with leading(world) as scheduler:
+        nominate(world, "urgent", "n0")
+        await until(lambda: scheduler.filter.reserved)
+        assert world.filter(scheduler, "late").node_names == ()
+        assert await world.place(scheduler, "urgent") == "n0"

@@ -121,6 +121,18 @@ async def test_what_waits_is_listed_in_a_line_each(plane: Plane) -> None:
     assert sorted(names) == sorted(lines)
 
 
+async def test_what_its_namespace_allows_is_no_refusal(plane: Plane) -> None:
+    plane.pod("wide", 20, hostPID=True)
+    plane.ledger.set_namespaces({"team": {"allow.tessera.dev/host-pid": "true"}})
+    async with asking(plane) as api:
+        told = await api.explain("wide")
+        found = (await api.get(LIST)).body
+    assert told.verdict == "unasked"
+    assert "no card of this cluster is that large" in told.advice
+    [line] = [one for one in found["items"] if one["metadata"]["name"] == "wide"]
+    assert line["verdict"] == "unasked"
+
+
 async def test_quota_is_told_with_what_is_used(tmp_path: Path) -> None:
     limit = Limit(namespace="team", source="ResourceQuota team/q", memory_bytes=6 << 30)
     plane = Plane(tmp_path, limits=[limit])

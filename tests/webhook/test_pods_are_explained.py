@@ -87,6 +87,16 @@ async def test_a_pod_that_nobody_asked_about_is_judged_by_todays_books() -> None
         assert wrong.message.startswith("spec.hostPID: true: ")
 
 
+async def test_a_pod_that_its_namespace_allows_is_no_refused_one() -> None:
+    scheduler = Scheduler()
+    scheduler.pod("big", 20, hostPID=True)
+    scheduler.ledger.set_namespaces({"team": {"allow.tessera.dev/host-pid": "true"}})
+    async with asking(scheduler) as asker:
+        decision = (await asker.explain("team/big")).decision
+        assert decision.verdict == "unasked"
+        assert "2 CardInsufficientMemory" in decision.message
+
+
 @pytest.mark.parametrize(
     ("path", "token", "status", "sentence"),
     [

@@ -101,6 +101,8 @@ _BY_LABEL: Final = {kind.label: kind for kind in KINDS}
 Allowed = frozenset[str]
 """Names of kinds."""
 NOTHING: Final[Allowed] = frozenset()
+EVERYTHING: Final[Allowed] = frozenset(kind.name for kind in KINDS)
+"""Where somebody else says whether the pod may run."""
 
 
 def allowed_by(labels: Mapping[str, str]) -> Allowed:

@@ -42,7 +42,8 @@ class Refusals:
 
     def sentence(self, pod: Pod, reason: Reason) -> str:
         """For a pod that most nodes gave this reason."""
-        admission = admit(self._registry, pod)
+        allowed = self._ledger.allowed_in(pod.metadata.namespace or "default")
+        admission = admit(self._registry, pod, allowed=allowed)
         if not isinstance(admission, Admission) or not admission.request.containers:
             return f"{reason.wire} on most nodes"
         said = self._lasting(admission.request, pod)

@@ -49,7 +49,8 @@ class Books(Struct, frozen=True, kw_only=True):
 
 async def explain(books: Books, pod: Pod) -> Explanation:
     """Everything about one pod."""
-    admission = admit(books.registry, pod, runs=bool(pod.spec.node_name))
+    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
+    admission = admit(books.registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
     entry = books.ledger.entry(pod.metadata.uid)
     allowance = books.ledger.allowance(pod.metadata.namespace or "default")
     request = admission.request if isinstance(admission, Admission) else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from tessera_core.admission import Admission, admit
+from tessera_core.allowances import EVERYTHING
 from tessera_core.registry import Registry
 from tessera_core.reserved import Holding
 from tessera_runtime import logs
@@ -28,7 +29,7 @@ def held_for(registry: Registry, pod: Pod) -> Holding | None:
     held = Reservation(node=nominated, until=_ALWAYS) if nominated else _planned(pod)
     if held is None or not held.node:
         return None
-    admission = admit(registry, pod)
+    admission = admit(registry, pod, allowed=EVERYTHING)  # the filter says whether it may run
     if not isinstance(admission, Admission) or not admission.request.containers:
         return None
     return Holding(

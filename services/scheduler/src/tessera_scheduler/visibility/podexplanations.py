@@ -44,7 +44,8 @@ async def whole(
 
 async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation | None:
     """One line about a pod that waits, without its nodes; None for one that asks for no cards."""
-    admission = admit(books.registry, pod)
+    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
+    admission = admit(books.registry, pod, allowed=allowed)
     if admission is None:
         return None
     decision = books.decisions.get(pod.metadata.uid)
@@ -65,7 +66,8 @@ async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation |
 
 
 def _wanted(books: Books, pod: Pod) -> PodRequest | None:
-    admission = admit(books.registry, pod, runs=bool(pod.spec.node_name))
+    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
+    admission = admit(books.registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
     if isinstance(admission, Admission) and admission.request.containers:
         return admission.request
     return None
