@@ -14,7 +14,9 @@ from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.nouns import Adjustment
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection, Mount
-from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, looks, until
+from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, looks, metric, until
+
+CARD_MOUNTS = "/var/run/nvidia-container-devices"
 
 
 def source_of(given: Adjustment, destination: str) -> Path:
@@ -91,6 +93,32 @@ async def test_who_holds_nothing_sees_nothing(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent():
         assert (await node.create(a_pod("plain"))).env == {VISIBLE: "void"}
         assert (await node.create(pod, "sidecar")).env == {VISIBLE: "void"}
+
+
+@pytest.mark.parametrize("name", ["all", "0", "cdi/vendor.com/gpu=all"])
+@pytest.mark.parametrize("folder", [CARD_MOUNTS, CARD_MOUNTS.replace("/run", "//run/.")])
+async def test_a_mount_that_stands_for_a_card_is_refused(
+    tmp_path: Path, folder: str, name: str
+) -> None:
+    mounts = (Mount(destination=f"{folder}/{name}", source="/dev/null"),)
+    async with a_node(tmp_path) as node, node.agent() as agent:
+        for pod in (a_pod("plain"), granted("job", a_share())):
+            with pytest.raises(ContainerRefused, match="CardsByMount: volumeMounts: mountPath"):
+                await node.create(pod, mounts=mounts)
+        assert metric(agent, 'tessera_agent_refusals_total{why="CardsByMount"}') == 2
+        system = a_pod("monitor", namespace="kube-system")
+        assert await node.create(system, mounts=mounts) == Adjustment()
+        beside = (Mount(destination=f"{CARD_MOUNTS}-not", source="/dev/null"),)
+        assert (await node.create(a_pod("other"), mounts=beside)).env == {VISIBLE: "void"}
+
+
+async def test_one_that_slipped_in_with_such_a_mount_is_told(tmp_path: Path) -> None:
+    mounts = (Mount(destination=f"{CARD_MOUNTS}/all", source="/dev/null"),)
+    async with a_node(tmp_path) as node:
+        node.slip_in(a_pod("early"), env={VISIBLE: "void"}, mounts=mounts)
+        async with node.agent() as agent:
+            what = 'tessera_agent_alarms_total{what="CardsWithoutGrant"}'
+            await until(lambda: metric(agent, what) == 1)
 
 
 async def test_the_clusters_own_pods_are_left_alone(tmp_path: Path) -> None:

@@ -264,6 +264,9 @@ class Vendor(Struct, frozen=True, kw_only=True):
     guarded_env: Mapping[str, frozenset[str]] = {}
     """Variables by which a container of its own accord would get cards or lift its limits, a
     trailing `*` for a beginning, with the values that do neither. Admission takes them away."""
+    device_mounts: tuple[str, ...] = ()
+    """Folders of a container: a mount in one, whose name is a card's, has the vendor's runtime show
+    that card, whatever the variables say."""
     foreign: Mapping[str, str] = {}
     """Resource names by which other systems give its cards and that no dialect reads, a trailing
     `*` for a beginning -> whose they are, for messages."""

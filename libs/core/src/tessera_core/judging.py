@@ -50,6 +50,8 @@ class Why(StrEnum):
     SET_TWICE = "VariableSetTwice"
     """Its image and its pod both set a variable that is ours to set, and the runtime would leave
     the pod's value."""
+    MOUNTED = "CardsByMount"
+    """It mounts something where the vendor's runtime takes a mount's name for a card's."""
     NOT_PREPARED = "ContainerNotPrepared"
     """Its files could not be made."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from posixpath import normpath
 from stat import S_ISBLK
 from typing import Final
 
@@ -117,6 +118,15 @@ def withstands(env: Mapping[str, str], vendor: Vendor, container: ContainerInfo)
         denied = env[name] == vendor.deny.get(name)
         if found != env[name] and not (denied and found in vendor.guarded_env.get(name, ())):
             return name
+    return ""
+
+
+def card_mount(vendor: Vendor, container: ContainerInfo) -> str:
+    """Where the container has the first mount that would show it cards; empty where it has none."""
+    for mount in container.mounts:
+        path = f"/{normpath(mount.destination).lstrip('/')}"
+        if any(path.startswith(f"{folder}/") for folder in vendor.device_mounts):
+            return path
     return ""
 
 

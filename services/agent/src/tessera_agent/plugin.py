@@ -20,6 +20,7 @@ from tessera_agent.disagreeing import Disagreeing
 from tessera_agent.files import Key
 from tessera_agent.given import (
     adjustment_of,
+    card_mount,
     disarmed,
     hooks,
     limits_of,
@@ -124,7 +125,8 @@ class CardsPlugin:
         return replace(held, files=None)
 
     def _look_for_cards(self, pod: Sandbox, container: ContainerInfo) -> None:
-        if sees_cards(self._do.vendor, container.env):
+        vendor = self._do.vendor
+        if sees_cards(vendor, container.env) or card_mount(vendor, container):
             self._do.teller.alarm(
                 pod, container.name, Alarm.UNGRANTED,
                 "it was created while the agent was not asked, holds no share and sees cards: "
@@ -155,6 +157,8 @@ class CardsPlugin:
         """Its cards, limits and hook; or what keeps it from seeing cards; or a refusal, after which
         kubelet asks again."""
         self._sandboxes[pod.id] = pod.uid
+        if self._keeps_off(pod) and (path := card_mount(self._do.vendor, container)):
+            return _refusal(self._do.preparing.mounts_cards(pod, container, path))
         if not self._do.judge.concerns(pod):
             return self._kept_off(pod, container, self._do.vendor.deny)
         with telemetry.span(

@@ -140,6 +140,14 @@ class Preparing:
         )
         return self.refused(pod, container.name, Why.SET_TWICE, message)
 
+    def mounts_cards(self, pod: Sandbox, container: ContainerInfo, path: str) -> Unprepared:
+        """The same because of a mount that would show it cards."""
+        message = (
+            f"volumeMounts: mountPath {path}: the vendor's runtime takes its name for a card's and "
+            "would show it to the container: take the mount out of the pod"
+        )
+        return self.refused(pod, container.name, Why.MOUNTED, message)
+
     def started(self, held: Holding) -> None:
         """Tell that a container's process runs."""
         do, pod = self._do, held.pod

@@ -90,6 +90,9 @@ _GUARDED: Final = {
 """`none` shows the driver's files and no card. The limits are for the hook where there is no limits
 file: an own one would be a promise that nobody made."""
 
+_DEVICE_MOUNTS: Final = ("/var/run/nvidia-container-devices",)
+"""Source: nvidia-container-toolkit, `accept-nvidia-visible-devices-as-volume-mounts`."""
+
 _FOREIGN: Final = {
     "nvidia.com/mig-*": "NVIDIA's device plugin (MIG, strategy mixed)",
     "nvidia.com/gpu.shared": "NVIDIA's device plugin (time slicing with renamed resources)",
@@ -108,6 +111,7 @@ _LABELS: Final = {
 
 VENDOR: Final = Vendor(
     name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED,
+    device_mounts=_DEVICE_MOUNTS,
     foreign=_FOREIGN, labels=_LABELS, driver="/usr/local/nvidia",
 )  # fmt: skip
 
