@@ -211,6 +211,13 @@ def test_who_may_write_keys_may_do_so_on_large_pods() -> None:
     assert answer.allowed
 
 
+def test_who_comes_with_too_many_groups_is_nobody() -> None:
+    groups = [OURS, *("g" * 1_000 for _ in range(300))]
+    answer = reviewed(large("tessera.dev/grant"), operation="UPDATE", groups=groups)
+    assert answer is not None
+    assert not answer.allowed
+
+
 def test_many_keys_that_are_not_its_own_to_write_are_refused() -> None:
     """Each would be a step of a patch, and a warning."""
     pod = a_manifest({"cpu": "1"}, notes={f"tessera.dev/{i}": "" for i in range(1_001)})

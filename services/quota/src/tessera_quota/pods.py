@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.admission import Admission, admit
+from tessera_core.allowances import EVERYTHING
 from tessera_core.charges import init_is_over
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Entry, Seen
@@ -92,7 +93,7 @@ class PodReader:
         )  # fmt: skip
 
     def _asks(self, pod: Pod) -> Uses | None:
-        admission = admit(self._registry, pod)
+        admission = admit(self._registry, pod, allowed=EVERYTHING)
         if not isinstance(admission, Admission) or not admission.request.containers:
             return None
         return least_use(admission.request)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit
+from tessera_core.allowances import EVERYTHING
 from tessera_core.charges import init_is_over
 from tessera_core.kubescheduler import profiles
 from tessera_core.ledger import Ledger
@@ -123,7 +124,8 @@ class PodReader:
     def read(self, raw: bytes) -> PodSight:
         """Raises msgspec.DecodeError."""
         pod = _pod(raw)
-        admission = admit(self._registry, pod, runs=bool(pod.spec.node_name))
+        runs = bool(pod.spec.node_name)
+        admission = admit(self._registry, pod, runs=runs, allowed=EVERYTHING)
         if not isinstance(admission, Admission) or not admission.request.containers:
             return PodSight(pod=_lean(pod))
         ties, unread = _ties_of(raw)

@@ -45,7 +45,7 @@ def validate_change(rules: Rules, request: ReviewRequest, setting: Setting) -> R
         wrong = oversize(pod) or defeats_debugging(pod, setting.allowed)
         if wrong is not None:
             return refused(request, wrong)
-    if request.user_info.is_among(rules.writers):
+    if request.asked_by(rules.writers):
         return allowed(request)
     old = read_old(request)
     before, after = old.metadata.annotations, pod.metadata.annotations

@@ -63,7 +63,7 @@ def _answer(
     rules: Rules, request: ReviewRequest, setting: Setting, wrong: Rejected
 ) -> ReviewAnswer:
     new = bytes(request.object)
-    if request.user_info.is_among(rules.writers) or not rules.named_in(new):
+    if request.asked_by(rules.writers) or not rules.named_in(new):
         return allowed(request)
     if _OWN in new:
         return refused(request, wrong)
