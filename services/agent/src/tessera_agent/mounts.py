@@ -41,6 +41,8 @@ class ProcMounts:
         """Nothing has been looked at."""
         self._proc = Path(proc_folder)
         self._looks = 0
+        self._own: tuple[str, tuple[MountPoint, ...]] = ("", ())
+        """The agent's own mounts, as last read."""
 
     def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
         """See MountLooks. Processes of no container's cgroup (a demo's) have no mounts of their
@@ -64,8 +66,10 @@ class ProcMounts:
 
     def _origin(self, limits: Path) -> tuple[str, str] | None:
         """Where the file lies, as mounts of it show it. None = it cannot be known."""
-        own = parse_mountinfo(self._text("self", "mountinfo"))
-        return origin_of(own, os.path.realpath(limits))
+        text = self._text("self", "mountinfo")
+        if text != self._own[0]:
+            self._own = text, parse_mountinfo(text)
+        return origin_of(self._own[1], os.path.realpath(limits))
 
     def _text(self, pid: int | str, name: str) -> str:
         try:
