@@ -92,3 +92,27 @@ def test_a_name_that_no_dialect_owns_is_no_success(tessera: Tessera, name: str) 
     assert ran.status == 2
     assert name in ran.out
     assert "asks for no accelerator" not in ran.out
+
+
+def test_a_manifest_that_the_webhook_would_not_read_is_told(tessera: Tessera) -> None:
+    made = pod("p")
+    made["spec"]["containers"][0]["args"] = ["x" * (600 << 10)]
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), made))
+    assert ran.status == 2
+    assert "refused when it is created: object: 601 KiB: a pod that asks for shares" in ran.err
+    made["metadata"]["uid"] = "stored"
+    assert tessera("place", "-f", "-", "-o", "json", stdin=text(node(), made)).status == 0
+
+
+def test_what_a_namespace_allows_is_planned(tessera: Tessera) -> None:
+    made = pod("p", namespace="team")
+    made["spec"]["hostPID"] = True
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), made))
+    assert ran.verdicts == {"p": "rejected"}
+    allowing = in_namespace({"allow.tessera.dev/host-pid": "true"})
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), allowing, made))
+    assert ran.verdicts == {"p": "placed"}
+    assert ran.status == 0
+    wrong = in_namespace({"allow.tessera.dev/hostpid": "true"})
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), wrong, made))
+    assert "did you mean allow.tessera.dev/host-pid?" in ran.err

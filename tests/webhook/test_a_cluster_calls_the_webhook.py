@@ -59,6 +59,24 @@ async def test_pods_are_completed_or_refused(kind: str, tmp_path: Path) -> None:
         assert plain["spec"]["schedulerName"] == "default-scheduler"
 
 
+async def test_limits_are_not_mounted_over_unless_the_namespace_allows_it(
+    kind: str, tmp_path: Path
+) -> None:
+    async with open_cluster(kind, tmp_path) as cluster:
+        allowing = {"name": "trusted", "labels": {"allow.tessera.dev/limit-mounts": "true"}}
+        (await cluster.admin.post("/api/v1/namespaces", {"metadata": allowing})).done  # noqa: B018  (checks)
+        async with the_webhook(cluster):
+            for path in ("/usr/local", "/etc", "/", "/usr/local/../local//"):
+                pod = a_pod("a", {"nvidia.com/gpu": "1"}, volumes=[{"name": "v", "emptyDir": {}}])
+                mounts = [{"name": "v", "mountPath": path}]
+                pod["spec"]["containers"][0]["volumeMounts"] = mounts
+                refused = await cluster.admin.post(PODS, pod, dryRun="All")
+                assert f"mountPath: {path}: the limits" in refused.refused(403, "Forbidden")
+                trusted = PODS.replace("team", "trusted")
+                answer = await cluster.admin.post(trusted, pod, dryRun="All")
+                assert answer.status == 201, answer.body
+
+
 async def test_keys_of_pods_that_exist_are_guarded(kind: str, tmp_path: Path) -> None:
     async with open_cluster(kind, tmp_path) as cluster:
         admin = cluster.admin

@@ -24,6 +24,7 @@ from tessera_cli.workloads import WORKLOADS, Copies, Gang, Read, Workload
 from tessera_core.admission import claims_on, is_result
 from tessera_core.cluster import Cluster
 from tessera_core.kubefit import requested
+from tessera_core.podsize import too_many_bytes
 from tessera_core.quantity import BadQuantity
 from tessera_core.registry import Registry
 from tessera_schema.keys import GROUP, QUOTA_KIND
@@ -128,6 +129,7 @@ class World:
             pod = convert(mended(raw, warnings.append), Pod, where)
             if not pod.spec.node_name:
                 if not pod.terminal and pod.metadata.deletion_timestamp is None:
+                    self._weigh(pod, raw, where)
                     self._plan(pod, self._pod_name(pod, raw, where), where, warnings)
                 return
         self._bind(pod, item.where)
@@ -144,6 +146,12 @@ class World:
             pod = self._identified(pod, _name(pod.metadata, where))
             self._once(f"Pod {pod.name}", where)
             self._bound.append(pod)
+
+    def _weigh(self, pod: Pod, raw: Mapping[str, Any], where: str) -> None:
+        """Tell of a manifest that the webhook would not read. Pods that are stored have grown."""
+        wrong = too_many_bytes(len(msgspec.json.encode(raw)))
+        if wrong is not None and not pod.metadata.uid and claims_on(self.registry, pod):
+            self.gaps.append(f"{where}: refused when it is created: {wrong.message}")
 
     def _is_new(self, pod: Pod) -> bool:
         """Whether a pod that asks for shares and names its node is still to be created."""
@@ -173,6 +181,7 @@ class World:
         pod = convert(
             mended(copies.template, warnings.append, copies.field), Pod, where, field=copies.field
         )
+        self._weigh(pod, copies.template, where)
         for name in copies.names:
             meta = replace(pod.metadata, name=name, namespace=namespace, uid="")
             copy = replace(pod, metadata=meta)
