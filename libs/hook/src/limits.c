@@ -15,6 +15,8 @@
 #include "mount.h"
 #include "slots.h"
 
+#define PATIENCE 100 /* times 10 ms at a process's start, for a file that is there and not whole */
+
 static struct tessera_limits current;
 static uint32_t flags; /* of current, as of the last look */
 static enum ts_source source;
@@ -118,6 +120,10 @@ static void close_or_open(int valid) {
 static enum ts_source start_mounted(void) {
     source = TS_LIMITS_FILE;
     int r = read_mounted(&current);
+    for (int i = 0; i < PATIENCE && r < 0; i++) { /* the agent may have been stopped while it wrote */
+        usleep(10000);
+        r = read_mounted(&current);
+    }
     if (r != 1)
         memset(&current, 0, sizeof current);
     close_or_open(r == 1);

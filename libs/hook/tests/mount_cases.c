@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -238,4 +239,25 @@ TEST(a_mounted_file_that_is_torn_keeps_the_last_limits, "memory=64", NULL) {
     usleep(50000);
     EQUAL(allocate(64, NULL), CUDA_ERROR_OUT_OF_MEMORY);
     EQUAL(allocate(63, NULL), 0);
+}
+
+static void write_sequence(uint32_t sequence) {
+    int fd = open(here("agents/limits"), O_RDWR);
+    EQUAL(pwrite(fd, &sequence, sizeof sequence, offsetof(struct tessera_limits, head.sequence)), sizeof sequence);
+    close(fd);
+}
+
+TEST(a_process_that_starts_while_the_agent_writes_waits_for_it, "memory=64", NULL) {
+    if (stage_is("")) {
+        with_a_volume();
+        write_sequence(3);
+        pid_t pid = container("inside", 0);
+        usleep(100000);
+        write_sequence(4);
+        EQUAL(wait_for(pid), 0);
+        return;
+    }
+    begin();
+    EQUAL(allocate(64, NULL), 0);
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 }
