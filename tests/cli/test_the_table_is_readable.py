@@ -149,3 +149,10 @@ def test_programs_get_what_would_help_too(tessera: Tessera) -> None:
     assert first == second
     assert first.startswith("no card of this cluster is that large")
     assert placed == ""
+
+
+def test_what_would_help_is_said_in_the_words_of_each_dialect(tessera: Tessera) -> None:
+    other = pod("other", {"volcano.sh/vgpu-number": 1, "volcano.sh/vgpu-memory": 20000})
+    ran = tessera("place", "-f", "-", "--why", "-o", "json", stdin=text(node(), HUGE, other))
+    first, second = (p["advice"].rpartition("ask for at most ")[2] for p in ran.pods)
+    assert (first, second) == ("nvidia.com/gpumem: 16384", "volcano.sh/vgpu-memory: 16384")

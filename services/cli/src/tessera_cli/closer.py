@@ -90,9 +90,10 @@ def _cards(planner: Planner, admission: object, node: str) -> tuple[Seen, ...]:
 
 
 def same_refusal(one: Outcome, other: Outcome) -> bool:
-    """True when two pods are not placed for the very same reasons."""
+    """True when two pods that ask in the same words are not placed for the very same reasons."""
     return (
         one.verdict is other.verdict
+        and one.dialects == other.dialects
         and one.message == other.message
         and one.reasons == other.reasons
     )
