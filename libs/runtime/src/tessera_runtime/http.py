@@ -30,6 +30,7 @@ from tessera_runtime.errors import BadSettings
 from tessera_runtime.metrics import CONTENT_TYPE, Registry
 from tessera_runtime.quick import STRANGER_BODY_MOST, Answer, BodyLimits
 from tessera_runtime.tls import Tls
+from tessera_runtime.turns import Line
 
 log = logs.named("tessera.http")
 
@@ -145,7 +146,10 @@ async def serving(
     unusual about such a request is the application's to deal with. A `patient` server lets what
     came for others of the process go first.
     """
-    app.add_routes([web.post(path, _of_framework(answer)) for path, answer in answers.items()])
+    line = Line() if patient else None
+    app.add_routes(
+        [web.post(path, _of_framework(answer, line)) for path, answer in answers.items()]
+    )
     runner = web.AppRunner(
         app, access_log=None, keepalive_timeout=KEEP_ALIVE_S, shutdown_timeout=settings.stop_s,
         auto_decompress=False,
@@ -153,7 +157,7 @@ async def serving(
     await runner.setup()
     try:
         listening = _listen(settings, name)
-        async with _accepting(runner, listening, tls, settings, answers, patient=patient):
+        async with _accepting(runner, listening, tls, settings, answers, line):
             port = listening.getsockname()[1]
             served = Served(name, settings.host, port, "http" if tls is None else "https")
             log.info("listening", server=name, host=settings.host, port=port)
@@ -166,7 +170,7 @@ async def serving(
 @asynccontextmanager
 async def _accepting(
     runner: web.AppRunner, listening: socket.socket, tls: Tls | None, settings: HttpSettings,
-    answers: Mapping[str, Answer], *, patient: bool,
+    answers: Mapping[str, Answer], line: Line | None,
 ) -> AsyncGenerator[None]:  # fmt: skip
     """Take connections, each before the framework sees it."""
     strangers = STRANGER_BODY_MOST if tls is not None and tls.asks_clients else None
@@ -175,16 +179,21 @@ async def _accepting(
         quick.connections(
             answers, cast("web.Server", runner.server),
             bodies=BodyLimits(settings.body_bytes, strangers), limits=settings.limits,
-            idle_s=KEEP_ALIVE_S, stop_s=settings.stop_s, patient=patient,
+            idle_s=KEEP_ALIVE_S, stop_s=settings.stop_s, line=line,
         ) as serving,
         serving.accepting(listening, settings.backlog, context),
     ):  # fmt: skip
         yield
 
 
-def _of_framework(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _of_framework(
+    answer: Answer, line: Line | None
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        reply = await quick.replied(answer, await request.read())
+        body = await request.read()
+        if line is not None:
+            await line.turn()
+        reply = await quick.replied(answer, body)
         return web.Response(
             body=reply.body, status=reply.status, headers={"Content-Type": reply.kind}
         )

@@ -341,14 +341,14 @@ def _failed(error: Exception) -> Reply:
 async def connections(
     answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol], *,
     bodies: BodyLimits, limits: ConnectionLimits, idle_s: float, stop_s: float,
-    patient: bool = False,
+    line: Line | None = None,
 ) -> AsyncGenerator[Serving]:  # fmt: skip
     """What a server makes its connections with. Leaving lets open requests end for `stop_s` seconds
-    and closes everything; idle connections are closed after `idle_s`. Requests to a `patient` one
-    let those to others go first."""
+    and closes everything; idle connections are closed after `idle_s`. With a `line`
+    requests wait there for their turn."""
     peers = Connections(limits, idle_s, asyncio.get_running_loop().time)
     async with asyncio.TaskGroup() as group:
-        serving = Serving(answers, others, bodies, group, peers, Line() if patient else None)
+        serving = Serving(answers, others, bodies, group, peers, line)
         sweeping = group.create_task(_sweep(peers), name="slow and idle connections")
         try:
             yield serving

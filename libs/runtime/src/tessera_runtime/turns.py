@@ -26,6 +26,12 @@ class Line:
             self._loop.call_soon(self._next)
         self._waiting.append(answer)
 
+    async def turn(self) -> None:
+        """Wait for a turn."""
+        come = asyncio.Event()
+        self.join(come.set)
+        await come.wait()
+
     def _next(self) -> None:
         answer = self._waiting.popleft()
         if self._waiting:

@@ -17,6 +17,7 @@ from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
+from tessera_runtime.watchdog import open_watchdog
 from tessera_scheduler import hamimetrics, visibility, webhook
 from tessera_scheduler.explaining import Explainer
 from tessera_scheduler.explanations import Books
@@ -50,6 +51,7 @@ async def serve(settings: SchedulerSettings) -> None:
     ):
         metrics = scheduler.measures.registry
         metrics.of_process()
+        blocked = metrics.counter("loop_blocked", "Times that the event loop stood still for 2 s")
         extender = http.application(settings.extender)
         status = http.application(settings.http)
         admits = asyncio.Event()
@@ -96,6 +98,7 @@ async def serve(settings: SchedulerSettings) -> None:
             open_webhook(world, settings.webhook, explainer.routes()),
             visibility.open_visibility(shown, settings.visibility, settings.webhook),
             listed(bus, clock, scheduler, settings.instance),
+            open_watchdog(blocked.inc),
         ):
             admits.set()
             await _forever(scheduler)
