@@ -11,6 +11,9 @@ from tessera_runtime.metrics import Counter
 
 MOST_LOGGED: Final = 10_000
 """Pairs of node and reason that are remembered as logged; beyond it the oldest are forgotten."""
+_EARLY: Final = frozenset({Doubt.NODE, Doubt.CARD, Doubt.POD})
+"""What an honest report may be doubted for: it may come before the API server has told us of its
+node's annotation or of a pod, or after the pod has ended."""
 _log: Final = logs.named("tessera.reports")
 
 
@@ -30,4 +33,5 @@ class DoubtedReports:
         self._logged[node, doubt] = None
         if len(self._logged) > MOST_LOGGED:
             del self._logged[next(iter(self._logged))]
-        _log.warning("report of an agent does not count", node=node, reason=doubt.value, why=what)
+        log = _log.info if node and doubt in _EARLY else _log.warning
+        log("report of an agent does not count", node=node, reason=doubt.value, why=what)
