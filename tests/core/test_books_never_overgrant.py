@@ -25,6 +25,7 @@ from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_container, a_node, a_pod
 from tests.core.api_world import World
+from tests.core.reckoning import reckon
 
 STEPS = 10_000
 IN_A_RUN = 100
@@ -325,6 +326,10 @@ class Books(RuleBasedStateMachine):
                     int(c.exclusive[at]),
                 )  # fmt: skip
                 assert have == total.get(at, Charge())
+
+    @invariant()
+    def the_books_are_what_a_second_reckoning_finds(self) -> None:
+        reckon(self.world)
 
 
 @pytest.mark.timeout(300)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
+
 from tessera_core.charges import Charge
 from tessera_core.machines.allocation import Phase
 from tessera_scheduler.explanations import Books, explain
 from tessera_scheduler.outlived import OCCUPIED
 from tessera_scheduler.scheduler import Scheduler
-from tessera_schema.grants import Grant
+from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.reasons import Reason
+from tests.core.reckoning import counts
+from tests.core.reference import Shown, sums
 from tests.machine.cluster import HEARD_S, SETTINGS, SHAPES
 from tests.machine.replicas import Replica
 from tests.machine.world import World
@@ -158,6 +162,11 @@ async def _books_are_true(world: World, scheduler: Scheduler) -> None:
     assert books == api, f"books: {books}, API server: {api}"
     assert {e.phase for e in own.values()} <= {Phase.BOUND}
     held = truth.held()
+    shown = (
+        Shown(encode_grant(bound.grant), msgspec.json.encode(pod).decode())
+        for pod, bound in truth.living()
+    )
+    assert sums(shown).ids == {place: counts(charge) for place, charge in held.items()}
     if world.cluster.bus.connected:
         for name, node in world.nodes.items():
             for card, charge in node.taken_by_orphans().items():
