@@ -6,7 +6,7 @@ processes still tells that there are some.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.usage_rates import Driven
@@ -20,12 +20,16 @@ class DriverEvidence:
         self._valid_s = valid_s
         self._seen: dict[tuple[str, str], float] = {}
 
-    def note(self, driven: Mapping[str, Mapping[str, Driven]], now: float) -> None:
-        """Container's id -> card's key -> what its processes did there since the note before."""
+    def note(
+        self, driven: Mapping[str, Mapping[str, Driven]], timed: Collection[str], now: float
+    ) -> None:
+        """Container's id -> card's key -> what its processes did there since the note before. Of
+        cards that are `timed` the driver tells how long processes kept them busy; where it has no
+        newer figure nobody did."""
         kept = {each: at for each, at in self._seen.items() if now - at <= self._valid_s}
         for container, cards in driven.items():
             for card, one in cards.items():
-                if one.processes and one.busy_ns:
+                if one.busy_ns > 0 or (one.processes and card not in timed):
                     kept[container, card] = now
         self._seen = kept
 

@@ -76,7 +76,8 @@ class Sampler:
         """What was used since the last look. Blocks for the files' sake: call it from a thread,
         one call at a time. Never raises."""
         driven, pids = self._driven(read)
-        self.evidence.note(driven, at.at_s)
+        timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
+        self.evidence.note(driven, timed, at.at_s)
         interval_s = at.at_s - self._at_s if self._at_s is not None else 0.0
         self._at_s = at.at_s
         tolerance = Tolerance(
