@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tessera_embedded.apiserver.objects import HISTORY_BYTES
 from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, a_pod, events
 
 
@@ -71,6 +72,21 @@ def test_what_fell_out_of_the_window_cannot_be_resumed() -> None:
         "ERROR", 410, "Expired",
     )  # fmt: skip
     assert watch.closed
+
+
+def test_what_is_remembered_of_large_objects_is_bounded_in_bytes() -> None:
+    cluster, path = ASmallCluster(), "/api/v1/namespaces/default/configmaps"
+    large = {"data": {"a": "x" * (1 << 20)}}
+    first = cluster.post(path, {"metadata": {"name": "m"}, **large}).done["metadata"]
+    for number in range(3 * HISTORY_BYTES >> 20):
+        cluster.patch(f"{path}/m", {"metadata": {"labels": {"n": str(number)}}})
+    kept = cluster.store.objects.kept(("", "configmaps"))
+    bodies = sum(len(change.record.body) for change in kept.log)
+    assert HISTORY_BYTES // 2 < bodies <= 2 * HISTORY_BYTES + (2 << 20)
+    (told,) = cluster.watch(path, resourceVersion=first["resourceVersion"]).pull()
+    assert msgspec.json.decode(told)["object"]["reason"] == "Expired"
+    newest = cluster.get(f"{path}/m").done["metadata"]["resourceVersion"]
+    assert cluster.watch(path, resourceVersion=newest).pull() == []
 
 
 def test_a_closed_watch_leaves_nothing_behind() -> None:

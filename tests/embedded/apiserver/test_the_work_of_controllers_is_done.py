@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tessera_embedded.apiserver.chores import MOST_EVENTS
 from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, Json, a_pod, events
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -75,6 +76,16 @@ def test_events_are_kept_for_an_hour() -> None:
     left = [item["metadata"]["name"] for item in cluster.get(path).done["items"]]
     assert left == ["new", "newest"]
     assert events(watch) == [("ADDED", "newest"), ("DELETED", "old")]
+
+
+def test_of_too_many_events_the_oldest_go_sooner() -> None:
+    cluster = ASmallCluster()
+    path = "/api/v1/namespaces/default/events"
+    for number in range(MOST_EVENTS + 3):
+        cluster.post(path, {"metadata": {"name": f"e{number}"}, "involvedObject": {}})
+    names = [e["metadata"]["name"] for e in cluster.get(path).done["items"]]
+    assert len(names) == MOST_EVENTS
+    assert {"e0", "e1", "e2"}.isdisjoint(names)
 
 
 def test_the_objects_of_a_kind_go_with_its_definition() -> None:

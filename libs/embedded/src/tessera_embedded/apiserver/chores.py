@@ -24,6 +24,8 @@ DEFINITIONS: Final = (EXTENSIONS, "customresourcedefinitions")
 NODES: Final = ("", "nodes")
 EVENTS: Final = ("", "events")
 EVENT_LIFE_S: Final = 3600
+MOST_EVENTS: Final = 5_000
+"""Beyond it the oldest go before their time: this server lives in memory."""
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 
 
@@ -142,7 +144,9 @@ class Chores:
         now = self._writer.world.now()
         if not change.gone and change.previous is None:
             self._events.append((now, change.record.key))
-        while self._events and self._events[0][0] < now - EVENT_LIFE_S:
+        while self._events and (
+            len(self._events) > MOST_EVENTS or self._events[0][0] < now - EVENT_LIFE_S
+        ):
             _, key = self._events.popleft()
             record = self._objects.kept(EVENTS).records.get(key)
             if record is not None:

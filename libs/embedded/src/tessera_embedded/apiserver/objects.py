@@ -21,6 +21,10 @@ from tessera_embedded.apiserver.selectors import selectable
 
 WINDOW: Final = 20_000
 """Changes remembered of each kind, so that a watcher can resume."""
+HISTORY_BYTES: Final = 16 << 20
+"""Of the objects in those changes, if that is less: some 3,000 changes of pods. Until twice as much
+is there nothing is forgotten, so that forgetting costs little; watch events made of them are as
+large once more."""
 
 
 class Record(Struct, frozen=True):
@@ -74,6 +78,8 @@ class Kept:
         """How many changes were forgotten: a position in the log outlives trimming."""
         self.listeners: set[Callable[[], None]] = set()
         self._window = window
+        self._bytes = 0
+        """Of the objects in the log."""
 
     def apply(self, change: Change) -> None:
         """Take a change in and tell those who listen."""
@@ -86,8 +92,9 @@ class Kept:
                 insort(self.keys, record.key)
             self.records[record.key] = record
         self.log.append(change)
-        if len(self.log) > 2 * self._window:
-            self.forget(len(self.log) - self._window)
+        self._bytes += len(record.body)
+        if len(self.log) > 2 * self._window or self._bytes > 2 * HISTORY_BYTES:
+            self.forget(self._too_many())
         for listener in tuple(self.listeners):
             listener()
 
@@ -96,7 +103,17 @@ class Kept:
         if count:
             self.floor = self.log[count - 1].version
             self.dropped += count
+            self._bytes -= sum(len(change.record.body) for change in self.log[:count])
             del self.log[:count]
+
+    def _too_many(self) -> int:
+        """How many of the oldest changes are beyond what is remembered."""
+        count, left = max(len(self.log) - self._window, 0), self._bytes
+        left -= sum(len(change.record.body) for change in self.log[:count])
+        while left > HISTORY_BYTES:
+            left -= len(self.log[count].record.body)
+            count += 1
+        return count
 
     def position(self, version: int) -> int:
         """Where in the log the changes after `version` begin, counted from the first ever."""
