@@ -102,9 +102,13 @@ class Agent:
     def __init__(self, kube: FakeKube, reader: Reader, care: Care, settings: AgentSettings) -> None:
         self.states: list[DeviceState] = []
         self.events: list[str] = []
+        """Warnings."""
+        self.good: list[str] = []
+        """Events of type Normal."""
         self.inventory = Inventory(kube, settings.inventory, NODE, care.vendor)
         outlets = Outlets(
-            inventory=self.inventory, tell=self.states.append, tell_event=self.events.append
+            inventory=self.inventory, tell=self.states.append,
+            tell_event=self.good.append, tell_problem=self.events.append,
         )  # fmt: skip
         self.devices = Devices(reader, care, settings, outlets)
 

@@ -154,8 +154,9 @@ def test_silence_is_borne_for_a_while_and_then_every_card_is_gone() -> None:
     watch = Watch()
     watch.see(poll(a_card(0), a_card(1)))
     assert watch.see(SILENT, times=15) == [True, True]
-    assert watch.seen.problems == ("the driver does not answer: it hangs",)
+    assert watch.seen.problems == ()
     assert watch.see(SILENT) == [False, False]
+    assert "the driver does not answer: it hangs" in watch.seen.problems
     assert "card 1 (GPU-1) is gone: it does not answer" in watch.seen.problems
     assert watch.see(poll(a_card(0), a_card(1)), times=2) == [False, False]
     assert watch.see(poll(a_card(0), a_card(1)), times=2) == [True, True]

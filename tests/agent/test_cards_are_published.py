@@ -95,7 +95,7 @@ async def test_health_comes_back_in_its_turn() -> None:
         assert agent.devices.seen.cards[0].healthy
         await asyncio.sleep(6)
         assert await shown(kube) == {"GPU-0": True}
-        assert agent.events[-1] == "card 0 (GPU-0) takes pods again"
+        assert agent.good == ["card 0 (GPU-0) takes pods again"]
 
 
 async def test_a_card_that_flaps_does_not_flood_the_api_server() -> None:
@@ -149,8 +149,9 @@ async def test_nothing_is_said_of_cards_before_the_driver_has_spoken() -> None:
     async with running(kube, script) as agent:
         await asyncio.sleep(14)
         assert (writes(kube), agent.states) == (0, [])
-        assert agent.events == ["the driver does not answer: not loaded"]
+        assert agent.events == []  # drivers take some seconds after every start
         await asyncio.sleep(4)
+        assert "the driver does not answer: not loaded" in agent.events
         assert await shown(kube) == {"GPU-0": False}
         assert cards_of(agent.states[-1]) == [("GPU-0", False)]
 

@@ -211,6 +211,7 @@ class _Telling:
         return DeviceOutlets(
             inventory=inventory, tell=states.tell,
             tell_event=lambda sentence: self._events.tell(self._node, "Cards", sentence),
+            tell_problem=lambda words: self._events.tell(self._node, "Cards", words, warning=True),
         )  # fmt: skip
 
 

@@ -67,6 +67,7 @@ class Keeper:
         self._kept: dict[str, _Kept] = {}
         self._answered = False
         self._driver = ""
+        self._silent_since: float | None = None
 
     def learn(self, found: Sequence[Card]) -> None:
         """The cards that were published before this agent started: those that do not show are
@@ -79,10 +80,13 @@ class Keeper:
         before = {id_: kept.phase for id_, kept in self._kept.items()}
         problems: list[str] = []
         if isinstance(seen, Silent):
-            problems.append(f"the driver does not answer: {seen.why}")
+            if self._silent_since is None:
+                self._silent_since = now_s
+            if now_s - self._silent_since >= self._health.patience_s:
+                problems.append(f"the driver does not answer: {seen.why}")
             present: Mapping[str, Card] = {}
         else:
-            self._answered, self._driver = True, seen.driver
+            self._answered, self._driver, self._silent_since = True, seen.driver, None
             cards, odd = self._care.cards(seen, self._slots)
             present = {card.id: card for card in cards}
             problems += [*seen.problems, *odd, *version_problems(self._care.minimums, seen)]

@@ -42,6 +42,9 @@ class Outlets(Struct, frozen=True, kw_only=True):
     inventory: Inventory
     tell: Tell
     tell_event: TellEvent
+    """Something is well again."""
+    tell_problem: TellEvent
+    """Something is wrong."""
 
 
 class Devices:
@@ -155,9 +158,11 @@ class Devices:
             node=self._settings.node, vendor=self._care.vendor, cards=seen.cards,
             driver=seen.driver, problems=(*seen.problems, *((problem,) if problem else ())),
         )  # fmt: skip
-        for sentence in (*seen.back, *(p for p in state.problems if p not in self.state.problems)):
-            _log.warning("cards", vendor=self._care.vendor, what=sentence)
-            outlets.tell_event(sentence)
+        fresh = tuple(p for p in state.problems if p not in self.state.problems)
+        for tell, sentences in ((outlets.tell_event, seen.back), (outlets.tell_problem, fresh)):
+            for sentence in sentences:
+                _log.warning("cards", vendor=self._care.vendor, what=sentence)
+                tell(sentence)
         due = self._told_at + self._settings.inventory.tell_s
         if telling and (state != self.state or now >= due):
             outlets.tell(state)
