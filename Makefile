@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test e2e faults demo place bench hook hook-test verify clean
+.PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults demo place bench hook hook-test verify clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,11 @@ names: ## no utils.py, no address in the lock, every member known to the tools
 
 test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
 	.venv/bin/pytest -n $(JOBS) $(ARGS)
+
+fuzz: N = 0
+fuzz: SEED = 0
+fuzz: $(SYNCED) hook ## random input for decoders, HTTP, pods, manifests (N=100000, SEED=7, FUZZER=requests, AT=123)
+	.venv/bin/python -m tests.fuzz --number $(N) --seed $(SEED) $(if $(FUZZER),--fuzzer $(FUZZER)) $(if $(AT),--at $(AT))
 
 e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
 	deploy/kube-bin/build.sh > /dev/null

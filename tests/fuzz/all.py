@@ -1,0 +1,14 @@
+"""The fuzzers, each with what it tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.fuzz import requests
+from tests.fuzz.fuzzer import Fuzzer
+
+FUZZERS: Final[dict[str, Callable[[], Fuzzer]]] = {
+    "requests": requests.requests,
+    "pieces": requests.pieces,
+}

@@ -1,0 +1,52 @@
+"""A fuzzer that is given something broken says so: it can fail."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tessera_runtime.plain import UNKNOWN, Request
+from tests.fuzz import requests
+from tests.fuzz.fuzzer import Found, Fuzzer, fuzz
+
+
+def finds(fuzzer: Fuzzer) -> str:
+    with pytest.raises(Found) as found:
+        fuzz(fuzzer, fuzzer.few, seed=1)
+    return str(found.value)
+
+
+def without_the_grammar(buffer: bytearray) -> Request | None:
+    """A reader that looks for the length, and at nothing else."""
+    head, end, _ = bytes(buffer).partition(b"\r\n\r\n")
+    length = re.search(rb"content-length *:[ \t]*([0-9]+)\r", head + b"\r", re.IGNORECASE)
+    if not end:
+        return None
+    if not head.startswith(b"POST /filter ") or length is None:
+        return UNKNOWN
+    return Request(b"/filter", len(head) + 4, int(length[1]))
+
+
+def too_early(buffer: bytearray) -> Request | None:
+    """A reader that decides before the headers are over."""
+    if buffer.startswith(b"POST /filter") and b"Content-Length: 7" in buffer:
+        return Request(b"/filter", len(buffer), 7)
+    return None
+
+
+def forgetful(pieces: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+    """A connection that loses a piece of one byte."""
+    return requests.outcome(tuple(piece for piece in pieces if len(piece) > 1))
+
+
+def test_a_reader_without_the_grammar_is_found() -> None:
+    assert "plain here" in finds(requests.requests(without_the_grammar))
+
+
+def test_a_reader_that_decides_too_early_is_found() -> None:
+    assert "in pieces" in finds(requests.requests(too_early))
+
+
+def test_a_connection_that_loses_a_piece_is_found() -> None:
+    assert "make fuzz FUZZER=pieces SEED=1 AT=" in finds(requests.pieces(forgetful))
