@@ -17,7 +17,7 @@ from tessera_schema.grants import Share
 from tessera_schema.published import Published, encode_published
 from tessera_schema.subjects import DEVICES_BUCKET
 from tessera_schema.telling import CardHeld, DeviceState, Occupied, encode
-from tests.scheduler.world import CARDS, World, cards_on, doubted, leading
+from tests.scheduler.world import CARDS, World, cards_on, counted, doubted, leading
 
 pytestmark = pytest.mark.looptime
 
@@ -181,6 +181,21 @@ async def test_odd_numbers_of_what_is_held_end_nothing() -> None:
         assert doubted(scheduler) == {"numbers": 1}
         assert scheduler.agents.differing == 0
         assert await world.place(scheduler, "a") == "n0"
+
+
+@pytest.mark.parametrize("data", [b'{"node":"\xff"}', b"[" * 100_000, b'{"node":"\\ud800"}', b""])
+async def test_bytes_that_are_no_report_end_nothing(data: bytes) -> None:
+    world = a_world(1)
+    world.pod("a", 4000)
+    async with leading(world) as scheduler:
+        for number in range(3):
+            envelope = Envelope(id=f"{number}", source="x", type="t", time="t", epoch=1, sequence=1)
+            await world.bus.put(DEVICES_BUCKET, "n0.nvidia", envelope, data)
+            await asyncio.sleep(0.1)
+        assert doubted(scheduler) == {"unreadable": 3}
+        await report(world, "n0", a_state("n0", left("n0")))
+        assert scheduler.ledger.held("n0")
+        assert counted(scheduler, 'undecodable_objects_total{kind="device news"}') == 3
 
 
 async def test_names_that_are_made_up_are_not_kept(caplog: pytest.LogCaptureFixture) -> None:

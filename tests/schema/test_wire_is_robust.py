@@ -2,6 +2,8 @@ import msgspec
 import pytest
 
 from tessera_schema.grants import decode_grant
+from tessera_schema.hints import decode_hints
+from tessera_schema.telling import decode_device, decode_usage
 
 DEEP = '{"version":1,"uid":' + "[" * 100_000 + "]" * 100_000 + "}"
 
@@ -10,3 +12,10 @@ DEEP = '{"version":1,"uid":' + "[" * 100_000 + "]" * 100_000 + "}"
 def test_whatever_comes_in_it_is_a_decode_error(text: str) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_grant(text)
+
+
+@pytest.mark.parametrize("data", [b'{"node":"\xff"}', b'{"node":"\xc3"}', b"\xff"])
+def test_bytes_that_are_no_text_are_a_decode_error(data: bytes) -> None:
+    for decode in (decode_device, decode_usage, decode_hints):
+        with pytest.raises(msgspec.DecodeError):
+            decode(data)

@@ -1,7 +1,8 @@
 """JSON decoding that fails in one way whatever comes in.
 
-msgspec lets two more errors through than its own: RecursionError for input nested without end, and
-UnicodeEncodeError for text with lone surrogates. Both are just malformed input here.
+msgspec lets more errors through than its own: RecursionError for input nested without end,
+UnicodeEncodeError for text with lone surrogates, and UnicodeDecodeError for bytes that are no
+UTF-8. All of them are just malformed input here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def decoder(type_: type[T] | UnionType) -> Callable[[bytes | str], T]:
             return decode(data)
         except RecursionError:
             raise msgspec.DecodeError("nested too deeply") from None
-        except UnicodeEncodeError as e:
-            raise msgspec.DecodeError(f"not valid text: {e.reason}") from None
+        except UnicodeError as e:
+            raise msgspec.DecodeError(f"not valid text: {e}") from None
 
     return read

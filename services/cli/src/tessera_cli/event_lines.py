@@ -30,7 +30,7 @@ def as_line(news: News) -> str:
     what = tokens[_WHAT] if len(tokens) > _WHAT else news.subject
     try:
         words = _WORDS.get(what, _fields)(news)
-    except msgspec.DecodeError as e:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as e:
         words = f"not readable: {e}"
     clock = news.envelope.time.partition("T")[2][:8] or news.envelope.time
     line = printable(f"{clock}  {what:10} {words}")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from tessera_runtime.bus.cluster import served_cluster
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import ROOT
+from tessera_schema.wire import decoder
 
 CONNECT_S: Final = 10.0
 """Seconds in which the bus has to answer first: somebody at a terminal waits for it. When it is
@@ -26,6 +27,7 @@ lost later it is waited for, as the log says."""
 IDLE_S: Final = 60.0
 """Seconds after which NATS forgets what was read through: the user `viewer` may not delete it."""
 _AGAIN_S: Final = 0.5
+_is_json: Final = decoder(dict[str, Any] | list[Any] | str | int | float | bool | None)
 _OPTIONS: Final = {
     "url": "--url", "cluster": "--cluster", "user": "--user", "creds_file": "--creds",
 }  # fmt: skip
@@ -98,6 +100,15 @@ def as_json(news: News) -> str:
     whole = {
         "subject": news.subject,
         "envelope": msgspec.to_builtins(news.envelope),
-        "data": msgspec.Raw(news.data),
+        "data": _data(news.data),
     }
     return msgspec.json.encode(whole).decode()
+
+
+def _data(data: bytes) -> msgspec.Raw | str:
+    """A message's data; as text where it is no JSON, for anybody may publish anything."""
+    try:
+        _is_json(data)
+    except msgspec.DecodeError:
+        return data.decode(errors="replace")
+    return msgspec.Raw(data)
