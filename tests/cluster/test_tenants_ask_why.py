@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 from tessera_schema.visibility import PLURAL, ROOT
-from tests.cluster.cluster import SERVICES, OpenCluster, RealCluster
+from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share, a_share_pod
-from tests.cluster.plane import HOME
-from tests.contract.client import Client, open_client
-
-RBAC = "rbac.authorization.k8s.io"
+from tests.cluster.tenants import a_home, a_tenant, reached
 
 
-@asynccontextmanager
-async def a_tenant(cluster: RealCluster) -> AsyncGenerator[Client]:
-    """The user `tenant`, with the role `edit` in the test's namespace."""
-    await cluster.make(f"/apis/{RBAC}/v1/namespaces/{cluster.own}/rolebindings", {
-        "metadata": {"name": "tenant", "namespace": cluster.own},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"},
-        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "tenant"}],
-    })  # fmt: skip
-    control = cluster.plane.control
-    async with open_client(control.url, control.ca_path, control.tokens["tenant"]) as client:
-        yield client
+async def tessera(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as that user types it: with a home, and nothing in the environment."""
+    return await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-m", "tessera_cli", *arguments],
+        capture_output=True, text=True, timeout=60, check=False,
+        env={"HOME": str(home), "PATH": os.defpath},
+    )  # fmt: skip
 
 
-async def reached(cluster: RealCluster) -> None:
-    """A Service that leads to this machine, until the API server passes requests on."""
-    await cluster.make(SERVICES, {
-        "metadata": {"name": "tessera-scheduler", "namespace": HOME},
-        "spec": {"type": "ExternalName", "externalName": "localhost"},
-    })  # fmt: skip
-
-    async def served() -> bool:
-        return (await cluster.admin.get(ROOT)).status == 200
-
-    await cluster.until(served, "the aggregated API")
-
-
-async def test_role_edit_is_told_why_and_what_would_help(open_cluster: OpenCluster) -> None:
+async def test_role_edit_is_told_why_and_what_would_help(
+    open_cluster: OpenCluster, tmp_path: Path
+) -> None:
     async with open_cluster() as cluster, a_tenant(cluster) as tenant:
         await reached(cluster)
         first, second = await cluster.nodes(2, mib=20000)
@@ -80,3 +66,31 @@ async def test_role_edit_is_told_why_and_what_would_help(open_cluster: OpenClust
         assert (elsewhere.status, elsewhere.body["reason"]) == (403, "Forbidden")
         none = await tenant.get(f"{path}/nosuch")
         assert (none.status, none.body["message"]) == (404, 'pods "nosuch" not found')
+        await by_the_command(cluster, a_home(cluster, tmp_path), other)
+
+
+async def by_the_command(cluster: RealCluster, home: Path, other: str) -> None:
+    """The same from a shell."""
+    done = await tessera(home, "explain", "pod/p", "--cards")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{cluster.own}/p (hami): waiting"
+    assert "0/2 nodes have room: 2 CardInsufficientMemory" in done.stdout
+    assert "what would help: the largest free part is 7.81 GiB on" in done.stdout
+    assert any("15000 of 20000 MiB" in line for line in lines)
+    assert any(line.strip().startswith(f"{cluster.own}/train: 12000 MiB") for line in lines)
+    assert any(line.strip().startswith("a pod of another namespace: 15000") for line in lines)
+    assert "infer-3" not in done.stdout
+    every = await tessera(home, "explain")
+    assert every.stdout.splitlines()[1].startswith("p      waiting")
+    whole = json.loads((await tessera(home, "explain", "p", "-o", "json")).stdout)
+    assert whole["kind"] == "PodExplanation"
+    for arguments, says in (
+        (("p", "-n", other), f"you may not ask why pods of namespace {other} wait: one of "),
+        (("nosuch",), f'pods "nosuch" not found in namespace {cluster.own}'),
+        (("-A",), "you may not ask why pods of all namespaces wait"),
+    ):
+        refused = await tessera(home, "explain", *arguments)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert says in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1

@@ -1,9 +1,10 @@
 """A pod that waits is told why: in a word on the pod, in numbers by explain."""
 
-from tessera_cli import explaining
+from tessera_cli import explanations
 from tessera_cli.kubeconfig import Target
 from tests.cluster.cluster import OpenCluster
 from tests.cluster.objects import a_share
+from tests.cluster.tenants import reached
 
 
 async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster) -> None:
@@ -19,11 +20,13 @@ async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster
             return "CardInsufficientMemory" in "".join(found)
 
         await cluster.until(told, "a condition that says why")
+        await reached(cluster)
         kubeconfig = str(cluster.plane.control.kubeconfig)
-        said = await explaining.ask(Target(kubeconfig=kubeconfig, namespace=cluster.own), "p")
-        assert said.decision.verdict == "waiting"
-        numbers = " ".join(reason.message for reason in said.decision.reasons)
-        assert node in {reason.node for reason in said.decision.reasons}
+        target = Target(kubeconfig=kubeconfig, namespace=cluster.own)
+        said = await explanations.ask(target, "p")
+        assert said.verdict == "waiting"
+        numbers = " ".join(reason.message for node in said.nodes for reason in node.reasons)
+        assert [shown.name for shown in said.nodes] == [node]
         assert "30000" in numbers
         assert "20000" in numbers
 

@@ -24,6 +24,7 @@ import msgspec
 from tessera_cli import forms, kubeconfig, table
 from tessera_cli.completion import completion_parser
 from tessera_cli.errors import Refused
+from tessera_cli.explain_command import explain_parser
 from tessera_cli.place_command import place_parser
 from tessera_cli.plain import printable, tell
 from tessera_cli.plan_command import plan_parser
@@ -102,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     place_parser(commands, os.environ)
     _demo_parser(commands)
-    _explain_parser(commands)
+    explain_parser(commands, os.environ)
     _events_parser(commands)
     _quota_parser(commands)
     plan_parser(commands, os.environ)
@@ -123,19 +124,6 @@ def _demo_parser(commands: Commands) -> None:
     )
     command.add_argument("--keep", action="store_true", help="go on until interrupted")
     command.set_defaults(run=_demo)
-
-
-def _explain_parser(commands: Commands) -> None:
-    command = commands.add_parser(
-        "explain",
-        help="ask the scheduler why a pod waits",
-        description="Tell in numbers why a pod waits, or what it holds.",
-    )
-    command.add_argument("pod", metavar="POD")
-    kubeconfig.add_arguments(command, os.environ)
-    command.add_argument("--server", default="", metavar="URL", help="where the scheduler is")
-    command.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
-    command.set_defaults(run=_explain)
 
 
 def _events_parser(commands: Commands) -> None:
@@ -196,17 +184,6 @@ def _demo(options: argparse.Namespace) -> int:
         return ALL_KEPT if asyncio.run(play) else BROKEN
     except Interrupted as e:
         return _SIGNALLED + e.number
-
-
-def _explain(options: argparse.Namespace) -> int:
-    from tessera_cli import explaining
-
-    found = asyncio.run(explaining.ask(kubeconfig.target(options), options.pod, options.server))
-    if options.output == "text":
-        sys.stdout.writelines(f"{line}\n" for line in explaining.lines(found))
-    else:
-        forms.put_document(options.output, [msgspec.json.encode(found) + b"\n"])
-    return 0
 
 
 def _events(options: argparse.Namespace) -> int:
