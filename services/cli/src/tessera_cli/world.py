@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -15,11 +14,11 @@ from tessera_cli.errors import Malformed, Repeated
 from tessera_cli.loose import mended, without_nulls
 from tessera_cli.manifests import BAD_JSON, Item, named
 from tessera_cli.operators import OPERATED
+from tessera_cli.others import Others
 from tessera_cli.plain import several
 from tessera_cli.quotas import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
 from tessera_cli.reading import called, convert
 from tessera_cli.reservations import RESERVATION, reserved
-from tessera_cli.unread import holds_devices, makes_pods, told
 from tessera_cli.workloads import WORKLOADS, Copies, Gang, Read, Workload
 from tessera_core.admission import claims_on, is_result
 from tessera_core.cluster import Cluster
@@ -28,7 +27,7 @@ from tessera_core.podsize import too_many_bytes
 from tessera_core.quantity import BadQuantity
 from tessera_core.registry import Registry
 from tessera_schema.keys import GROUP, QUOTA_KIND
-from tessera_schema.kube import Custom, Node, NodeStatus, ObjectMeta, Pod
+from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Pod
 from tessera_schema.quotas import Limit
 
 _SPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tessera.dev/pods")
@@ -57,7 +56,7 @@ class World:
         """Positions in `planned` of the pods of each."""
         self._limits: list[Limit] = []
         self._namespaces: dict[str, Mapping[str, str]] = {}
-        self._others: list[tuple[str, Item]] = []
+        self._others = Others()
         self._places: dict[str, str] = {}
         self._to_plan: set[str] = set()
         self._uids: set[str] = set()
@@ -77,27 +76,14 @@ class World:
 
     def add(self, item: Item) -> None:
         """Take in one object."""
-        self._kinds.get((item.group, item.kind), self._other)(item)
+        self._kinds.get((item.group, item.kind), self._others.add)(item)
 
     def cluster(self) -> Cluster:
         """What planning starts from. Tells which objects were of no use."""
-        names = {node.name for node in self._nodes}
-        customs, skipped, unread = [], Counter[str](), Counter[tuple[str, str]]()
-        for name, item in self._others:
-            raw = item.generic()
-            if name in names:
-                raw = {**without_nulls(raw), "kind": item.kind}
-                customs.append(convert(raw, Custom, called(item, raw)))
-            elif makes_pods(item.group, item.kind, raw):
-                unread["pods", item.kind] += 1
-            elif holds_devices(item.group, item.kind, raw):
-                unread["devices", item.kind] += 1
-            else:
-                skipped[item.kind] += 1
-        if skipped:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(skipped.items()))
-            self._tell(f"skipped, not needed for planning: {kinds}")
-        self.gaps += (told(n, kind, what) for (what, kind), n in sorted(unread.items()))
+        customs = self._others.sort({node.name for node in self._nodes})
+        if self._others.skipped():
+            self._tell(self._others.skipped())
+        self.gaps += self._others.gaps()
         if self._made_already:
             self._tell(
                 f"{several(self._made_already)}: in the cluster already, so are the pods: "
@@ -216,7 +202,7 @@ class World:
         if at == GPU_QUOTA:
             self._limits += gpu_quota(raw, called(item, raw))
         else:
-            self._other(item)
+            self._others.add(item)
 
     def _resource_quota(self, item: Item) -> None:
         raw = without_nulls(item.generic())
@@ -227,13 +213,6 @@ class World:
         raw = without_nulls(item.generic())
         where = called(item, raw)
         self._limits.append(accelerator_quota(raw, self.registry, where, item.version))
-
-    def _other(self, item: Item) -> None:
-        """Dialects read custom resources that are named like a node; the rest is not needed."""
-        meta = item.generic().get("metadata")
-        cluster_wide = isinstance(meta, dict) and not meta.get("namespace")
-        name = meta.get("name") if isinstance(meta, dict) and cluster_wide else ""
-        self._others.append((name if isinstance(name, str) else "", item))
 
     # -- pods
 
