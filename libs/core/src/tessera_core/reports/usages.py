@@ -60,8 +60,16 @@ def _containers(
             continue
         seen.add((use.uid, use.container))
         counted = tuple(_card_uses(use, {share.card: share for share in shares}, cards, doubts))
-        gaps = tuple(gap[:MOST_WORD] for gap in use.gaps[:MOST_GAPS])
-        yield replace(use, namespace=grant.namespace, pod=grant.name, cards=counted, gaps=gaps)
+        yield _of_grant(use, grant, counted)
+
+
+def _of_grant(use: ContainerUse, grant: Grant, counted: tuple[CardUse, ...]) -> ContainerUse:
+    """The use as it is where all of it counts, which is the rule: copies take time."""
+    gaps = tuple(gap[:MOST_WORD] for gap in use.gaps[:MOST_GAPS])
+    same = use.namespace == grant.namespace and use.pod == grant.name
+    if same and gaps == use.gaps and counted == use.cards:
+        return use
+    return replace(use, namespace=grant.namespace, pod=grant.name, cards=counted, gaps=gaps)
 
 
 def _shares(grant: Grant, container: str, usage: NodeUsage) -> tuple[Share, ...]:
@@ -88,12 +96,23 @@ def _card_uses(
             seen.add(each.card)
             card = cards.get(each.card)
             most = share.memory_bytes if card is None else card.memory_bytes
-            yield replace(
-                each,
-                memory_bytes=min(each.memory_bytes, most),
-                cores_percent=min(each.cores_percent, WHOLE_PERCENT),
-                measured_by=each.measured_by[:MOST_WORD],
-            )
+            yield _clamped(each, most)
+
+
+def _clamped(use: CardUse, most_bytes: int) -> CardUse:
+    """With no more than a card has."""
+    if (
+        use.memory_bytes <= most_bytes
+        and use.cores_percent <= WHOLE_PERCENT
+        and len(use.measured_by) <= MOST_WORD
+    ):
+        return use
+    return replace(
+        use,
+        memory_bytes=min(use.memory_bytes, most_bytes),
+        cores_percent=min(use.cores_percent, WHOLE_PERCENT),
+        measured_by=use.measured_by[:MOST_WORD],
+    )
 
 
 def _fitted(
@@ -143,14 +162,20 @@ def _loads(usage: NodeUsage, cards: Mapping[str, Card], doubts: Doubts) -> Itera
 
 
 def _credible(use: CardUse) -> bool:
-    percents = use.cores_percent, use.cores_limit_percent, use.throttled_percent
-    counts = use.launches, use.denials, use.processes
     return (
-        all(
-            0 <= amount <= MOST_MEMORY_BYTES
-            for amount in (use.memory_bytes, use.memory_limit_bytes)
-        )
-        and all(0 <= amount <= MOST_PERCENT for amount in percents)
-        and all(0 <= amount <= MOST_COUNT for amount in counts)
+        0 <= use.memory_bytes <= MOST_MEMORY_BYTES
+        and 0 <= use.memory_limit_bytes <= MOST_MEMORY_BYTES
+        and 0 <= use.cores_percent <= MOST_PERCENT
+        and 0 <= use.cores_limit_percent <= MOST_PERCENT
+        and _countable(use)
+    )
+
+
+def _countable(use: CardUse) -> bool:
+    return (
+        0 <= use.throttled_percent <= MOST_PERCENT
+        and 0 <= use.launches <= MOST_COUNT
+        and 0 <= use.denials <= MOST_COUNT
+        and 0 <= use.processes <= MOST_COUNT
         and 0 <= use.last_active <= MOST_UNIX_S
     )
