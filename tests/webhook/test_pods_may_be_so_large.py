@@ -20,11 +20,12 @@ from tessera_core.ledger import Ledger
 from tessera_core.outcome import Verdict
 from tessera_core.planner import Planner
 from tessera_core.registry import load
+from tessera_core.takeover import count_by_requests
 from tessera_scheduler.webhook.oversize import unread
 from tessera_schema.extender import ExtenderArgs
 from tessera_schema.kube import HostPath, Pod, Volume, VolumeMount
 from tessera_schema.review import ReviewAnswer, decode_review
-from tessera_testing.builders import a_container, a_node, a_pod
+from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tests.dialects.adding import acme
 from tests.webhook.setting import (
     NO_TRACE,
@@ -279,9 +280,22 @@ def asking_first(n: int) -> Callable[[], object]:
     return asking(1, init=tuple(a_container(GPU, GPU) for _ in range(n)))
 
 
+def counting(n: int) -> Callable[[], object]:
+    ledger = Ledger()
+    ledger.put_node("n1", [a_card(f"g{i}", i, vendor="nvidia") for i in range(8)])
+    pod = a_pod(*(a_container(GPU, GPU) for _ in range(n)), node="n1")
+    counted = count_by_requests(REGISTRY, ledger.fleet, pod)
+    assert counted.grant is not None
+    assert len(counted.grant.shares) == n
+    return lambda: count_by_requests(REGISTRY, ledger.fleet, pod)
+
+
 @pytest.mark.parametrize(
-    ("work", "few"), [(mounting, 1_000), (stripping, 2_000), (asking, 300), (asking_first, 300)]
-)
+    ("work", "few"),
+    [
+        (mounting, 1_000), (stripping, 2_000), (asking, 300), (asking_first, 300), (counting, 300)
+    ],
+)  # fmt: skip
 def test_the_cost_grows_with_the_pod_and_not_with_its_square(
     work: Callable[[int], Callable[[], object]], few: int
 ) -> None:

@@ -50,10 +50,13 @@ def admit(
     What a pod that `runs` asks for is read whatever else is wrong with it, its size included.
     `allowed` are the ways around a share's limits that the pod's namespace may have.
     """
+    refusal = None if runs else oversize(pod)
+    if refusal is not None:
+        return refusal if _names_us(registry, pod) else None
     claims = claims_on(registry, pod)
     if not claims:
         return None
-    refusal = None if runs else _refusal(registry, pod, claims)
+    refusal = None if runs else _two_dialects(registry, claims) or _disorder(pod)
     if refusal is not None:
         return refusal
     pod, stripped = strip_results(registry, pod)
@@ -72,9 +75,15 @@ def admit(
     return replace(admission, warnings=(*admission.warnings, *told)) if told else admission
 
 
-def _refusal(registry: Registry, pod: Pod, claims: Mapping[str, Claim]) -> Rejected | None:
-    """What no dialect allows; sizes are looked at before the work that grows with them."""
-    return oversize(pod) or _two_dialects(registry, claims) or _disorder(pod)
+def _names_us(registry: Registry, pod: Pod) -> bool:
+    """Whether the pod asks by a name that a dialect owns, be it for nothing: of a pod that is too
+    large to be looked at any closer."""
+    names = {name for dialect in registry.dialects.values() for name in dialect.resources}
+    return any(
+        not names.isdisjoint(amounts)
+        for container in pod.all_containers
+        for amounts in (container.resources.limits, container.resources.requests)
+    )
 
 
 def strip_results(

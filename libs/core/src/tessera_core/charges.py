@@ -60,23 +60,37 @@ def charge_of(share: Share) -> Charge:
 
 def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Charge]:
     """Card id -> charge. With `init_over` only what still runs counts."""
-    running: dict[str, Charge] = {}
-    peaks: dict[str, Charge] = {}
+    tally = Tally()
     for share in sorted(shares, key=lambda s: s.position):
-        now = running.get(share.card, _NOTHING).plus(charge_of(share))
-        if share.role is Role.INIT:
-            peaks[share.card] = peaks.get(share.card, _NOTHING).or_else(now)
-        else:
-            running[share.card] = now
-    if init_over or not peaks:
-        return running
-    return {
-        card: running.get(card, _NOTHING).or_else(peaks.get(card, _NOTHING))
-        for card in (*running, *(c for c in peaks if c not in running))
-    }
+        tally.add(share)
+    if init_over or not tally.peaks:
+        return tally.running
+    return {card: tally.of(card) for card in {**tally.running, **tally.peaks}}
 
 
 _NOTHING = Charge()
+
+
+class Tally:
+    """What shares that come one by one, in the order of their containers, cost their cards."""
+
+    def __init__(self) -> None:
+        """Nothing has come."""
+        self.running: dict[str, Charge] = {}
+        self.peaks: dict[str, Charge] = {}
+        """While init containers run, beside what runs from before them."""
+
+    def add(self, share: Share) -> None:
+        """The next share."""
+        now = self.running.get(share.card, _NOTHING).plus(charge_of(share))
+        if share.role is Role.INIT:
+            self.peaks[share.card] = self.peaks.get(share.card, _NOTHING).or_else(now)
+        else:
+            self.running[share.card] = now
+
+    def of(self, card: str) -> Charge:
+        """What all of them cost a card at the busiest time."""
+        return self.running.get(card, _NOTHING).or_else(self.peaks.get(card, _NOTHING))
 
 
 def init_is_over(pod: Pod) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tessera_core.charges import charges
+from tessera_core.charges import Tally
 from tessera_core.fitting import shares_of
 from tessera_core.fleet import Fleet
 from tessera_core.units import Unit
@@ -16,13 +16,16 @@ from tessera_schema.grants import Share
 def forced_shares(fleet: Fleet, row: int, wanted: Sequence[Unit]) -> tuple[Share, ...]:
     """Each unit on the cards with the most free memory, whether they have room or not."""
     shares: list[Share] = []
+    tally = Tally()
     for unit in wanted:
         view = fleet.view(row, unit.lead.vendor)
         if view is None:
             continue
-        taken = {card: charge.memory_bytes for card, charge in charges(shares).items()}
-        mine = np.array([taken.get(card.id, 0) for card in view.facts])
+        mine = np.array([tally.of(card.id).memory_bytes for card in view.facts])
         free = view.state.memory_total - view.state.memory_used - mine
         cards = np.argsort(-free, kind="stable")[: unit.lead.count].tolist()
-        shares += shares_of(unit, view, cards)
+        made = shares_of(unit, view, cards)
+        shares += made
+        for share in made:
+            tally.add(share)
     return tuple(sorted(shares, key=lambda s: s.position))

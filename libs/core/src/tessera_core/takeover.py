@@ -14,6 +14,7 @@ from tessera_core.fitting import Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.forced import forced_shares
 from tessera_core.placement import fit
+from tessera_core.podsize import too_many_containers
 from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import Registry
 from tessera_core.units import units
@@ -42,9 +43,12 @@ def count_by_requests(registry: Registry, fleet: Fleet, pod: Pod) -> Counted:
     if row is None:
         return Counted(told=f"not counted, as its node {node} was not given")
     wanted, told = units(request), "it is counted by its own requests"
-    shares = fit(fleet, row, wanted, NO_LIMITS)
-    if isinstance(shares, Unfit):
+    shares = None if too_many_containers(pod) else fit(fleet, row, wanted, NO_LIMITS)
+    if shares is None:
+        told += ", without looking whether it fits: it has too many containers"
+    elif isinstance(shares, Unfit):
         told += f", beyond what is free on {node}"
+    if shares is None or isinstance(shares, Unfit):
         shares = forced_shares(fleet, row, wanted)
     grant = Grant(
         uid=request.uid, namespace=request.namespace, name=request.name, node=node, shares=shares
