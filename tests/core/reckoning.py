@@ -41,7 +41,7 @@ def reckon(world: World) -> None:
     used = ledger.used(Limit(namespace="default", source="reference"))
     quota = {"memory": used.memory_bytes, "cores": used.cores_milli, "cards": used.cards}
     _between(least.namespaces, {"default": quota}, most.namespaces)
-    assert not overfull(sums(living.values()).cards, _has(world))
+    assert not overfull(sums(living.values()), _has(world))
 
 
 def counts(charge: Charge) -> dict[str, int]:

@@ -41,6 +41,8 @@ class Sums:
 
     cards: dict[Place, Counter[str]] = field(default_factory=dict)
     ids: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    pods: Counter[Place] = field(default_factory=Counter)
+    """How many pods hold something of each card."""
     namespaces: dict[str, Counter[str]] = field(default_factory=dict)
 
 
@@ -57,19 +59,20 @@ def sums(pods: Iterable[Shown], *, init_counts: bool = False) -> Sums:
                 continue
             place = grant["node"], shares[0]["vendor"], shares[0]["index"]
             total.cards.setdefault(place, Counter()).update(amounts)
+            total.pods[place] += 1
             total.ids.setdefault((grant["node"], card), Counter()).update(amounts)
             used = total.namespaces.setdefault(grant["namespace"], Counter())
             used.update({"memory": amounts["memory"], "cores": amounts["cores"], "cards": 1})
     return total
 
 
-def overfull(held: Mapping[Place, Amounts], has: Mapping[Place, Amounts]) -> dict[Place, Amounts]:
-    """The cards that hold more than they have."""
+def overfull(held: Sums, has: Mapping[Place, Amounts]) -> dict[Place, Amounts]:
+    """The cards that hold more than they have, or others beside a pod that has one to itself."""
     return {
         place: amounts
-        for place, amounts in held.items()
+        for place, amounts in held.cards.items()
         if any(amounts[what] > has[place][what] for what in ("memory", "cores", "slots"))
-        or (amounts["alone"] and amounts["slots"] > amounts["alone"])
+        or (amounts["alone"] and held.pods[place] > 1)
     }
 
 

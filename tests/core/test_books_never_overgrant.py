@@ -111,7 +111,8 @@ def pods(draw: st.DrawFn) -> Pod:
     apps = [a_container({k: v for d in dialects for k, v in draw(ASKS[d]).items()})]
     if draw(st.integers(0, 3)) == 0:
         apps.append(container(dialects[0]))
-    init = (container(dialects[0]),) if draw(st.integers(0, 3)) == 0 else ()
+    inits = draw(st.sampled_from([0, 0, 0, 1, 2]))
+    init = tuple(container(dialects[0]) for _ in range(inits))
     number = draw(st.integers(0, 10**9))
     return a_pod(
         *[_app(c) for c in apps], init=init, name=f"p{number}", uid=f"u{number}",

@@ -4,7 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from tessera_core.charges import charges
+from tessera_schema.grants import Grant, Share, encode_grant
+from tessera_schema.requests import Role
+from tests.core.reckoning import counts
 from tests.core.reference import Shown, inits_are_over, overfull, sums
 
 
@@ -64,12 +71,45 @@ def test_init_containers_that_may_run_again_are_not_over() -> None:
 
 def test_a_card_is_overfull_in_any_of_its_dimensions() -> None:
     has = {("n", "acme", 0): {"memory": 100, "cores": 100_000, "slots": 2}}
-    for shares, wrong in (
-        ([a_share(0, 100)], False),
-        ([a_share(0, 101)], True),
-        ([a_share(0, 1, cores_percent=100.5)], True),
-        ([a_share(i, 1) for i in range(3)], True),
-        ([a_share(0, 1, exclusive=True)], False),
-        ([a_share(0, 1, exclusive=True), a_share(1, 1)], True),
+    alone = a_share(0, 1, exclusive=True)
+    for pods, wrong in (
+        ([[a_share(0, 100)]], False),
+        ([[a_share(0, 101)]], True),
+        ([[a_share(0, 1, cores_percent=100.5)]], True),
+        ([[a_share(i, 1)] for i in range(3)], True),
+        ([[alone]], False),
+        ([[alone, a_share(1, 1)]], False),
+        ([[alone], [a_share(0, 1)]], True),
     ):
-        assert bool(overfull(sums([Shown(a_grant(*shares))]).cards, has)) is wrong
+        assert bool(overfull(sums([Shown(a_grant(*p)) for p in pods]), has)) is wrong
+
+
+shares = st.builds(
+    Share,
+    container=st.just("c"),
+    position=st.integers(0, 5),
+    role=st.sampled_from(Role),
+    vendor=st.just("acme"),
+    dialect=st.just("acme"),
+    card=st.sampled_from(["a", "b"]),
+    index=st.just(0),
+    memory_bytes=st.integers(0, 1 << 40),
+    cores_percent=st.integers(0, 400).map(lambda quarters: quarters / 4),
+    exclusive=st.booleans(),
+)
+
+
+@given(st.lists(shares, max_size=8, unique_by=lambda share: (share.position, share.card)))
+def test_the_books_charge_what_the_reference_reckons(held: list[Share]) -> None:
+    """Each container has one role; app containers come after all others."""
+    roles = {share.position: share.role for share in held}
+    last = {Role.APP: 10, Role.INIT: 0, Role.SIDECAR: 0}
+    ordered = tuple(
+        replace(s, role=roles[s.position], position=s.position + last[roles[s.position]])
+        for s in held
+    )
+    grant = Grant(uid="u", namespace="team", name="p", node="n", shares=ordered)
+    for over in (False, True):
+        shown = Shown(encode_grant(grant), json.dumps(ENDED) if over else "{}")
+        found = {("n", card): counts(c) for card, c in charges(ordered, init_over=over).items()}
+        assert sums([shown]).ids == found
