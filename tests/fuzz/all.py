@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.fuzz import requests
+from tests.fuzz import decoding, requests
 from tests.fuzz.fuzzer import Fuzzer
 
 FUZZERS: Final[dict[str, Callable[[], Fuzzer]]] = {
     "requests": requests.requests,
     "pieces": requests.pieces,
+    "decoding": decoding.decoding,
 }

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from tessera_core.quantity import BadQuantity
 from tessera_runtime.plain import UNKNOWN, Request
-from tests.fuzz import requests
+from tests.fuzz import decoding, requests
 from tests.fuzz.fuzzer import Found, Fuzzer, fuzz
 
 
@@ -50,3 +51,19 @@ def test_a_reader_that_decides_too_early_is_found() -> None:
 
 def test_a_connection_that_loses_a_piece_is_found() -> None:
     assert "make fuzz FUZZER=pieces SEED=1 AT=" in finds(requests.pieces(forgetful))
+
+
+def test_a_decoder_that_raises_what_it_does_not_declare_is_found() -> None:
+    def breaks(data: bytes, _: tuple[int, ...]) -> None:
+        data.decode()
+
+    planted = {"text": decoding.Decoder((b"a text",), breaks, (BadQuantity,))}
+    assert "UnicodeDecodeError" in finds(decoding.decoding(planted))
+
+
+def test_a_stream_that_is_read_otherwise_in_pieces_is_found() -> None:
+    def reads(data: bytes, cuts: tuple[int, ...]) -> None:
+        assert not any(data[:cut].endswith(b"x") for cut in cuts), "lost where it was cut"
+
+    planted = {"stream": decoding.Decoder((b"xyz" * 9,), reads)}
+    assert "lost where it was cut" in finds(decoding.decoding(planted))
