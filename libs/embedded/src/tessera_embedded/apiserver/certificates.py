@@ -34,9 +34,31 @@ def certificates(folder: Path, host: str) -> Certificates:
     if not all(path.exists() for path in (found.ca, found.certificate, found.key)):
         ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(
             ec.SECP256R1())  # fmt: skip
-        ca = _authority(ca_key)
+        ca = _authority(ca_key, "tessera-embedded-ca")
         _keep(found.key, _pem_key(key))
         found.certificate.write_bytes(_pem(_server(key, ca, ca_key, host)))
+        found.ca.write_bytes(_pem(ca))
+    return found
+
+
+class FrontProxy(Struct, frozen=True):
+    """What the server shows to extension servers, to which it passes requests on."""
+
+    ca: Path
+    """Who signed it, for them to know."""
+    shown: Path
+    """Certificate and key."""
+    name: str = "front-proxy-client"
+
+
+def front_proxy(folder: Path) -> FrontProxy:
+    """The one in a folder, made now where it is missing."""
+    found = FrontProxy(folder / "front-proxy-ca.crt", folder / "front-proxy.pem")
+    if not (found.ca.exists() and found.shown.exists()):
+        ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(
+            ec.SECP256R1())  # fmt: skip
+        ca = _authority(ca_key, "tessera-embedded-front-proxy-ca")
+        _keep(found.shown, _pem_key(key) + _pem(_client(key, found.name, ca, ca_key)))
         found.ca.write_bytes(_pem(ca))
     return found
 
@@ -84,8 +106,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _authority(key: _Key) -> x509.Certificate:
-    name = "tessera-embedded-ca"
+def _authority(key: _Key, name: str) -> x509.Certificate:
     return (
         _builder(name, key, name, key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -101,9 +122,8 @@ def _server(key: _Key, ca: x509.Certificate, ca_key: _Key, host: str) -> x509.Ce
         for name in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
     ]
     names.extend(_general(address) for address in sorted(addresses))
-    issuer = str(ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
     return (
-        _builder("kube-apiserver", key, issuer, ca_key)
+        _builder("kube-apiserver", key, _common_name(ca), ca_key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(
@@ -112,6 +132,22 @@ def _server(key: _Key, ca: x509.Certificate, ca_key: _Key, host: str) -> x509.Ce
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(ca_key, hashes.SHA256())
     )  # fmt: skip
+
+
+def _client(key: _Key, name: str, ca: x509.Certificate, ca_key: _Key) -> x509.Certificate:
+    return (
+        _builder(name, key, _common_name(ca), ca_key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .sign(ca_key, hashes.SHA256())
+    )  # fmt: skip
+
+
+def _common_name(certificate: x509.Certificate) -> str:
+    return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
 def _general(address: str) -> x509.GeneralName:

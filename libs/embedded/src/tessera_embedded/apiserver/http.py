@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
+from tessera_embedded.apiserver.aggregation import Aggregator
 from tessera_embedded.apiserver.calls import Call, Response, refusal
 from tessera_embedded.apiserver.errors import ApiError, JsonObject, NotAcceptable, TooLarge
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Faults, Hang, refused
@@ -21,9 +22,11 @@ class Frontend:
     """Answers HTTP requests from a store."""
 
     def __init__(
-        self, store: Store, webhooks: Webhooks, faults: Faults, settings: ApiServerSettings
-    ) -> None:
+        self, store: Store, webhooks: Webhooks, aggregator: Aggregator, faults: Faults,
+        settings: ApiServerSettings,
+    ) -> None:  # fmt: skip
         self._store, self._webhooks, self._faults = store, webhooks, faults
+        self._aggregator = aggregator
         self._settings = settings
         self._watches: dict[Watch, web.Request] = {}
 
@@ -65,10 +68,15 @@ class Frontend:
         if isinstance(effect, Cut) and not effect.after:
             return web.Response()
         call = await self._call(request)
+        if (elsewhere := self._aggregator.found(call.path)) is not None:
+            accept = request.headers.get("Accept", "")
+            return _sent(await self._aggregator.pass_on(call, accept, elsewhere))
         if is_watch(call):
             watch = self._store.watch(call.path, call.query, user=call.user)
             return await self._stream(request, watch, call.query)
-        response = await self._driven(call)
+        response = self._aggregator.about(call.path) or await self._driven(call)
+        if call.path == "/apis" and response.code == 200:
+            response = self._aggregator.with_groups(response)
         if isinstance(effect, Cut):
             _cut(request)
         return _sent(response)

@@ -13,9 +13,15 @@ import msgspec
 from aiohttp import web
 
 from tessera_embedded.apiserver.access import Access, Account
+from tessera_embedded.apiserver.aggregation import open_aggregator, publish
 from tessera_embedded.apiserver.asks import World
 from tessera_embedded.apiserver.calls import ADMIN, User
-from tessera_embedded.apiserver.certificates import Certificates, certificates, server_tls
+from tessera_embedded.apiserver.certificates import (
+    Certificates,
+    certificates,
+    front_proxy,
+    server_tls,
+)
 from tessera_embedded.apiserver.faults import Faults
 from tessera_embedded.apiserver.http import Frontend
 from tessera_embedded.apiserver.journal import Journal
@@ -71,14 +77,19 @@ async def open_apiserver(
     journal = Journal(folder / "journal.jsonl") if keep else None
     store = Store(world, window=settings.window, access=access)
     made, tokens = await asyncio.to_thread(_prepared, folder, settings, accounts)
+    shows = await asyncio.to_thread(front_proxy, folder)
     _admit(access, tokens, accounts)
     if journal is not None:
         await asyncio.to_thread(journal.read, store.objects)
         store.objects.on_change = journal.append
     store.open()
+    await asyncio.to_thread(publish, store, shows)
     try:
-        async with open_webhooks(store.objects) as webhooks:
-            frontend = Frontend(store, webhooks, faults, settings)
+        async with (
+            open_webhooks(store.objects) as webhooks,
+            open_aggregator(store, shows) as aggregator,
+        ):
+            frontend = Frontend(store, webhooks, aggregator, faults, settings)
             server = ApiServer(store, frontend, faults, folder, tokens)
             async with _listening(frontend, made, settings, port) as url:
                 server.url = url

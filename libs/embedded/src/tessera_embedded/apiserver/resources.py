@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 ADMISSION: Final = "admissionregistration.k8s.io"
+REGISTRATION: Final = "apiregistration.k8s.io"
 EXTENSIONS: Final = "apiextensions.k8s.io"
 EVENTS: Final = "events.k8s.io"
 
@@ -95,6 +96,7 @@ BUILT_IN: Final = (
     ),
     Resource("", "v1", "configmaps", "ConfigMap", short=("cm",)),
     Resource("", "v1", "secrets", "Secret"),
+    Resource("", "v1", "services", "Service", short=("svc",), status=True, returns_deleted=True),
     Resource("", "v1", "events", "Event", short=("ev",), create_on_update=True),
     Resource(
         "", "v1", "resourcequotas", "ResourceQuota", short=("quota",), status=True,
@@ -118,6 +120,9 @@ BUILT_IN: Final = (
     _cluster(
         EXTENSIONS, "customresourcedefinitions", "CustomResourceDefinition",
         short=("crd", "crds"), status=True, generation=True, unconditional=False,
+    ),
+    _cluster(
+        REGISTRATION, "apiservices", "APIService", status=True, unconditional=False
     ),
     _cluster(
         ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration",

@@ -21,7 +21,14 @@ from tessera_embedded.apiserver.kinds import hooks, pods
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.podchecks import amount_causes
 from tessera_embedded.apiserver.kinds.rules import Rules, take_all
-from tessera_embedded.apiserver.resources import ADMISSION, EVENTS, EXTENSIONS, Resource, Shelf
+from tessera_embedded.apiserver.resources import (
+    ADMISSION,
+    EVENTS,
+    EXTENSIONS,
+    REGISTRATION,
+    Resource,
+    Shelf,
+)
 from tessera_embedded.apiserver.selectors import object_problem
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -188,6 +195,8 @@ _TABLE: Final[Mapping[Shelf, Rules]] = {
     (EVENTS, "events"): Rules(update=take_all, check=_check_new_event),
     ("", "resourcequotas"): Rules(_default_quota, create=_empty_status, check=_check_quota),
     ("", "serviceaccounts"): Rules(update=take_all),
+    ("", "services"): Rules(),
+    (REGISTRATION, "apiservices"): Rules(),
     ("coordination.k8s.io", "leases"): Rules(update=take_all, check=_check_lease),
     ("policy", "poddisruptionbudgets"): Rules(
         _default_budget, create=_create_budget, check=_check_budget
