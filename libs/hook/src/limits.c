@@ -111,42 +111,39 @@ static void close_or_open(int valid) {
         return;
     closed = !valid;
     if (closed) {
-        ts_log(TS_LOG_ERROR, "%s is not the agent's valid file on a read-only mount: nothing may be taken", path);
+        ts_log(TS_LOG_ERROR, "no valid limits in %s%s: nothing may be taken", path, mounted ? " on a read-only mount" : "");
         ts_gap(TESSERA_GAP_LIMITS);
     }
 }
 
-/* What the agent mounted is the only source: no variable stands in for it. */
-static enum ts_source start_mounted(void) {
-    source = TS_LIMITS_FILE;
-    int r = read_mounted(&current);
-    for (int i = 0; i < PATIENCE && r < 0; i++) { /* the agent may have been stopped while it wrote */
+static int read_now(struct tessera_limits *out) {
+    return mounted ? read_mounted(out) : ts_limits_read(path, out);
+}
+
+/* A file that is there and not whole is waited for: the agent may have been stopped while it wrote. */
+static int read_first(void) {
+    int r = read_now(&current);
+    for (int i = 0; i < PATIENCE && r < 0; i++) {
         usleep(10000);
-        r = read_mounted(&current);
+        r = read_now(&current);
     }
     if (r != 1)
         memset(&current, 0, sizeof current);
-    close_or_open(r == 1);
-    take_flags();
-    return source;
+    return r;
 }
 
+/* Where the agent mounted the library, no variable stands in for its file. */
 enum ts_source ts_limits_start(void) {
     mounted = ts_mount_required();
     choose_paths();
-    if (mounted)
-        return start_mounted();
-    int r = ts_limits_read(path, &current);
-    if (r == 1)
-        source = TS_LIMITS_FILE;
-    else if (ts_environment(&current, ts_environment_get))
+    int r = read_first();
+    source = TS_LIMITS_FILE;
+    if (r != 1 && !mounted && ts_environment(&current, ts_environment_get))
         source = TS_LIMITS_ENVIRONMENT;
-    else if (r < 0)
-        source = TS_LIMITS_ENVIRONMENT; /* a grant was meant: count, and look again for the file */
-    else
+    else if (r == 0 && !mounted)
         source = TS_NO_LIMITS;
+    close_or_open(r == 1 || source != TS_LIMITS_FILE);
     take_flags();
-    ts_log_level = r == 1 ? current.log_level : 0;
     if (r < 0) {
         ts_log(TS_LOG_ERROR, "limits file %s is not valid", path);
         ts_gap(TESSERA_GAP_LIMITS);
@@ -212,14 +209,14 @@ void ts_limits_refresh(void) {
     struct tessera_limits fresh;
     if (source == TS_NO_LIMITS)
         return;
-    int read = mounted ? read_mounted(&fresh) : ts_limits_read(path, &fresh);
+    int read = read_now(&fresh);
     ts_lock_take(&guard);
     if (read == 1) {
         current = fresh;
         source = TS_LIMITS_FILE;
         ts_log_level = fresh.log_level;
     }
-    if (mounted && read >= 0)
+    if (read == 1 || (mounted && read == 0))
         close_or_open(read == 1);
     take_flags();
     ts_lock_give(&guard);

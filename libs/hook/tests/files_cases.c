@@ -54,6 +54,17 @@ TEST(a_file_that_becomes_garbage_lifts_nothing, "memory=64", NULL) {
     EQUAL(allocate(64, NULL), 0);
 }
 
+TEST(a_file_of_garbage_at_the_start_gives_nothing_until_it_is_valid, NULL, NULL) {
+    int fd = open(at("limits"), O_RDWR | O_CREAT, 0644);
+    EQUAL(ftruncate(fd, TESSERA_LIMITS_SIZE), 0);
+    begin();
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    set_limits("memory=64");
+    usleep(50000);
+    EQUAL(allocate(64, NULL), 0);
+    EQUAL(allocate(1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 TEST(hc_deleting_the_region_splits_the_accounts, "memory=1024", NULL) {
     begin();
     EQUAL(allocate(600, NULL), 0);
