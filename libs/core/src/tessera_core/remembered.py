@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit, strip_results
 from tessera_core.allowances import NOTHING, Allowed
+from tessera_core.cache import Cache
 from tessera_core.dialect import Rejected
 from tessera_core.isolation import defeats
 from tessera_core.podsize import too_many
@@ -37,8 +38,6 @@ _encode = msgspec.json.Encoder().encode
 
 class _Known(NamedTuple):
     answer: Admission | None
-    size: int
-    """Bytes of the shape."""
 
 
 class Admissions:
@@ -47,23 +46,23 @@ class Admissions:
     def __init__(self, registry: Registry) -> None:
         """Remembers nothing yet. Another registry, another one of these."""
         self._registry = registry
-        self._known: dict[bytes, _Known] = {}
-        self._kept = 0
+        self._known = Cache[_Known](MOST_SHAPES)
 
     @property
     def kept(self) -> tuple[int, int]:
         """How many answers are remembered, and the bytes of their shapes."""
-        return len(self._known), self._kept
+        return len(self._known), self._known.bytes
 
     def admit(self, pod: Pod, allowed: Allowed = NOTHING) -> Admission | Rejected | None:
         """What `admission.admit` says of the pod."""
         shape = _shape(pod)
         if len(shape) > MOST_SHAPE:
             return admit(self._registry, pod, allowed=allowed)
-        key = blake2b(shape, digest_size=16).digest()
-        if key not in self._known:
+        key = blake2b(shape, digest_size=16).hexdigest()
+        found = self._known.get(key)
+        if found is None:
             return self._learn(key, len(shape), pod, allowed)
-        known = self._known[key].answer
+        known = found.answer
         if known is None:
             return None
         meta, asks = pod.metadata, bool(known.request.containers)
@@ -71,15 +70,12 @@ class Admissions:
         return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
 
     def _learn(
-        self, key: bytes, size: int, pod: Pod, allowed: Allowed
+        self, key: str, size: int, pod: Pod, allowed: Allowed
     ) -> Admission | Rejected | None:
         answer = admit(self._registry, pod, allowed=allowed)
         if isinstance(answer, Rejected) or strip_results(self._registry, pod)[1]:
             return answer
-        self._known[key] = _Known(answer, size)
-        self._kept += size
-        while self._kept > MOST_SHAPES:
-            self._kept -= self._known.pop(next(iter(self._known))).size
+        self._known.keep(key, _Known(answer), size)
         return answer
 
 
