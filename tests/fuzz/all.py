@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.fuzz import decoding, requests
+from tests.fuzz import decoding, pods, requests
 from tests.fuzz.fuzzer import Fuzzer
 
 FUZZERS: Final[dict[str, Callable[[], Fuzzer]]] = {
     "requests": requests.requests,
     "pieces": requests.pieces,
     "decoding": decoding.decoding,
+    "pods": pods.pods,
 }

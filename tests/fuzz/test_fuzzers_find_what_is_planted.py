@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from tessera_core.quantity import BadQuantity
 from tessera_runtime.plain import UNKNOWN, Request
-from tests.fuzz import decoding, requests
+from tessera_schema.cards import Card
+from tests.fuzz import decoding, pods, requests
 from tests.fuzz.fuzzer import Found, Fuzzer, fuzz
 
 
@@ -67,3 +69,22 @@ def test_a_stream_that_is_read_otherwise_in_pieces_is_found() -> None:
 
     planted = {"stream": decoding.Decoder((b"xyz" * 9,), reads)}
     assert "lost where it was cut" in finds(decoding.decoding(planted))
+
+
+def test_books_that_give_more_than_there_is_are_found() -> None:
+    class Generous(pods.World):
+        def publish(self, node: str, cards: tuple[Card, ...]) -> None:
+            most = [replace(card, memory_bytes=4 * card.memory_bytes) for card in cards]
+            self.ledger.put_node(node, most)
+
+    assert "memory of" in finds(pods.pods(Generous))
+
+
+def test_a_filter_that_fails_on_some_pod_is_found() -> None:
+    class Failing(pods.World):
+        def place(self, body: bytes, now: float) -> bytes:
+            if b"initContainers" in body:
+                raise KeyError("init")
+            return super().place(body, now)
+
+    assert "KeyError" in finds(pods.pods(Failing))
