@@ -3,6 +3,7 @@ API server. They are computed when they are asked for and kept nowhere."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -150,6 +151,12 @@ class PodExplanation(Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: tuple[NodeState, ...] = ()
     more_nodes: int = 0
     """Nodes that were left out of `nodes`; `message` counts all."""
+
+    def each_reason(self) -> Iterator[tuple[str, ReasonText]]:
+        """Every reason with its node, which is empty for those of the pod as a whole."""
+        yield from (("", reason) for reason in self.reasons)
+        for node in self.nodes:
+            yield from ((node.name, reason) for reason in node.reasons)
 
 
 class PodExplanationList(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -13,6 +13,7 @@ from tessera_cli.demo.seen import Measured, Seen
 from tessera_embedded.collector import Collected
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
 from tessera_schema.reasons import Reason
+from tessera_schema.visibility import PodExplanation
 
 OUT_OF_MEMORY: Final = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""
@@ -41,7 +42,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     scene: Scene
     seen: Seen
-    explained: Mapping[str, Any]
+    explained: Mapping[str, PodExplanation]
     """Pod that waits -> the scheduler's explanation."""
     said: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
     """(pod's uid, container) -> what its process printed."""
@@ -86,8 +87,8 @@ def words_of(evidence: Evidence, name: str) -> str:
     refused = evidence.seen.refused.get(name, "")
     if refused:
         return refused.partition(_DENIED)[2] or refused
-    record = evidence.explained.get(name, {}).get("decision", {})
-    told = [r["message"] for r in record.get("reasons", []) if r.get("message")]
+    found = evidence.explained.get(name)
+    told = [r.message for _, r in found.each_reason() if r.message] if found is not None else []
     return "; ".join(dict.fromkeys(told)) or waits(evidence.seen, name)
 
 
@@ -148,16 +149,16 @@ def shared(made: Mapping[str, Grant]) -> Promise:
 
 
 def _waits(evidence: Evidence, name: str) -> Promise:
-    record = evidence.explained.get(name, {}).get("decision", {})
-    reasons = {r["reason"] for r in record.get("reasons", [])}
-    quota = Reason.RESOURCE_QUOTA_NOT_FIT
+    found = evidence.explained.get(name)
+    each = [reason for _, reason in found.each_reason()] if found is not None else []
+    reasons, quota = {reason.reason for reason in each}, Reason.RESOURCE_QUOTA_NOT_FIT.wire
     wanted = reasons == {quota} if name == BEYOND_QUOTA else bool(reasons - {quota})
-    numbers = any(ch.isdecimal() for r in record.get("reasons", []) for ch in r["message"])
+    numbers = any(ch.isdecimal() for reason in each for ch in reason.message)
     why = "for its team's quota" if name == BEYOND_QUOTA else "for memory"
     return Promise(
         f"{name} waits {why}, and is told so in numbers",
         bool(waits(evidence.seen, name)) and wanted and numbers,
-        f"{waits(evidence.seen, name)} {record}",
+        f"{waits(evidence.seen, name)} {[(r.reason, r.message) for r in each]}",
     )
 
 

@@ -18,7 +18,6 @@ from tessera_cli.demo.tracing import tree
 from tessera_cli.output import number
 from tessera_core.outcome import Verdict
 from tessera_schema.grants import Grant
-from tessera_schema.reasons import Reason
 
 
 def show(console: Console, evidence: Evidence, promises: Sequence[Promise], took_s: float) -> None:
@@ -100,10 +99,11 @@ def _pod(stage: Stage, evidence: Evidence, name: str, made: Mapping[str, Grant])
     pod: Mapping[str, Any] = evidence.seen.pods.get(name, {})
     grant = made.get(name)
     namespace, _, short = name.partition("/")
-    explained = evidence.explained.get(name, {})
-    record = explained.get("decision", {})
+    explained = evidence.explained.get(name)
+    told = explained.message if explained is not None else ""
+    speaks = explained.dialects if explained is not None else ()
     verdict = Verdict.PLACED if grant is not None else Verdict.WAITING
-    message = f"placed on {grant.node}" if grant is not None else record.get("message", "")
+    message = f"placed on {grant.node}" if grant is not None else told
     if name in evidence.seen.refused:
         verdict, message = Verdict.REJECTED, evidence.seen.refused[name]
     dialects = dict.fromkeys(s.dialect for s in grant.shares) if grant is not None else ()
@@ -111,7 +111,7 @@ def _pod(stage: Stage, evidence: Evidence, name: str, made: Mapping[str, Grant])
         "namespace": namespace,
         "name": short,
         "verdict": verdict.value,
-        "dialect": ",".join(dialects or explained.get("dialects", ())),
+        "dialect": ",".join(dialects or speaks),
         "node": grant.node if grant is not None else "",
         "message": message,
         "mutated": _mutated(pod),
@@ -119,12 +119,8 @@ def _pod(stage: Stage, evidence: Evidence, name: str, made: Mapping[str, Grant])
         "annotations": dict(pod.get("metadata", {}).get("annotations", {})),
         "inject": _injected(stage, grant),
         "reasons": [
-            {
-                "node": r.get("node", ""),
-                "code": Reason(r["reason"]).wire,
-                "message": r["message"],
-            }
-            for r in record.get("reasons", [])
+            {"node": node, "code": why.reason, "message": why.message}
+            for node, why in (explained.each_reason() if explained is not None else ())
         ],
         "warnings": [],
         "seen": _seen(evidence, grant),

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -28,7 +28,7 @@ from tessera_cli.demo.scene import REFUSED, WAITS, Scene, name_of, read_scene
 from tessera_cli.demo.seen import Seen, follow_news, follow_pods
 from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
 from tessera_cli.errors import Refused
-from tessera_cli.explaining import NotExplained, ask
+from tessera_cli.explanations import NotExplained, ask
 from tessera_cli.kubeconfig import Target
 from tessera_embedded.collector import Collected
 from tessera_embedded.node.opening import SOCKET
@@ -40,6 +40,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_schema.keys import CARDS_PREFIX, TRACE_KEY
 from tessera_schema.subjects import usage
+from tessera_schema.visibility import Meta, PodExplanation
 
 _SEEN_S: Final = 180.0
 """Seconds for everything to be seen; what is missing then is told."""
@@ -271,19 +272,18 @@ async def _gather(stage: Stage, seen: Seen) -> Evidence:
     )
 
 
-async def _explained(stage: Stage, namespace: str, name: str) -> Mapping[str, Any]:
+async def _explained(stage: Stage, namespace: str, name: str) -> PodExplanation:
     why, target = "no answer", Target(kubeconfig=str(stage.kubeconfig), namespace=namespace)
     with suppress(TimeoutError):
         async with asyncio.timeout(_EXPLAINED_S):
             while True:
                 try:
-                    answer = await ask(target, name)
-                except NotExplained as e:  # who stands by for a moment says: ask again
+                    return await ask(target, name)
+                except NotExplained as e:  # a scheduler that has just started is not found yet
                     why = str(e)
                     await asyncio.sleep(1)
-                else:
-                    return msgspec.to_builtins(answer)  # type: ignore[no-any-return]  # a Struct becomes a dict
-    return {"decision": {"message": why}}
+    meta = Meta(name=name, namespace=namespace)
+    return PodExplanation(metadata=meta, verdict="unknown", message=why)
 
 
 def _trace(stage: Stage, seen: Seen) -> tuple[str, Sequence[Collected]]:

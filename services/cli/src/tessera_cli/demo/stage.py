@@ -54,6 +54,7 @@ class Ports(Struct, frozen=True):
     api: int
     extender: int
     webhook: int
+    visibility: int
     status: int
 
 
@@ -139,7 +140,7 @@ async def open_stage(
     base = {name: environ[name] for name in _INHERITED if name in environ}
     base["TMPDIR"] = str(folder / "tmp")  # what a process that is killed leaves is removed with it
     async with AsyncExitStack() as stack:
-        ports = Ports(*stack.enter_context(held_ports(4)))
+        ports = Ports(*stack.enter_context(held_ports(5)))
         collector = await stack.enter_async_context(open_collector())
         nats = await stack.enter_async_context(open_nats(folder / "nats"))
         programs = await stack.enter_async_context(open_programs(folder / "logs", tell))
@@ -165,6 +166,10 @@ async def open_stage(
         # As an installation ships it: without one, the first writer waits out a former one.
         leases = paths.in_group("coordination.k8s.io", "v1", "leases", namespace=NAMESPACE)
         await insist(kube, leases, {"metadata": {"name": SCHEDULER}, "spec": {}})
+        await insist(kube, paths.in_core(NAMESPACE, "services"), {
+            "metadata": {"name": SCHEDULER},
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        })  # fmt: skip
         for path, guard in terms.fence(NAMESPACE).items():
             await insist(kube, path, guard)
         await asyncio.to_thread(_write_token, folder / "api")
@@ -194,7 +199,9 @@ async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
         "TESSERA_EXTENDER_PORT": str(ports.extender), "TESSERA_HTTP_PORT": str(ports.status),
         "TESSERA_WEBHOOK_HTTP_HOST": local, "TESSERA_WEBHOOK_HTTP_PORT": str(ports.webhook),
         "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
-        "TESSERA_VISIBILITY_HTTP_HOST": local, "TESSERA_VISIBILITY_HTTP_PORT": "0",
+        "TESSERA_VISIBILITY_HTTP_HOST": local,
+        "TESSERA_VISIBILITY_HTTP_PORT": str(ports.visibility),
+        "TESSERA_VISIBILITY_SERVICE_PORT": str(ports.visibility),
     })  # fmt: skip
     registry = load()
     file = stage.folder / "kube-scheduler.json"

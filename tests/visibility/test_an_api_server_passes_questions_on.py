@@ -1,0 +1,68 @@
+"""All of it: the command asks an API server, which passes the question on to the process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tessera_cli import explanations
+from tessera_cli.kubeconfig import Target
+from tessera_embedded.apiserver import open_apiserver
+from tessera_embedded.ports import held_ports
+from tessera_runtime.kube.api import Verb
+from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.visibility import PodExplanation
+from tests.scheduler.test_the_process_runs import (
+    a_process,
+    environment,
+    make,
+    place,
+    prepare,
+    ready,
+)
+from tests.scheduler.world import HOME
+
+APISERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.tessera.dev"
+SERVICE = {
+    "metadata": {"name": "tessera-scheduler"},
+    "spec": {"type": "ExternalName", "externalName": "localhost"},
+}
+
+
+async def explained(target: Target, name: str) -> PodExplanation:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await explanations.ask(target, name, cards=True)
+            except explanations.NotExplained:
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+async def test_a_pod_is_explained_through_the_api_server(tmp_path: Path) -> None:
+    with held_ports(1) as [port]:
+        async with (
+            open_apiserver(tmp_path / "api", keep=False) as server,
+            open_kube(KubeSettings(kubeconfig=str(server.kubeconfig))) as kube,
+        ):
+            await prepare(kube)
+            await make(kube, f"/api/v1/namespaces/{HOME}/services", SERVICE)
+            ports = tmp_path / "ports.json"
+            environ = environment(server, ports) | {
+                "TESSERA_VISIBILITY_HTTP_PORT": str(port),
+                "TESSERA_VISIBILITY_SERVICE_PORT": str(port),
+            }
+            async with a_process(environ, tmp_path / "log"):
+                await place(kube, await ready(ports), "a")
+                target = Target(kubeconfig=str(server.kubeconfig))
+                told = await explained(target, "a")
+                assert (told.verdict, told.node) == ("placed", "n0")
+                [node] = told.nodes
+                names = [holder.name for card in node.cards for holder in card.holders]
+                assert names == ["a"]
+                await kube.call(Verb.DELETE, APISERVICE)
+                with pytest.raises(explanations.NotExplained, match="the cluster has no API"):
+                    await explanations.ask(target, "a")
