@@ -281,12 +281,14 @@ async def test_a_limit_that_is_given_up_is_back_when_another_namespace_comes(
         assert free.card.cores_permille == 300
         await label(node, "team")
         await until(lambda: free.card.mode is Mode.OFF)
+        await label(node, "team", None)
+        await until(lambda: free.card.mode is not Mode.OFF)
 
 
-async def label(node: Node, namespace: str) -> None:
-    """An administrator lets what its containers say count on cards that others share."""
+async def label(node: Node, namespace: str, value: str | None = "true") -> None:
+    """An administrator lets what its containers say count on cards that others share, or not."""
     path = f"{paths.NAMESPACES}/{namespace}"
-    body = {"metadata": {"labels": {ACROSS_NAMESPACES_LABEL: "true"}}}
+    body = {"metadata": {"labels": {ACROSS_NAMESPACES_LABEL: value}}}
     with suppress(ApiRefused):
         made = msgspec.json.encode({"metadata": {"name": namespace}})
         await node.kube.call(Verb.POST, paths.NAMESPACES, body=made)
