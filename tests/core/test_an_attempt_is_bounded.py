@@ -9,7 +9,9 @@ from types import FrameType, FunctionType
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from tessera_core.charges import charge_of
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.fitting import Fitting
@@ -17,6 +19,7 @@ from tessera_core.ledger import Ledger
 from tessera_core.placement import (
     MOST_SCREENED,
     MOST_TAKES,
+    Found,
     NotFound,
     fits_of_an_attempt,
     in_turn,
@@ -29,6 +32,7 @@ from tessera_core.registry import load
 from tessera_core.units import units
 from tessera_schema.cards import MIB
 from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.quotas import Limit
 from tessera_schema.requests import CardKey, ContainerRequest, PodRequest, Policy, Request, Role
 from tessera_testing.builders import a_card
 from tests.dialects.adding import acme
@@ -99,6 +103,29 @@ def test_containers_that_the_sums_let_pass_cost_the_same_on_many_nodes(cards: in
     assert isinstance(found, NotFound)
     assert len(found.untried) == 300 - fits_of_an_attempt(units(pod))
     assert counted.calls["take"] <= MOST_TAKES + len(pod.containers)
+
+
+def charged(containers: int, limit: Limit) -> int:
+    """How many shares are charged to find a place for so many containers under a quota."""
+    ledger = a_ledger(1, slots=1000, mib=1 << 20)
+    ledger.set_limits([limit])
+    with Counting(charge_of) as counted:
+        found = place(ledger.fleet, a_pod(*[1] * containers), ledger.allowance("team"), attempt=1)
+    assert isinstance(found, Found)
+    return counted.calls["charge_of"]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [{"memory_bytes": 1 << 50}, {"models": {"": 100.0}}, {"cards": 8, "cores_percent": 1.0}],
+)
+def test_under_a_quota_a_container_costs_the_same_whatever_came_before_it(
+    limit: dict[str, object],
+) -> None:
+    few, many = (
+        charged(n, replace(Limit(namespace="team", source="q"), **limit)) for n in (20, 200)
+    )
+    assert many <= 10 * few + 10
 
 
 def test_different_requests_are_screened_up_to_a_number() -> None:

@@ -106,6 +106,8 @@ limits = st.builds(
     vendor=st.sampled_from(["", "acme"]),
     memory_bytes=st.sampled_from([None, 8 * GIB, 40 * GIB]),
     cards=st.sampled_from([None, 1, 2, 5]),
+    cores_percent=st.sampled_from([None, 100]),
+    models=st.sampled_from([None, {"": 0.5}, {"": 1.5}]),
 )
 
 
