@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tessera_core import groups
 from tessera_core.allowances import NOTHING, Allowed
 from tessera_core.amounts import InvalidField
+from tessera_core.choice_keys import misspelt_choices
 from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected, roles
 from tessera_core.foreign_resources import foreign_resources
 from tessera_core.isolation import defeats
@@ -71,7 +72,9 @@ def admit(
     refusal = defeats(pod, admission.request, allowed) if asks and not runs else None
     if refusal is not None:
         return refusal
-    told = () if runs else foreign_resources(registry, pod)
+    told = () if runs else (
+        *foreign_resources(registry, pod), *misspelt_choices(registry, pod, claims),
+    )  # fmt: skip
     return replace(admission, warnings=(*admission.warnings, *told)) if told else admission
 
 

@@ -199,6 +199,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     give itself cards where its runtime would let it."""
     schedulers: tuple[str, ...] = ()
     """Scheduler names that its manifests use."""
+    choices: frozenset[str] = frozenset()
+    """Annotations that its pods choose cards by, beside the amounts."""
     opt_out: Mapping[str, str] = {}
     """Label -> value by which a pod, or its namespace, asks to be left alone by admission."""
     quota: Mapping[str, QuotaUnit] = {}

@@ -30,10 +30,11 @@ from tessera_core.hamiwire.notes import (
     ids_of,
     words_of,
 )
-from tessera_core.hamiwire.policies import policy_of, policy_warnings
+from tessera_core.hamiwire.policies import POLICY_KEYS, policy_of, policy_warnings
 from tessera_core.hamiwire.register import Registered, card_of, encode_csv, plugin_is_gone, read_csv
 
 __all__ = [
+    "POLICY_KEYS",
     "RESULT_KEYS",
     "BadList",
     "Device",

@@ -17,6 +17,7 @@ from tessera_schema.requests import CardKey, Choice, NodeOrder, Policy, Weights
 NODE_POLICY: Final = "hami.io/node-scheduler-policy"
 CARD_POLICY: Final = "hami.io/gpu-scheduler-policy"
 WEIGHTS: Final = "hami.io/device-scoring-weights"
+POLICY_KEYS: Final = frozenset({NODE_POLICY, CARD_POLICY, WEIGHTS})
 
 NODE_POLICIES: Final = ("binpack", "spread")
 _TOPOLOGY: Final = "topology-aware"

@@ -24,11 +24,11 @@ from tessera_core.dialect import (
     claim_by_name,
 )
 from tessera_core.dialects.hami import result
-from tessera_core.dialects.hami.admission import VISIBLE_ENV, admit
+from tessera_core.dialects.hami.admission import CHOICES, VISIBLE_ENV, admit
 from tessera_core.dialects.hami.inventory import inventory
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
 from tessera_core.dialects.hami.terms import PRIORITY_ENV, terms
-from tessera_core.hamiwire import binding_labels
+from tessera_core.hamiwire import POLICY_KEYS, binding_labels
 from tessera_schema.cards import MIB
 
 __all__ = ["Options", "dialect"]
@@ -64,6 +64,7 @@ def dialect(options: Options) -> Dialect:
         admit=partial(admit, options),
         annotate=result.annotate,
         labels=binding_labels,
+        choices=CHOICES | POLICY_KEYS,
         inject=partial(result.inject, options),
         inventory=partial(inventory, options),
         held=partial(result.held, options),

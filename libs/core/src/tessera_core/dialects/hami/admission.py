@@ -31,6 +31,7 @@ USE_ID: Final = "nvidia.com/use-gpuuuid"
 NOUSE_ID: Final = "nvidia.com/nouse-gpuuuid"
 NUMA_BIND: Final = "nvidia.com/numa-bind"
 MODE: Final = "nvidia.com/vgpu-mode"
+CHOICES: Final = frozenset({USE_TYPE, NOUSE_TYPE, USE_ID, NOUSE_ID, NUMA_BIND, MODE})
 MODES: Final = ("hami-core", "mig", "mps")
 """Modes that HAMi's plugins report; an annotation names them anywhere in its text."""
 PLACEABLE: Final = "hami-core"

@@ -31,7 +31,7 @@ from tessera_core.dialects.iluvatar.options import (
 )
 from tessera_core.dialects.iluvatar.publishing import inventory
 from tessera_core.dialects.iluvatar.results import ASSIGNED, annotate, result_keys
-from tessera_core.hamiwire import binding_labels
+from tessera_core.hamiwire import POLICY_KEYS, binding_labels
 
 __all__ = ["Model", "Options", "dialect"]
 
@@ -58,6 +58,7 @@ def dialect(options: Options) -> Dialect:
         admit=partial(admit, options, known),
         annotate=partial(annotate, known),
         labels=binding_labels,
+        choices=POLICY_KEYS.union(*((form.use, form.nouse) for form in known)),
         inventory=partial(inventory, known),
         held=partial(held, known),
     )

@@ -14,6 +14,7 @@ from tessera_core.dialect import Capacity, Dialect, Dimension, Measure, QuotaUni
 from tessera_core.dialects.koordinator.injection import inject
 from tessera_core.dialects.koordinator.inventory import DEVICES, inventory
 from tessera_core.dialects.koordinator.names import (
+    CHOICES,
     DEPRECATED,
     DIALECT,
     RESULT_KEYS,
@@ -55,6 +56,7 @@ def dialect(options: Options) -> Dialect:
         annotate=partial(annotate, options),
         labels=partial(labels, options),
         inject=partial(inject, options),
+        choices=CHOICES,
         customs=(DEVICES,),
         inventory=inventory,
         held=partial(held, options),

@@ -107,6 +107,7 @@ HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
 JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
 PARTITION_SPEC: Final = "scheduling.koordinator.sh/gpu-partition-spec"
 """What a pod says about where its cards lie."""
+CHOICES: Final = frozenset({HINT, JOINT, PARTITION_SPEC})
 PARTITION_TABLE: Final = "scheduling.koordinator.sh/gpu-partitions"
 """On a Device: which cards are joined."""
 

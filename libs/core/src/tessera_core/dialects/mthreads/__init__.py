@@ -13,10 +13,10 @@ from functools import partial
 
 from tessera_core.counted import Counting, counted_cards
 from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
-from tessera_core.dialects.mthreads.admission import admit
+from tessera_core.dialects.mthreads.admission import CHOICES, admit
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD, Options
 from tessera_core.dialects.mthreads.results import KEYS, annotate, held
-from tessera_core.hamiwire import binding_labels
+from tessera_core.hamiwire import POLICY_KEYS, binding_labels
 from tessera_schema.cards import Inventory
 from tessera_schema.kube import Custom, Node
 
@@ -50,6 +50,7 @@ def dialect(options: Options) -> Dialect:
         admit=partial(admit, options),
         annotate=annotate,
         labels=binding_labels,
+        choices=CHOICES | POLICY_KEYS,
         inventory=inventory,
         held=partial(held, options),
     )

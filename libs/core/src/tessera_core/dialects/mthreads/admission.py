@@ -16,6 +16,7 @@ from tessera_schema.requests import ContainerRequest, Policy, Request
 USE: Final = "mthreads.ai/use-gpuuuid"
 NOUSE: Final = "mthreads.ai/nouse-gpuuuid"
 SEVERAL: Final = "mthreads.com/request-gpu-num"
+CHOICES: Final = frozenset({USE, NOUSE, SEVERAL})
 """Pod annotation: number of cards of the container that asks for several."""
 
 

@@ -26,7 +26,7 @@ from tessera_core.dialect import (
 from tessera_core.dialects.volcano import gpushare, podgroup, unread, vgpu
 from tessera_core.dialects.volcano.held import held
 from tessera_core.dialects.volcano.inventory import inventories
-from tessera_core.dialects.volcano.keys import DIALECT, RESULT_KEYS, VENDOR
+from tessera_core.dialects.volcano.keys import CHOICES, DIALECT, RESULT_KEYS, VENDOR
 from tessera_core.dialects.volcano.options import Options, settled
 from tessera_schema.cards import MIB, Card, Inventory
 from tessera_schema.injections import Injection
@@ -58,6 +58,7 @@ def dialect(options: Options) -> Dialect:
             made.gpu_number_resource: Capacity(Measure.CARDS),
             made.vgpu_memory_percentage_resource: Capacity(Measure.MEMORY_PERCENT),
         },
+        choices=CHOICES,
         claim=partial(claim_by_name, names=names),
         admit=partial(_admit, options=made),
         annotate=partial(_annotate, options=made),

@@ -26,6 +26,9 @@ VGPU_NOUSE_UUID: Final = "volcano.sh/vgpu-nouse-gpuuuid"
 VGPU_PODGROUP_POLICY: Final = "volcano.sh/vgpu-podgroup-policy"
 USE_TYPE: Final = "nvidia.com/use-gputype"
 NOUSE_TYPE: Final = "nvidia.com/nouse-gputype"
+CHOICES: Final = frozenset({
+    VGPU_MODE, VGPU_USE_UUID, VGPU_NOUSE_UUID, VGPU_PODGROUP_POLICY, USE_TYPE, NOUSE_TYPE,
+})  # fmt: skip
 
 RESULT_KEYS: Final = (
     GPU_INDEX,
