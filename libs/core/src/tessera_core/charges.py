@@ -88,6 +88,12 @@ class Tally:
         else:
             self.running[share.card] = now
 
+    def then(self, share: Share) -> Charge:
+        """What all of them and the next share would cost its card at the busiest time."""
+        card, now = share.card, self.running.get(share.card, _NOTHING).plus(charge_of(share))
+        peak = self.peaks.get(card, _NOTHING).or_else(now)
+        return peak.or_else(self.running.get(card, _NOTHING))
+
     def of(self, card: str) -> Charge:
         """What all of them cost a card at the busiest time."""
         return self.running.get(card, _NOTHING).or_else(self.peaks.get(card, _NOTHING))

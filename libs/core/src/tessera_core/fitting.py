@@ -11,16 +11,17 @@ from msgspec import Struct
 from tessera_core import ladder
 from tessera_core.capacity import over
 from tessera_core.cards import Bools, Codes, NodeView, at
-from tessera_core.charges import charges
+from tessera_core.charges import Charge, Tally, charges
 from tessera_core.choosing import links, ordered, scopes, tree
 from tessera_core.cores import percent
 from tessera_core.fleet import Fleet
 from tessera_core.ladder import Amounts
 from tessera_core.packing import order
 from tessera_core.packing.packer import joint
-from tessera_core.quota import Allowance, use_of
+from tessera_core.quota import Allowance, Use, Uses, use_of, use_on
 from tessera_core.scoring.cards import in_order
 from tessera_core.units import Part, Unit
+from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import CardKey, Choice, Request
@@ -66,7 +67,13 @@ class Fitting:
         self._views: dict[str, NodeView] = {}
         self._last: tuple[Unit, NodeView, Sequence[int]] | None = None
         """What was given last, and is not counted in the view yet."""
-        self._joint = False
+        self._joint: set[str] = set()
+        """Vendors of which requests that share a card were given some: their containers may stand
+        between others."""
+        self._tally = Tally()
+        """Of the shares of the other vendors."""
+        self._uses: dict[str, Uses] = {}
+        """Vendor -> what its shares count in quotas, where somebody is limited."""
         self.shares: list[Share] = []
         self.chosen: list[frozenset[str]] = []
         """Ids of the cards of each unit taken so far."""
@@ -148,7 +155,7 @@ class Fitting:
     def _drop_full(self, unit: Unit, view: NodeView, codes: Codes) -> None:
         """Requests that share a card live at different times, which one sum for a unit cannot tell
         beside others on that card: there the books' own rule decides."""
-        if not self.shares or not (self._joint or len(unit.parts) > 1):
+        if not self.shares or not self._is_joint(unit):
             return
         for i in np.flatnonzero(codes == 0).tolist():
             card = view.facts[i].id
@@ -176,9 +183,8 @@ class Fitting:
         count = unit.lead.count
         eligible = self._inside(view, eligible, codes)
         dearest = sorted(eligible, key=lambda i: -view.state.memory_total[i])[:count]
-        by_model = any(limit.models is not None for limit in self._allowance.limits)
-        first = not self.shares and not by_model
-        if first and len(dearest) == count and not self._exceeded(unit, view, dearest):
+        known = self._alike(view, eligible) and len(dearest) == count
+        if known and not self._over_at_most(unit, view, dearest):
             return eligible
         kept: list[int] = []
         others = np.flatnonzero(np.isin(codes, _AFTER_QUOTA)).tolist()
@@ -190,6 +196,13 @@ class Fitting:
                 kept.append(i)
         return kept
 
+    def _alike(self, view: NodeView, eligible: Sequence[int]) -> bool:
+        """Whether limits tell these cards apart by their memory alone."""
+        if all(limit.models is None for limit in self._allowance.limits):
+            return True
+        facts = (view.facts[i] for i in eligible)
+        return len({(f.model, f.memory_bytes, f.cores_percent) for f in facts}) == 1
+
     def _inside(self, view: NodeView, eligible: list[int], codes: Codes) -> list[int]:
         """The eligible cards of nodes that quota allows."""
         outside = {i: self._allowance.outside(view.facts[i]) for i in eligible}
@@ -199,13 +212,50 @@ class Fitting:
 
     def _exceeded(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> str:
         """Which limit the unit would exceed with these cards, in numbers; empty when none."""
-        held = charges([*self.shares, *shares_of(unit, view, cards)])
-        facts = ((self._fleet.card(view.node, card), charge) for card, charge in held.items())
-        return self._allowance.exceeded(use_of((c, x) for c, x in facts if c is not None))
+        return self._beyond(unit.lead.vendor, self._uses_with(unit, view, cards))
+
+    def _over_at_most(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> str:
+        """The same, had the unit these cards to itself: with shares that are there it is less."""
+        alone = charges(shares_of(unit, view, cards))
+        uses = dict(self._uses.get(unit.lead.vendor, {}))
+        for i in cards:
+            _add(uses, view.facts[i], alone[view.facts[i].id])
+        return self._beyond(unit.lead.vendor, uses)
+
+    def _beyond(self, vendor: str, uses: Uses) -> str:
+        total = dict(uses)
+        for other, theirs in self._uses.items():
+            if other != vendor:
+                total |= theirs
+        return self._allowance.exceeded(total)
+
+    def _uses_with(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> Uses:
+        """What the shares of the unit's vendor count in quotas, these cards with them."""
+        vendor, more = unit.lead.vendor, shares_of(unit, view, cards)
+        if self._is_joint(unit):
+            facts = {card.id: card for card in view.facts}
+            mine = [share for share in self.shares if share.vendor == vendor]
+            return use_of((facts[card], x) for card, x in charges([*mine, *more]).items())
+        uses = dict(self._uses.get(vendor, {}))
+        for i, share in zip(cards, more, strict=True):
+            card, before = view.facts[i], self._tally.of(share.card)
+            if before.slots:
+                _add(uses, card, before, -1)
+            _add(uses, card, self._tally.then(share))
+        return uses
+
+    def _is_joint(self, unit: Unit) -> bool:
+        return len(unit.parts) > 1 or unit.lead.vendor in self._joint
 
     def _give(self, unit: Unit, view: NodeView, chosen: Sequence[int]) -> None:
-        self.shares += shares_of(unit, view, chosen)
-        self._joint = self._joint or len(unit.parts) > 1
+        if self._allowance.limits:
+            self._uses[unit.lead.vendor] = self._uses_with(unit, view, chosen)
+        shares = shares_of(unit, view, chosen)
+        self.shares += shares
+        for share in shares:
+            self._tally.add(share)
+        if len(unit.parts) > 1:
+            self._joint.add(unit.lead.vendor)
         self._last = unit, view, chosen
 
     def _count_last(self) -> None:
@@ -220,6 +270,12 @@ class Fitting:
             state.cores_used[i] += at(stays.cores, i)
             state.sharers[i] += stays.slots
             state.exclusive[i] += int(at(stays.alone, i))
+
+
+def _add(uses: dict[tuple[str, str], Use], card: Card, charge: Charge, sign: int = 1) -> None:
+    """Count a charge on a card, or with sign -1 take it back."""
+    key = card.vendor, card.model
+    uses[key] = uses.get(key, Use()).plus(use_on(card, charge), sign)
 
 
 _AFTER_QUOTA: Final = (

@@ -130,6 +130,8 @@ def _next_best(
         if not isinstance(fitted, Unfit):
             return row, fitted
     left = (SEARCHED_FITS if fits is None else fits) if len(wanted) > 1 else 0
+    if left == 1:  # the first fit of a search is the one that failed already
+        return None
     for row in rows:
         if left <= 0:
             break

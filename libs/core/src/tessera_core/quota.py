@@ -58,13 +58,18 @@ def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], Use]:
     """The use that charges on cards amount to."""
     uses: dict[tuple[str, str], Use] = {}
     for card, charge in held:
-        memory = charge.memory_bytes / card.memory_bytes if card.memory_bytes else 0
-        has = cores.milli(card.cores_percent)
-        part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
         key = (card.vendor, card.model)
-        use = Use(charge.memory_bytes, charge.cores_milli, 1, part)
+        use = use_on(card, charge)
         uses[key] = uses[key].plus(use) if key in uses else use
     return uses
+
+
+def use_on(card: Card, charge: Charge) -> Use:
+    """The use that one pod's charge on a card amounts to."""
+    memory = charge.memory_bytes / card.memory_bytes if card.memory_bytes else 0
+    has = cores.milli(card.cores_percent)
+    part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
+    return Use(charge.memory_bytes, charge.cores_milli, 1, part)
 
 
 class Allowance:
