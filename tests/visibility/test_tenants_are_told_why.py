@@ -156,6 +156,82 @@ async def test_another_replica_answers_from_its_own_books(plane: Plane) -> None:
     assert "the largest free part is 6 GiB on n0" in told.advice
 
 
+async def test_a_pod_whose_cards_are_kept_for_it_shows_them(tmp_path: Path) -> None:
+    plane = Plane(tmp_path)
+    plane.pod("a", 4)
+    plane.ask("a")
+    async with asking(plane) as api:
+        told = await api.explain("a")
+    assert (told.verdict, told.node, told.attempts) == ("placed", "n0", 1)
+    assert told.held is not None
+    assert (told.held.node, told.held.phase) == ("n0", "reserved")
+
+
+async def test_a_pod_that_nobody_asked_about_is_judged_by_todays_books(tmp_path: Path) -> None:
+    plane = Plane(tmp_path)
+    for name, gib in (("large", 20), ("small", 4), ("none", 0)):
+        plane.pod(name, gib)
+    plane.pod("wrong", 4, hostPID=True)
+    asked = "kube-scheduler has not asked about it since the scheduler started; "
+    expected = {
+        "large": ("unasked", asked + "0/2 nodes have room: 2 CardInsufficientMemory", 2),
+        "small": ("unasked", asked + "2 nodes have room now", 0),
+        "none": ("ignored", "it asks for no cards", 0),
+    }
+    async with asking(plane) as api:
+        for name, (verdict, message, nodes) in expected.items():
+            told = await api.explain(name)
+            assert (told.verdict, told.message, len(told.nodes)) == (verdict, message, nodes)
+        wrong = await api.explain("wrong")
+    assert wrong.verdict == "rejected"
+    assert wrong.message.startswith("spec.hostPID: true: ")
+
+
+async def test_another_pod_of_the_same_name_is_not_taken_for_it(plane: Plane) -> None:
+    plane.store.handle("DELETE", "/api/v1/namespaces/team/pods/ours")
+    uid = plane.pod("ours", 4)
+    async with asking(plane) as api:
+        told = await api.explain("ours")
+    assert (told.metadata.uid, told.verdict, told.held) == (uid, "unasked", None)
+
+
+async def test_an_api_server_that_is_away_is_said_so(plane: Plane) -> None:
+    async with asking(plane) as api:
+        plane.kube.call_s = 0.05
+        plane.kube.pause()
+        found = await api.get(f"{LIST}/big")
+    assert (found.status, found.body["reason"]) == (503, "ServiceUnavailable")
+
+
+async def test_an_answer_is_given_up_in_time(plane: Plane) -> None:
+    settings = VisibilitySettings(http=HttpSettings(), register=False, refresh_s=0.05, whole_s=0.05)
+    async with asking(plane, settings) as api:
+        plane.kube.pause()
+        found = await api.get(f"{LIST}/big")
+    assert (found.status, found.body["message"]) == (503, "no answer within 0.05 s: try again")
+
+
+async def test_the_loop_goes_on_while_many_nodes_are_explained(tmp_path: Path) -> None:
+    plane = Plane(tmp_path, nodes=400)
+    plane.pod("big", 20)
+    plane.ask("big")
+    turns, done = 0, asyncio.Event()
+
+    async def others() -> None:
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            plane.ledger.put_node(f"n{turns}", [])
+            await asyncio.sleep(0)
+
+    async with asking(plane) as api, asyncio.TaskGroup() as group:
+        group.create_task(others(), name="filter and bind, say")
+        told = await api.explain("big")
+        done.set()
+    assert len(told.nodes) + told.more_nodes == 400
+    assert turns > 25
+
+
 # -- bounds
 
 

@@ -22,7 +22,7 @@ from tessera_scheduler.visibility import VisibilitySettings, World, open_visibil
 from tessera_scheduler.webhook.settings import WebhookSettings
 from tessera_schema.visibility import GROUP, PLURAL, ROOT, PodExplanation, decode_pod_explanation
 from tests.contract.certificates import Authority, Pair
-from tests.webhook.explained import REGISTRY, Scheduler
+from tests.visibility.books import REGISTRY, Scheduler
 
 EDIT = (
     Rule(("get", "list"), (PLURAL,), groups=(GROUP,), namespaces=("team",)),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import msgspec
-from aiohttp import web
 
 from tessera_core.quota import NO_LIMITS
 from tessera_runtime.clock import Clock, SystemClock
@@ -87,7 +86,6 @@ async def open_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
 @asynccontextmanager
 async def the_webhook(
     cluster: Cluster,
-    more: Iterable[web.RouteDef] = (),
     *,
     kube: Kube | None = None,
     settings: WebhookSettings = SETTINGS,
@@ -99,7 +97,7 @@ async def the_webhook(
         clock=clock if clock is not None else SystemClock(),
         allowance=lambda _: NO_LIMITS, metrics=Metrics("scheduler"),
     )  # fmt: skip
-    async with open_webhook(world, settings, more) as served:
+    async with open_webhook(world, settings) as served:
         await _called(cluster)
         yield served
 

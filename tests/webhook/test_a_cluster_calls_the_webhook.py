@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import aiohttp
 import pytest
 
-from tessera_core.decisions import Decisions
-from tessera_core.ledger import Ledger
-from tessera_runtime.clock import SystemClock
-from tessera_runtime.metrics import Registry as Metrics
-from tessera_scheduler.explaining import Explainer, ExplainSettings
-from tessera_scheduler.explanations import Books
-from tessera_schema.explained import decode_explanation
 from tessera_schema.grants import GRANT_KEY
 from tests.contract.client import Json
 from tests.contract.objects import a_binding
 from tests.webhook.cluster import HOME, KINDS, Cluster, open_cluster, the_webhook
-from tests.webhook.setting import REGISTRY
 
 PODS = "/api/v1/namespaces/team/pods"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations/tessera"
@@ -144,31 +135,3 @@ async def test_the_registration_is_kept(kind: str, tmp_path: Path) -> None:
         assert settled != version["resourceVersion"]
         await asyncio.sleep(1)
         assert (await cluster.admin.get(path)).body["metadata"]["resourceVersion"] == settled
-
-
-async def test_whoever_may_read_a_pod_may_have_it_explained(kind: str, tmp_path: Path) -> None:
-    async with open_cluster(kind, tmp_path) as cluster:
-        books = Books(
-            registry=REGISTRY, ledger=Ledger(), decisions=Decisions(), clock=SystemClock()
-        )
-        explainer = Explainer(cluster.kube, books, ExplainSettings(), Metrics("scheduler"))
-        async with the_webhook(cluster, explainer.routes()) as served:
-            share = {"nvidia.com/gpu": "1"}
-            uid = (await cluster.admin.post(PODS, a_pod("a", share))).done["metadata"]["uid"]
-            expected = {"reader": 200, "nobody": 403, "": 401}
-            for user, status in expected.items():
-                token = cluster.tokens.get(user, "made-up")
-                got, body = await fetched(f"{served.url}/explain/team/a", token)
-                assert got == status, body
-                if status == 200:
-                    decision = decode_explanation(body).decision
-                    assert (decision.uid, decision.verdict) == (uid, "unasked")
-
-
-async def fetched(url: str, token: str) -> tuple[int, bytes]:
-    headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(url, headers=headers, ssl=False) as response,
-    ):
-        return response.status, await response.read()

@@ -1,16 +1,15 @@
-"""Everything that the scheduler can say about one pod: the answer of `explain`."""
+"""Everything that the scheduler can say about one pod. `tessera_schema.visibility` is what is
+answered of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from tessera_schema.decisions import DecisionRecord
 from tessera_schema.grants import Share
-from tessera_schema.wire import decoder
 
 UNASKED: Final = "unasked"
 """Verdict of a pod that kube-scheduler has not asked about since the scheduler started. Its reasons
@@ -66,17 +65,3 @@ class Explanation(Struct, frozen=True, kw_only=True):
     asks: tuple[AskedShare, ...] = ()
     quota: tuple[LimitUse, ...] = ()
     held: Held | None = None
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = decoder(Explanation)
-
-
-def encode_explanation(explanation: Explanation) -> bytes:
-    """The answer's body."""
-    return _encode(explanation)
-
-
-def decode_explanation(data: bytes) -> Explanation:
-    """Raises msgspec.DecodeError."""
-    return _decode(data)

@@ -19,7 +19,6 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.watchdog import open_watchdog
 from tessera_scheduler import hamimetrics, visibility, webhook
-from tessera_scheduler.explaining import Explainer
 from tessera_scheduler.explanations import Books
 from tessera_scheduler.extender import answers
 from tessera_scheduler.gate import open_gate
@@ -79,10 +78,6 @@ async def serve(settings: SchedulerSettings) -> None:
             registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock,
             elsewhere=lambda: scheduler.leading.other_than(settings.instance),
         )  # fmt: skip
-        explainer = Explainer(
-            kube, books, settings.explain, metrics,
-            books.elsewhere,
-        )  # fmt: skip
         shown = visibility.World(
             kube=kube, namespace=settings.namespace, books=books, metrics=metrics, ports=ports
         )
@@ -95,7 +90,7 @@ async def serve(settings: SchedulerSettings) -> None:
                 answers=answers(scheduler.extender, scheduler.measures),
             ),
             http.serving(status, settings.http, name="http", ports=ports),
-            open_webhook(world, settings.webhook, explainer.routes()),
+            open_webhook(world, settings.webhook),
             visibility.open_visibility(shown, settings.visibility, settings.webhook),
             listed(bus, clock, scheduler, settings.instance),
             open_watchdog(blocked.inc),

@@ -14,7 +14,6 @@ from tessera_runtime.http import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings, LeaseSettings
 from tessera_runtime.service import ProcessSettings
 from tessera_runtime.telemetry import TelemetrySettings
-from tessera_scheduler.explaining import ExplainSettings
 from tessera_scheduler.gate import GateSettings
 from tessera_scheduler.hints import HintSettings
 from tessera_scheduler.keys import KeySettings
@@ -119,7 +118,6 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """What kube-scheduler calls; on 127.0.0.1, as it is a container of the same pod. 5,000 names
     and a pod have 200 KiB, so 10 MiB are plenty."""
     webhook: WebhookSettings = WebhookSettings()
-    explain: ExplainSettings = ExplainSettings()
     visibility: VisibilitySettings = VisibilitySettings()
     http: HttpSettings = HttpSettings(port=8080)
     """Health and metrics."""

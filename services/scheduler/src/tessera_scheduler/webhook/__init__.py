@@ -1,16 +1,15 @@
 """The admission webhook: pods that ask for shares become complete manifests, or are refused with
 a sentence that says what would do. Only pods that name one of our resources or keys come here.
 
-    async with open_webhook(world, settings.webhook, explainer.routes()) as served:
+    async with open_webhook(world, settings.webhook) as served:
         ...  # it answers at served.url, and the API server calls it
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
 
-from aiohttp import web
 from msgspec import Struct
 
 from tessera_core.quota import Allowance
@@ -47,10 +46,8 @@ class World(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_webhook(
-    world: World, settings: WebhookSettings, more: Iterable[web.RouteDef] = ()
-) -> AsyncGenerator[http.Served]:
-    """Serve `/mutate`, `/validate` and `more` over TLS, and have the API server call them, until
+async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerator[http.Served]:
+    """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until
     left. Raises BadSettings, ApiRefused and what `open_certificates` raises."""
     writers = await _writers(world, settings)
     rules = rules_of(
@@ -60,7 +57,6 @@ async def open_webhook(
     namespaces = Namespaces(world.kube, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
     app = http.application(settings.http)
-    app.add_routes(more)
     names = settings.registration.names(world.namespace)
     async with open_certificates(
         world.kube, world.namespace, names, settings.certificate, world.clock
