@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.fuzz import decoding, pods, requests
+from tests.fuzz import decoding, limitsreader, placing, pods, requests, usages
 from tests.fuzz.fuzzer import Fuzzer
 
 FUZZERS: Final[dict[str, Callable[[], Fuzzer]]] = {
@@ -13,4 +13,7 @@ FUZZERS: Final[dict[str, Callable[[], Fuzzer]]] = {
     "pieces": requests.pieces,
     "decoding": decoding.decoding,
     "pods": pods.pods,
+    "placing": placing.placing,
+    "usages": usages.usages,
+    "limitsreader": limitsreader.limitsreader,
 }

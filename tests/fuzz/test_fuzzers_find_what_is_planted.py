@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from tessera_cli.__main__ import run
 from tessera_core.quantity import BadQuantity
+from tessera_core.rebalance.smoothing import Smoother
 from tessera_runtime.plain import UNKNOWN, Request
 from tessera_schema.cards import Card
-from tests.fuzz import decoding, pods, requests
+from tessera_schema.telling import NodeUsage
+from tests.fuzz import decoding, limitsreader, placing, pods, requests, usages
 from tests.fuzz.fuzzer import Found, Fuzzer, fuzz
 
 
@@ -88,3 +93,38 @@ def test_a_filter_that_fails_on_some_pod_is_found() -> None:
             return super().place(body, now)
 
     assert "KeyError" in finds(pods.pods(Failing))
+
+
+def test_a_command_that_breaks_on_some_manifest_is_found() -> None:
+    def breaks(arguments: Sequence[str]) -> int:
+        if b"---" in Path(arguments[-1]).read_bytes():
+            raise IndexError("documents")
+        return run(arguments)
+
+    assert "IndexError" in finds(placing.placing(breaks))
+
+
+def test_a_command_that_ends_otherwise_is_found() -> None:
+    assert "exit status 3" in finds(placing.placing(lambda _: 3))
+
+
+def test_a_smoother_that_breaks_on_some_usage_is_found() -> None:
+    class Breaking(Smoother):
+        def take(self, usage: NodeUsage, now: float) -> bool:
+            return 1 / len(usage.containers) > 0 and super().take(usage, now)
+
+    assert "ZeroDivisionError" in finds(usages.usages(Breaking))
+
+
+def test_a_reader_that_takes_whatever_there_is_is_found() -> None:
+    def credulous(files: list[bytes]) -> list[bool]:
+        return [True] * len(files)
+
+    assert "AssertionError" in finds(limitsreader.limitsreader(credulous))
+
+
+def test_a_reader_that_ends_is_found() -> None:
+    def ending(files: list[bytes]) -> list[bool]:
+        return limitsreader.read(files)[: len(files) // 2]
+
+    assert "ended early" in finds(limitsreader.limitsreader(ending))

@@ -9,6 +9,10 @@ $(B)/cases: tests/harness.c tests/harness.h $(DRIVEN) tests/wander.h tests/tenan
 $(B)/unit: tests/unit.c $(LIB) $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $(TESTFLAGS) tests/unit.c $(LIB) -o $@ -ldl -lpthread
+# Random limits files from tests/fuzz of the Python code.
+$(B)/limits-fuzz: tests/limits_fuzz.c $(LIB) $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $(TESTFLAGS) tests/limits_fuzz.c $(LIB) -o $@ -ldl -lpthread
 .PHONY: cases unit symbols memcheck
 unit: $(B)/unit
 	$(B)/unit
