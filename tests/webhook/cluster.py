@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tessera_core.quota import NO_LIMITS
+from tessera_core.registry import Registry
 from tessera_runtime.clock import Clock, SystemClock
 from tessera_runtime.http import HttpSettings, Served
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
@@ -90,10 +91,11 @@ async def the_webhook(
     kube: Kube | None = None,
     settings: WebhookSettings = SETTINGS,
     clock: Clock | None = None,
+    registry: Registry = REGISTRY,
 ) -> AsyncGenerator[Served]:
     """The webhook, registered with the cluster."""
     world = World(
-        kube=kube or Named(cluster.kube), namespace=HOME, registry=REGISTRY,
+        kube=kube or Named(cluster.kube), namespace=HOME, registry=registry,
         clock=clock if clock is not None else SystemClock(),
         allowance=lambda _: NO_LIMITS, metrics=Metrics("scheduler"),
     )  # fmt: skip

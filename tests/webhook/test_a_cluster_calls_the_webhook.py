@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tessera_core.registry import load
 from tessera_schema.grants import GRANT_KEY
 from tests.contract.client import Json
 from tests.contract.objects import a_binding
@@ -66,6 +67,27 @@ async def test_limits_are_not_mounted_over_unless_the_namespace_allows_it(
                 trusted = PODS.replace("team", "trusted")
                 answer = await cluster.admin.post(trusted, pod, dryRun="All")
                 assert answer.status == 201, answer.body
+
+
+async def test_cards_are_hidden_from_plain_pods_which_never_wait_for_it(
+    kind: str, tmp_path: Path
+) -> None:
+    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}
+    hiding = load({"hami": {"overwrite_env": True}})
+
+    async def variables(name: str) -> object:
+        made = (await cluster.admin.post(PODS, a_pod(name, {"cpu": "1"}))).done
+        return made["spec"]["containers"][0].get("env")
+
+    async with open_cluster(kind, tmp_path) as cluster:
+        async with the_webhook(cluster, registry=hiding):
+            assert await variables("a") == [hidden]
+        assert await variables("b") is None
+        async with the_webhook(cluster):
+            async with asyncio.timeout(60):  # API servers take a moment to learn of it
+                while len(await webhooks(cluster, "mutating")) != 2:
+                    await asyncio.sleep(0.1)
+            assert await variables("c") is None
 
 
 async def test_keys_of_pods_that_exist_are_guarded(kind: str, tmp_path: Path) -> None:
