@@ -66,7 +66,27 @@ async def test_role_edit_is_told_why_and_what_would_help(
         assert (elsewhere.status, elsewhere.body["reason"]) == (403, "Forbidden")
         none = await tenant.get(f"{path}/nosuch")
         assert (none.status, none.body["message"]) == (404, 'pods "nosuch" not found')
-        await by_the_command(cluster, a_home(cluster, tmp_path), other)
+        home = a_home(cluster, tmp_path)
+        await by_the_command(cluster, home, other)
+        await by_kubectl(cluster, home)
+
+
+async def by_kubectl(cluster: RealCluster, home: Path) -> None:
+    """And by kubectl, which knows nothing of the kind."""
+    kubectl = cluster.plane.binaries / "kubectl"
+    for arguments, says in (
+        (("get", "podexplanations"), "NAME   VERDICT   NODE   WHY"),
+        (("get", "podexplanations"), "the largest free part is 7.81 GiB on"),
+        (("get", "podexp", "p", "-o", "jsonpath={.verdict}"), "waiting"),
+        (("api-resources", "--api-group=visibility.tessera.dev"), "PodExplanation"),
+        (("auth", "can-i", "get", "podexplanations"), "yes"),
+    ):
+        done = await asyncio.to_thread(
+            subprocess.run, [kubectl, *arguments], capture_output=True, text=True, timeout=60,
+            check=False, env={"HOME": str(home), "PATH": os.defpath},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert says in done.stdout, done.stdout
 
 
 async def by_the_command(cluster: RealCluster, home: Path, other: str) -> None:
