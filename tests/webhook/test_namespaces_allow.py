@@ -24,14 +24,18 @@ from tessera_core.isolation import (
 )  # fmt: skip
 from tessera_core.ledger import Ledger
 from tessera_core.outcome import Verdict
+from tessera_core.ownenv import OWN_ENVIRONMENT
 from tessera_core.planner import Planner
 from tessera_runtime.following.namespaces import Namespaces, NamespaceSight
 from tessera_runtime.kube.reflector import Change
+from tessera_scheduler.webhook.namespaces import Namespaces as NotesOf
 from tessera_scheduler.webhook.rules import Setting
 from tessera_schema.extender import ExtenderArgs
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_node
-from tests.webhook.setting import REGISTRY, Json, a_manifest, mutated, validated, why_not
+from tessera_testing.clock import LoopClock
+from tessera_testing.kube import FakeKube, a_store
+from tests.webhook.setting import REGISTRY, RULES, Json, a_manifest, mutated, validated, why_not
 
 PAGE = (Path(__file__).parents[2] / "docs/isolation.md").read_text()
 SHARE = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
@@ -186,3 +190,16 @@ def test_waiting_pods_are_looked_at_again_when_a_label_allows_more() -> None:
     for labels in ({"a": "b"}, {"allow.tessera.dev/host-pid": "true"}, {}):
         sink.changed(Change.MODIFIED, NamespaceSight("team", labels), 0)
     assert told == [{"host-pid"}, set()]
+
+
+@pytest.mark.looptime
+async def test_of_a_namespace_only_what_means_something_is_remembered() -> None:
+    noise = {f"example.com/{i}": "x" * 60 for i in range(100)}
+    labels = {"allow.tessera.dev/host-pid": "true", "hami.io/webhook": "ignore", **noise}
+    kube = FakeKube(store := a_store(LoopClock()))
+    metadata = {"name": "team", "labels": labels, "annotations": {OWN_ENVIRONMENT: "refuse"}}
+    body = msgspec.json.encode({"metadata": metadata})
+    assert store.handle("POST", "/api/v1/namespaces", body=body).code == 201
+    written = await NotesOf(kube, RULES.namespace_keys, 10, 1).written("team")
+    assert written.labels == {"allow.tessera.dev/host-pid": "true", "hami.io/webhook": "ignore"}
+    assert written.annotations == {OWN_ENVIRONMENT: "refuse"}

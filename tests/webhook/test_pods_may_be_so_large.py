@@ -42,6 +42,7 @@ from tests.webhook.setting import (
 
 ACME = load(extra=[acme])
 GPU = {"nvidia.com/gpu": "1"}
+SHARES = {**GPU, "nvidia.com/gpumem": "100", "nvidia.com/gpucores": "1"}
 
 
 def some(count: int, make: Callable[[int], Json]) -> list[Json]:
@@ -280,6 +281,22 @@ def asking_first(n: int) -> Callable[[], object]:
     return asking(1, init=tuple(a_container(GPU, GPU) for _ in range(n)))
 
 
+def reviewing(n: int) -> Callable[[], object]:
+    """Everything that is bounded, each `n` times or a part of that."""
+    own = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}] * 8
+    mounts = [{"name": f"v{i}", "mountPath": f"/d/{i}"} for i in range(8)]
+    resources = {"limits": SHARES, "requests": SHARES}
+    inits = [
+        {"name": f"i{i}", "resources": resources, "env": own, "volumeMounts": mounts}
+        for i in range(n)
+    ]
+    paths = [{"name": f"v{i}", "hostPath": {"path": f"/d/{i}"}} for i in range(4 * n)]
+    pod = a_manifest(notes={f"a{i}": "x" * 100 for i in range(4 * n)}, initContainers=inits,
+                     volumes=paths)  # fmt: skip
+    assert mutated(pod).allowed
+    return lambda: (mutated(pod), validated(pod))
+
+
 def counting(n: int) -> Callable[[], object]:
     ledger = Ledger()
     ledger.put_node("n1", [a_card(f"g{i}", i, vendor="nvidia") for i in range(8)])
@@ -293,7 +310,8 @@ def counting(n: int) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("work", "few"),
     [
-        (mounting, 1_000), (stripping, 2_000), (asking, 300), (asking_first, 300), (counting, 300)
+        (mounting, 1_000), (stripping, 2_000), (asking, 300), (asking_first, 300), (counting, 300),
+        (reviewing, 15),
     ],
 )  # fmt: skip
 def test_the_cost_grows_with_the_pod_and_not_with_its_square(

@@ -54,7 +54,7 @@ async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerato
         world.registry, take_default=settings.take_default, writers=writers,
         schedulers=settings.schedulers,
     )  # fmt: skip
-    namespaces = Namespaces(world.kube, settings.namespace_s, settings.ask_s)
+    namespaces = Namespaces(world.kube, rules.namespace_keys, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
     app = http.application(settings.http)
     names = settings.registration.names(world.namespace)

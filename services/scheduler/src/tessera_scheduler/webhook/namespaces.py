@@ -8,13 +8,14 @@ last counts, and of an unknown namespace nothing is allowed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Final
 from urllib.parse import quote
 
 from msgspec import DecodeError, Struct
 
-from tessera_core.allowances import without_effect
+from tessera_core.allowances import ALLOW, without_effect
 from tessera_runtime import logs
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube, Verb
@@ -23,12 +24,17 @@ from tessera_schema.wire import decoder
 
 MOST: Final = 10_000
 """Namespaces that are remembered."""
+MOST_KEYS: Final = 64
+"""Labels, and annotations, that are remembered of each: only those that mean something here, of
+which there are fewer."""
+_LONGEST: Final = 256
+"""Characters of a value: none that means something here is longer."""
 
 _log = logs.named("tessera.scheduler.namespaces")
 
 
 class Written(Struct, frozen=True):
-    """What is written on a namespace."""
+    """What is written on a namespace, as far as it means something here."""
 
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -52,10 +58,12 @@ _decode = decoder(_Namespace)
 class Namespaces:
     """What is written on namespaces."""
 
-    def __init__(self, kube: Kube, keep_s: float, ask_s: float) -> None:
-        """`keep_s` = for how long an answer is taken for true, `ask_s` = how long to wait for it,
-        in seconds."""
+    def __init__(self, kube: Kube, keys: Collection[str], keep_s: float, ask_s: float) -> None:
+        """`keys` are the labels and annotations that mean something, beside those that allow;
+        `keep_s` = for how long an answer is taken for true, `ask_s` = how long to wait for it, in
+        seconds."""
         self._kube = kube
+        self._keys = frozenset(keys)
         self._keep_s = keep_s
         self._ask_s = ask_s
         self._known: dict[str, tuple[float, Written]] = {}
@@ -78,7 +86,7 @@ class Namespaces:
         except (TesseraError, TimeoutError, DecodeError) as e:
             _log.warning("namespace not known", namespace=name, problem=str(e) or "no answer")
             return had
-        found = Written(metadata.labels, metadata.annotations)
+        found = Written(self._meant(metadata.labels), self._meant(metadata.annotations))
         self._known.pop(name, None)
         self._known[name] = (now, found)
         if len(self._known) > MOST:
@@ -86,3 +94,11 @@ class Namespaces:
         for told in without_effect(found.labels) if found.labels != had.labels else ():
             _log.warning("label without effect", namespace=name, problem=told)
         return found
+
+    def _meant(self, notes: Mapping[str, str]) -> dict[str, str]:
+        found = (
+            (key, value)
+            for key, value in notes.items()
+            if (key in self._keys or key.startswith(ALLOW)) and len(value) <= _LONGEST
+        )
+        return dict(islice(found, MOST_KEYS))

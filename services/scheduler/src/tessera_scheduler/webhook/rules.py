@@ -27,6 +27,11 @@ class Rules(Struct, frozen=True, kw_only=True):
     beginnings: Sequence[bytes]
     """With which every resource name and key begins that is ours to judge."""
 
+    @property
+    def namespace_keys(self) -> frozenset[str]:
+        """Labels and annotations of namespaces that mean something, beside those that allow."""
+        return frozenset((OWN_ENVIRONMENT, *(label for label, _ in self.scope.opt_outs)))
+
     def named_in(self, manifest: bytes) -> bool:
         """Whether the text may name one of our resources or keys; costs one pass for each of a
         dozen beginnings."""
