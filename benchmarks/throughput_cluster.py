@@ -168,6 +168,7 @@ def _environment(plane: Plane, nats: NatsServer, ports: Path) -> dict[str, str]:
         "TESSERA_HTTP_PORT": "0", "TESSERA_PROCESS_PORTS_FILE": str(ports),
         "TESSERA_WEBHOOK_HTTP_HOST": local, "TESSERA_WEBHOOK_HTTP_PORT": "0",
         "TESSERA_VISIBILITY_HTTP_HOST": local, "TESSERA_VISIBILITY_HTTP_PORT": "0",
+        "TESSERA_VISIBILITY_REGISTER": "false",
         "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
     }  # fmt: skip
 

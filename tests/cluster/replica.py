@@ -72,6 +72,7 @@ class Replica:
             "TESSERA_VISIBILITY_HTTP_HOST": local,
             "TESSERA_VISIBILITY_HTTP_PORT": str(self.ports["visibility"]),
             "TESSERA_VISIBILITY_SERVICE_PORT": str(self.ports["visibility"]),
+            "TESSERA_VISIBILITY_REGISTER": "false",  # There is no Service before it.
             "TESSERA_WEBHOOK_REGISTRATION_HOST": local,
             "TESSERA_WEBHOOK_REGISTRATION_REFRESH_S": str(self._register_s),
             "TESSERA_GATE_ENABLED": str(self._gated).lower(),

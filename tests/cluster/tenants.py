@@ -13,6 +13,8 @@ from tests.cluster.plane import HOME
 from tests.contract.client import Client, open_client
 
 RBAC = "rbac.authorization.k8s.io"
+REGISTERED = {"TESSERA_VISIBILITY_REGISTER": "true"}
+"""Settings of a scheduler that the API server passes questions on to."""
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from tessera_schema.visibility import PLURAL, ROOT
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share, a_share_pod
-from tests.cluster.tenants import a_home, a_tenant, reached
+from tests.cluster.tenants import REGISTERED, a_home, a_tenant, reached
 
 
 async def tessera(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +27,7 @@ async def tessera(home: Path, *arguments: str) -> subprocess.CompletedProcess[st
 async def test_role_edit_is_told_why_and_what_would_help(
     open_cluster: OpenCluster, tmp_path: Path
 ) -> None:
-    async with open_cluster() as cluster, a_tenant(cluster) as tenant:
+    async with open_cluster(more=REGISTERED) as cluster, a_tenant(cluster) as tenant:
         await reached(cluster)
         first, second = await cluster.nodes(2, mib=20000)
         other = f"{cluster.own}-b"
@@ -101,6 +101,10 @@ async def by_the_command(cluster: RealCluster, home: Path, other: str) -> None:
     assert any(line.strip().startswith(f"{cluster.own}/train: 12000 MiB") for line in lines)
     assert any(line.strip().startswith("a pod of another namespace: 15000") for line in lines)
     assert "infer-3" not in done.stdout
+    admin = str(cluster.plane.control.kubeconfig)
+    acting = "--kubeconfig", admin, "-n", cluster.own, "--as", "tenant"
+    impersonated = await tessera(home, "explain", "p", "--cards", *acting)
+    assert impersonated.stdout == done.stdout
     every = await tessera(home, "explain")
     assert every.stdout.splitlines()[1].startswith("p      waiting")
     whole = json.loads((await tessera(home, "explain", "p", "-o", "json")).stdout)

@@ -4,11 +4,11 @@ from tessera_cli import explanations
 from tessera_cli.kubeconfig import Target
 from tests.cluster.cluster import OpenCluster
 from tests.cluster.objects import a_share
-from tests.cluster.tenants import reached
+from tests.cluster.tenants import REGISTERED, reached
 
 
 async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster) -> None:
-    async with open_cluster() as cluster:
+    async with open_cluster(more=REGISTERED) as cluster:
         [node] = await cluster.nodes(1, cards=2, mib=20000)
         await cluster.pod("first", a_share(15000, cores=30))
         await cluster.until_bound("first")

@@ -12,6 +12,7 @@ from tessera_runtime.http import HttpSettings
 from tessera_scheduler.visibility import VisibilitySettings, serving
 from tessera_scheduler.visibility.podexplanations import NODES_MOST
 from tessera_scheduler.visibility.reviews import NAMESPACES_MOST
+from tessera_scheduler.visibility.settings import USER_MOST
 from tessera_schema.quotas import Limit
 from tessera_schema.visibility import PLURAL, ROOT
 from tests.visibility.world import Plane, asking
@@ -279,3 +280,19 @@ async def test_too_many_at_once_are_told_to_come_back(plane: Plane) -> None:
     found = {answer.status: answer for answer in (task.result() for task in both)}
     assert sorted(found) == [429, 503]
     assert found[429].headers["Retry-After"] == "2"
+
+
+async def test_one_user_leaves_room_for_others(plane: Plane) -> None:
+    settings = VisibilitySettings(http=HttpSettings(), register=False, refresh_s=0.05, whole_s=1.0)
+    async with asking(plane, settings) as api:
+        plane.kube.pause()
+        async with asyncio.TaskGroup() as group:
+            flood = [
+                group.create_task(api.get(f"{LIST}/big"), name=f"{n}") for n in range(USER_MOST + 5)
+            ]
+            while sum(task.done() for task in flood) < 5:
+                await asyncio.sleep(0.01)
+            other = group.create_task(api.get(f"{LIST}/big", "adam"), name="another")
+    found = sorted(task.result().status for task in flood)
+    assert found == [429] * 5 + [503] * USER_MOST
+    assert other.result().status == 503

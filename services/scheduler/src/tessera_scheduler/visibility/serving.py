@@ -7,6 +7,7 @@ comes beyond a bound is told to come back.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -27,7 +28,7 @@ from tessera_scheduler.visibility.discovery import DOCUMENTS
 from tessera_scheduler.visibility.front_proxy import NOBODY, FrontProxy
 from tessera_scheduler.visibility.podexplanations import brief, whole
 from tessera_scheduler.visibility.reviews import Action, Reviews
-from tessera_scheduler.visibility.settings import VisibilitySettings
+from tessera_scheduler.visibility.settings import USER_MOST, VisibilitySettings
 from tessera_scheduler.visibility.statuses import Refusal, forbidden, no_such_pod
 from tessera_schema.kube import Pod
 from tessera_schema.visibility import (
@@ -94,7 +95,8 @@ class Visibility:
         self._kube, self._books, self._settings = kube, books, settings
         self._reviews = Reviews(kube, books.clock.time, settings.review_s)
         self._turns = asyncio.Semaphore(settings.at_once)
-        self._here = 0
+        self._here: Counter[str] = Counter()
+        """User -> requests that are answered or wait."""
         self._answers = metrics.counter(
             "visibility_answers_total", "Answers of the aggregated API by HTTP status", ("status",)
         )
@@ -129,15 +131,17 @@ class Visibility:
 
     async def _bounded(self, answer: _Answer, request: web.Request) -> web.Response:
         caller = self._caller(request)
-        if self._here >= self._settings.waiting:
-            text = f"{self._here} requests are being answered: come back in a moment"
+        user = caller.username
+        if self._here.total() >= self._settings.waiting or self._here[user] >= USER_MOST:
+            text = f"{self._here[user]} of your requests are being answered: come back in a moment"
             raise Refusal(429, text, retry_s=AGAIN_S)
-        self._here += 1
+        self._here[user] += 1
         try:
             async with asyncio.timeout(self._settings.whole_s):
                 return await answer(request, caller)
         finally:
-            self._here -= 1
+            self._here[user] -= 1
+            self._here += Counter()  # forgets those with none
 
     def _caller(self, request: web.Request) -> Caller:
         certificate = request.get_extra_info("peercert")

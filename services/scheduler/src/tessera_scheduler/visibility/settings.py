@@ -10,6 +10,8 @@ from tessera_runtime.http import HttpSettings
 
 WAITING_MOST: Final = 64
 """Requests that are answered or wait at a time."""
+USER_MOST: Final = 8
+"""Those of one user among them."""
 
 Seconds = Annotated[float, Meta(gt=0)]
 
