@@ -45,7 +45,7 @@ lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer 
 		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
 	sh deploy/images/lock.sh
 
-generate: $(SYNCED) ## write generated code anew
+generate: $(SYNCED) ## write generated code again
 	.venv/bin/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy \
 		--python_out=$(PROTO) --mypy_out=quiet:$(PROTO) $(notdir $(wildcard proto/*.proto))
 	.venv/bin/python -m tessera_runtime.bus.document docs

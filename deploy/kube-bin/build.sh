@@ -13,7 +13,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-recipe=1 # one more when programs are built otherwise, so that they are built anew
+recipe=1 # one more when programs are built otherwise, so that they are built again
 programs=(etcd kube-apiserver kube-scheduler kube-controller-manager kube-proxy kubectl kubelet kwok
     containerd containerd-shim-runc-v2 ctr
     containerd-2.1/containerd containerd-2.1/containerd-shim-runc-v2)

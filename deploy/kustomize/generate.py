@@ -1,4 +1,4 @@
-"""What the code says and the manifests repeat, written anew: `python deploy/kustomize/generate.py`.
+"""What the code says and the manifests repeat, written again: `python deploy/kustomize/generate.py`.
 
 The resources that kube-scheduler leaves to the extender, the keys that only Tessera may write, the
 dialects with their switches, one agent for each vendor, and Grafana's dashboards. A test holds the
@@ -141,13 +141,13 @@ def _scheduling(known: Registry, names: tuple[str, ...]) -> Json:
 
 
 def _policies_of_names(known: Registry) -> list[Json]:
-    """The patch that tells the policies which names are served."""
+    """The patch that gives the policies the names that are served."""
     names = msgspec.json.encode(kubescheduler.profiles(known)).decode()
     return [{"op": "replace", "path": "/spec/variables/1/expression", "value": names}]
 
 
 def _names(known: Registry) -> Json:
-    """The patch that tells the webhook which names are served."""
+    """The patch that gives the webhook the names that are served."""
     names = ",".join(kubescheduler.profiles(known))
     env = [{"name": "TESSERA_WEBHOOK_SCHEDULERS", "value": names}]
     pod = {"initContainers": [{"name": "scheduler", "env": env}]}
@@ -197,7 +197,7 @@ def _policy(  # noqa: PLR0913  (the parts of two manifests)
     message: str = OURS, actions: tuple[str, ...] = ("Deny",),
 ) -> Iterator[Json]:  # fmt: skip
     """A policy and its binding: a write that `matters` (CEL) is for the accounts `who` of our
-    namespace and the users `others`, `or_else` (CEL) for anybody for whom that holds. `lists` are
+    namespace and the users `others`, `or_else` (CEL) for all users to which that applies. `lists` are
     further variables of the policy."""
     rule = {
         "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],

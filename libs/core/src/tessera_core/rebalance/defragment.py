@@ -219,7 +219,7 @@ def _spec(situation: Situation, waits: Waits, room: Room, seated: Seated, gain: 
     return PlanSpec(
         kind=PlanKind.DEFRAGMENT,
         reason=f"{waits.pod.name} has waited {waited_s:.0f} s for {seated.parts:.2g} cards; "
-        f"to leave {room.node} for it: {names}, with {held:.2g}, for whom there is room on "
+        f"to leave {room.node} for it: {names}, with {held:.2g} and room on "
         f"{', '.join(dict.fromkeys(seated.nodes))}; {room.cost:.0f} card-seconds are lost, "
         f"{gain:.0f} won within {situation.rules.worth.horizon_s:.0f} s",
         steps=tuple(

@@ -40,7 +40,7 @@ _INTRODUCTION: Final = """\
 
 <!-- Made by `make generate` from tessera_schema.catalogue: edit that. -->
 
-Tessera tells what happens over NATS. `tessera.v1.<cluster>.>` is everything about a cluster:
+Tessera publishes what happens on NATS. `tessera.v1.<cluster>.>` is everything about a cluster:
 
 ```sh
 nats sub 'tessera.v1.default.>'
