@@ -1,4 +1,4 @@
-"""What the code says and the manifests repeat, written again: `python deploy/kustomize/generate.py`.
+"""What the code says and the manifests repeat: `python deploy/kustomize/generate.py`.
 
 The resources that kube-scheduler leaves to the extender, the keys that only Tessera may write, the
 dialects with their switches, one agent for each vendor, and Grafana's dashboards. A test holds the
@@ -197,8 +197,8 @@ def _policy(  # noqa: PLR0913  (the parts of two manifests)
     message: str = OURS, actions: tuple[str, ...] = ("Deny",),
 ) -> Iterator[Json]:  # fmt: skip
     """A policy and its binding: a write that `matters` (CEL) is for the accounts `who` of our
-    namespace and the users `others`, `or_else` (CEL) for all users to which that applies. `lists` are
-    further variables of the policy."""
+    namespace and the users `others`, `or_else` (CEL) for all users to which that applies. `lists`
+    are further variables of the policy."""
     rule = {
         "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
         "resources": list(resources),
