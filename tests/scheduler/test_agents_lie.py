@@ -135,6 +135,18 @@ async def test_what_is_occupied_is_no_more_than_the_cards_have() -> None:
         assert set(doubted(scheduler)) == {"excess"}
 
 
+async def test_reports_do_not_add_up_to_more_than_the_cards_have() -> None:
+    """What was occupied before is said to be nothing, and something else takes its place."""
+    world = a_world(1)
+    async with leading(world) as scheduler:
+        for number in range(5):
+            before = [left("n0", 0, uid=f"u{i}") for i in range(number)]
+            await report(world, "n0", a_state("n0", *before, left("n0", uid=f"u{number}")))
+        card = cards_on("n0")[0]
+        held = scheduler.ledger.held("n0")[card.id]
+        assert (held.memory_bytes, held.slots) == (card.memory_bytes, 5)
+
+
 async def test_what_is_occupied_counts_in_no_namespaces_quota() -> None:
     world = a_world()
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "16000"}}}

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
-from tessera_schema.grants import Grant
+from tessera_schema.grants import Grant, Share
 from tessera_schema.telling import DeviceState, Occupied
 
 OCCUPIED: Final = "occupied/"
@@ -27,8 +27,8 @@ class _Left(Struct):
 
     at: float
     """When it said so last."""
-    held: dict[str, str] = {}
-    """Uid of a pod that is gone -> the uid that it is held under."""
+    held: dict[str, tuple[Share, ...]] = {}
+    """Uid under which it is held -> what is."""
 
 
 class Outlived:
@@ -42,21 +42,25 @@ class Outlived:
 
     def uids(self) -> Iterable[str]:
         """Those under which something is held."""
-        return [uid for left in self._left.values() for uid in left.held.values()]
+        return [uid for left in self._left.values() for uid in left.held]
 
     def told(self, state: DeviceState, now: float) -> bool:
         """A state of which everything counts; True when cards became free."""
         key = state.node, state.vendor
         had = self._left.pop(key, _Left(now)).held
-        occupied = {left.uid: left for left in state.occupied}
-        over = [uid for uid in had if uid not in occupied]
+        told = {
+            f"{OCCUPIED}{state.node}/{state.vendor}/{left.uid}": left
+            for left in state.occupied
+            if self._ledger.entry(left.uid) is None
+        }
+        over = [uid for uid in had if uid not in told or told[uid].shares != had[uid]]
         for uid in over:
-            self._ledger.dropped(had.pop(uid))
-        for uid, left in occupied.items():
-            if uid not in had and self._ledger.entry(uid) is None:
-                had[uid] = self._hold(left, *key, now)
-        if had:
-            self._left[key] = _Left(now, had)
+            self._ledger.dropped(uid)
+        for uid, left in told.items():
+            if uid in over or uid not in had:
+                self._hold(uid, left, state.node, now)
+        if told:
+            self._left[key] = _Left(now, {uid: left.shares for uid, left in told.items()})
         return bool(over)
 
     def expire(self, now: float) -> bool:
@@ -72,13 +76,11 @@ class Outlived:
             self._let_go(key)
 
     def _let_go(self, key: tuple[str, str]) -> None:
-        for held in self._left.pop(key).held.values():
-            self._ledger.dropped(held)
+        for uid in self._left.pop(key).held:
+            self._ledger.dropped(uid)
 
-    def _hold(self, left: Occupied, node: str, vendor: str, now: float) -> str:
-        uid = f"{OCCUPIED}{node}/{vendor}/{left.uid}"
+    def _hold(self, uid: str, left: Occupied, node: str, now: float) -> None:
         grant = Grant(
             uid=uid, namespace=NO_NAMESPACE, name=left.name, node=node, shares=left.shares
         )
         self._ledger.observe(Seen(uid=uid, grant=grant), now)
-        return uid
