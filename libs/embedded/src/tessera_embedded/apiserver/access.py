@@ -35,7 +35,17 @@ class Account(Struct, frozen=True):
 
     name: str
     rules: tuple[Rule, ...] = ()
+    """Of several accounts of one name those of the last hold for all."""
     groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+    """What else authentication says of it, such as the node of a pod's token."""
+    token: str = ""
+    """Name of its token in `tokens.json`; empty = the account's."""
+
+    @property
+    def token_name(self) -> str:
+        """Where its token is."""
+        return self.token or self.name
 
 
 class Attempt(Struct, frozen=True):
@@ -129,5 +139,8 @@ def _has(known: Iterable[str], wanted: str) -> bool:
 
 def user_info(user: User) -> Mapping[str, object]:
     """A UserInfo object, as admission and TokenReview spell it."""
-    known = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
+    extra = {name: list(values) for name, values in user.extra.items()}
+    known = {
+        "username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra,
+    }  # fmt: skip
     return {name: value for name, value in known.items() if value}

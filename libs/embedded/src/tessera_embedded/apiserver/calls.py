@@ -19,6 +19,7 @@ class User(Struct, frozen=True):
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
 
 
 ADMIN: Final = User("kubernetes-admin", groups=("system:masters", "system:authenticated"))

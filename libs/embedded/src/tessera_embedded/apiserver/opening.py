@@ -130,7 +130,7 @@ def _prepared(
     tokens: dict[str, str] = {}
     if path.exists():
         tokens = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-    for name in (ADMIN.name, *(account.name for account in accounts)):
+    for name in (ADMIN.name, *(account.token_name for account in accounts)):
         tokens.setdefault(name, secrets.token_urlsafe(24))
     files.replace(path, msgspec.json.format(msgspec.json.encode(tokens)), 0o600)
     return made, tokens
@@ -140,7 +140,8 @@ def _admit(access: Access, tokens: Mapping[str, str], accounts: Sequence[Account
     access.give(tokens[ADMIN.name], ADMIN)
     for account in accounts:
         groups = (*account.groups, "system:authenticated")
-        access.give(tokens[account.name], User(account.name, groups=groups), account.rules)
+        user = User(account.name, groups=groups, extra=account.extra)
+        access.give(tokens[account.token_name], user, account.rules)
 
 
 def _write_kubeconfig(server: ApiServer) -> None:

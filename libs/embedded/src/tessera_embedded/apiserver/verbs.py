@@ -56,7 +56,16 @@ def attempt_of(call: Call, catalogue: Catalogue) -> Attempt:
         verb = "watch"
     resource = target.resource
     return Attempt(verb, resource.group, resource.plural, target.subresource, target.namespace,
-                   target.name)  # fmt: skip
+                   target.name or _selected(call))  # fmt: skip
+
+
+def _selected(call: Call) -> str:
+    """The name of the one object that a list or watch asks for: roles may name it."""
+    for term in call.query.get("fieldSelector", "").split(","):
+        field, _, name = term.partition("=")
+        if field == "metadata.name":
+            return name.removeprefix("=")
+    return ""
 
 
 def _attempt_elsewhere(call: Call, verb: str) -> Attempt:

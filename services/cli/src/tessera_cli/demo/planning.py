@@ -13,7 +13,7 @@ import yaml
 from msgspec import Struct, convert
 
 from tessera_cli import plans
-from tessera_cli.demo import judging
+from tessera_cli.demo import accounts, judging
 from tessera_cli.demo.creating import insist, remove
 from tessera_cli.demo.judging import Promise
 from tessera_cli.demo.programs import Program
@@ -181,7 +181,8 @@ class Play:
 
 async def _start(stage: Stage, approve: tuple[PlanKind, ...]) -> Program:
     env = {
-        **stage.service, "TESSERA_PLANS_APPROVE": ",".join(approve), **_IMPATIENT,
+        **stage.service(accounts.REBALANCER), **_IMPATIENT,
+        "TESSERA_PLANS_APPROVE": ",".join(approve),
     }  # fmt: skip
     name = "rebalancer-by-policy" if approve else "rebalancer"
     return await stage.programs.start(name, python("tessera_rebalancer"), env)

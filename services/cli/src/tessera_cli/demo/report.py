@@ -77,7 +77,7 @@ def stays(stage: Stage) -> list[str]:
         f"  export KUBECONFIG={stage.kubeconfig}",
         "  kubectl get pods -A -o wide",
         "  tessera explain too-large-for-now -n hami",
-        "  tessera quota",
+        "  tessera quota -A",
         "  tessera plan list",
         f"  tessera events --url {stage.nats.url}",
     ]

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from tessera_cli.demo import accounts
 from tessera_cli.demo.inside import printed
 from tessera_cli.demo.judging import OUT_OF_MEMORY, Promise
 from tessera_cli.demo.stage import Stage
-from tessera_runtime.errors import Passing
+from tessera_runtime.errors import ApiRefused, Passing
 from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.patches import annotate
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant
@@ -29,16 +32,38 @@ Line = Mapping[str, Any]
 
 
 async def play_resizing(stage: Stage, grant: Grant, tell: Callable[[str], None]) -> list[Promise]:
-    """Resize the pod's share twice, and judge what its process saw. Raises ApiRefused."""
+    """Resize the pod's share twice as a user whose role lets it, and judge what its process saw; a
+    user without that role is refused. Raises ApiRefused."""
+    async with (
+        open_kube(stage.kube_of(accounts.RESIZER)) as may,
+        open_kube(stage.kube_of(accounts.EDITOR)) as may_not,
+    ):
+        why = await _refused(may_not, grant)
+        seen = await _resized(stage, may, grant, tell)
+    text = f"{accounts.EDITOR}, who may not update pods/resize, is refused a live resize"
+    return [seen, Promise(text, "pods/resize" in why, why or "it was accepted")]
+
+
+async def _refused(kube: Kube, grant: Grant) -> str:
+    """Why the user may not resize the pod."""
+    try:
+        await _ask(kube, grant, STEPS[0])
+    except ApiRefused as e:
+        return e.message
+    return ""
+
+
+async def _resized(stage: Stage, kube: Kube, grant: Grant, tell: Callable[[str], None]) -> Promise:
     sizes = (grant.shares[0].memory_mib, *STEPS)
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_S):
             for i, mib in enumerate(sizes):
                 if i:
-                    tell(f"resizing {grant.namespace}/{grant.name} live to {mib} MiB")
-                    await _ask(stage, grant, mib)
+                    who = f"as {accounts.RESIZER}"
+                    tell(f"resizing {grant.namespace}/{grant.name} live to {mib} MiB, {who}")
+                    await _ask(kube, grant, mib)
                 await _until_answered(stage, grant, sizes[: i + 1])
-    return [judged(await _said(stage, grant), sizes)]
+    return judged(await _said(stage, grant), sizes)
 
 
 async def _until_answered(stage: Stage, grant: Grant, sizes: Sequence[int]) -> None:
@@ -79,13 +104,13 @@ async def _said(stage: Stage, grant: Grant) -> Sequence[Line]:
     return [line for line in lines if line.get("event") == "asked"]
 
 
-async def _ask(stage: Stage, grant: Grant, mib: int) -> None:
+async def _ask(kube: Kube, grant: Grant, mib: int) -> None:
     [share] = grant.shares
     change = ShareChange(container=share.container, card=share.card, memory_bytes=mib * MIB)
     text = encode_resize(Resize(plan="demo", changes=(change,)))
     path = paths.pod(grant.namespace, grant.name)
     while True:
         with suppress(Passing):
-            await annotate(stage.kube, path, {RESIZE_KEY: text}, uid=grant.uid)
+            await annotate(kube, path, {RESIZE_KEY: text}, uid=grant.uid)
             return
         await asyncio.sleep(_LOOK_S)

@@ -21,6 +21,13 @@ class Scene(Struct, frozen=True):
     pods: tuple[Mapping[str, Any], ...]
 
     @property
+    def all_nodes(self) -> list[str]:
+        """Names of the scene's nodes, and of those that later acts bring."""
+        later = ("lending", "plans")
+        acts = (yaml.safe_load(_file(f"{act}.yaml"))["node"]["name"] for act in later)
+        return [*(node.name for node in self.nodes), *acts]
+
+    @property
     def namespaces(self) -> list[str]:
         """Every namespace that something is in."""
         objects = (*self.quotas, *self.pods)
@@ -32,6 +39,10 @@ WAITS = frozenset({"hami/too-large-for-now", "small-team/beyond-quota"})
 REFUSED = frozenset({"gpumanager/one-and-a-half"})
 """Pods that are never created."""
 BEYOND_QUOTA = "small-team/beyond-quota"
+
+
+def _file(name: str) -> str:
+    return (files(__package__) / "scene" / name).read_text()
 
 
 def read_scene() -> Scene:

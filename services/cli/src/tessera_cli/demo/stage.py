@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_cli.demo import accounts
 from tessera_cli.demo.creating import insist
-from tessera_cli.demo.installed import install_definitions
+from tessera_cli.demo.installed import install_definitions, install_policies
 from tessera_cli.demo.programs import Programs, open_programs
 from tessera_cli.demo.scene import Scene
 from tessera_cli.errors import Refused
@@ -23,7 +24,6 @@ from tessera_core import terms
 from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD_HOST
 from tessera_core.kubescheduler import configuration, profiles
 from tessera_core.registry import load
-from tessera_embedded.apiserver.calls import ADMIN
 from tessera_embedded.collector import Collector, open_collector
 from tessera_embedded.natsserver import NatsServer, open_nats
 from tessera_embedded.node.settings import NodeDescription
@@ -92,14 +92,21 @@ class Stage:
         """The administrator's."""
         return self.folder / "api" / "kubeconfig"
 
-    @property
-    def account(self) -> dict[str, str]:
-        """Variables that tell a service where the API server is, as in a pod with an account."""
+    def kube_of(self, token: str) -> KubeSettings:
+        """How to talk to the API server with that token."""
         folder = self.kubeconfig.parent
+        return KubeSettings(
+            url=f"https://127.0.0.1:{self.ports.api}", ca_file=folder / "ca.crt",
+            token_file=folder / "tokens" / token,
+        )  # fmt: skip
+
+    def account(self, token: str) -> dict[str, str]:
+        """Variables that say where the API server is, as in a pod with this account."""
+        settings = self.kube_of(token)
         return {
-            "TESSERA_KUBE_URL": f"https://127.0.0.1:{self.ports.api}",
-            "TESSERA_KUBE_TOKEN_FILE": str(folder / "token"),
-            "TESSERA_KUBE_CA_FILE": str(folder / "ca.crt"),
+            "TESSERA_KUBE_URL": settings.url,
+            "TESSERA_KUBE_TOKEN_FILE": str(settings.token_file),
+            "TESSERA_KUBE_CA_FILE": str(settings.ca_file),
         }
 
     @property
@@ -107,11 +114,10 @@ class Stage:
         """Variables of every service."""
         return self._around.traced
 
-    @property
-    def service(self) -> dict[str, str]:
+    def service(self, account: str) -> dict[str, str]:
         """Variables of a service that talks to the API server and the bus, on a port of its own."""
         return {
-            **self._around.traced, **self.account, "TESSERA_BUS_URL": self.nats.url,
+            **self._around.traced, **self.account(account), "TESSERA_BUS_URL": self.nats.url,
             "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo",
             "TESSERA_KUBE_CALL_S": "4", "TESSERA_HTTP_PORT": "0",
         }  # fmt: skip
@@ -150,9 +156,20 @@ async def open_stage(
             "OTEL_BSP_SCHEDULE_DELAY": "500",
         }
         tell("starting the API server")
+        known = folder / "accounts.json"
+        made = await asyncio.to_thread(accounts.accounts, scene.all_nodes)
+        await asyncio.to_thread(known.write_bytes, msgspec.json.encode(made))
         await programs.start(
             "api",
-            python("tessera_embedded.apiserver", "--folder", folder / "api", "--port", ports.api),
+            python(
+                "tessera_embedded.apiserver",
+                "--folder",
+                folder / "api",
+                "--port",
+                ports.api,
+                "--accounts",
+                known,
+            ),
             base,
         )
         kubeconfig = folder / "api" / "kubeconfig"
@@ -172,27 +189,25 @@ async def open_stage(
         })  # fmt: skip
         for path, guard in terms.fence(NAMESPACE).items():
             await insist(kube, path, guard)
-        await asyncio.to_thread(_write_token, folder / "api")
+        await asyncio.to_thread(accounts.write_tokens, folder / "api")
         await install_definitions(kube)
+        await install_policies(kube)
         tell("starting the scheduler, the quota monitor, the nodes and their agents")
         await _start_scheduler(stage, traced)
         await programs.start("quota", python("tessera_quota"), {
-            **stage.service, "TESSERA_COUNT_EVERY_S": "1", "TESSERA_STATUS_WRITE_S": "2",
+            **stage.service(accounts.QUOTA),
+            "TESSERA_COUNT_EVERY_S": "1", "TESSERA_STATUS_WRITE_S": "2",
         })  # fmt: skip
         for node in scene.nodes:
             await stage.join(node, _HARD)
         yield stage
 
 
-def _write_token(folder: Path) -> None:
-    tokens = msgspec.json.decode((folder / "tokens.json").read_bytes(), type=dict[str, str])
-    (folder / "token").write_text(tokens[ADMIN.name])
-
-
 async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
     ports, local = stage.ports, "127.0.0.1"
     await stage.programs.start("scheduler", python("tessera_scheduler"), {
-        **env, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
+        **env, **stage.account(accounts.SCHEDULER), "TESSERA_BUS_URL": stage.nats.url,
+        "TESSERA_WEBHOOK_WRITERS": accounts.PLUGIN,
         "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_INSTANCE": "demo",
         "TESSERA_LEASE_DURATION_S": "10", "TESSERA_LEASE_RENEW_S": "1",
         "TESSERA_LEASE_RETRY_S": "0.3", "TESSERA_KUBE_CALL_S": "4",
@@ -232,7 +247,7 @@ async def _start_node(
         python(
             "tessera_embedded.node",
             "--kubeconfig",
-            stage.kubeconfig,
+            stage.kubeconfig.with_name("kubelet.kubeconfig"),
             "--folder",
             folder,
             "--description",
@@ -246,7 +261,8 @@ async def _start_node(
             stage.programs, lambda machine=machine: any(machine.glob("tessera-sim-*")), node.name
         )
         await stage.programs.start(f"agent-{node.name}", python("tessera_agent"), {
-            **around.traced, **stage.account, "TESSERA_BUS_URL": stage.nats.url,
+            **around.traced, **stage.account(accounts.token_of(accounts.AGENT, node.name)),
+            "TESSERA_BUS_URL": stage.nats.url,
             "TESSERA_BUS_CLUSTER": CLUSTER, "TESSERA_NODE": node.name, "TESSERA_VENDOR": vendor,
             "TESSERA_FOLDER": str(stage.agent_folder(node.name)), "TESSERA_KUBE_CALL_S": "4",
             "TESSERA_NRI_SOCKET": str(folder / "nri.sock"), "TMPDIR": str(machine),
