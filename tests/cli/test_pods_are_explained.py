@@ -22,7 +22,12 @@ FOUND = visibility.PodExplanation(
     limits=(visibility.LimitState(source="ResourceQuota q", cards=4, cards_used=2),),
     nodes=(visibility.NodeState(
         name="n0",
-        reasons=(visibility.ReasonText(reason="CardInsufficientMemory", message="1/1 too little"),),
+        reasons=(
+            visibility.ReasonText(
+                reason="CardInsufficientMemory", message="1/1 CardInsufficientMemory: too little"
+            ),
+            visibility.ReasonText(reason="NodeReserved", message="room is being made"),
+        ),
         cards=(visibility.CardState(
             index=0, id="GPU-0", model="A100", memory_mib=20480, memory_mib_used=15360,
             cores_percent=100, cores_percent_used=30, slots=10, slots_used=2,
@@ -45,7 +50,8 @@ def test_an_explanation_says_why_card_by_card_and_what_would_help() -> None:
         "wait for team/q",
         "  c asks for 1 acme card(s): 9000 MiB, 30 % of the cores of each",
         "  quota ResourceQuota q: 2 of 4 cards",
-        "  n0: CardInsufficientMemory: 1/1 too little",
+        "  n0: 1/1 CardInsufficientMemory: too little",
+        "  n0: NodeReserved: room is being made",
         "    card 0 A100 GPU-0: 15360 of 20480 MiB, 30 of 100 % of cores, 2 of 10 slots used: "
         "CardInsufficientMemory",
         "      team/q: 5120 MiB, 0 % of cores",

@@ -76,7 +76,8 @@ async def test_a_pod_that_holds_cards_shows_them(plane: Plane) -> None:
     assert (told.verdict, told.node, told.advice) == ("placed", "n1", "")
     assert told.held is not None
     assert [(s.card, s.memory_mib) for s in told.held.shares] == [("n1-0", 12288)]
-    assert [node.name for node in told.nodes] == ["n1"]
+    [node] = told.nodes
+    assert [(card.id, card.reason) for card in node.cards] == [("n1-0", "")]
 
 
 async def test_a_pod_that_is_waited_for_is_not_named(plane: Plane) -> None:
@@ -114,6 +115,7 @@ async def test_what_waits_is_listed_in_a_line_each(plane: Plane) -> None:
         "big": "waiting", "unasked": "unasked", "wrong": "rejected", "ours": "placed",
     }  # fmt: skip
     assert "6 GiB on n0" in lines["big"]["advice"]
+    assert lines["unasked"]["message"].startswith("kube-scheduler has not asked about it")
     assert lines["wrong"]["message"].startswith("spec.hostPID: true: ")
     assert table["kind"] == "Table"
     rows = {row["cells"][0]: row["cells"] for row in table["rows"]}

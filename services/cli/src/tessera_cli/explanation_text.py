@@ -24,7 +24,7 @@ def whole(found: PodExplanation) -> Iterator[str]:
     yield f"{found.metadata.namespace}/{found.metadata.name}{speaks}: {found.verdict}"
     yield from (f"  {line}" for line in (*_told(found), *_asked(found), *_held(found)))
     for node in found.nodes:
-        yield from _node(node)
+        yield from _node(node, judged=found.held is None)
     if found.more_nodes:
         yield f"  and {found.more_nodes} more nodes"
 
@@ -77,13 +77,17 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "   ".join(cells).rstrip()
 
 
-def _node(node: NodeState) -> Iterator[str]:
+def _node(node: NodeState, *, judged: bool) -> Iterator[str]:
+    """`judged` where it is said of each card whether it would do."""
     for reason in node.reasons:
-        yield f"  {node.name}: {reason.reason}: {reason.message}"
+        named = reason.reason in reason.message
+        said = reason.message if named else f"{reason.reason}: {reason.message}"
+        yield f"  {node.name}: {said}"
     if not node.reasons:
         yield f"  {node.name}:"
     for card in node.cards:
-        yield f"    {_card(card)}"
+        why = f": {card.reason or 'would do'}" if judged else ""
+        yield f"    {_card(card)}{why}"
         for holder in card.holders:
             yield f"      {_holder(holder)}"
 
@@ -94,8 +98,7 @@ def _card(card: CardState) -> str:
         f"{card.cores_percent_used:g} of {card.cores_percent:g} % of cores, "
         f"{card.slots_used} of {card.slots} slots used"
     )
-    why = card.reason or "would do"
-    return f"card {card.index} {card.model or 'of unknown model'} {card.id}: {amounts}: {why}"
+    return f"card {card.index} {card.model or 'of unknown model'} {card.id}: {amounts}"
 
 
 def _holder(holder: CardHolder) -> str:

@@ -47,10 +47,15 @@ class Books(Struct, frozen=True, kw_only=True):
     """The replica that leads, and alone knows what was decided; empty = this one, or nobody."""
 
 
+def admitted(books: Books, pod: Pod) -> Admission | Rejected | None:
+    """The pod as the filter admits it, with what its namespace may have."""
+    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
+    return admit(books.registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
+
+
 async def explain(books: Books, pod: Pod) -> Explanation:
     """Everything about one pod."""
-    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
-    admission = admit(books.registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
+    admission = admitted(books, pod)
     entry = books.ledger.entry(pod.metadata.uid)
     allowance = books.ledger.allowance(pod.metadata.namespace or "default")
     request = admission.request if isinstance(admission, Admission) else None
@@ -98,7 +103,7 @@ def _placed(pod: Pod, entry: Entry, decision: Decision | None) -> DecisionRecord
 
 async def _as_of_now(books: Books, plain: DecisionRecord, request: PodRequest) -> DecisionRecord:
     """What it would be answered if it came now: after a restart nobody asked yet."""
-    asked = _unasked(books.elsewhere())
+    asked = unasked(books.elsewhere())
     allowance = books.ledger.allowance(request.namespace)
     over = allowance.exceeded(least_use(request))
     if over:
@@ -116,7 +121,8 @@ async def _as_of_now(books: Books, plain: DecisionRecord, request: PodRequest) -
     )  # fmt: skip
 
 
-def _unasked(leader: str) -> str:
+def unasked(leader: str) -> str:
+    """What is said of a pod of which this replica knows no decision."""
     if leader:
         return f"as the books are now ({leader} decides, and another replica answered)"
     return "kube-scheduler has not asked about it since the scheduler started"

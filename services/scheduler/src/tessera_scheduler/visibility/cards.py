@@ -45,7 +45,8 @@ async def with_cards(
     nodes: list[visibility.NodeState] = []
     left = CARDS_MOST
     for i, node in enumerate(known.values()):
-        cards = _cards(books, node.name, wanted, allowance)[:left]
+        judged = None if found.node else allowance
+        cards = _cards(books, node.name, wanted, judged)[:left]
         left -= len(cards)
         if cards or node.reasons:
             nodes.append(replace(node, cards=cards))
@@ -56,13 +57,14 @@ async def with_cards(
 
 
 def _cards(
-    books: Books, node: str, wanted: Sequence[Unit], allowance: Allowance
+    books: Books, node: str, wanted: Sequence[Unit], allowance: Allowance | None
 ) -> tuple[visibility.CardState, ...]:
-    """Those of the vendors that are asked for."""
+    """Those of the vendors that are asked for. Of a pod that has its cards (None) it is not said
+    why it could not have others."""
     row = books.ledger.fleet.rows.get(node)
     if row is None:
         return ()
-    unfit = fit(books.ledger.fleet, row, wanted, allowance)
+    unfit = None if allowance is None else fit(books.ledger.fleet, row, wanted, allowance)
     reasons: dict[str, str] = {}
     if isinstance(unfit, Unfit) and unfit.view is not None and unfit.codes is not None:
         for card, code in zip(unfit.view.facts, unfit.codes.tolist(), strict=True):

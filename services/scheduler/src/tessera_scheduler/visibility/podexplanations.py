@@ -7,13 +7,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
+from tessera_core.admission import Admission
 from tessera_core.advice import Advice
 from tessera_core.explain import NO_CARDS
 from tessera_core.outcome import Verdict
 from tessera_core.remedies import advise, memory_unit
 from tessera_runtime import stamps
-from tessera_scheduler.explanations import Books, explain
+from tessera_scheduler.explanations import Books, admitted, explain, unasked
 from tessera_scheduler.visibility.cards import with_cards
 from tessera_scheduler.visibility.names import Draft, See
 from tessera_schema import visibility
@@ -44,8 +44,7 @@ async def whole(
 
 async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation | None:
     """One line about a pod that waits, without its nodes; None for one that asks for no cards."""
-    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
-    admission = admit(books.registry, pod, allowed=allowed)
+    admission = admitted(books, pod)
     if admission is None:
         return None
     decision = books.decisions.get(pod.metadata.uid)
@@ -62,12 +61,12 @@ async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation |
         return replace(about, verdict=Verdict.PLACED, message="its cards are kept for it")
     over = "" if decision is None else decision.over
     shown = await Draft(found=about, advice=_advice(books, pod, admission.request)).as_seen(see)
-    return replace(shown, message=over, advice="" if over == shown.advice else shown.advice)
+    said = unasked(books.elsewhere()) if decision is None else over
+    return replace(shown, message=said, advice="" if said == shown.advice else shown.advice)
 
 
 def _wanted(books: Books, pod: Pod) -> PodRequest | None:
-    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
-    admission = admit(books.registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
+    admission = admitted(books, pod)
     if isinstance(admission, Admission) and admission.request.containers:
         return admission.request
     return None
