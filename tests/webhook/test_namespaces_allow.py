@@ -57,6 +57,8 @@ EXAMPLES: dict[str, Json] = {
     "proc-mount": secured(procMount="Unmasked"),
     "selinux": secured(seLinuxOptions={"type": "spc_t"}),
     "host-process": {"securityContext": {"windowsOptions": {"hostProcess": True}}},
+    "unconfined": {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+    "shared-processes": {"shareProcessNamespace": True, "initContainers": [{"name": "s"}]},
     "host-pid": {"hostPID": True},
     "host-ipc": {"hostIPC": True},
     "host-paths": {"volumes": [{"name": "v", "hostPath": {"path": "/dev/fuse"}}]},

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tessera_scheduler.webhook.rules import Setting
 from tests.webhook.setting import Json, a_manifest, mutated, validated, why_not
 
 
@@ -79,6 +80,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
             f"spec.containers[0].securityContext.seLinuxOptions.type: {kind}")
         for kind in ("spc_t", "unconfined_t")
     },
+    **{
+        f"{name} of a container": (
+            secured(**{name: {"type": "Unconfined"}}),
+            f"spec.containers[0].securityContext.{name}.type: Unconfined")
+        for name in ("seccompProfile", "appArmorProfile")
+    },
+    "a seccomp profile of the pod": (
+        {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+        "spec.securityContext.seccompProfile.type: Unconfined"),
+    "shared processes": (
+        {"shareProcessNamespace": True, "initContainers": [{"name": "s"}]},
+        "spec.shareProcessNamespace: true"),
     "SELinux type of the pod": (
         {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}},
         "spec.securityContext.seLinuxOptions.type: spc_t"),
@@ -111,6 +124,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
         f"a mount on {path}": a_mount(path)
         for path in ("/usr/local/tessera-data", "/usr/local/lib", "/etc/app", "/data/etc", "/opt")
     },
+    "processes of one container": {"shareProcessNamespace": True},
+    "a seccomp profile": secured(seccompProfile={"type": "RuntimeDefault"}),
+    "a seccomp profile of the node": secured(seccompProfile={"type": "Localhost"}),
     "an SELinux type for containers": secured(seLinuxOptions={"type": "container_t"}),
     "not a process of the node": secured(windowsOptions={"hostProcess": False}),
     "a block device": {
@@ -186,6 +202,24 @@ def test_a_debugging_container_may_not_be_mounted_above_the_limits() -> None:
     old, new = a_manifest(**spec), a_manifest(ephemeralContainers=[debug], **spec)
     answer = validated(new, old=old, operation="UPDATE", sub="ephemeralcontainers")
     assert why_not(answer)[1].startswith("spec.ephemeralContainers[0].volumeMounts[0].mountPath: ")
+
+
+@pytest.mark.parametrize(
+    ("container", "spec", "field"),
+    [
+        ({"name": "d", "targetContainerName": "c"}, {}, "targetContainerName: c"),
+        ({"name": "d"}, {"shareProcessNamespace": True}, "name: d"),
+    ],
+)
+def test_a_debugging_container_may_not_see_the_processes_of_a_share(
+    container: Json, spec: Json, field: str
+) -> None:
+    change: Json = {"operation": "UPDATE", "sub": "ephemeralcontainers"}
+    old, new = a_manifest(**spec), a_manifest(ephemeralContainers=[container], **spec)
+    answer = validated(new, old=old, **change)
+    assert why_not(answer)[1].startswith(f"spec.ephemeralContainers[0].{field}: ")
+    labels = {"allow.tessera.dev/shared-processes": "true"}
+    assert validated(new, Setting(labels=labels), old=old, **change).allowed
 
 
 def test_a_sidecar_may_not_be_mounted_above_the_limits() -> None:

@@ -52,6 +52,12 @@ PROC_MOUNT: Final = Kind(
     "proc-mount", "`securityContext.procMount` other than `Default`",
     "it uncovers settings of the kernel",
 )  # fmt: skip
+UNCONFINED: Final = Kind(
+    "unconfined",
+    "`seccompProfile` or `appArmorProfile` of type `Unconfined`, of a container or the pod",
+    "nothing keeps its processes from namespaces of their own, in which they can take the limits "
+    "away",
+)
 SELINUX: Final = Kind(
     "selinux", "`seLinuxOptions.type` `spc_t` or `unconfined_t`, of a container or the pod",
     "these types are confined by nothing: the node's files and devices are open to them",
@@ -64,6 +70,13 @@ HOST_PID: Final = Kind(
     "host-pid", "`hostPID`",
     "it shows the processes of other pods, through which their cards can be reached",
 )  # fmt: skip
+SHARED_PROCESSES: Final = Kind(
+    "shared-processes",
+    "`shareProcessNamespace` in a pod of several containers, and debugging containers with a "
+    "target (`targetContainerName`), or in a pod that has it",
+    "through another container's processes a container reaches its files, and could remove the "
+    "mount points of the limits",
+)
 HOST_IPC: Final = Kind(
     "host-ipc", "`hostIPC`", "it shares memory with other pods' processes, which use the same card",
     on_whole_cards=True,
@@ -92,8 +105,8 @@ RESOURCE_CLAIMS: Final = Kind(
 )  # fmt: skip
 
 KINDS: Final = (
-    PRIVILEGED, CAPABILITIES, PROC_MOUNT, SELINUX, HOST_PROCESS, HOST_PID, HOST_IPC, HOST_PATHS,
-    LIMIT_MOUNTS, RUNTIME_ANNOTATIONS, RESOURCE_CLAIMS,
+    PRIVILEGED, CAPABILITIES, PROC_MOUNT, UNCONFINED, SELINUX, HOST_PROCESS, HOST_PID,
+    SHARED_PROCESSES, HOST_IPC, HOST_PATHS, LIMIT_MOUNTS, RUNTIME_ANNOTATIONS, RESOURCE_CLAIMS,
 )  # fmt: skip
 """All kinds that can be allowed."""
 _BY_LABEL: Final = {kind.label: kind for kind in KINDS}

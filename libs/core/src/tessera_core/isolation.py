@@ -103,7 +103,8 @@ def defeats_debugging(pod: Pod, allowed: Allowed = NOTHING) -> Rejected | None:
     mounted = frozenset(
         mount.name for _, _, c in containers_of(pod, kinds) for mount in c.volume_mounts
     )
-    return _first(chain(_of_volumes(pod, mounted), _of_containers(pod, kinds)), allowed)
+    found = chain(_of_volumes(pod, mounted), _of_containers(pod, kinds), _of_targets(pod))
+    return _first(found, allowed)
 
 
 def _first(found: _FOUND, allowed: Allowed, *, whole: bool = False) -> Rejected | None:
@@ -152,6 +153,10 @@ def _of_pod(pod: Pod) -> _FOUND:
     spec = pod.spec
     if spec.host_pid:
         yield _rejected(allowances.HOST_PID, "spec.hostPID", "true", "leave it out")
+    if spec.share_process_namespace and len(pod.all_containers) > 1:
+        yield _rejected(
+            allowances.SHARED_PROCESSES, "spec.shareProcessNamespace", "true", "leave it out"
+        )
     if spec.host_ipc:
         yield _rejected(
             allowances.HOST_IPC, "spec.hostIPC", "true", "leave it out, or ask for whole cards"
@@ -168,6 +173,21 @@ def _of_pod(pod: Pod) -> _FOUND:
             yield _rejected(
                 allowances.RUNTIME_ANNOTATIONS, f"metadata.annotations[{name}]", value, "remove it"
             )
+
+
+def _of_targets(pod: Pod) -> _FOUND:
+    """Debugging containers that see the processes of others."""
+    for kind, i, container in containers_of(pod, ("ephemeralContainers",)):
+        if container.target_container_name:
+            yield _rejected(
+                allowances.SHARED_PROCESSES, f"spec.{kind}[{i}].targetContainerName",
+                container.target_container_name, "leave it out (kubectl debug without --target)",
+            )  # fmt: skip
+        elif pod.spec.share_process_namespace:
+            yield _rejected(
+                allowances.SHARED_PROCESSES, f"spec.{kind}[{i}].name", container.name,
+                "use kubectl exec: this pod has shareProcessNamespace",
+            )  # fmt: skip
 
 
 def _of_volumes(pod: Pod, only: frozenset[str] | None = None) -> _FOUND:
@@ -221,6 +241,7 @@ def _of_context(field: str, context: SecurityContext) -> _FOUND:
         yield _rejected(
             allowances.PROC_MOUNT, f"{field}.procMount", str(context.proc_mount), "leave it out"
         )
+    yield from _of_profiles(field, context)
     if context.se_linux_options is not None and context.se_linux_options.type in UNCONFINED:
         yield _rejected(
             allowances.SELINUX, f"{field}.seLinuxOptions.type", context.se_linux_options.type,
@@ -235,6 +256,17 @@ def _of_context(field: str, context: SecurityContext) -> _FOUND:
         if why:
             yield _rejected(
                 allowances.CAPABILITIES, f"{field}.capabilities.add", name, "leave it out", why
+            )
+
+
+def _of_profiles(field: str, context: SecurityContext) -> _FOUND:
+    for name, profile in (
+        ("seccompProfile", context.seccomp_profile),
+        ("appArmorProfile", context.app_armor_profile),
+    ):
+        if profile is not None and profile.type == "Unconfined":
+            yield _rejected(
+                allowances.UNCONFINED, f"{field}.{name}.type", profile.type, "write RuntimeDefault"
             )
 
 

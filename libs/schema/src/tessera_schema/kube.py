@@ -57,6 +57,12 @@ class SELinuxOptions(Struct, frozen=True):
     type: str = ""
 
 
+class Profile(Struct, frozen=True):
+    """A seccomp or AppArmor profile: what of the kernel a process may use."""
+
+    type: str = ""
+
+
 class WindowsOptions(Struct, frozen=True, rename="camel"):
     """Of processes on Windows nodes."""
 
@@ -71,6 +77,8 @@ class SecurityContext(Struct, frozen=True, rename="camel"):
     proc_mount: str | None = None
     se_linux_options: SELinuxOptions | None = None
     windows_options: WindowsOptions | None = None
+    seccomp_profile: Profile | None = None
+    app_armor_profile: Profile | None = None
 
 
 class VolumeMount(Struct, frozen=True, rename="camel"):
@@ -110,6 +118,8 @@ class Container(Struct, frozen=True, rename="camel"):
     security_context: SecurityContext | None = None
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[VolumeDevice, ...] = ()
+    target_container_name: str = ""
+    """Of a container that is added for debugging: whose processes it sees."""
 
 
 class ResourceClaim(Struct, frozen=True):
@@ -150,6 +160,8 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     resource_claims: tuple[ResourceClaim, ...] = ()
     security_context: SecurityContext | None = None
     """Of all containers."""
+    share_process_namespace: bool | None = None
+    """Whether the containers see each other's processes."""
     host_pid: bool = msgspec.field(name="hostPID", default=False)
     host_ipc: bool = msgspec.field(name="hostIPC", default=False)
     node_name: str = ""
