@@ -271,6 +271,16 @@ async def test_an_answer_has_a_bounded_number_of_nodes_and_bytes(
         assert small.message == told.message
 
 
+async def test_nodes_without_cards_come_last(tmp_path: Path) -> None:
+    plane = Plane(tmp_path)
+    plane.ledger.put_node("a-bare-one", [])
+    plane.pod("big", 20)
+    plane.ask("big")
+    async with asking(plane) as api:
+        told = await api.explain("big")
+    assert [node.name for node in told.nodes] == ["n0", "n1", "a-bare-one"]
+
+
 async def test_too_many_at_once_are_told_to_come_back(plane: Plane) -> None:
     settings = VisibilitySettings(
         http=HttpSettings(), register=False, refresh_s=0.05, waiting=1, whole_s=1.0

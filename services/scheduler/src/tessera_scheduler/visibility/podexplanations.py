@@ -25,6 +25,7 @@ from tessera_schema.requests import PodRequest
 
 NODES_MOST: Final = 200
 """Nodes of one answer; those that have cards come first."""
+_WITHOUT_CARDS: Final = (Reason.NODE_UNREGISTERED, Reason.NODE_HAS_NO_CARDS)
 _WAITS: Final = (Verdict.WAITING, UNASKED)
 
 
