@@ -14,6 +14,7 @@ from nats.errors import NoRespondersError
 
 from tessera_runtime.bus.api import NewsRefused
 from tessera_runtime.bus.client import NatsBus
+from tessera_runtime.bus.inbox import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.bus.micro import Service, ask, endpoint_subject, open_micro
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
@@ -106,3 +107,36 @@ async def test_it_is_listed_again_after_a_restart(tmp_path: Path) -> None:
         await served.world.server.restart()
         async with by_hand(served.world.server) as client:
             assert (await asked(client, "$SRV.PING"))["id"] == "node-1"
+
+
+def test_requests_that_wait_have_a_bound() -> None:
+    inbox = Inbox("tessera.ask.demo.echo.repeat", REQUESTS_MOST_BYTES)
+    for number in range(10_000):
+        inbox.put(a_request(str(number).encode() * 200))
+    kept = inbox.drain()
+    assert kept[0].data.startswith(b"0")
+    assert sum(len(each.data) for each in kept) < REQUESTS_MOST_BYTES
+    inbox.put(a_request(bytes(REQUESTS_MOST_BYTES // 2)))
+    inbox.put(BusAway("the link is lost"))
+    assert len(inbox.drain()) == 1
+
+
+def test_what_a_stream_delivers_is_never_dropped() -> None:
+    inbox = Inbox("_INBOX.x")
+    for _ in range(20):
+        inbox.put(a_request(bytes(REQUESTS_MOST_BYTES // 4)))
+    assert len(inbox.drain()) == 20
+
+
+async def test_requests_are_taken_again_when_others_were_answered() -> None:
+    inbox = Inbox("tessera.ask.demo.echo.repeat", REQUESTS_MOST_BYTES)
+    for _ in range(5):
+        for _ in range(6):
+            inbox.put(a_request(bytes(REQUESTS_MOST_BYTES // 4)))
+        for _ in range(3):
+            await inbox.get(1)
+        assert inbox.empty
+
+
+def a_request(data: bytes) -> Delivery:
+    return Delivery("tessera.ask.demo.echo.repeat", {}, data, "_INBOX.answer")

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tessera_agent.settings import LendingSettings, ResizeSettings
-from tessera_agent.throttling import Throttling
+from tessera_agent.throttling import MOST_QUOTAS, Throttling
 from tessera_core.hookfiles.limits import CardLimit, Mode
 from tessera_schema.envelope import Envelope
 from tessera_schema.quotas import (
@@ -119,6 +119,18 @@ async def test_nobody_knows_at_first() -> None:
     assert known.percent("team", 2) == 100
     assert known.percent("other", 2) is None
     assert known.percent("other", 601) == 100
+
+
+async def test_names_of_quotas_that_are_gone_are_not_kept_for_ever() -> None:
+    known = throttling()
+    for number in range(2 * MOST_QUOTAS):
+        known.heard(replace(THROTTLED, quota=f"q{number}", namespaces=(f"ns{number}",)), 1)
+        known.heard(replace(RESTORED, quota="r", namespaces=(f"back{number}",)), 1)
+    assert known.remembered <= 2 * MOST_QUOTAS
+    assert known.percent(f"ns{2 * MOST_QUOTAS - 1}", 2) == 50
+    assert known.percent(f"back{2 * MOST_QUOTAS - 1}", 2) == 100
+    known.heard(THROTTLED, 700)
+    assert known.remembered == 1
 
 
 async def test_the_lowest_of_several_quotas_holds() -> None:

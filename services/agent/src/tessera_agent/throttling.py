@@ -10,7 +10,7 @@ leaves cores that it finds lowered as they are for as long.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
@@ -27,6 +27,9 @@ from tessera_schema.subjects import quota
 
 _log: Final = logs.named("tessera.agent.throttling")
 FULL: Final = 100.0
+MOST_QUOTAS: Final = 4_096
+"""Quotas of which something is remembered, and namespaces that were given full cores back. Messages
+have names of quotas that are gone, too."""
 
 
 class _Told(NamedTuple):
@@ -46,21 +49,30 @@ class Throttling:
         self._valid_s = valid_s
         self._began = now
         self._told: dict[tuple[str, str], _Told] = {}
-        self._restored: set[str] = set()
+        self._restored: dict[str, None] = {}
+
+    @property
+    def remembered(self) -> int:
+        """Quotas and namespaces of which something is known."""
+        return len(self._told) + len(self._restored)
 
     def heard(self, event: QuotaEvent, now: float) -> None:
         """The monitor tells. `now` is the loop's time."""
+        self._forget(now)
         key = (event.namespace, event.quota)
         namespaces = frozenset(event.namespaces or (event.namespace,))
         match event:
             case QuotaThrottled(cores_percent=percent, vendor=vendor):
                 if vendor in ("", self._vendor):
+                    self._told.pop(key, None)  # a dict gives up the one first that was told first
                     self._told[key] = _Told(percent, namespaces, now)
             case QuotaRestored():
                 self._told.pop(key, None)
-                self._restored |= namespaces
+                self._restored.update(dict.fromkeys(namespaces))
             case QuotaExceeded():
                 return  # nothing is lowered yet
+        _keep(self._told)
+        _keep(self._restored)
         self._changed.set()
 
     def percent(self, namespace: str, now: float) -> float | None:
@@ -75,6 +87,13 @@ class Throttling:
         known = namespace in self._restored or now - self._began > self._valid_s
         return FULL if known or self._was_told(namespace) else None
 
+    def _forget(self, now: float) -> None:
+        """Let go of what holds no more: by then everybody is known to have full cores."""
+        for key in [k for k, one in self._told.items() if now - one.heard > self._valid_s]:
+            del self._told[key]
+        if now - self._began > self._valid_s:
+            self._restored.clear()
+
     def _was_told(self, namespace: str) -> bool:
         return any(namespace in one.namespaces for one in self._told.values())
 
@@ -88,3 +107,9 @@ class Throttling:
                 except msgspec.DecodeError as e:
                     _log.warning("quota news not readable", why=str(e))
         raise AssertionError("news have no end")
+
+
+def _keep(told: dict[Any, Any]) -> None:
+    """Only the newest `MOST_QUOTAS`."""
+    while len(told) > MOST_QUOTAS:
+        del told[next(iter(told))]

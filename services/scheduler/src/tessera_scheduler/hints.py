@@ -24,6 +24,11 @@ from tessera_schema.hints import NodeHints, decode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 
 _log: Final = logs.named("tessera.scheduler.hints")
+MOST_NODES: Final = 16_384
+"""Nodes of which hints are kept. They may come before their nodes do, so the names are those that
+the rebalancer publishes; a message with one more counts nothing until others are too old."""
+MOST_BYTES: Final = 1 << 20
+"""Of a message: what NATS carries in one unless it is configured otherwise."""
 
 
 class HintSettings(Struct, frozen=True, kw_only=True):
@@ -55,6 +60,11 @@ class Hints:
             lambda: float(len(self._told))
         )
 
+    @property
+    def remembered(self) -> int:
+        """Nodes of which something is known."""
+        return len(self._latest.keys())
+
     async def run(self, bus: Bus) -> NoReturn:
         """Listen, for ever."""
         async with asyncio.TaskGroup() as group:
@@ -67,16 +77,21 @@ class Hints:
     def take(self, news: News, now: float) -> None:
         """One message; repeats, and what is too old, change nothing."""
         try:
-            told = decode_hints(news.data)
+            told = _decoded(news.data)
         except msgspec.DecodeError as e:
             self._undecodable.inc()
             _log.warning("hints not readable", subject=news.subject, why=str(e))
             return
+        at = min(_unix(news.envelope.time), now)
+        if now - at > self._settings.stale_s:
+            return
+        if told.node not in self._told and len(self._told) >= MOST_NODES:
+            self._undecodable.inc()
+            _log.warning("hints of too many nodes", most=MOST_NODES)
+            return
         if not self._latest.offer(told.node, news.envelope, told):
             return
-        at = min(_unix(news.envelope.time), now)
-        newest = self._latest.get(told.node)
-        if newest is told and now - at <= self._settings.stale_s:
+        if self._latest.get(told.node) is told:
             self._told[told.node] = at
             pressure.press(self._fleet, told)
 
@@ -94,6 +109,12 @@ class Hints:
                 if isinstance(item, News):
                     self.take(item, self._steady.time())
         raise AssertionError("watches never end")
+
+
+def _decoded(data: bytes) -> NodeHints:
+    if len(data) > MOST_BYTES:
+        raise msgspec.DecodeError(f"{len(data)} bytes: at most {MOST_BYTES} are read")
+    return decode_hints(data)
 
 
 def _unix(text: str) -> float:

@@ -150,9 +150,11 @@ class Link:
         return answer
 
     @asynccontextmanager
-    async def subscribe(self, subject: str, queue: str = "") -> AsyncGenerator[Inbox]:
-        """What comes on a subject. Raises BusAway."""
-        inbox = Inbox(subject)
+    async def subscribe(
+        self, subject: str, queue: str = "", most_bytes: int | None = None
+    ) -> AsyncGenerator[Inbox]:
+        """What comes on a subject; see `Inbox` for `most_bytes`. Raises BusAway."""
+        inbox = Inbox(subject, most_bytes)
         taken = await self._subscribe(subject, inbox.put, queue)
         self._inboxes.add(inbox)
         if self.lost.is_set():

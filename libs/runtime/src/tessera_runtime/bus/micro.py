@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from tessera_runtime import logs
 from tessera_runtime.bus.api import NewsRefused
 from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.inbox import Delivery, Inbox
+from tessera_runtime.bus.inbox import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.bus.link import Link
 from tessera_runtime.bus.pace import Pace
 from tessera_runtime.clock import Clock
@@ -89,10 +89,10 @@ class _Micro:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             for verb in ("PING", "INFO", "STATS"):
                 for subject in self._control(verb):
-                    inbox = await stack.enter_async_context(link.subscribe(subject))
+                    inbox = await stack.enter_async_context(_requests(link, subject))
                     group.create_task(self._tell(link, inbox, verb), name=f"micro {subject}")
             for endpoint in self._endpoints:
-                inbox = await stack.enter_async_context(link.subscribe(endpoint.subject, "q"))
+                inbox = await stack.enter_async_context(_requests(link, endpoint.subject, "q"))
                 group.create_task(
                     self._answer(link, inbox, endpoint), name=f"micro {endpoint.subject}"
                 )
@@ -144,6 +144,10 @@ class _Micro:
         endpoint.errors += 1
         endpoint.last_error = why
         return b"", {_ERROR: why, _CODE: code}
+
+
+def _requests(link: Link, subject: str, queue: str = "") -> AbstractAsyncContextManager[Inbox]:
+    return link.subscribe(subject, queue, REQUESTS_MOST_BYTES)
 
 
 def endpoint_subject(cluster: str, service: str, name: str) -> str:

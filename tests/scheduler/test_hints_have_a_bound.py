@@ -1,0 +1,58 @@
+"""Names that only a hint mentions are not kept without end."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from tessera_core.fleet import Fleet
+from tessera_runtime.bus.api import News
+from tessera_runtime.clock import SystemClock
+from tessera_scheduler.hints import MOST_BYTES, MOST_NODES, Hints, HintSettings
+from tessera_scheduler.measures import Measures
+from tessera_scheduler.steady import Steady
+from tessera_schema.catalogue import HINT_TOLD
+from tessera_schema.envelope import Envelope
+from tessera_schema.hints import CardHint, NodeHints, encode_hints
+
+pytestmark = pytest.mark.looptime
+NOW = 1_700_000_000.0
+HOT = CardHint(card="GPU-0", busy_percent=100, contended_percent=90, confidence=1)
+
+
+def a_hint(node: str, *, ago_s: float = 0, data: bytes | None = None) -> News:
+    time = datetime.fromtimestamp(NOW - ago_s, UTC).isoformat().replace("+00:00", "Z")
+    return News(
+        subject=f"$KV.tessera-hints.{node}",
+        envelope=Envelope(
+            id=node, source="/tessera/rebalancer/r", type=HINT_TOLD, time=time, epoch=1, sequence=1
+        ),
+        data=encode_hints(NodeHints(node=node, at=NOW, cards=(HOT,))) if data is None else data,
+    )
+
+
+async def test_of_too_many_nodes_the_first_count_until_they_are_too_old() -> None:
+    fleet = Fleet()
+    hints = Hints(
+        fleet, HintSettings(), Steady(SystemClock(), asyncio.get_running_loop()), Measures()
+    )
+    for number in range(MOST_NODES + 100):
+        hints.take(a_hint(f"n{number}"), NOW)
+    assert len(fleet.pressed) == MOST_NODES
+    hints.expire(NOW + 3600)
+    assert not fleet.pressed
+    hints.take(a_hint("late"), NOW)
+    assert set(fleet.pressed) == {"late"}
+
+
+async def test_what_is_too_old_or_too_large_leaves_nothing_behind() -> None:
+    fleet = Fleet()
+    hints = Hints(
+        fleet, HintSettings(), Steady(SystemClock(), asyncio.get_running_loop()), Measures()
+    )
+    for number in range(1000):
+        hints.take(a_hint(f"n{number}", ago_s=3600), NOW)
+    large = NodeHints(node="large", at=NOW, cards=(HOT,) * (MOST_BYTES // 20))
+    hints.take(a_hint("large", data=encode_hints(large)), NOW)
+    assert hints.remembered == 0
+    assert not fleet.pressed
