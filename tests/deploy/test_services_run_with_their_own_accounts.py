@@ -39,6 +39,7 @@ SHARE: Final = {NAMES["count"]: "1", NAMES["memory"]: "16", NAMES["core"]: "8"}
 MEMORY: Final = 16 * 512 << 20
 TENTHS: Final = {"limits.example.org/mt-memory": "160"}
 OWN_QUOTAS: Final = "/apis/tessera.dev/v1alpha1/namespaces/default/acceleratorquotas"
+APISERVICE: Final = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.tessera.dev"
 QUOTAS: Final = "/api/v1/namespaces/default/resourcequotas"
 MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
 
@@ -133,6 +134,14 @@ async def the_scheduler_grants_and_resizes(
     await until(answered, "an answer to a resize")
 
 
+async def the_scheduler_registers_its_api(admin: Client) -> None:
+    async def registered() -> bool:
+        found = await admin.get(APISERVICE)
+        return found.status == 200 and bool(found.body["spec"].get("caBundle"))
+
+    await until(registered, "the APIService, with the authority of its certificate")
+
+
 async def the_scheduler_wakes_who_waits(admin: Client, scheduler: Service) -> None:
     """A quota is raised, which kube-scheduler does not see."""
     tight: Json = {"metadata": {"name": "tight"}, "spec": {"hard": {"cards": 1}}}
@@ -201,6 +210,7 @@ async def test_they_do_their_work_and_are_refused_nothing(
             ):
                 await scheduler.ready()
                 await the_agent_publishes_and_advertises(admin, agent)
+                await the_scheduler_registers_its_api(admin)
                 await the_scheduler_grants_and_resizes(clients, scheduler)
                 await the_scheduler_wakes_who_waits(admin, scheduler)
                 async with running(installed, "quota", tmp_path / "quota", all_know) as quota:
@@ -210,7 +220,7 @@ async def test_they_do_their_work_and_are_refused_nothing(
                     nothing_was_forbidden(rebalancer)
                 nothing_was_forbidden(scheduler)
         finally:
-            for path in (f"{OWN_QUOTAS}/tight", f"{QUOTAS}/named", f"{MAPS}/gpuquota"):
+            for path in (APISERVICE, f"{OWN_QUOTAS}/tight", f"{QUOTAS}/named", f"{MAPS}/gpuquota"):
                 await admin.delete(path)
             for name in ("asks", "waits"):
                 await admin.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
