@@ -136,11 +136,11 @@ def _answer(status: int, body: bytes) -> str:
     return "allowed" if answer["allowed"] else str(answer["status"]["message"])
 
 
-async def _look(kube: Kube, pid: int, seen: Seen) -> None:
+async def look(kube: Kube, pid: int, seen: Seen) -> None:
     """Memory and Lease, until cancelled."""
     renewed, since = "", perf_counter()
     while True:
-        seen.rss_mib = max(seen.rss_mib, _rss_mib(pid))
+        seen.rss_mib = max(seen.rss_mib, rss_mib(pid))
         body = await kube.call(Verb.GET, f"{LEASE}/tessera-scheduler")
         spec = msgspec.json.decode(body)["spec"]
         now = perf_counter()
@@ -151,7 +151,7 @@ async def _look(kube: Kube, pid: int, seen: Seen) -> None:
         await asyncio.sleep(EACH_S)
 
 
-async def _use(kube: Kube, urls: Mapping[str, str], seen: Seen) -> None:
+async def use(kube: Kube, urls: Mapping[str, str], seen: Seen) -> None:
     """Create, place and delete pods, until cancelled."""
     while True:
         name, began = f"meanwhile-{seen.placed + seen.late}", perf_counter()
@@ -166,7 +166,8 @@ async def _use(kube: Kube, urls: Mapping[str, str], seen: Seen) -> None:
         await asyncio.sleep(EACH_S)
 
 
-def _rss_mib(pid: int) -> float:
+def rss_mib(pid: int) -> float:
+    """Memory of a process that is resident."""
     (line,) = [
         line
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -176,7 +177,8 @@ def _rss_mib(pid: int) -> float:
 
 
 @asynccontextmanager
-async def _beside(*works: Any) -> AsyncGenerator[None]:
+async def beside(*works: Any) -> AsyncGenerator[None]:
+    """Have these done meanwhile; leaving cancels them."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work) for work in works]
         yield
@@ -198,16 +200,16 @@ async def run(reviews: int, clients: int) -> bool:
             async with a_process(environment(server, ports), log) as process:
                 urls = await ready(ports)
                 url = urls["webhook"].replace("http:", "https:")
-                before, seen = _rss_mib(process.pid), Seen(Counter())
+                before, seen = rss_mib(process.pid), Seen(Counter())
                 numbers, began = list(range(reviews)), perf_counter()
                 async with (
-                    _beside(_look(kube, process.pid, seen), _use(kube, urls, seen)),
+                    beside(look(kube, process.pid, seen), use(kube, urls, seen)),
                     asyncio.TaskGroup() as group,
                 ):
                     for _ in range(clients):
                         group.create_task(_send(url, bodies, numbers, seen))
                 took_s = perf_counter() - began
-                after = _rss_mib(process.pid)
+                after = rss_mib(process.pid)
     return _print(seen, (before, after), took_s)
 
 
@@ -217,6 +219,11 @@ def _print(seen: Seen, rss_mib: tuple[float, float], took_s: float) -> bool:
     print(f"{total} reviews of {size} in {took_s:.0f} s, slowest {seen.slowest_s:.2f} s")
     for (kind, answer), count in sorted(seen.answers.items()):
         print(f"  {count:5}  {kind}: {answer}")
+    return report(seen, rss_mib)
+
+
+def report(seen: Seen, rss_mib: tuple[float, float]) -> bool:
+    """Print what became of it. Whether every bound is kept."""
     answered = all(not answer.startswith("HTTP") for _, answer in seen.answers)
     rows = (
         ("answered as reviews are", str(answered), answered),
