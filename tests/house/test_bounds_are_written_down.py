@@ -10,13 +10,27 @@ ROOT = Path(__file__).parents[2]
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "s": 1}
 
 
+HEAD = ["What", "Bound", "Where", "Beyond it"]
+
+
 def rows() -> list[tuple[str, str, str, str]]:
-    """What, bound, constant and answer of each row."""
+    """What, bound, constant and answer of each row of each table."""
     lines = (ROOT / "docs/bounds.md").read_text(encoding="utf-8").splitlines()
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in lines if line[:1] == "|"
     ]
-    return [(what, bound, where, told) for what, bound, where, told in cells[2:]]
+    tables = cells.count(HEAD)
+    assert tables == cells.count(["---"] * 4) == sum(line[:3] == "## " for line in lines)
+    return [
+        (what, bound, where, told)
+        for what, bound, where, told in cells
+        if [what, bound, where, told] != HEAD and what != "---"
+    ]
+
+
+def test_a_bound_is_written_down_once() -> None:
+    constants = [where for _, _, where, _ in rows()]
+    assert len(set(constants)) == len(constants)
 
 
 def in_code(where: str) -> float:
