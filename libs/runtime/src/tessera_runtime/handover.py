@@ -15,8 +15,8 @@ from aiohttp.typedefs import Handler
 
 from tessera_runtime.connections import Connections, Peer
 
-_FREE: Final = 64 * 1024
-"""Bytes for which no room is asked: health, metrics and explanations have no bodies."""
+FREE_MOST: Final = 64 * 1024
+"""Bytes of a request that need no room: health, metrics and explanations have no bodies."""
 
 
 class Handover(asyncio.Protocol):
@@ -42,7 +42,7 @@ class Handover(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         self._size += len(data)
-        if self._size > _FREE and not self._connections.grow(self._peer, self._size):
+        if self._size > FREE_MOST and not self._connections.grow(self._peer, self._size):
             self._peer.cut()  # room is for API server and kube-scheduler, which are not here
         elif self._most is not None and self._size > self._most:
             self._peer.cut()
