@@ -226,3 +226,11 @@ def test_gpu_managers_quotas_hold(tessera: Tessera) -> None:
     assert "data[gpu_quota]" in ran.err
     map_["metadata"] = {"name": "gpuquota", "namespace": "elsewhere"}
     assert fits(tessera, map_) == 2
+
+
+def test_a_reason_of_the_whole_cluster_is_printed_once(tessera: Tessera) -> None:
+    asking = pod("a", {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 10}, namespace="team")
+    quota = resource_quota({"limits.nvidia.com/gpu": 1})
+    out = tessera("place", "-f", "-", "--why", stdin=text(NODE, quota, asking)).out
+    section = out.partition("team/a waiting: ")[2]
+    assert section.count("(limits.nvidia.com/gpu) allows 1 cards") == 1

@@ -27,7 +27,7 @@ def test_it_runs_as_a_program() -> None:
     assert done.returncode == 2
     assert done.stderr == ""
     assert "default/a  placed" in done.stdout
-    assert done.stdout.endswith("1 placed, 1 waiting (--why tells why)\n")
+    assert done.stdout.endswith("1 placed, 1 waiting (--why says why)\n")
 
 
 def test_a_closed_pipe_is_no_error() -> None:

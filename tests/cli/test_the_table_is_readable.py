@@ -67,7 +67,7 @@ def test_why_tells_card_by_card_what_is_free(tessera: Tessera) -> None:
     assert any(
         line.startswith("default/bad rejected: spec.containers[0].resources") for line in lines
     )
-    assert "(--why tells why)" not in ran.out
+    assert "(--why says why)" not in ran.out
 
 
 def test_each_card_of_a_node_with_too_few_says_its_own_reason(tessera: Tessera) -> None:
@@ -99,7 +99,7 @@ def test_pods_and_nodes_that_say_the_same_are_told_together(tessera: Tessera) ->
 def test_why_of_hundreds_of_different_nodes_is_cut(tessera: Tessera) -> None:
     nodes = [node(f"n{i}", 1, mib=1000 + i) for i in range(40)]
     out = tessera("place", "-f", "-", "--why", stdin=text(*nodes, HUGE)).out
-    assert "and 28 more nodes: -o json tells all" in out
+    assert "and 28 more nodes: -o json has them all" in out
 
 
 def test_warnings_of_a_pod_stand_below_the_table(tessera: Tessera) -> None:

@@ -49,7 +49,9 @@ class TestAPage:
 
     def test_names_headings_that_are_there(self, page: Path) -> None:
         text = " ".join(prose(page).split())
-        for link, heading in re.findall(r"\[[^\]]*\]\(([^)#\s]+\.md)\), \"([^\"]+)\"", text):
+        after = re.findall(r"\[[^\]]*\]\(([^)#\s]+\.md)\), \"([^\"]+)\"", text)
+        before = re.findall(r"\"([^\"]+)\" in \[[^\]]*\]\(([^)#\s]+\.md)\)", text)
+        for link, heading in [*after, *((link, heading) for heading, link in before)]:
             heads = re.findall(r"(?m)^(?:#+ +|\*\*)(.+)$", prose(page.parent / link))
             assert any(head.startswith(heading) for head in heads), f"{link} has no {heading!r}"
 

@@ -143,7 +143,7 @@ def _events_parser(commands: Commands) -> None:
     command.add_argument("--creds", default="", metavar="FILE", help="NATS credentials")
     command.add_argument("--user", default="", help="such as viewer; with --password-file")
     command.add_argument("--password-file", default="", metavar="FILE", help="the user's password")
-    command.add_argument("--count", type=int, default=0, help="end after so many")
+    command.add_argument("--count", type=int, default=0, help="stop after this many messages")
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     command.set_defaults(run=_events)
 

@@ -113,10 +113,10 @@ def _short_gangs(world: World, outcomes: Sequence[Outcome]) -> Iterator[str]:
     for gang, members in world.gangs.items():
         placed = sum(outcomes[at].verdict is Verdict.PLACED for at in members)
         if placed < gang.least:
+            held = f", and the {placed} hold their cards meanwhile" if placed else ""
             yield (
                 f"{gang.where}: {placed} of {len(members)} pods are placed: the others wait, so "
-                f"this gang can never start, and the {placed} hold their cards meanwhile: ask for "
-                "less, or make room first"
+                f"this gang can never start{held}: ask for less, or make room first"
             )
 
 

@@ -37,7 +37,7 @@ def place_parser(commands: Commands, environ: Mapping[str, str]) -> None:
     forms.add_forms(command, environ)
     command.add_argument(
         "--why", action="store_true",
-        help="tell why pods wait, node by node and card by card, and what would help",
+        help="say why pods wait, node by node and card by card, and what would help",
     )  # fmt: skip
     command.add_argument(
         "--cards", action="store_true",

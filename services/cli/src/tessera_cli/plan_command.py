@@ -34,7 +34,7 @@ def plan_parser(commands: Commands, environ: Mapping[str, str]) -> None:
     _common(one, environ)
     one.set_defaults(run=_show)
     for decision, text in (
-        ("approve", "let it be carried out"), ("decline", "let nothing of it be done"),
+        ("approve", "let it be carried out"), ("decline", "refuse it: nothing of it is done"),
     ):  # fmt: skip
         verb = verbs.add_parser(decision, help=text)
         verb.add_argument("plan", metavar="PLAN")

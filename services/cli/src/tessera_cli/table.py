@@ -50,7 +50,7 @@ def show(
         to.print(Text.assemble(("warning ", "yellow"), printable(f"{several(pods)}: {text}")))
     for at, groups in (closer or {}).items():
         to.print(_why(outcomes, at, groups, to))
-        if advice.get(at):
+        if advice.get(at, "") not in ("", outcomes[at].message):
             to.print(_indented(Text(printable(advice[at]), style="italic"), 2))
     to.print(_total(outcomes, asked=closer is not None))
 
@@ -137,7 +137,7 @@ def _why(
             lines.append(_indented(_cards(group.cards, to), 4))
     left = sum(len(group.nodes) for group in groups[NODES_SHOWN:])
     if left:
-        lines.append(_indented(Text(f"and {left} more nodes: -o json tells all"), 2))
+        lines.append(_indented(Text(f"and {left} more nodes: -o json has them all"), 2))
     return Group(*lines)
 
 
@@ -178,5 +178,5 @@ def _total(outcomes: Sequence[Outcome], *, asked: bool) -> Text:
     parts = [Text(f"{n} {v.value}", style=_STYLES[v]) for v, n in counts.items() if n]
     line = Text("\n") + Text(", ").join(parts)
     if not asked and counts[Verdict.WAITING] + counts[Verdict.REJECTED]:
-        line.append(" (--why tells why)", style="dim")
+        line.append(" (--why says why)", style="dim")
     return line
