@@ -11,6 +11,8 @@ from tessera_testing.builders import a_card
 from tests.cluster.plane import CLOCKWORK
 from tests.contract.client import Json
 
+MODELS = {"iluvatar": "Iluvatar BI-V100"}
+
 
 def a_share(mib: int = 4000, cores: int = 0) -> dict[str, str]:
     """What a container of HAMi's asks for: a part of one card."""
@@ -19,8 +21,9 @@ def a_share(mib: int = 4000, cores: int = 0) -> dict[str, str]:
 
 
 def some_cards(node: str, count: int, vendor: str = "nvidia", mib: int = 24576) -> Sequence[Card]:
-    """Equal cards."""
-    return [a_card(f"GPU-{node}-{i}", i, vendor=vendor, mib=mib) for i in range(count)]
+    """Equal cards, called as their vendor's library calls them where a dialect looks at that."""
+    model = MODELS.get(vendor, "")
+    return [a_card(f"GPU-{node}-{i}", i, vendor=vendor, mib=mib, model=model) for i in range(count)]
 
 
 def a_card_node(

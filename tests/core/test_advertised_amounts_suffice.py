@@ -97,3 +97,11 @@ def test_equal_parts_use_up_the_card_and_its_amounts() -> None:
     assert amounts["nvidia.com/gpu"] == 8
     assert amounts["nvidia.com/gpumem"] == 16 * GIB
     assert asked_of(placed)["nvidia.com/gpumem"] == 16 * GIB
+
+
+def test_memory_beside_a_whole_card_counts_nowhere() -> None:
+    card = a_card("GPU-0", 0, mib=GIB, slots=8, vendor="nvidia")
+    ask = {"tencent.com/vcuda-core": 100, "tencent.com/vcuda-memory": 5}
+    placed = placed_on(a_machine([card]), [a_pod(a_container(ask))])
+    assert len(placed) == 1
+    assert asked_of(placed)["tencent.com/vcuda-memory"] == 0

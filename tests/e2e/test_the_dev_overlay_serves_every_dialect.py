@@ -61,7 +61,7 @@ async def two_dialects_share_a_card(cluster: Cluster) -> None:
 
 
 async def the_smoke_test_shows_its_part(cluster: Cluster) -> None:
-    """As install.md has it. Its image's `nvidia-smi` is played by our own program."""
+    """As install.md has it. `nvidia-smi` comes with the simulated driver."""
     smoke = str(EXAMPLES / "smoke.yaml")
     await cluster.kubectl("apply", "-f", smoke)
 

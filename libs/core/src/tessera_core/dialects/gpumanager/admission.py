@@ -21,7 +21,9 @@ def admit(pod: Pod, all_names: Sequence[Names]) -> Admitted:
     """The pod admitted. Raises InvalidField for what can never run as meant."""
     found = asks(pod, all_names)
     changes = {
-        a.container.name: spelled_out(a.container, {a.names.core: a.core, a.names.memory: a.blocks})
+        a.container.name: spelled_out(
+            a.container, {a.names.core: a.core, a.names.memory: _blocks(a)}
+        )
         for a in found
     }
     return Admitted(
@@ -39,6 +41,12 @@ def admit(pod: Pod, all_names: Sequence[Names]) -> Admitted:
             *_memory_in_vain(pod, all_names),
         ),
     )  # fmt: skip
+
+
+def _blocks(ask: Ask) -> int | None:
+    """The memory that the pod goes on with. Beside whole cards it says nothing, and kubelet would
+    hold it against the node's amount: more than the cards have would fail the pod."""
+    return 0 if ask.whole and ask.blocks else ask.blocks
 
 
 def _request(ask: Ask) -> Request:
