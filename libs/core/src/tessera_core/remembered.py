@@ -55,7 +55,7 @@ class Admissions:
 
     def admit(self, pod: Pod, allowed: Allowed = NOTHING) -> Admission | Rejected | None:
         """What `admission.admit` says of the pod."""
-        shape = _shape(pod)
+        shape = _shape(pod, allowed)
         if len(shape) > MOST_SHAPE:
             return admit(self._registry, pod, allowed=allowed)
         key = blake2b(shape, digest_size=16).hexdigest()
@@ -65,9 +65,13 @@ class Admissions:
         known = found.answer
         if known is None:
             return None
-        meta, asks = pod.metadata, bool(known.request.containers)
-        wrong = too_many(pod) or (defeats(pod, known.request, allowed) if asks else None)
+        meta = pod.metadata
+        wrong = self._looked_at(pod, known, allowed) if _has_more(pod) else None
         return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
+
+    def _looked_at(self, pod: Pod, known: Admission, allowed: Allowed) -> Rejected | None:
+        asks = bool(known.request.containers)
+        return too_many(pod) or (defeats(pod, known.request, allowed) if asks else None)
 
     def _learn(
         self, key: str, size: int, pod: Pod, allowed: Allowed
@@ -79,15 +83,25 @@ class Admissions:
         return answer
 
 
-def _shape(pod: Pod) -> bytes:
-    """Everything that admission may read of a pod, but for what `Admissions` looks at itself."""
+def _has_more(pod: Pod) -> bool:
+    """Whether the pod has any of what its shape leaves out, and `Admissions` looks at itself."""
+    spec = pod.spec
+    return bool(
+        spec.volumes or spec.node_name or spec.ephemeral_containers
+        or any(c.volume_mounts for c in spec.containers)
+        or any(c.volume_mounts for c in spec.init_containers)
+    )  # fmt: skip
+
+
+def _shape(pod: Pod, allowed: Allowed) -> bytes:
+    """Everything that admission may read, but for what `_has_more` of."""
     meta, spec = pod.metadata, pod.spec
     notes = {k: v for k, v in meta.annotations.items() if k != TRACE_KEY}
     plain = replace(
         spec, node_name="", volumes=(), ephemeral_containers=(),
         containers=_plain(spec.containers), init_containers=_plain(spec.init_containers),
     )  # fmt: skip
-    return _encode((meta.namespace, meta.labels, notes, plain))
+    return _encode((meta.namespace, meta.labels, notes, plain, sorted(allowed)))
 
 
 def _plain(containers: Iterable[Container]) -> tuple[Container, ...]:

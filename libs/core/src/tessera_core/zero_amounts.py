@@ -8,11 +8,15 @@ pod that another dialect completes in another way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
 from tessera_core.quantity import BadQuantity, value
 from tessera_schema.kube import Container, Pod, Quantity
+
+_NOT_ZERO: Final = frozenset("123456789")
+"""No amount that begins so is 0. Most do, and reading one takes ten times as long."""
 
 
 def without_zeros(pod: Pod, group_of: Callable[[str], str]) -> Pod:
@@ -49,6 +53,8 @@ def _names(pod: Pod) -> tuple[set[str], set[str]]:
 
 
 def _zero(amount: Quantity) -> bool:
+    if isinstance(amount, str) and amount[:1] in _NOT_ZERO:
+        return False
     try:
         return value(amount) == 0
     except BadQuantity:
