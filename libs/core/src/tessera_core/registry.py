@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ class BadConfiguration(ValueError):
     """A dialect's configuration is wrong; the message names dialect and field."""
 
 
-class Registry(msgspec.Struct, frozen=True, kw_only=True):
+class Registry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The dialects that are switched on, by name, and the vendors."""
 
     dialects: Mapping[str, Dialect]
@@ -39,12 +40,12 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
     """The dialects whose configuration names an order of nodes or cards, be it the default one:
     somebody wants it."""
 
-    @property
+    @cached_property
     def plain_env(self) -> dict[str, str]:
         """Variables that are set on containers of pods that ask for nothing."""
         return {n: v for d in self.dialects.values() for n, v in d.plain_env.items()}
 
-    @property
+    @cached_property
     def resources(self) -> frozenset[str]:
         """Every resource name of every dialect, on or off."""
         return frozenset(name for d in self.readers.values() for name in d.resources)

@@ -7,7 +7,7 @@ pod that another dialect completes in another way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ def without_zeros(pod: Pod, group_of: Callable[[str], str]) -> Pod:
 
     `group_of` answers the empty string for names that are nobody's: they stay.
     """
+    if not any(_may_be_zero(amount) for amount in _amounts(pod)):
+        return pod
     silent, spoken = _names(pod)
     groups = {group_of(name) for name in spoken}
     dropped = {name for name in silent if group_of(name) and group_of(name) in groups}
@@ -41,6 +43,16 @@ def without_zeros(pod: Pod, group_of: Callable[[str], str]) -> Pod:
     )
 
 
+def _amounts(pod: Pod) -> Iterator[Quantity]:
+    for container in pod.all_containers:
+        yield from container.resources.limits.values()
+        yield from container.resources.requests.values()
+
+
+def _may_be_zero(amount: Quantity) -> bool:
+    return not (isinstance(amount, str) and amount[:1] in _NOT_ZERO)
+
+
 def _names(pod: Pod) -> tuple[set[str], set[str]]:
     """Names that are always given 0, and the others."""
     silent: set[str] = set()
@@ -53,8 +65,6 @@ def _names(pod: Pod) -> tuple[set[str], set[str]]:
 
 
 def _zero(amount: Quantity) -> bool:
-    if isinstance(amount, str) and amount[:1] in _NOT_ZERO:
-        return False
     try:
         return value(amount) == 0
     except BadQuantity:
