@@ -311,7 +311,7 @@ def counting(n: int) -> Callable[[], object]:
     ("work", "few"),
     [
         (mounting, 1_000), (stripping, 2_000), (asking, 300), (asking_first, 300), (counting, 300),
-        (reviewing, 15),
+        (reviewing, 7),
     ],
 )  # fmt: skip
 def test_the_cost_grows_with_the_pod_and_not_with_its_square(
