@@ -3,6 +3,8 @@ Lease, other pods are placed meanwhile, and memory stays bounded."""
 
 import asyncio
 
+import pytest
+
 from tessera_schema.published import encode_published
 from tests.cluster.books import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
@@ -39,6 +41,7 @@ ANSWERED = {"HTTP/1.1 200 OK", "ConnectionResetError", "IncompleteReadError"}
 OTHERS = [f"other-{i}" for i in range(40)]
 
 
+@pytest.mark.timeout(400)
 async def test_a_siege_is_withstood(open_cluster: OpenCluster) -> None:
     async with open_cluster(more=PATIENCE) as cluster:
         nodes = await besieged_nodes(cluster)

@@ -242,6 +242,7 @@ async def test_launches_that_the_driver_does_not_see_hold_nobody(tmp_path: Path)
         low = Container(await node.run(ranked("low", 1)))
         node.reader.run(0)
         await looks(agent, 8)
+        await until(lambda: not low.held)  # what was seen before has its time
         for _ in range(20):
             high.works()
             await agent.lending.tick()

@@ -22,6 +22,7 @@ be given room.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
@@ -33,17 +34,22 @@ from tessera_runtime import logs
 
 log = logs.named("tessera.http")
 
-CONNECTIONS_MOST: Final = 192
+CONNECTIONS_MOST: Final = 128
 """API servers and kube-scheduler use some dozens. Each may hold 800 KiB: 300 of what it sent first,
 and the buffers of TLS."""
-REQUESTS_MOST: Final = 48 * 2**20
-"""Bytes of bodies together that do not come in one piece: sixteen reviews of 3 MiB."""
+REQUESTS_MOST: Final = 32 * 2**20
+"""Bytes of bodies together that do not come in one piece: ten reviews of 3 MiB."""
 REQUEST_S: Final = 30.0
 """The API server gives up on a webhook after 5 s, kube-scheduler on an extender after 30."""
 PATIENCE_S: Final = 0.5
 """Seconds in which a body has to come whole while others wait for its room; 3 MiB need 50 ms."""
 SWEEP_S: Final = 0.25
 """Seconds between looks at all connections."""
+_ENDED_MOST: Final = 16
+"""Connections that end until what they held is collected. TLS leaves cycles of half a MiB each, and
+the collector counts objects and not bytes: by itself it would come hundreds of MiB late."""
+_LONG_ENDED_MOST: Final = 64
+"""The same of a whole collection, for connections that lived through others."""
 _TELL_S: Final = 10.0
 """Seconds between log lines about connections that were cut."""
 
@@ -110,6 +116,7 @@ class Connections:
         """For how much room, and what is called when it is there."""
         self._cut: Counter[str] = Counter()
         self._told_at = float("-inf")
+        self._ended = self._long_ended = 0
 
     def __len__(self) -> int:
         """How many are open."""
@@ -133,6 +140,7 @@ class Connections:
         if peer in self._open:
             self.release(peer)
             del self._open[peer]
+            self._ended += 1
         if not self._open:
             self.empty.set()
 
@@ -173,6 +181,7 @@ class Connections:
                 self._drop(peer, "too slow")
             elif peer.stage is Stage.COMING and self._hinders(peer, now):
                 self._drop(peer, "too slow while others wait for room")
+        self._collect()
         self._tell(now)
 
     def close_idle(self) -> None:
@@ -185,6 +194,18 @@ class Connections:
         """Close every one, whatever it does."""
         for peer in tuple(self._open):
             peer.cut()
+
+    def _collect(self) -> None:
+        """Free what connections left that have ended."""
+        if self._ended < _ENDED_MOST:
+            return
+        self._long_ended += self._ended
+        self._ended = 0
+        if self._long_ended < _LONG_ENDED_MOST:
+            gc.collect(1)
+        else:
+            self._long_ended = 0
+            gc.collect()
 
     def _drop(self, peer: Peer, why: str) -> None:
         self._cut[why] += 1

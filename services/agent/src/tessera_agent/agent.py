@@ -184,7 +184,8 @@ class Agent:
         if self.keys.verifier is None:
             return "the scheduler's public keys have not been read yet"
         if not self.devices.seen.complete:
-            return "; ".join(self.devices.seen.problems) or "the cards have not been seen yet"
+            seen = self.devices.seen
+            return "; ".join(seen.problems) or seen.silent or "the cards have not been seen yet"
         return ""
 
     def observe(self, now: Connected | Disconnected) -> None:

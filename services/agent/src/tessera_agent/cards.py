@@ -34,6 +34,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...] = ()
     """By index. Those that are gone stay, unhealthy, until they are forgotten."""
     problems: tuple[str, ...] = ()
+    silent: str = ""
+    """Why the driver does not answer just now; a problem once that has lasted."""
     driver: str = ""
     back: tuple[str, ...] = ()
     """A sentence for each card that takes pods again with this poll."""
@@ -79,11 +81,12 @@ class Keeper:
         """What is believed from now on. `now_s` is of a clock that never jumps."""
         before = {id_: kept.phase for id_, kept in self._kept.items()}
         problems: list[str] = []
+        silent = f"the driver does not answer: {seen.why}" if isinstance(seen, Silent) else ""
         if isinstance(seen, Silent):
             if self._silent_since is None:
                 self._silent_since = now_s
             if now_s - self._silent_since >= self._health.patience_s:
-                problems.append(f"the driver does not answer: {seen.why}")
+                problems.append(silent)
             present: Mapping[str, Card] = {}
         else:
             self._answered, self._driver, self._silent_since = True, seen.driver, None
@@ -97,7 +100,7 @@ class Keeper:
         problems += [line for k in kept for line in _problems(k)]
         return Seen(
             cards=tuple(replace(k.card, healthy=takes_pods(k.phase)) for k in kept),
-            problems=tuple(dict.fromkeys(problems)), driver=self._driver,
+            problems=tuple(dict.fromkeys(problems)), silent=silent, driver=self._driver,
             back=tuple(_back(k) for k in kept if _is_back(before.get(k.card.id), k.phase)),
             complete=self._answered or {k.phase for k in kept} == {Phase.GONE},
         )  # fmt: skip
