@@ -41,6 +41,18 @@ run $KUBECTL -n $HOME_NAMESPACE set env daemonset -l app.kubernetes.io/name=tess
 for agent in $($KUBECTL -n $HOME_NAMESPACE get daemonset -l app.kubernetes.io/name=tessera-agent -o name); do
     run $KUBECTL -n $HOME_NAMESPACE rollout status "$agent" --timeout=300s
 done
+still_advertised() {
+    $KUBECTL get nodes -o jsonpath='{range .items[*]}{.metadata.name} {.metadata.annotations}{"\n"}{end}' |
+        grep 'advertises[\\]*":{[\\]*"' | cut -d ' ' -f 1 | tr '\n' ' '
+}
+if [ "${2:-}" = --yes ]; then
+    waited=0
+    while [ -n "$(still_advertised)" ] && [ "$waited" -lt 120 ]; do
+        sleep 2
+        waited=$((waited + 2))
+    done
+    [ -z "$(still_advertised)" ] || echo "uninstall: amounts stay in the status of nodes whose agents do not answer: $(still_advertised)" >&2
+fi
 
 # The scheduler writes its registrations again while it runs, so it ends first.
 run $KUBECTL -n $HOME_NAMESPACE scale deployment/tessera-scheduler --replicas=0

@@ -34,11 +34,11 @@ from tessera_runtime import logs
 
 log = logs.named("tessera.http")
 
-CONNECTIONS_MOST: Final = 128
+CONNECTIONS_MOST: Final = 192
 """API servers and kube-scheduler use some dozens. Each may hold 800 KiB: 300 of what it sent first,
 and the buffers of TLS."""
-REQUESTS_MOST: Final = 32 * 2**20
-"""Bytes of bodies together that do not come in one piece: ten reviews of 3 MiB."""
+REQUESTS_MOST: Final = 48 * 2**20
+"""Bytes of bodies together that do not come in one piece: sixteen reviews of 3 MiB."""
 REQUEST_S: Final = 30.0
 """The API server gives up on a webhook after 5 s, kube-scheduler on an extender after 30."""
 PATIENCE_S: Final = 0.5
