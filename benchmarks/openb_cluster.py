@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.openb_trace import CARD, Shape, Trace
-from tessera_core.cards import Bools, Ints
+from tessera_core.arrays import Bools, Ints
 from tessera_core.packing.potential import Rows
 
 Place = tuple[int, Sequence[int]]

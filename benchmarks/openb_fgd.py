@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.openb_cluster import Cluster, Place
 from benchmarks.openb_trace import CARD, Shape
-from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
 from tessera_core.packing.kept import Kept
 
 TYPICAL = 0.95

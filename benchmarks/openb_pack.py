@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.openb_cluster import Cluster, Place
 from benchmarks.openb_trace import CARD, Shape
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 from tessera_core.packing.kept import Judge, Kept
 from tessera_core.packing.kinds import Ask, Kinds, Past
 from tessera_core.packing.outlook import learn

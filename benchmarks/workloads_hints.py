@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.workloads_cards import FULL, capacity
 from benchmarks.workloads_cluster import EPOCH_S, TICK_S, VENDOR, Run, node_name
 from benchmarks.workloads_world import World
-from tessera_core.cards import Floats
+from tessera_core.arrays import Floats
 from tessera_core.rebalance.hints import Hinting
 from tessera_core.rebalance.holders import Held, holders_of
 from tessera_core.rebalance.smooth import Constants

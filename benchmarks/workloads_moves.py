@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from benchmarks.workloads_cluster import EPOCH_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_world import World
-from tessera_core.cards import Floats
+from tessera_core.arrays import Floats
 from tessera_core.kubefit import KubeFit
 from tessera_core.rebalance import gains
 from tessera_core.rebalance.budget import Former, spent

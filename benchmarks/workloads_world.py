@@ -38,7 +38,7 @@ from benchmarks.workloads_packing import Packing
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
 from tessera_core.admission import Admission, admit
-from tessera_core.cards import Floats
+from tessera_core.arrays import Floats
 from tessera_core.deciding import Reserved, decide
 from tessera_core.ledger import Ledger
 from tessera_core.registry import Registry

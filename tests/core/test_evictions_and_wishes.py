@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.admission import Admission, admit
-from tessera_core.cards import Bools
+from tessera_core.arrays import Bools
 from tessera_core.deciding import Waiting
 from tessera_core.ledger import Ledger
 from tessera_core.preempting import useful

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 from tessera_core.charges import Charge
 from tessera_core.packing.history import History, Wish
 from tessera_core.packing.kept import Kept

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.workloads_pods import Job, Serves, Workload, Works, constant
 from benchmarks.workloads_world import Part, World
-from tessera_core.cards import Floats
+from tessera_core.arrays import Floats
 from tessera_core.registry import load
 
 REGISTRY = load()

@@ -11,14 +11,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tessera_core.arrays import Codes, Ints
 from tessera_schema.cards import Card
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Codes = NDArray[np.uint8]
 
 NO_VENDOR: Final = -1
 """Vendor number of a column without a card."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from tessera_core.cards import Bools
+from tessera_core.arrays import Bools
 from tessera_core.ledger import Ledger
 from tessera_core.placement import Found, place
 from tessera_core.quota import least_use

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from tessera_core.arrays import Bools
 from tessera_core.cache import Cache
-from tessera_core.cards import Bools
 from tessera_core.explain import node_by_node, summary
 from tessera_core.fleet import Fleet
 from tessera_core.outcome import Verdict, Why

@@ -18,7 +18,8 @@ from tessera_core.choosing import scopes
 from tessera_core.cores import percent
 from tessera_core.fitting import Unfit
 from tessera_core.fleet import MODES_LEFT_ALONE, Fleet
-from tessera_core.ladder import Amounts, asks_for_left_alone
+from tessera_core.ladder import asks_for_left_alone
+from tessera_core.needs import Amounts
 from tessera_core.outcome import Why
 from tessera_core.placement import fit
 from tessera_core.quota import Allowance

@@ -9,13 +9,14 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core import ladder
+from tessera_core.arrays import Bools, Codes
 from tessera_core.capacity import over
-from tessera_core.cards import Bools, Codes, NodeView, at
+from tessera_core.cards import NodeView, at
 from tessera_core.charges import Charge, Tally, charges
 from tessera_core.choosing import links, ordered, scopes, tree
 from tessera_core.cores import percent
 from tessera_core.fleet import Fleet
-from tessera_core.ladder import Amounts
+from tessera_core.needs import Amounts
 from tessera_core.packing import order
 from tessera_core.packing.packer import joint
 from tessera_core.quota import Allowance, Use, Uses, use_of, use_on

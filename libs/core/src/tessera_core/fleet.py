@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tessera_core import cores
-from tessera_core.cards import NO_VENDOR, USAGE, Bools, Cards, Floats, Ints, NodeView
+from tessera_core.arrays import Bools, Floats, Ints
+from tessera_core.cards import NO_VENDOR, USAGE, Cards, NodeView
 from tessera_core.charges import Charge
 from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason

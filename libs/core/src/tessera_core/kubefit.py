@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Bools, Floats
+from tessera_core.arrays import Bools, Floats
 from tessera_core.dialect import roles
 from tessera_core.nodechoice import NodeChoice, Refusal
 from tessera_core.quantity import BadQuantity, milli, value

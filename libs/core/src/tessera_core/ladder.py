@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from tessera_core.cards import Bools, Cards, Codes, Ints
+from tessera_core.arrays import Bools, Codes, Ints
+from tessera_core.cards import Cards
 from tessera_core.cores import WHOLE_CARD, milli
 from tessera_core.fleet import MODES_LEFT_ALONE, Names
+from tessera_core.needs import Amounts
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
 
@@ -21,17 +22,6 @@ _BLOCKED = tuple(
     (reason, int(reason))  # numpy takes ten times as long to compare with a member of an enum
     for reason in (Reason.CARD_NOT_HEALTH, Reason.CARD_CORDONED, Reason.MODE_NOT_FIT)
 )
-
-
-class Amounts(Struct, frozen=True):
-    """What is needed of each card, in columns or one number for all."""
-
-    memory: Ints | int
-    cores: Ints | int
-    """In the units of `tessera_core.cores`."""
-    alone: Bools | bool
-    """The card must be idle, and becomes its holder's own."""
-    slots: int = 1
 
 
 def amounts(request: Request, cards: Cards) -> Amounts:

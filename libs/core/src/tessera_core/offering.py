@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.cards import Bools, Ints
+from tessera_core.arrays import Bools, Ints
 from tessera_core.fleet import Fleet
 from tessera_schema.extender import decode_name_set, decode_names
 

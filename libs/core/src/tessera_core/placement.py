@@ -23,11 +23,12 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core import ladder
-from tessera_core.cards import Bools, Cards, Ints
+from tessera_core.arrays import Bools, Ints
+from tessera_core.cards import Cards
 from tessera_core.cores import milli
 from tessera_core.fitting import Fitting, Unfit
 from tessera_core.fleet import Fleet
-from tessera_core.ladder import Amounts
+from tessera_core.needs import Amounts
 from tessera_core.packing.hosts import Host
 from tessera_core.packing.packer import joint
 from tessera_core.quota import Allowance

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tessera_core.admission import Admission, admit, claims_on, strip_results
 from tessera_core.adoption import adopt
 from tessera_core.allowances import allowed_by, without_effect
-from tessera_core.cards import Bools
+from tessera_core.arrays import Bools
 from tessera_core.charges import init_is_over
 from tessera_core.cluster import Cluster
 from tessera_core.cores import percent

@@ -15,11 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core import cores
-from tessera_core.cards import Bools, Cards
+from tessera_core.arrays import Bools
+from tessera_core.cards import Cards
 from tessera_core.charges import Charge
 from tessera_core.fleet import Names
-from tessera_core.ladder import Amounts
 from tessera_core.lending import Key, key_of
+from tessera_core.needs import Amounts
 from tessera_schema.cards import MIB, Card
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest, Role

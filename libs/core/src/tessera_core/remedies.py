@@ -20,7 +20,8 @@ from tessera_core.advice import (
     LargestCard,
     MemoryUnit,
 )
-from tessera_core.cards import Bools, Cards, Ints
+from tessera_core.arrays import Bools, Ints
+from tessera_core.cards import Cards
 from tessera_core.charges import Charge
 from tessera_core.cores import percent
 from tessera_core.dialect import Dialect, Dimension

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Bools, Ints
+from tessera_core.arrays import Bools, Ints
 from tessera_core.deciding import Waiting
 from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger

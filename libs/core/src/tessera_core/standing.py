@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 
 from tessera_core import ladder
-from tessera_core.cards import Bools, Cards, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
+from tessera_core.cards import Cards
 from tessera_core.fleet import Fleet
 from tessera_core.units import Unit
 from tessera_schema.requests import Request

@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.cards import Cards
-from tessera_core.ladder import Amounts, amounts
+from tessera_core.ladder import amounts
+from tessera_core.needs import Amounts
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
 
 

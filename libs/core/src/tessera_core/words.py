@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from tessera_core import ladder
-from tessera_core.cards import Bools, Codes
+from tessera_core.arrays import Bools, Codes
 from tessera_core.fleet import Fleet
-from tessera_core.ladder import Amounts
+from tessera_core.needs import Amounts
 from tessera_core.placement import different, refused
 from tessera_core.quota import NO_LIMITS, Allowance
 from tessera_core.units import Unit

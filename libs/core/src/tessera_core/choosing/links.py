@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from tessera_core.cards import Ints, NodeView
+from tessera_core.arrays import Ints
+from tessera_core.cards import NodeView
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
 

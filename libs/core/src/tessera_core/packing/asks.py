@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tessera_core import ladder
-from tessera_core.cards import Cards, Ints
+from tessera_core.arrays import Ints
+from tessera_core.cards import Cards
 from tessera_core.fleet import Fleet
 from tessera_core.packing.history import History
 from tessera_core.packing.kinds import Ask, Kinds, Past

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
 from tessera_core.packing.kinds import Ask, Kinds, Nodes
 
 SHAPES: Final = 64

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tessera_core.cards import Bools, Cards, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
+from tessera_core.cards import Cards
 from tessera_core.packing.potential import Rows
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 from tessera_core.packing.knapsack import Knapsack
 
 _EPS: Final = 1e-9

@@ -11,7 +11,8 @@ from zlib import crc32
 
 import numpy as np
 
-from tessera_core.cards import Bools, Cards, Ints
+from tessera_core.arrays import Bools, Ints
+from tessera_core.cards import Cards
 from tessera_core.fleet import Fleet
 from tessera_core.packing.asks import Catalogue
 from tessera_core.packing.counted import Hosts, rows_of

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 
 SHAPES: Final = 512
 

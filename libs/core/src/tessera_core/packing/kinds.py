@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
 
 
 class Nodes(Struct, frozen=True, eq=False):

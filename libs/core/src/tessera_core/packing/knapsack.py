@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 
 
 class Knapsack:

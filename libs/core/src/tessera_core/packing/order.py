@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tessera_core.cards import Cards, Floats, Ints, NodeView
+from tessera_core.arrays import Floats, Ints
+from tessera_core.cards import Cards, NodeView
 from tessera_core.fleet import Fleet
 from tessera_core.packing.counted import Hosts
 from tessera_core.packing.history import Wish

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 from tessera_core.packing.confined import Confined, confined
 from tessera_core.packing.kinds import Ask, Kinds, Past, cards_asked
 from tessera_core.packing.worth import Table, table

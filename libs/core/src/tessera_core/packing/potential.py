@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
 from tessera_core.packing.kinds import Ask, Nodes
 from tessera_core.packing.outlook import Outlook
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
 from tessera_core.packing.outlook import MANY
 
 

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from tessera_core.cards import Cards, Floats, Ints
+from tessera_core.arrays import Floats, Ints
+from tessera_core.cards import Cards
 from tessera_core.fleet import Fleet
 from tessera_core.packing.counted import Hosts, rows_of
 from tessera_core.packing.followed import Followed

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 from tessera_core.packing.cutting import prices
 from tessera_core.packing.knapsack import Knapsack
 

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from tessera_core.cards import Floats, Ints
+from tessera_core.arrays import Floats, Ints
 
 K = TypeVar("K", bound=Hashable)
 

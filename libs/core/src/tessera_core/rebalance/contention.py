@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Bools
+from tessera_core.arrays import Bools
 from tessera_core.fleet import Fleet
 from tessera_core.rebalance.defragment import still_there
 from tessera_core.rebalance.moving import Running

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from tessera_core.cards import Bools
+from tessera_core.arrays import Bools
 from tessera_core.charges import charges
 from tessera_core.fleet import Fleet
 from tessera_core.placement import Found, place

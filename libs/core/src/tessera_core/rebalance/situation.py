@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.cards import Bools
+from tessera_core.arrays import Bools
 from tessera_core.charges import charges
 from tessera_core.fleet import Fleet
 from tessera_core.kubefit import KubeFit, Refusals

@@ -12,7 +12,7 @@ from operator import add
 from typing import Final
 
 from tessera_core.cards import NodeView, each
-from tessera_core.ladder import Amounts
+from tessera_core.needs import Amounts
 from tessera_core.scoring.koordinator import card_score
 from tessera_core.scoring.pressure import felt
 from tessera_schema.requests import CardKey, Heed, Request, Weights

@@ -13,9 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from tessera_core.cards import Bools, Cards, Ints, NodeView
+from tessera_core.arrays import Bools, Ints
+from tessera_core.cards import Cards, NodeView
 from tessera_core.fleet import Fleet
-from tessera_core.ladder import Amounts
+from tessera_core.needs import Amounts
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
 

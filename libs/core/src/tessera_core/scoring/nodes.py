@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tessera_core.cards import Bools, Floats, Ints
+from tessera_core.arrays import Bools, Floats, Ints
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
 from tessera_core.packing.hosts import NOTHING, Host

@@ -19,7 +19,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from tessera_core import ladder
-from tessera_core.cards import Bools, Cards, Codes, Ints
+from tessera_core.arrays import Bools, Codes, Ints
+from tessera_core.cards import Cards
 from tessera_core.fleet import Fleet
 from tessera_core.packing.packer import GIVE_WAY
 from tessera_core.units import Unit
