@@ -32,9 +32,10 @@ from tessera_core.adoption import adopt
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.inventory import cards_of
+from tessera_core.kube.host_requests import Host
 from tessera_core.ledger import Ledger
 from tessera_core.packing.history import History
-from tessera_core.packing.hosts import Host, HostBook
+from tessera_core.packing.hosts import HostBook
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
 from tessera_core.pages import Seen

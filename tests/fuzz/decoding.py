@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core import quantity
+from tessera_core.dialect import BadLimit
 from tessera_core.hookfiles.hamicore import NotARegion, read_region
 from tessera_core.hookfiles.limits import (
     BadLimits,
@@ -26,13 +27,7 @@ from tessera_core.hookfiles.limits import (
 )  # fmt: skip
 from tessera_core.hookfiles.usage import Bounds, decode_usage
 from tessera_core.inventory import cards_on
-from tessera_core.limits import (
-    AcceleratorQuota,
-    BadLimit,
-    ResourceQuota,
-    accelerator_limit,
-    resource_limits,
-)  # fmt: skip
+from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
 from tessera_core.registry import load
 from tessera_core.signing import Signer, Verifier, published_key
 from tessera_core.speaking import Speaker, not_spoken

@@ -13,10 +13,10 @@ import pytest
 from tessera_core.charges import Charge
 from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
+from tessera_core.kube.host_requests import Host
 from tessera_core.packing import order
 from tessera_core.packing.counted import Hosts
 from tessera_core.packing.history import History, Wish
-from tessera_core.packing.hosts import Host
 from tessera_core.packing.kinds import Ask, Kinds, Past
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.state import State

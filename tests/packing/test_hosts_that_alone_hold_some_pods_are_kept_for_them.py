@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tessera_core.fleet import Fleet
+from tessera_core.kube.host_requests import Host
 from tessera_core.packing import order
 from tessera_core.packing.confined import SHAPES
 from tessera_core.packing.history import History, Wish
-from tessera_core.packing.hosts import Host, HostBook
+from tessera_core.packing.hosts import HostBook
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.state import State
 from tessera_schema.requests import Request

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from tessera_core.charges import Charge
 from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
+from tessera_core.kube.host_requests import Host
 from tessera_core.packing import order
 from tessera_core.packing.asks import MOST_KINDS
 from tessera_core.packing.counted import Hosts
 from tessera_core.packing.history import History, Wish
-from tessera_core.packing.hosts import Host
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
 from tessera_core.packing.reserve import Reserve, whole_nodes

@@ -11,9 +11,10 @@ from msgspec import UNSET
 
 from tessera_agent.readers import World as ReaderWorld
 from tessera_agent.readers.published import PublishedReader
+from tessera_core.dialect import BadLimit
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
-from tessera_core.limits import AcceleratorQuota, BadLimit, accelerator_limit
+from tessera_core.limits import AcceleratorQuota, accelerator_limit
 from tessera_core.quota import Use, pool_of
 from tessera_core.quota_book import QuotaBook
 from tessera_core.readings import Readings

@@ -21,8 +21,8 @@ from tessera_core.dialect import (
     Placed,
     QuotaUnit,
     claim_by_name,
-    roles,
 )
+from tessera_core.kube.containers import roles
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tessera_core.dialect import BadLimit
 from tessera_core.dialects.gpumanager.quota import limits
-from tessera_core.limits import BadLimit
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_pod
 from tessera_testing.planning import plan

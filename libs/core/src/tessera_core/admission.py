@@ -18,11 +18,12 @@ from tessera_core import groups
 from tessera_core.allowances import NOTHING, Allowed
 from tessera_core.amounts import InvalidField
 from tessera_core.choice_keys import misspelt_choices
-from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected, roles
+from tessera_core.dialect import Admitted, Change, Claim, Dialect, Rejected
 from tessera_core.foreign_resources import foreign_resources
 from tessera_core.isolation import defeats
+from tessera_core.kube import host_requests
+from tessera_core.kube.containers import roles
 from tessera_core.outcome import ContainerAfter
-from tessera_core.packing import hosts
 from tessera_core.podsize import oversize
 from tessera_core.registry import Registry
 from tessera_core.zero_amounts import without_zeros
@@ -218,7 +219,7 @@ def _together(
     warnings += groups.warnings(pod) if requests else ()
     if stripped:
         warnings.append(f"annotations {', '.join(stripped)} are written by the scheduler: removed")
-    meta, host = pod.metadata, hosts.of_pod(pod)
+    meta, host = pod.metadata, host_requests.of_pod(pod)
     return Admission(
         request=PodRequest(
             namespace=meta.namespace or "default",

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from tessera_core.inventory import MOST_CORES_PERCENT, MOST_MEMORY_BYTES
 from tessera_core.registry import Registry
 from tessera_core.signing import Verifier
-from tessera_schema.cards import Card
+from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
 from tessera_schema.kube import Pod
 

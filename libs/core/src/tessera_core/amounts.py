@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialect import Rejected, field_of
+from tessera_core.dialect import Rejected
+from tessera_core.kube.containers import field_of
 from tessera_core.memory_units import MemoryUnit
 from tessera_core.quantity import BadQuantity, milli, value
 from tessera_schema.kube import Pod, Quantity

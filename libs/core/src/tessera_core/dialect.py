@@ -13,17 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
+from tessera_core.kube.containers import field_of, roles
 from tessera_core.lending_terms import LendingTerms, Written, plain_terms
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Custom, Node, Pod
 from tessera_schema.reasons import Reason
-from tessera_schema.requests import ContainerRequest, Role
+from tessera_schema.requests import ContainerRequest
 
 
 class Claim(Struct, frozen=True):
@@ -128,6 +129,17 @@ class QuotaUnit(Struct, frozen=True):
     dimension: Dimension
     unit: float = 1
     """Bytes, percent or cards for one unit of the resource."""
+
+
+class BadLimit(ValueError):
+    """A field of a quota object makes no sense: all of the object counts for nothing."""
+
+    def __init__(self, field: str, value: Any, remedy: str) -> None:
+        """Where, what is written there, and what would do."""
+        super().__init__(f"{field}: {value!r}: {remedy}")
+        self.field = field
+        self.value = value
+        self.remedy = remedy
 
 
 class Measure(StrEnum):
@@ -277,28 +289,6 @@ class Vendor(Struct, frozen=True, kw_only=True):
     driver: str = ""
     """Folder in which users of a dialect that mounts the driver look for it. Its runtime puts it
     elsewhere, so links to that are mounted there."""
-
-
-def role_of(container: Container, *, init: bool) -> Role:
-    """Init containers with restartPolicy Always are sidecars (Kubernetes 1.29)."""
-    if not init:
-        return Role.APP
-    return Role.SIDECAR if container.restart_policy == "Always" else Role.INIT
-
-
-def roles(pod: Pod) -> tuple[tuple[int, Container, Role], ...]:
-    """Position, container and role of every container: init containers first."""
-    inits = len(pod.spec.init_containers)
-    return tuple((i, c, role_of(c, init=i < inits)) for i, c in enumerate(pod.all_containers))
-
-
-def field_of(pod: Pod, position: int, where: str, name: str) -> str:
-    """A field as messages print it, such as `spec.containers[0].resources.limits[x/y]`."""
-    inits = len(pod.spec.init_containers)
-    kind, index = (
-        ("initContainers", position) if position < inits else ("containers", position - inits)
-    )
-    return f"spec.{kind}[{index}].resources.{where}[{name}]"
 
 
 def claim_by_name(pod: Pod, names: frozenset[str]) -> Claim:

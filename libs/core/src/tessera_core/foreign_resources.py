@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tessera_core.dialect import field_of, roles
+from tessera_core.kube.containers import field_of, roles
 from tessera_core.misspellings import nearest
 from tessera_core.quantity import BadQuantity, value
 from tessera_core.registry import Registry

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.arrays import Bools, Floats
-from tessera_core.dialect import roles
+from tessera_core.kube.containers import roles
 from tessera_core.nodechoice import NodeChoice, Refusal
 from tessera_core.quantity import BadQuantity, milli, value
 from tessera_schema.kube import Node, Pod, Quantity, Resources

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from tessera_core.dialect import Dimension
+from tessera_core.dialect import BadLimit, Dimension
 from tessera_core.quantity import BadQuantity, milli, value, whole
 from tessera_core.quota import entry_of
 from tessera_core.registry import Registry
@@ -28,17 +28,6 @@ VERSION: Final = "v1alpha1"
 _LONGEST_S: Final = 366 * 86400.0
 _LIMITS: Final = "limits."
 _REQUESTS: Final = "requests."
-
-
-class BadLimit(ValueError):
-    """A field of a quota object makes no sense: all of the object counts for nothing."""
-
-    def __init__(self, field: str, value: Any, remedy: str) -> None:
-        """Where, what is written there, and what would do."""
-        super().__init__(f"{field}: {value!r}: {remedy}")
-        self.field = field
-        self.value = value
-        self.remedy = remedy
 
 
 class ResourceQuotaSpec(Struct, frozen=True, rename="camel"):

@@ -28,8 +28,8 @@ from tessera_core.cards import Cards
 from tessera_core.cores import milli
 from tessera_core.fitting import Fitting, Unfit
 from tessera_core.fleet import Fleet
+from tessera_core.kube.host_requests import Host
 from tessera_core.needs import Amounts
-from tessera_core.packing.hosts import Host
 from tessera_core.packing.packer import joint
 from tessera_core.quota import Allowance
 from tessera_core.scoring import nodes, pressure

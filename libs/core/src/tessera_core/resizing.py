@@ -18,10 +18,9 @@ from tessera_core.cores import milli, percent
 from tessera_core.dialect import Vendor
 from tessera_core.fleet import Fleet
 from tessera_core.hookpaths import HOOK_LIBRARY
-from tessera_core.inventory import MOST_MEMORY_BYTES
 from tessera_core.pages import Entry, Refusal
 from tessera_core.quota import Allowance, Use, Uses
-from tessera_schema.cards import MIB
+from tessera_schema.cards import MIB, MOST_MEMORY_BYTES
 from tessera_schema.grants import Grant, Share
 from tessera_schema.reasons import Reason
 from tessera_schema.resizes import Resize, ShareChange

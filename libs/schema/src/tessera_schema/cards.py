@@ -8,6 +8,10 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType
 
 MIB: Final = 1 << 20
+MOST_MEMORY_BYTES: Final = 1 << 50
+"""Of one card. A card, or a share, that has more is not credible."""
+MOST_CORES_PERCENT: Final = 1_000_000
+"""Of one card, likewise."""
 
 
 class Partition(Struct, frozen=True, kw_only=True):

@@ -10,11 +10,11 @@ from msgspec import Struct
 from tessera_cli.errors import Malformed
 from tessera_cli.manifests import named
 from tessera_cli.reading import convert
+from tessera_core.dialect import BadLimit
 from tessera_core.dialects.gpumanager import quota as gpumanager
 from tessera_core.limits import (
     VERSION,
     AcceleratorQuota,
-    BadLimit,
     ResourceQuota,
     accelerator_limit,
     resource_limits,

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from tessera_core.dialect import BadLimit
 from tessera_core.ledger import Ledger
 from tessera_core.limits import (
     AcceleratorQuota,
-    BadLimit,
     ResourceQuota,
     accelerator_limit,
     resource_limits,

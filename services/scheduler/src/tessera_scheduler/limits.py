@@ -11,15 +11,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
+from tessera_core.dialect import BadLimit
 from tessera_core.dialects.gpumanager import quota as gpu_quota
 from tessera_core.ledger import Ledger
-from tessera_core.limits import (
-    AcceleratorQuota,
-    BadLimit,
-    ResourceQuota,
-    accelerator_limit,
-    resource_limits,
-)
+from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
 from tessera_core.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.kube.objects import Identity, identity

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
 from tessera_core.inventory import cards_on
+from tessera_core.kube.host_requests import Host, of_node
 from tessera_core.ledger import Ledger
-from tessera_core.packing.hosts import Host, of_node
 from tessera_core.registry import Registry
 from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime import logs

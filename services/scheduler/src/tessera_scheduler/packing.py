@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from tessera_core.admission import claims_on
 from tessera_core.filtering import Filter
 from tessera_core.hamiwire.policies import CARD_POLICY, NODE_POLICY
+from tessera_core.kube.host_requests import Host
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.packing.held import as_asked
 from tessera_core.packing.history import HALF_LIFE_S, History, UnknownHistoryVersion
-from tessera_core.packing.hosts import Host, HostBook
+from tessera_core.packing.hosts import HostBook
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
 from tessera_core.packing.state import State

@@ -13,8 +13,9 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from tessera_core.amounts import INT32_MAX
-from tessera_core.dialect import Held, Placed, roles
+from tessera_core.dialect import Held, Placed
 from tessera_core.hamiwire.notes import annotation_field
+from tessera_core.kube.containers import roles
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod

@@ -13,9 +13,9 @@ import numpy as np
 from tessera_core.arrays import Floats, Ints
 from tessera_core.cards import Cards, NodeView
 from tessera_core.fleet import Fleet
+from tessera_core.kube.host_requests import NOTHING, Host
 from tessera_core.packing.counted import Hosts
 from tessera_core.packing.history import Wish
-from tessera_core.packing.hosts import NOTHING, Host
 from tessera_core.packing.state import State
 from tessera_schema.requests import Request
 

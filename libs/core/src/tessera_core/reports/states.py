@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from tessera_core.adoption import credible
 from tessera_core.cores import milli, percent
-from tessera_core.inventory import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, MOST_SLOTS
+from tessera_core.inventory import MOST_SLOTS
 from tessera_core.reports.doubts import Doubt, Doubts
-from tessera_schema.cards import Card
+from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, Card
 from tessera_schema.grants import Share
 from tessera_schema.telling import CardHeld, DeviceState, Occupied
 

@@ -11,9 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.inventory import MOST_MEMORY_BYTES
 from tessera_core.reports.doubts import Doubt, Doubts
-from tessera_schema.cards import Card
+from tessera_schema.cards import MOST_MEMORY_BYTES, Card
 from tessera_schema.grants import Grant, Share
 from tessera_schema.telling import CardLoad, CardUse, ContainerUse, NodeUsage
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tessera_core.arrays import Bools, Floats, Ints
 from tessera_core.fleet import Fleet
+from tessera_core.kube.host_requests import NOTHING, Host
 from tessera_core.packing import order
-from tessera_core.packing.hosts import NOTHING, Host
 from tessera_core.scoring import pressure
 from tessera_core.scoring.koordinator import node_score
 from tessera_schema.requests import Heed, NodeOrder, Request

@@ -12,14 +12,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from tessera_core.dialect import BadLimit
 from tessera_core.ledger import Ledger
-from tessera_core.limits import (
-    AcceleratorQuota,
-    BadLimit,
-    ResourceQuota,
-    accelerator_limit,
-    resource_limits,
-)
+from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
 from tessera_core.registry import Registry
 from tessera_runtime.following.kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube.objects import identity

@@ -20,8 +20,8 @@ from tessera_core.amounts import (
     invalid,
     memory_amount,
 )
-from tessera_core.dialect import field_of, roles
 from tessera_core.dialects.gpumanager.names import BLOCK, CORE_HINT, MOST_BLOCKS, WHOLE, Names
+from tessera_core.kube.containers import field_of, roles
 from tessera_core.memory_units import MemoryUnit
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role

@@ -16,8 +16,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from tessera_core.dialect import BadLimit
 from tessera_core.dialects.gpumanager.names import VENDOR
-from tessera_core.limits import BadLimit
 from tessera_schema.quotas import Limit
 
 KEY: Final = "gpu_quota"

@@ -7,7 +7,7 @@ from typing import Final
 
 from tessera_core.amounts import find, invalid
 from tessera_core.core_policy import CORE_POLICY_ENV
-from tessera_core.dialect import Admitted, Change, roles
+from tessera_core.dialect import Admitted, Change
 from tessera_core.dialects.hami.asking import WHOLE, Asked, asked
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
 from tessera_core.dialects.hami.terms import PRIORITY_ENV
@@ -21,6 +21,7 @@ from tessera_core.hamiwire import (
     words_of,
 )
 from tessera_core.hamiwire.notes import bool_word
+from tessera_core.kube.containers import roles
 from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import ContainerRequest, Request

@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.amounts import INT32_MAX, amount, find, invalid, memory_amount
-from tessera_core.dialect import roles
 from tessera_core.dialects.hami.options import Options
+from tessera_core.kube.containers import roles
 from tessera_core.memory_units import MemoryUnit
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod

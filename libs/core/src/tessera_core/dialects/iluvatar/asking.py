@@ -12,9 +12,9 @@ from typing import NoReturn
 from msgspec import Struct
 
 from tessera_core.amounts import InvalidField, amount, find, invalid, memory_amount
-from tessera_core.dialect import roles
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, Form
 from tessera_core.hamiwire import field_in
+from tessera_core.kube.containers import roles
 from tessera_core.memory_units import MemoryUnit
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_core.dialect import Held, roles
+from tessera_core.dialect import Held
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, NAME, Form
 from tessera_core.dialects.iluvatar.results import CARD_NUMBERS
 from tessera_core.hamiwire import annotation_field, held_by
+from tessera_core.kube.containers import roles
 from tessera_core.quantity import BadQuantity, value
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from tessera_core.charges import charges
-from tessera_core.dialect import Admitted, Held, Placed, roles
+from tessera_core.dialect import Admitted, Held, Placed
 from tessera_core.dialects.koordinator.allocated import (
     GPU,
     CardAmounts,
@@ -33,6 +33,7 @@ from tessera_core.dialects.koordinator.names import (
     isolated,
 )
 from tessera_core.dialects.koordinator.requests import admit
+from tessera_core.kube.containers import roles
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod

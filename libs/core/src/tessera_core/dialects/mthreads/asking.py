@@ -13,7 +13,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from tessera_core.amounts import INT32_MAX, InvalidField, amount, find, memory_amount
-from tessera_core.dialect import Rejected, roles
+from tessera_core.dialect import Rejected
 from tessera_core.dialects.mthreads.options import (
     CORES,
     MEMORY_UNIT,
@@ -21,6 +21,7 @@ from tessera_core.dialects.mthreads.options import (
     WHOLE_MEMORY,
     Options,
 )
+from tessera_core.kube.containers import roles
 from tessera_core.memory_units import MemoryUnit
 from tessera_schema.kube import Container, Pod
 from tessera_schema.reasons import Reason

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect import Held, Placed, roles
+from tessera_core.dialect import Held, Placed
 from tessera_core.dialects.mthreads.options import CORES, NAME, WORD, Options
 from tessera_core.hamiwire import RESULT_KEYS, binding_notes, held_by, list_text
+from tessera_core.kube.containers import roles
 from tessera_schema.cards import Card
 from tessera_schema.kube import Pod
 

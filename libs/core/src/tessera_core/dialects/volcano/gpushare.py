@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.amounts import INT32_MAX, amount, invalid, memory_amount
-from tessera_core.dialect import Change, Placed, roles
+from tessera_core.dialect import Change, Placed
 from tessera_core.dialects.volcano import codec
 from tessera_core.dialects.volcano.fields import (
     first_field,
@@ -21,6 +21,7 @@ from tessera_core.dialects.volcano.fields import (
 )
 from tessera_core.dialects.volcano.keys import DIALECT, GPU_INDEX, PREDICATE_TIME, VENDOR
 from tessera_core.dialects.volcano.options import Options
+from tessera_core.kube.containers import roles
 from tessera_core.memory_units import MemoryUnit
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection

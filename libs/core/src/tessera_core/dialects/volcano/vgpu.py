@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tessera_core.amounts import amount, find, invalid, memory_amount
 from tessera_core.core_policy import CORE_POLICY_ENV
-from tessera_core.dialect import Change, Placed, roles
+from tessera_core.dialect import Change, Placed
 from tessera_core.dialects.volcano import codec, keys
 from tessera_core.dialects.volcano.fields import (
     first_field,
@@ -23,6 +23,7 @@ from tessera_core.dialects.volcano.fields import (
     refuse_unequal,
 )
 from tessera_core.dialects.volcano.options import Options
+from tessera_core.kube.containers import roles
 from tessera_core.memory_units import MemoryUnit
 from tessera_core.vendors.nvidia import VISIBLE, visible
 from tessera_schema.cards import MIB

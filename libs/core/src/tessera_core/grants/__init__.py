@@ -1,0 +1,1 @@
+"""What a pod's grant may be, and what it becomes."""

@@ -1,0 +1,1 @@
+"""Kubernetes' own rules, as far as placement needs them."""
