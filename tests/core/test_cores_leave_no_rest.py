@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tessera_core.cores import MILLI, WHOLE_CARD, milli, percent
+from tessera_core.grants.resize import resized
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
 from tessera_core.placement import Found, place
 from tessera_core.registry import load
-from tessera_core.resizing import resized
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit

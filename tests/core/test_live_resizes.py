@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tessera_core.grants.resize import follows, resized
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
 from tessera_core.registry import load
-from tessera_core.resizing import follows, resized
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant, Share
 from tessera_schema.reasons import Reason

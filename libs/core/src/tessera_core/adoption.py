@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from tessera_core.grants.checks import credible
 from tessera_core.registry import Registry
 from tessera_core.signing import Verifier
-from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, Card
+from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
 from tessera_schema.kube import Pod
 
@@ -86,11 +87,3 @@ def _ours(pod: Pod, text: str, verifier: Verifier | None) -> Adopted:
             forged=verifier is not None,
         )
     return Adopted(grant=grant)
-
-
-def credible(share: Share) -> bool:
-    """False for amounts that no card has and that would overflow the books."""
-    return (
-        0 <= share.memory_bytes <= MOST_MEMORY_BYTES
-        and 0 <= share.cores_percent <= MOST_CORES_PERCENT
-    )

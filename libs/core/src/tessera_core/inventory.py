@@ -18,7 +18,14 @@ from tessera_core.advertised import allocated_names, without_advertised
 from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
 from tessera_core.counted import MOST_CARDS
 from tessera_core.registry import Registry
-from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, Card, Inventory, Precision, Siting
+from tessera_schema.cards import (
+    MOST_CORES_PERCENT,
+    MOST_MEMORY_BYTES,
+    Card,
+    Inventory,
+    Precision,
+    Siting,
+)
 from tessera_schema.keys import CARDS_LABEL, CARDS_PREFIX, GROUP
 from tessera_schema.kube import Custom, Node
 from tessera_schema.published import PUBLISHED_VERSION, decode_published

@@ -17,12 +17,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.adoption import credible
 from tessera_core.charges import Charge, charges
 from tessera_core.cores import milli
 from tessera_core.dialect import Vendor
 from tessera_core.giving import what_is_given
-from tessera_core.resizing import follows
+from tessera_core.grants.checks import credible
+from tessera_core.grants.resize import follows
 from tessera_core.signing import Verifier
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant

@@ -15,6 +15,7 @@ from tessera_core.booking import find_cards, page, refusal, too_much
 from tessera_core.charges import Charge
 from tessera_core.endings import Ends, Unreadable
 from tessera_core.fleet import Fleet
+from tessera_core.grants.resize import follows
 from tessera_core.holdings import Holdings
 from tessera_core.machines.allocation import (
     Bound,
@@ -30,7 +31,7 @@ from tessera_core.machines.allocation import (
 from tessera_core.pages import Entry, Refusal, Seen
 from tessera_core.quota import Allowance, Use, Uses
 from tessera_core.quota_book import QuotaBook
-from tessera_core.resizing import follows, page_for_both
+from tessera_core.resizing import page_for_both
 from tessera_core.standing import Standing
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant

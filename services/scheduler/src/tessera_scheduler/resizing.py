@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from tessera_core.grants.resize import resized
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
 from tessera_core.registry import Registry
-from tessera_core.resizing import resized
 from tessera_runtime import logs, telemetry
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiRefused

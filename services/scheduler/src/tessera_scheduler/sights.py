@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from tessera_core.adoption import adopt
 from tessera_core.allocating import Start, reading
 from tessera_core.charges import init_is_over
+from tessera_core.grants.resize import follows
 from tessera_core.kube.host_requests import NOTHING, Host, of_pod
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Seen
 from tessera_core.registry import Registry
 from tessera_core.reserved import Holding
-from tessera_core.resizing import follows
 from tessera_core.signing import Verifier
 from tessera_core.takeover import count_by_requests
 from tessera_runtime.kube.objects import Identity

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.adoption import credible
 from tessera_core.cores import milli, percent
+from tessera_core.grants.checks import credible
 from tessera_core.inventory import MOST_SLOTS
 from tessera_core.reports.doubts import Doubt, Doubts
 from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, Card
