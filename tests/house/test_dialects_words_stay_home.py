@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("services/agent", "services/rebalancer", "libs/core/src/tessera_core/rebalance")
 DIALECTS = load().readers
 UNDECLARED = ("CUDA_DEVICE_", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "vcuda-")
-"""Read by dialects beside what their fields name."""
+"""Read by dialects, and not named by their fields."""
 ANYBODYS = frozenset({"kubernetes.io/", "/gpu", "/priority", "/webhook"})
 
 

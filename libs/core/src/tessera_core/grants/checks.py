@@ -7,7 +7,7 @@ from tessera_schema.grants import Share
 
 
 def credible(share: Share) -> bool:
-    """False for amounts that no card has and that would overflow the books."""
+    """False for amounts that no card has and that would overflow the ledger."""
     return (
         0 <= share.memory_bytes <= MOST_MEMORY_BYTES
         and 0 <= share.cores_percent <= MOST_CORES_PERCENT
