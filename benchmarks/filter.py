@@ -39,7 +39,9 @@ from tessera_core.packing.hosts import HostBook
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
 from tessera_core.pages import Seen
+from tessera_core.placer import Placer
 from tessera_core.registry import Registry, load
+from tessera_core.standing import Standing
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import Node, Pod
 from tessera_schema.quotas import Limit
@@ -110,14 +112,19 @@ def learned(registry: Registry, ledger: Ledger, *, warm: bool) -> Packer:
 
 
 def measure(
-    registry: Registry, ledger: Ledger, calls: int, clock: Callable[[], float]
+    registry: Registry,
+    ledger: Ledger,
+    packer: Packer | None,
+    calls: int,
+    clock: Callable[[], float],
 ) -> dict[str, list[float]]:
     """Milliseconds of each call, by what became of the pod."""
-    filter_call = Filter(registry, ledger, Decisions())
+    placer = Placer(ledger.fleet, Standing(), packer)
+    filter_call = Filter(registry, ledger, placer, Decisions())
     rng = random.Random(11)
     names = json.dumps(list(ledger.fleet.rows)).encode()
     alive = [e.grant.uid for e in ledger.entries()]
-    hosts = HostBook() if ledger.fleet.packer is None else ledger.fleet.packer.hosts
+    hosts = HostBook() if packer is None else packer.hosts
     shapes = kinds()
     spent: dict[str, list[float]] = defaultdict(list)
     for call in range(calls):
@@ -164,12 +171,11 @@ def main() -> None:
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     cards = ledger.fleet.cards
     full = float(cards.memory_used.sum() / cards.memory_total.sum())
-    if args.policy == "pack":
-        ledger.fleet.packer = learned(registry, ledger, warm=not args.cold)
+    packer = learned(registry, ledger, warm=not args.cold) if args.policy == "pack" else None
     gc.collect()
     gc.freeze()
     clock = time.thread_time if args.cpu else time.perf_counter
-    spent = measure(registry, ledger, args.calls, clock)
+    spent = measure(registry, ledger, packer, args.calls, clock)
     both = [ms for values in spent.values() for ms in values]
     figures = {
         "policy": args.policy, "nodes": args.nodes, "grants": args.grants,

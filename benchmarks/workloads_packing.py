@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.ledger import Ledger
+from tessera_core.fleet import Fleet
 from tessera_core.packing.history import History
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
@@ -18,10 +18,10 @@ from the same shapes all the time."""
 class Packing:
     """Counts and learns; it needs no background here."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, fleet: Fleet, packer: Packer) -> None:
         """Nothing has come."""
-        self._fleet = ledger.fleet
-        self._packer = self._fleet.packer = Packer()
+        self._fleet = fleet
+        self._packer = packer
         self._history = History()
         self._due = 0.0
 

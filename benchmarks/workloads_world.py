@@ -41,7 +41,10 @@ from tessera_core.admission import Admission, admit
 from tessera_core.arrays import Floats
 from tessera_core.deciding import Reserved, decide
 from tessera_core.ledger import Ledger
+from tessera_core.packing.packer import Packer
+from tessera_core.placer import Placer
 from tessera_core.registry import Registry
+from tessera_core.standing import Standing
 from tessera_schema.cards import MIB
 from tessera_schema.requests import PodRequest
 
@@ -68,7 +71,9 @@ class World:
         self.workload = workload
         self.now = 0.0
         self.ledger = Ledger()
-        self._packing = Packing(self.ledger)
+        packer = Packer()
+        self._placer = Placer(self.ledger.fleet, Standing(), packer)
+        self._packing = Packing(self.ledger.fleet, packer)
         self.seats = Seats(workload.nodes * workload.cards, SLOTS, workload.jobs)
         self.cards = [cards_of(node, workload) for node in range(workload.nodes)]
         self.name_of = [card.id for cards in self.cards for card in cards]
@@ -177,7 +182,7 @@ class World:
         self._moved[run.number] = run
 
     def _place(self, run: Run) -> bool:
-        decided = decide(self.ledger, run.request, None, self.now)
+        decided = decide(self.ledger, self._placer, run.request, None, self.now)
         if not isinstance(decided, Reserved):
             return False
         self.ledger.sent(run.request.uid)

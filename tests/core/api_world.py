@@ -13,7 +13,8 @@ from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Seen
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.registry import Registry
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, decode_grant, encode_grant
@@ -90,7 +91,7 @@ class World:
     def choose(self, uid: str) -> Grant | None:
         """Where the pod would go now."""
         request = self.pods[uid].request
-        found = place(self.ledger.fleet, request, self.ledger.allowance(request.namespace))
+        found = Placer(self.ledger.fleet).place(request, self.ledger.allowance(request.namespace))
         if not isinstance(found, Found):
             return None
         return Grant(

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from tessera_core.advice import Advice, Barrier, MemoryUnit
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Entry, Seen
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.registry import load
 from tessera_core.remedies import advise, memory_unit
 from tessera_schema.cards import MIB, Card
@@ -227,7 +228,7 @@ def test_what_it_says_is_so(
     request = as_written = of_memory(gib * 1024, count=count, cores=cores, whole=whole)
     advice = asked(ledger, a_request(request))
     free = ledger.allowance("team-a")
-    fits = isinstance(place(ledger.fleet, a_request(request), free), Found)
+    fits = isinstance(Placer(ledger.fleet).place(a_request(request), free), Found)
     assert (advice.barrier is Barrier.NONE) == fits
     if advice.barrier is not Barrier.HELD:
         return
@@ -237,8 +238,8 @@ def test_what_it_says_is_so(
             request = replace(request, memory_bytes=free_part.memory_bytes)
         if advice.by_cores:
             request = replace(request, cores_percent=free_part.cores_percent)
-        assert isinstance(place(ledger.fleet, a_request(request), free), Found)
+        assert isinstance(Placer(ledger.fleet).place(a_request(request), free), Found)
     for holder in advice.holders:
         ledger.ended(f"{holder.namespace}/{holder.name}")
     if advice.holders:
-        assert isinstance(place(ledger.fleet, a_request(as_written), free), Found)
+        assert isinstance(Placer(ledger.fleet).place(a_request(as_written), free), Found)

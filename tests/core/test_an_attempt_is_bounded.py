@@ -23,12 +23,13 @@ from tessera_core.placement import (
     NotFound,
     fits_of_an_attempt,
     in_turn,
-    place,
     refused,
 )
+from tessera_core.placer import Placer
 from tessera_core.preempting import useful
 from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import load
+from tessera_core.standing import Standing
 from tessera_core.units import units
 from tessera_schema.cards import MIB
 from tessera_schema.extender import ExtenderFilterResult
@@ -88,7 +89,7 @@ def test_containers_without_a_slot_each_are_screened_out(
     """One container more than the nodes have slots: no node is tried card by card."""
     fleet = a_ledger(nodes, slots=slots).fleet
     with Counting(Fitting.take, refused) as counted:
-        found = place(fleet, a_pod(*[1] * containers), NO_LIMITS, attempt=1)
+        found = Placer(fleet).place(a_pod(*[1] * containers), NO_LIMITS, attempt=1)
     assert isinstance(found, NotFound)
     assert not found.untried
     assert counted.calls == {"refused": 1}
@@ -99,7 +100,7 @@ def test_containers_that_the_sums_let_pass_cost_the_same_on_many_nodes(cards: in
     """Each container takes more than half a card, and there is one more of them than cards."""
     ledger, pod = a_ledger(300, cards=cards), a_pod(*[9000] * (cards + 1))
     with Counting(Fitting.take) as counted:
-        found = place(ledger.fleet, pod, NO_LIMITS, attempt=1)
+        found = Placer(ledger.fleet).place(pod, NO_LIMITS, attempt=1)
     assert isinstance(found, NotFound)
     assert len(found.untried) == 300 - fits_of_an_attempt(units(pod))
     assert counted.calls["take"] <= MOST_TAKES + len(pod.containers)
@@ -110,7 +111,9 @@ def charged(containers: int, limit: Limit) -> int:
     ledger = a_ledger(1, slots=1000, mib=1 << 20)
     ledger.set_limits([limit])
     with Counting(charge_of) as counted:
-        found = place(ledger.fleet, a_pod(*[1] * containers), ledger.allowance("team"), attempt=1)
+        found = Placer(ledger.fleet).place(
+            a_pod(*[1] * containers), ledger.allowance("team"), attempt=1
+        )
     assert isinstance(found, Found)
     return counted.calls["charge_of"]
 
@@ -131,7 +134,7 @@ def test_under_a_quota_a_container_costs_the_same_whatever_came_before_it(
 def test_different_requests_are_screened_up_to_a_number() -> None:
     fleet = a_ledger(3, slots=1000).fleet
     with Counting(refused) as counted:
-        place(fleet, a_pod(*range(1, 400)), NO_LIMITS, attempt=1)
+        Placer(fleet).place(a_pod(*range(1, 400)), NO_LIMITS, attempt=1)
     assert counted.calls["refused"] == MOST_SCREENED
 
 
@@ -156,7 +159,9 @@ class Extender:
         self.ledger, self.decisions = Ledger(), Decisions()
         for n in range(nodes):
             self.put(f"n{n:03}", free_mib=[8192, 8192])
-        self.filter = Filter(load(extra=[acme]), self.ledger, self.decisions)
+        self.filter = Filter(
+            load(extra=[acme]), self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+        )
 
     def put(self, node: str, free_mib: list[int]) -> None:
         cards = [a_card(f"{node}-{i}", i, mib=mib) for i, mib in enumerate(free_mib)]

@@ -9,7 +9,8 @@ from tessera_core.cores import MILLI, WHOLE_CARD, milli, percent
 from tessera_core.grants.resize import resized
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
@@ -59,7 +60,7 @@ def whole_card_fits(ledger: Ledger) -> bool:
     )  # fmt: skip
     container = ContainerRequest(container="a", position=0, role=Role.APP, requests=(request,))
     pod = PodRequest(namespace="ns", name="whole", uid="whole", containers=(container,))
-    return isinstance(place(ledger.fleet, pod, ledger.allowance("ns")), Found)
+    return isinstance(Placer(ledger.fleet).place(pod, ledger.allowance("ns")), Found)
 
 
 def test_a_whole_card_is_free_after_resizes_to_fractions() -> None:

@@ -11,10 +11,12 @@ from tessera_core.admission import Admission, admit
 from tessera_core.arrays import Bools
 from tessera_core.deciding import Waiting
 from tessera_core.ledger import Ledger
+from tessera_core.placer import Placer
 from tessera_core.preempting import useful
 from tessera_core.registry import load
 from tessera_core.reserved import LONGEST_S, Holding, Reserved
 from tessera_core.several import Room, rooms, scores, wishes
+from tessera_core.standing import Standing
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Spread
 from tessera_schema.quotas import Limit
@@ -51,6 +53,10 @@ def a_request(gib: int, containers: int = 1) -> PodRequest:
     return admission.request
 
 
+def placer_of(ledger: Ledger) -> Placer:
+    return Placer(ledger.fleet, Standing())
+
+
 def everywhere(ledger: Ledger) -> Bools:
     return np.array([bool(name) for name in ledger.fleet.names])
 
@@ -73,25 +79,27 @@ def test_wishes_are_what_only_kube_scheduler_can_weigh(spec: Any, wished: bool) 
 
 def test_all_nodes_with_room_are_told_the_fullest_first() -> None:
     ledger = a_ledger(0, 4, 15, 8)
-    found = rooms(ledger, a_request(4), everywhere(ledger))
+    found = rooms(ledger, placer_of(ledger), a_request(4), everywhere(ledger))
     assert found == Room(("n3", "n1", "n0"))
     assert list(ledger.entries())[-1].grant.uid != "new"
 
 
 def test_where_there_is_no_room_the_pod_waits() -> None:
     ledger = a_ledger(15, 15)
-    assert isinstance(rooms(ledger, a_request(4), everywhere(ledger)), Waiting)
+    assert isinstance(rooms(ledger, placer_of(ledger), a_request(4), everywhere(ledger)), Waiting)
 
 
 def test_nodes_that_fit_each_container_but_not_all_are_left_out() -> None:
     ledger = a_ledger(0, 10)
-    assert rooms(ledger, a_request(4, containers=2), everywhere(ledger)) == Room(("n0",))
+    assert rooms(ledger, placer_of(ledger), a_request(4, containers=2), everywhere(ledger)) == Room(
+        ("n0",)
+    )
 
 
 def test_quota_holds_for_them_too() -> None:
     ledger = a_ledger(0)
     ledger.set_limits([Limit(namespace="default", source="q", memory_bytes=1 << 30)])
-    found = rooms(ledger, a_request(4), everywhere(ledger))
+    found = rooms(ledger, placer_of(ledger), a_request(4), everywhere(ledger))
     assert isinstance(found, Waiting)
     assert "q allows" in found.over
 
@@ -99,10 +107,10 @@ def test_quota_holds_for_them_too() -> None:
 def test_scores_go_from_ten_to_nothing_by_the_pods_own_policy() -> None:
     ledger = a_ledger(0, 4, 8, 8)
     names = ["n0", "n1", "n2", "n3", "unknown"]
-    assert scores(ledger, a_request(4), names) == {
+    assert scores(placer_of(ledger), a_request(4), names) == {
         "n0": 0, "n1": 5, "n2": 10, "n3": 10, "unknown": 0,
     }  # fmt: skip
-    assert scores(ledger, a_request(4), ["unknown"]) == {"unknown": 0}
+    assert scores(placer_of(ledger), a_request(4), ["unknown"]) == {"unknown": 0}
 
 
 def test_evicting_is_of_use_where_it_makes_room() -> None:

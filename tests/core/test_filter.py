@@ -9,7 +9,9 @@ from tessera_core.decisions import MOST_MESSAGE, MOST_RECORDS, Decision, Decisio
 from tessera_core.filtering import MAX_ANSWERS, MOST_ASKED, Filter
 from tessera_core.ledger import Ledger
 from tessera_core.outcome import Verdict
+from tessera_core.placer import Placer
 from tessera_core.registry import load
+from tessera_core.standing import Standing
 from tessera_schema.extender import (
     MOST_NODES,
     MOST_VICTIMS,
@@ -32,7 +34,9 @@ class Scheduler:
         self.ledger, self.decisions = Ledger(), Decisions()
         for n in range(nodes):
             self.put(f"n{n}", slots=slots)
-        self.filter = Filter(REGISTRY, self.ledger, self.decisions)
+        self.filter = Filter(
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+        )
         self.names: list[str] = [f"n{n}" for n in range(nodes)]
 
     def put(self, node: str, *, healthy: bool = True, slots: int = 100) -> None:

@@ -12,7 +12,8 @@ from tessera_core.cores import milli
 from tessera_core.fleet import Fleet
 from tessera_core.ledger import Ledger
 from tessera_core.packing.packer import Packer
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.scoring import pressure
 from tessera_core.several import scores
 from tessera_core.units import units
@@ -34,8 +35,8 @@ NAMES = ("n0", "n1", "n2")
 
 
 def a_cluster(
-    cards: int = 1, *, packer: bool = True, used: Mapping[str, float] | None = None
-) -> Fleet:
+    cards: int = 1, *, packer: Packer | None = None, used: Mapping[str, float] | None = None
+) -> Placer:
     """Three equal nodes; `used` are cores in use of first cards."""
     fleet = Fleet()
     for n in NAMES:
@@ -43,14 +44,12 @@ def a_cluster(
     for n, cores in (used or {}).items():
         held = Charge(memory_bytes=8192 * MIB, cores_milli=milli(cores), slots=1)
         fleet.charge(n, f"{n}-0", held)
-    if packer:
-        fleet.packer = Packer()
-    return fleet
+    return Placer(fleet, packer=packer)
 
 
-def hot(fleet: Fleet, node: str, *cards: int, busy: float = 100) -> None:
+def hot(placer: Placer, node: str, *cards: int, busy: float = 100) -> None:
     hints = tuple(CardHint(card=f"{node}-{i}", busy_percent=busy, confidence=1) for i in cards)
-    pressure.press(fleet, NodeHints(node=node, at=0, cards=hints))
+    pressure.press(placer.fleet, NodeHints(node=node, at=0, cards=hints))
 
 
 def a_pod(
@@ -64,70 +63,70 @@ def a_pod(
     return PodRequest(namespace="d", name="p", uid=uid, containers=(container,))
 
 
-def put(fleet: Fleet, pod: PodRequest) -> tuple[str, ...]:
+def put(placer: Placer, pod: PodRequest) -> tuple[str, ...]:
     """Node and cards that the pod gets."""
-    found = place(fleet, pod, FREE)
+    found = placer.place(pod, FREE)
     assert isinstance(found, Found)
     return found.node, *(share.card for share in found.shares)
 
 
 def test_without_hints_nothing_is_heeded() -> None:
-    fleet, pod = a_cluster(), a_pod()
+    placer, pod = a_cluster(packer=Packer()), a_pod()
     wanted = units(pod)
-    assert pressure.heeding(fleet, pod.uid, wanted) is wanted
-    hot(fleet, "n0", 0, busy=70)
-    assert pressure.heeding(fleet, pod.uid, wanted) is wanted
-    hot(fleet, "n0", 0)
-    assert pressure.heeding(fleet, pod.uid, wanted) is not wanted
-    hot(fleet, "n0")
-    assert pressure.heeding(fleet, pod.uid, wanted) is wanted
-    assert not fleet.cards.pressure.any()
+    assert placer.with_pressure(pod.uid, wanted) is wanted
+    hot(placer, "n0", 0, busy=70)
+    assert placer.with_pressure(pod.uid, wanted) is wanted
+    hot(placer, "n0", 0)
+    assert placer.with_pressure(pod.uid, wanted) is not wanted
+    hot(placer, "n0")
+    assert placer.with_pressure(pod.uid, wanted) is wanted
+    assert not placer.fleet.cards.pressure.any()
 
 
 def test_a_node_whose_card_is_used_up_comes_last() -> None:
-    fleet = a_cluster()
-    assert put(fleet, a_pod())[0] == "n0"
-    hot(fleet, "n0", 0)
-    assert put(fleet, a_pod())[0] == "n1"
+    placer = a_cluster(packer=Packer())
+    assert put(placer, a_pod())[0] == "n0"
+    hot(placer, "n0", 0)
+    assert put(placer, a_pod())[0] == "n1"
 
 
 def test_so_it_does_where_binpack_would_prefer_it() -> None:
-    fleet = a_cluster(used={"n2": 40})
-    assert put(fleet, a_pod())[0] == "n2"
-    hot(fleet, "n2", 0)
-    assert put(fleet, a_pod())[0] == "n0"
+    placer = a_cluster(packer=Packer(), used={"n2": 40})
+    assert put(placer, a_pod())[0] == "n2"
+    hot(placer, "n2", 0)
+    assert put(placer, a_pod())[0] == "n0"
 
 
 def test_another_card_of_the_node_is_as_good_as_another_node() -> None:
-    fleet = a_cluster(cards=2, used={"n0": 40})
-    hot(fleet, "n0", 0)
-    assert put(fleet, a_pod()) == ("n0", "n0-1")
-    hot(fleet, "n0", 0, 1)
-    assert put(fleet, a_pod())[0] == "n1"
+    placer = a_cluster(packer=Packer(), cards=2, used={"n0": 40})
+    hot(placer, "n0", 0)
+    assert put(placer, a_pod()) == ("n0", "n0-1")
+    hot(placer, "n0", 0, 1)
+    assert put(placer, a_pod())[0] == "n1"
 
 
 def test_a_full_card_that_rests_does_not_speak_for_its_node() -> None:
-    fleet = a_cluster(cards=2, used={"n0": 100})
-    hot(fleet, "n0", 1)
-    assert put(fleet, a_pod(cores=50))[0] == "n1"
+    placer = a_cluster(packer=Packer(), cards=2, used={"n0": 100})
+    hot(placer, "n0", 1)
+    assert put(placer, a_pod(cores=50))[0] == "n1"
 
 
 def test_several_cards_are_as_good_as_the_worst_of_them() -> None:
-    fleet = a_cluster(cards=2)
-    hot(fleet, "n0", 0)
-    assert put(fleet, a_pod(count=2))[0] == "n1"
-    assert put(fleet, a_pod(count=1)) == ("n0", "n0-1")
+    placer = a_cluster(packer=Packer(), cards=2)
+    hot(placer, "n0", 0)
+    assert put(placer, a_pod(count=2))[0] == "n1"
+    assert put(placer, a_pod(count=1)) == ("n0", "n0-1")
 
 
 def test_a_pod_that_names_an_order_keeps_it_and_only_equals_are_decided() -> None:
-    fleet = a_cluster(used={"n2": 40})
-    assert fleet.packer is not None
-    fleet.packer.named("u")
-    hot(fleet, "n2", 0)
-    assert put(fleet, a_pod())[0] == "n2"
-    hot(fleet, "n2")
-    hot(fleet, "n0", 0)
-    assert put(fleet, a_pod(order=NodeOrder.SPREAD))[0] == "n1"
+    packer = Packer()
+    placer = a_cluster(packer=packer, used={"n2": 40})
+    packer.named("u")
+    hot(placer, "n2", 0)
+    assert put(placer, a_pod())[0] == "n2"
+    hot(placer, "n2")
+    hot(placer, "n0", 0)
+    assert put(placer, a_pod(order=NodeOrder.SPREAD))[0] == "n1"
 
 
 @pytest.mark.parametrize(
@@ -139,56 +138,56 @@ def test_a_pod_that_names_an_order_keeps_it_and_only_equals_are_decided() -> Non
     ],
 )
 def test_orders_that_do_not_give_way_are_kept(order: NodeOrder, used: Mapping[str, float]) -> None:
-    fleet = a_cluster(used=used)
-    assert put(fleet, a_pod(order=order))[0] == "n2"
-    hot(fleet, "n2", 0)
-    assert put(fleet, a_pod(order=order))[0] == "n2"
+    placer = a_cluster(packer=Packer(), used=used)
+    assert put(placer, a_pod(order=order))[0] == "n2"
+    hot(placer, "n2", 0)
+    assert put(placer, a_pod(order=order))[0] == "n2"
 
 
 def test_where_nobody_counts_named_orders_only_equals_are_decided() -> None:
-    fleet = a_cluster(packer=False, used={"n2": 40})
-    hot(fleet, "n2", 0)
-    assert put(fleet, a_pod())[0] == "n2"
+    placer = a_cluster(used={"n2": 40})
+    hot(placer, "n2", 0)
+    assert put(placer, a_pod())[0] == "n2"
 
 
 def test_pack_goes_by_it_first() -> None:
-    fleet = a_cluster(cards=2)
-    assert fleet.packer is not None
-    fleet.packer.by_default = True
-    node, card = put(fleet, a_pod(cores=50))
-    hot(fleet, node, 0, 1)
-    other, _ = put(fleet, a_pod(cores=50))
+    packer = Packer()
+    placer = a_cluster(cards=2, packer=packer)
+    packer.by_default = True
+    node, card = put(placer, a_pod(cores=50))
+    hot(placer, node, 0, 1)
+    other, _ = put(placer, a_pod(cores=50))
     assert other != node
     assert card.startswith(node)
 
 
 def test_promised_cores_feel_less_than_none() -> None:
-    fleet = a_cluster()
-    hot(fleet, "n0", 0, busy=90)
-    assert put(fleet, a_pod(cores=20))[0] == "n0"
-    assert put(fleet, a_pod(cores=0))[0] == "n1"
-    hot(fleet, "n0", 0, busy=100)
-    assert put(fleet, a_pod(cores=20))[0] == "n1"
+    placer = a_cluster(packer=Packer())
+    hot(placer, "n0", 0, busy=90)
+    assert put(placer, a_pod(cores=20))[0] == "n0"
+    assert put(placer, a_pod(cores=0))[0] == "n1"
+    hot(placer, "n0", 0, busy=100)
+    assert put(placer, a_pod(cores=20))[0] == "n1"
 
 
 def test_a_card_that_nobody_holds_is_not_begun_for_a_little_less_pressure() -> None:
-    fleet = a_cluster(used={"n2": 20})
-    hot(fleet, "n2", 0, busy=80)
-    assert put(fleet, a_pod())[0] == "n2"
-    hot(fleet, "n2", 0, busy=90)
-    assert put(fleet, a_pod())[0] == "n0"
+    placer = a_cluster(packer=Packer(), used={"n2": 20})
+    hot(placer, "n2", 0, busy=80)
+    assert put(placer, a_pod())[0] == "n2"
+    hot(placer, "n2", 0, busy=90)
+    assert put(placer, a_pod())[0] == "n0"
 
 
 def test_a_begun_card_that_rests_is_taken_before_one_that_nobody_holds() -> None:
-    fleet = a_cluster(used={"n1": 20, "n2": 40})
-    hot(fleet, "n2", 0)
-    assert put(fleet, a_pod())[0] == "n1"
+    placer = a_cluster(packer=Packer(), used={"n1": 20, "n2": 40})
+    hot(placer, "n2", 0)
+    assert put(placer, a_pod())[0] == "n1"
 
 
 def test_that_a_card_is_held_says_nothing_to_who_takes_all_of_it() -> None:
-    fleet = a_cluster(cards=2, used={"n0": 20})
-    hot(fleet, "n0", 1)
-    assert put(fleet, a_pod(cores=100))[0] == "n1"
+    placer = a_cluster(packer=Packer(), cards=2, used={"n0": 20})
+    hot(placer, "n0", 1)
+    assert put(placer, a_pod(cores=100))[0] == "n1"
 
 
 @pytest.mark.parametrize(
@@ -208,38 +207,38 @@ def test_pressure_is_use_soon_and_half_of_waiting_by_confidence(hint: CardHint, 
 
 
 def test_hints_outlive_a_change_of_the_nodes_cards() -> None:
-    fleet = a_cluster()
-    hot(fleet, "n0", 0)
-    fleet.put("n0", [a_card("new", 0), a_card("n0-0", 1)])
-    assert fleet.cards.pressure[fleet.rows["n0"]].tolist()[:2] == [0, 8]
-    fleet.remove("n0")
-    fleet.put("n3", [a_card("n0-0")])
-    assert not fleet.cards.pressure[fleet.rows["n3"]].any()
+    placer = a_cluster(packer=Packer())
+    hot(placer, "n0", 0)
+    placer.fleet.put("n0", [a_card("new", 0), a_card("n0-0", 1)])
+    assert placer.fleet.cards.pressure[placer.fleet.rows["n0"]].tolist()[:2] == [0, 8]
+    placer.fleet.remove("n0")
+    placer.fleet.put("n3", [a_card("n0-0")])
+    assert not placer.fleet.cards.pressure[placer.fleet.rows["n3"]].any()
 
 
 def test_hints_may_come_before_their_node() -> None:
     fleet = Fleet()
-    hot(fleet, "n0", 0)
+    hot(Placer(fleet), "n0", 0)
     fleet.put("n0", [a_card("n0-0")])
     assert fleet.cards.pressure[fleet.rows["n0"], 0] == pressure.STEPS
 
 
 def test_a_snapshot_keeps_the_pressure_that_it_was_taken_with() -> None:
-    fleet = a_cluster()
-    before = fleet.snapshot()
-    hot(fleet, "n0", 0)
+    placer = a_cluster(packer=Packer())
+    before = placer.fleet.snapshot()
+    hot(placer, "n0", 0)
     assert not before.cards.pressure.any()
-    assert fleet.cards.pressure.any()
+    assert placer.fleet.cards.pressure.any()
 
 
 def test_scores_for_pods_that_wish_go_by_it_too() -> None:
     ledger = Ledger()
     for n in NAMES:
         ledger.put_node(n, [a_card(f"{n}-0")])
-    ledger.fleet.packer = Packer()
-    assert set(scores(ledger, a_pod(), NAMES).values()) == {10}
-    hot(ledger.fleet, "n1", 0)
-    assert scores(ledger, a_pod(), NAMES) == {"n0": 10, "n1": 0, "n2": 10}
+    placer = Placer(ledger.fleet, packer=Packer())
+    assert set(scores(placer, a_pod(), NAMES).values()) == {10}
+    hot(placer, "n1", 0)
+    assert scores(placer, a_pod(), NAMES) == {"n0": 10, "n1": 0, "n2": 10}
 
 
 @settings(max_examples=200, deadline=None)
@@ -254,9 +253,8 @@ def test_whether_a_pod_fits_does_not_depend_on_it(
     levels: list[int],
 ) -> None:
     plain, pressed = a_fleet(spec), a_fleet(spec)
-    for fleet in (plain, pressed):
-        fleet.packer = Packer()
-        fleet.packer.by_default = packs
+    packer, twin = Packer(), Packer()
+    packer.by_default = twin.by_default = packs
     rest = iter(levels)
     for node, row in pressed.rows.items():
         pressed.press(node, {c.id: n for c in pressed.facts[row] if (n := next(rest))})
@@ -265,7 +263,10 @@ def test_whether_a_pod_fits_does_not_depend_on_it(
         for i, request in enumerate(asked)
     )
     pod = PodRequest(namespace="d", name="p", uid="u", containers=containers)
-    before, after = place(plain, pod, FREE), place(pressed, pod, FREE)
+    before, after = (
+        Placer(fleet, packer=another).place(pod, FREE)
+        for fleet, another in ((plain, packer), (pressed, twin))
+    )
     assert isinstance(after, Found) == isinstance(before, Found)
     if isinstance(before, Found) and isinstance(after, Found):
         assert before.feasible == after.feasible

@@ -8,7 +8,8 @@ from tessera_core.explain import node_whys
 from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
-from tessera_core.placement import NotFound, fit, place
+from tessera_core.placement import NotFound
+from tessera_core.placer import Placer
 from tessera_core.units import units
 from tessera_schema.cards import MIB, Siting
 from tessera_schema.grants import Grant, Share
@@ -81,8 +82,8 @@ def test_the_limit_is_named_with_its_numbers(
 ) -> None:
     ledger, pod = a_ledger(limit), a_pod(**asked)
     allowance = ledger.allowance("team")
-    assert isinstance(place(ledger.fleet, pod, allowance), NotFound)
-    unfit = fit(ledger.fleet, ledger.fleet.rows["n1"], units(pod), allowance)
+    assert isinstance(Placer(ledger.fleet).place(pod, allowance), NotFound)
+    unfit = Placer(ledger.fleet).fit(ledger.fleet.rows["n1"], units(pod), allowance)
     assert isinstance(unfit, Unfit)
     whys = node_whys("n1", unfit)
     (why,) = [w for w in whys if w.reason is Reason.RESOURCE_QUOTA_NOT_FIT]
@@ -91,8 +92,7 @@ def test_the_limit_is_named_with_its_numbers(
 
 def test_each_card_of_a_node_with_too_few_has_its_own_reason() -> None:
     ledger = a_ledger({})
-    unfit = fit(
-        ledger.fleet,
+    unfit = Placer(ledger.fleet).fit(
         ledger.fleet.rows["n1"],
         units(a_pod(count=9, memory_bytes=13 * GIB)),
         ledger.allowance(""),

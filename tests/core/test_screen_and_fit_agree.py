@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tessera_core.charges import Charge
 from tessera_core.fitting import Unfit
 from tessera_core.fleet import Fleet
-from tessera_core.placement import Found, fit, place, screen
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.quota import Allowance
 from tessera_core.units import units
 from tessera_schema.cards import MIB, Card
@@ -101,9 +102,9 @@ def test_a_node_passes_the_screen_exactly_when_it_fits(
     spec: list[list[tuple[Card, Charge]]], request: Request
 ) -> None:
     fleet, wanted = a_fleet(spec), units(a_request(request))
-    passed = screen(fleet, wanted, FREE, None)
+    passed = Placer(fleet).screen(wanted, FREE, None)
     for row in fleet.rows.values():
-        assert passed[row] == (not isinstance(fit(fleet, row, wanted, FREE), Unfit))
+        assert passed[row] == (not isinstance(Placer(fleet).fit(row, wanted, FREE), Unfit))
 
 
 @settings(max_examples=200, deadline=None)
@@ -112,12 +113,13 @@ def test_a_pod_that_fits_somewhere_is_placed_and_equal_inputs_give_equal_answers
     spec: list[list[tuple[Card, Charge]]], request: Request
 ) -> None:
     fleet, pod = a_fleet(spec), a_request(request)
-    found = place(fleet, pod, FREE)
+    found = Placer(fleet).place(pod, FREE)
     fits = any(
-        not isinstance(fit(fleet, row, units(pod), FREE), Unfit) for row in fleet.rows.values()
+        not isinstance(Placer(fleet).fit(row, units(pod), FREE), Unfit)
+        for row in fleet.rows.values()
     )
     assert isinstance(found, Found) == fits
-    assert place(a_fleet(spec), pod, FREE) == found
+    assert Placer(a_fleet(spec)).place(pod, FREE) == found
 
 
 @given(nodes)

@@ -9,7 +9,8 @@ from tessera_core.capacity import misfit
 from tessera_core.charges import charges
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit
@@ -71,8 +72,7 @@ def fits_somehow(free: list[int], asks: list[int]) -> bool:
 def test_the_best_card_is_left_to_the_container_that_needs_it() -> None:
     """binpack would give the fuller card to the small container, which the big one needs."""
     ledger = a_ledger(6, 14)
-    found = place(
-        ledger.fleet, a_pod((Role.APP, a_request(1)), (Role.APP, a_request(1)),
+    found = Placer(ledger.fleet).place(a_pod((Role.APP, a_request(1)), (Role.APP, a_request(1)),
                             (Role.APP, a_request(10))), ledger.allowance("team"),
     )  # fmt: skip
     assert isinstance(found, Found)
@@ -87,7 +87,7 @@ def test_the_best_card_is_left_to_the_container_that_needs_it() -> None:
 def test_containers_that_fit_in_some_way_are_placed(used: list[int], asks: list[int]) -> None:
     ledger = a_ledger(*used)
     pod = a_pod(*((Role.APP, a_request(gib)) for gib in asks))
-    found = place(ledger.fleet, pod, ledger.allowance("team"))
+    found = Placer(ledger.fleet).place(pod, ledger.allowance("team"))
     assert isinstance(found, Found) == fits_somehow([16 - gib for gib in used], asks)
 
 
@@ -127,7 +127,7 @@ def test_what_placement_finds_the_books_take(
     ledger = a_ledger(*used, other=tuple(other))
     ledger.set_limits(limited)
     pod = a_pod(*asked)
-    found = place(ledger.fleet, pod, ledger.allowance("team"))
+    found = Placer(ledger.fleet).place(pod, ledger.allowance("team"))
     if isinstance(found, Found):
         grant = Grant(uid="p", namespace="team", name="p", node="n1", shares=found.shares)
         assert misfit(ledger.fleet, grant, charges(grant.shares)) is None

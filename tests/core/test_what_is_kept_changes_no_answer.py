@@ -2,7 +2,6 @@
 now: nodes come, change and go, cards fill, fall ill and are pressed, quotas and blocks are set."""
 
 from collections.abc import Callable
-from copy import copy
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,12 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tessera_core.deciding import Reserved, decide
-from tessera_core.fleet import Fleet
 from tessera_core.ledger import Ledger
 from tessera_core.packing.packer import Packer
-from tessera_core.placement import place, screened
+from tessera_core.placer import Placer
 from tessera_core.quota import NO_LIMITS
-from tessera_core.standing import MOST_UNITS
+from tessera_core.standing import MOST_UNITS, Standing
 from tessera_core.units import units
 from tessera_schema.cards import MIB, Card, Siting
 from tessera_schema.quotas import Limit
@@ -149,23 +147,31 @@ turns = st.lists(
 filled = st.lists(a_node(), min_size=20, max_size=30)
 
 
-def afresh(fleet: Fleet) -> Fleet:
-    """The same columns with nothing kept, for reading."""
-    twin = copy(fleet)
-    twin.standing = None
-    return twin
+class Placing:
+    """A ledger, and a placer that remembers."""
+
+    def __init__(self, packer: Packer | None = None) -> None:
+        self.ledger = Ledger()
+        self.screens = Standing()
+        self.placer = Placer(self.ledger.fleet, self.screens, packer)
+
+    def decide(self, pod: PodRequest, turn: int, candidates: np.ndarray | None = None) -> bool:
+        """Whether it is placed."""
+        decided = decide(self.ledger, self.placer, pod, candidates, turn)
+        return isinstance(decided, Reserved)
 
 
-def check(ledger: Ledger, pod: PodRequest, candidates: np.ndarray | None) -> None:
-    fleet, twin, wanted = ledger.fleet, afresh(ledger.fleet), units(pod)
+def check(placing: Placing, pod: PodRequest, candidates: np.ndarray | None) -> None:
+    """A placer that remembers nothing answers the same."""
+    ledger, placer, fleet, wanted = placing.ledger, placing.placer, placing.ledger.fleet, units(pod)
+    plain = Placer(fleet, packer=placer.packer)
     for allowance in (ledger.allowance("d"), NO_LIMITS):
-        kept = screened(fleet, wanted, allowance, candidates)
-        for had, now in zip(kept, screened(twin, wanted, allowance, candidates), strict=True):
+        kept = placer.screened(wanted, allowance, candidates)
+        for had, now in zip(kept, plain.screened(wanted, allowance, candidates), strict=True):
             assert np.array_equal(had, now)
-        placed = place(fleet, pod, allowance, candidates)
-        assert placed == place(twin, pod, allowance, candidates)
-    assert fleet.standing is not None
-    assert np.array_equal(fleet.standing.usage(fleet), fleet.usage())
+        placed = placer.place(pod, allowance, candidates)
+        assert placed == plain.place(pod, allowance, candidates)
+    assert np.array_equal(placing.screens.usage(fleet), fleet.usage())
 
 
 @settings(max_examples=40, deadline=None)
@@ -176,10 +182,11 @@ def test_pods_of_several_shapes_in_turn_are_answered_alike(
     story: list[tuple[list[Step], int, list[bool] | None]],
     by_default: bool | None,  # noqa: FBT001  (drawn)
 ) -> None:
-    ledger, pods = Ledger(), [a_shape(spec) for spec in specs]
-    if by_default is not None:
-        ledger.fleet.packer = Packer()
-        ledger.fleet.packer.by_default = by_default
+    packer, pods = None if by_default is None else Packer(), [a_shape(spec) for spec in specs]
+    if packer is not None:
+        packer.by_default = bool(by_default)
+    placing = Placing(packer)
+    ledger = placing.ledger
     for step in start:
         step(ledger)
     for turn, (happened, number, offered) in enumerate(story):
@@ -188,9 +195,8 @@ def test_pods_of_several_shapes_in_turn_are_answered_alike(
         pod = replace(pods[number % len(pods)], uid=f"u{turn}")
         rows = len(ledger.fleet.names)
         candidates = None if offered is None else np.resize(np.array(offered), rows)
-        check(ledger, pod, candidates)
-        decided = decide(ledger, pod, candidates, turn)
-        if isinstance(decided, Reserved) and turn % 3:
+        check(placing, pod, candidates)
+        if placing.decide(pod, turn, candidates) and turn % 3:
             ledger.sent(pod.uid)
             ledger.settle(pod.uid, bound=turn % 3 == 1)
 
@@ -201,43 +207,46 @@ def a_plain_pod(mib: int, uid: str = "u") -> PodRequest:
 
 
 def test_more_shapes_than_are_kept_are_answered_alike() -> None:
-    ledger = Ledger()
+    placing = Placing()
+    ledger = placing.ledger
     for node in NODES:
         ledger.put_node(node, [a_card(f"{node}-{i}", i, mib=4096) for i in range(2)])
     for turn in range(3 * MOST_UNITS):
         pod = a_plain_pod(100 + turn % (MOST_UNITS + 3), f"u{turn}")
-        check(ledger, pod, None)
-        decide(ledger, pod, None, turn)
+        check(placing, pod, None)
+        placing.decide(pod, turn)
 
 
 def test_a_very_long_time_without_news_of_nodes_is_answered_alike() -> None:
-    ledger = Ledger()
+    placing = Placing()
+    ledger = placing.ledger
     for node in NODES:
         ledger.put_node(node, [a_card(f"{node}-{i}", i, mib=4096) for i in range(2)])
     small, large = a_plain_pod(1000), a_plain_pod(3000)
     before = ledger.fleet.changes
     for turn in range(2_500):
         pod = replace(small, uid=f"u{turn}")
-        decide(ledger, pod, None, turn)
+        placing.decide(pod, turn)
         if turn >= 20:
             ledger.ended(f"u{turn - 20}")
         if turn % 97 == 0:
-            check(ledger, large, None)
+            check(placing, large, None)
     assert ledger.fleet.changes is not before
-    check(ledger, small, None)
+    check(placing, small, None)
 
 
 def test_a_card_whose_cores_are_all_promised_is_left_out_as_soon_as_they_are() -> None:
-    ledger = Ledger()
+    placing = Placing()
+    ledger = placing.ledger
     ledger.put_node("n0", [a_card("n0-0", 0, mib=4096)])
     free = a_shape([(Role.APP, Request(vendor="acme", dialect="acme", memory_bytes=MIB))])
     full = a_shape(
         [(Role.APP, Request(vendor="acme", dialect="acme", memory_bytes=MIB, cores_percent=100))]
     )
-    check(ledger, free, None)
-    assert isinstance(decide(ledger, replace(full, uid="full"), None, 0), Reserved)
-    check(ledger, free, None)
-    assert not isinstance(decide(ledger, free, None, 0), Reserved)
+    check(placing, free, None)
+    assert placing.decide(replace(full, uid="full"), 0)
+    check(placing, free, None)
+    assert not placing.decide(free, 0)
     ledger.ended("full")
-    check(ledger, free, None)
-    assert isinstance(decide(ledger, free, None, 0), Reserved)
+    check(placing, free, None)
+    assert placing.decide(free, 0)

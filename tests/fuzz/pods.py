@@ -17,7 +17,9 @@ from tessera_core.filtering import Filter
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
+from tessera_core.placer import Placer
 from tessera_core.signing import Signer, Verifier, published_key
+from tessera_core.standing import Standing
 from tessera_schema.cards import Card
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, encode_grant
@@ -112,7 +114,9 @@ class World:
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         """Two nodes with cards of every vendor."""
         self.ledger = Ledger()
-        self.filter = Filter(REGISTRY, self.ledger, Decisions())
+        self.filter = Filter(
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), Decisions()
+        )
         for name, node in nodes.items():
             self.publish(name, cards_of(REGISTRY, node, {})[0])
 

@@ -12,7 +12,7 @@ from tessera_core.fitting import Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.packing import order
 from tessera_core.packing.state import State
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.quota import Allowance
 from tessera_core.scoring import nodes
 from tessera_core.units import units
@@ -97,7 +97,7 @@ def place(fleet: Fleet, pod: PodRequest, state: State) -> tuple[str, tuple[Share
     left = np.array(sorted(fleet.rows.values()))
     while len(left):
         row = nodes.best(left, columns)
-        fitted = fit(fleet, row, wanted, FREE)
+        fitted = Placer(fleet).fit(row, wanted, FREE)
         if not isinstance(fitted, Unfit):
             return fleet.names[row], fitted
         left = left[left != row]

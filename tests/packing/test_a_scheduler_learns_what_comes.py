@@ -122,7 +122,7 @@ async def test_whole_nodes_are_kept_back_where_that_is_set(reserve: bool) -> Non
     async with leading(world, config=config) as scheduler:
         await until(lambda: scheduler.packing.serves)
         assert await place(world, scheduler, "a")
-        packer = scheduler.ledger.fleet.packer
+        packer = scheduler.placer.packer
         assert packer is not None
         assert len(packer.state.reserved(1)) == reserve
 

@@ -8,7 +8,7 @@ from tessera_core.fitting import Unfit
 from tessera_core.packing.history import History
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.state import State
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.units import units
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
@@ -24,7 +24,7 @@ def test_a_pod_that_fits_somewhere_is_always_placed(
 ) -> None:
     fleet, pod = a_fleet(spec), a_pod(*wanted)
     rows = range(len(fleet.names))
-    somewhere = any(not isinstance(fit(fleet, r, units(pod), FREE), Unfit) for r in rows)
+    somewhere = any(not isinstance(Placer(fleet).fit(r, units(pod), FREE), Unfit) for r in rows)
     assert (place(fleet, pod, State(reserve=reserve)) is not None) == somewhere
 
 

@@ -18,9 +18,10 @@ from tessera_core.ledger import Ledger
 from tessera_core.packing.history import History
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import MOST_NAMED, Packer
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import load
+from tessera_core.standing import Standing
 from tessera_core.units import units
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import Pod
@@ -63,8 +64,8 @@ class Scheduler:
             self.ledger.put_node(
                 f"n{n}", [a_card(f"c{n}-{i}", i, vendor="nvidia", mib=mib) for i in range(cards)]
             )
-        self.ledger.fleet.packer = packer
-        self.filter = Filter(REGISTRY, self.ledger, Decisions())
+        self.placer = Placer(self.ledger.fleet, Standing(), packer)
+        self.filter = Filter(REGISTRY, self.ledger, self.placer, Decisions())
 
     def place(self, pod: Json, *nodes: str) -> str:
         """The node where it is bound; empty when it waits."""
@@ -96,7 +97,7 @@ def packing(scheduler: Scheduler, past: Mapping[int, int] = PAST) -> Packer:
             history.add(asked(a_pod("past", share(percent))), 0)
     packer.state.adopt(learn(*packer.state.lesson(scheduler.ledger.fleet, history, 0)))
     packer.by_default = True
-    scheduler.ledger.fleet.packer = packer
+    scheduler.placer.packer = packer
     return packer
 
 
@@ -118,7 +119,7 @@ def test_a_pod_that_names_no_order_goes_where_least_is_lost() -> None:
 
 def test_without_enough_to_learn_from_it_goes_where_its_dialect_says() -> None:
     scheduler = half_full()
-    scheduler.ledger.fleet.packer = Packer()
+    scheduler.placer.packer = Packer()
     assert scheduler.place(a_pod("p", share(30))) == "n1"
 
 
@@ -240,7 +241,9 @@ def test_a_pod_that_fits_somewhere_is_always_placed(steps: list[tuple[str, Any]]
         pod = a_pod(f"p{number}", what)
         fleet, wanted = scheduler.ledger.fleet, units(asked(pod))
         rows = fleet.rows.values()
-        somewhere = any(not isinstance(fit(fleet, r, wanted, NO_LIMITS), Unfit) for r in rows)
+        somewhere = any(
+            not isinstance(Placer(fleet).fit(r, wanted, NO_LIMITS), Unfit) for r in rows
+        )
         assert bool(scheduler.place(pod)) == somewhere
 
 
@@ -255,7 +258,7 @@ def test_what_is_kept_between_pods_never_changes_an_answer(steps: list[tuple[str
         if kind != "lesson":
             change(afresh, kind, what)
         if kind == "comes":
-            afresh.ledger.fleet.packer = another(keeps.ledger.fleet.packer)
+            afresh.placer.packer = another(keeps.placer.packer)
             pod = a_pod(f"p{number}", what)
             assert keeps.place(pod) == afresh.place(pod)
             books = [scheduler.ledger.entry(f"p{number}") for scheduler in (keeps, afresh)]

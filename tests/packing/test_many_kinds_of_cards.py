@@ -16,7 +16,8 @@ from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
 from tessera_core.packing.reserve import Reserve, whole_nodes
 from tessera_core.packing.state import State
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.quota import NO_LIMITS
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
@@ -184,8 +185,8 @@ def test_kinds_without_end_are_not_kept_and_their_cards_are_given_last() -> None
     assert best(fleet, a_share(30), state) == "good"
     use(fleet, "good", 0, 100)
     use(fleet, "good", 1, 100)
-    fleet.packer = Packer(state)
-    fleet.packer.by_default = True
-    found = place(fleet, a_pod(a_share(30)), NO_LIMITS)
+    packer = Packer(state)
+    packer.by_default = True
+    found = Placer(fleet, packer=packer).place(a_pod(a_share(30)), NO_LIMITS)
     assert isinstance(found, Found)
     assert found.node == "evil"

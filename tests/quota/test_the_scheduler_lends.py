@@ -9,7 +9,9 @@ from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
 from tessera_core.limits import AcceleratorQuota, accelerator_limit
 from tessera_core.pages import Seen
+from tessera_core.placer import Placer
 from tessera_core.registry import load
+from tessera_core.standing import Standing
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import ObjectMeta
 from tessera_testing.builders import a_card
@@ -27,7 +29,9 @@ class Scheduler:
         self.ledger, self.decisions = Ledger(), Decisions()
         facts = [a_card(f"card-{n}", n, vendor="acme") for n in range(cards)]
         self.ledger.put_node("n0", facts)
-        self.filter = Filter(REGISTRY, self.ledger, self.decisions)
+        self.filter = Filter(
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+        )
         limits = []
         for namespace, spec in quotas.items():
             quota = _spec(json.dumps({"spec": spec}).encode())

@@ -10,7 +10,9 @@ import msgspec
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
+from tessera_core.placer import Placer
 from tessera_core.registry import load
+from tessera_core.standing import Standing
 from tessera_runtime.metrics import Registry as Metrics
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card
@@ -34,7 +36,9 @@ class Scheduler:
             self.ledger.put_node(f"n{n}", [a_card(f"n{n}-0", vendor="acme")])
         self.ledger.set_limits(limits)
         self.kube = FakeKube(self.store)
-        self.filter = Filter(REGISTRY, self.ledger, self.decisions)
+        self.filter = Filter(
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+        )
 
     def _made(self, path: str, body: Any) -> Any:
         response = self.store.handle("POST", path, body=msgspec.json.encode(body))

@@ -25,7 +25,9 @@ from tessera_core.isolation import (
 from tessera_core.ledger import Ledger
 from tessera_core.outcome import Verdict
 from tessera_core.ownenv import OWN_ENVIRONMENT
+from tessera_core.placer import Placer
 from tessera_core.planner import Planner
+from tessera_core.standing import Standing
 from tessera_runtime.following.namespaces import Namespaces, NamespaceSight
 from tessera_runtime.kube.reflector import Change
 from tessera_scheduler.webhook.namespaces import Namespaces as NotesOf
@@ -80,7 +82,7 @@ def filtered(pod: Json, labels: dict[str, str]) -> tuple[Verdict, str]:
     ledger.put_node("n1", ())
     ledger.set_namespaces({"team": labels})
     args = ExtenderArgs(msgspec.convert(pod, Pod), msgspec.Raw(b'["n1"]'))
-    answer = Filter(REGISTRY, ledger, Decisions()).answer(args, 0)
+    answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, Standing()), Decisions()).answer(args, 0)
     return answer.verdict, answer.message
 
 

@@ -18,8 +18,10 @@ from tessera_core.filtering import Filter
 from tessera_core.isolation import defeats
 from tessera_core.ledger import Ledger
 from tessera_core.outcome import Verdict
+from tessera_core.placer import Placer
 from tessera_core.planner import Planner
 from tessera_core.registry import load
+from tessera_core.standing import Standing
 from tessera_core.takeover import count_by_requests
 from tessera_scheduler.webhook.oversize import unread
 from tessera_schema.extender import ExtenderArgs
@@ -102,7 +104,7 @@ def filtered(pod: Json) -> tuple[Verdict, str]:
     names = msgspec.Raw(b'["n1"]')
     ledger = Ledger()
     ledger.put_node("n1", ())
-    answer = Filter(REGISTRY, ledger, Decisions()).answer(
+    answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, Standing()), Decisions()).answer(
         ExtenderArgs(msgspec.convert(pod, Pod), names), 0
     )
     return answer.verdict, answer.message

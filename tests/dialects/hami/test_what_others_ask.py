@@ -17,6 +17,7 @@ from tessera_core.hookfiles.hamicore import CACHE_ENV, MAGIC, read_region
 from tessera_core.inventory import cards_of
 from tessera_core.ledger import Ledger
 from tessera_core.limits import ResourceQuota, ResourceQuotaSpec
+from tessera_core.placer import Placer
 from tessera_core.registry import load
 from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_scheduler.limits import Limits
@@ -33,7 +34,8 @@ FOLDER = "/usr/local/vgpu"
 def test_a_filter_call_without_a_pod_is_answered_with_an_error() -> None:
     """FLT-01."""
     args = decode_args(b'{"Pod":null,"NodeNames":["node1"]}')
-    answer = Filter(load(), Ledger(), Decisions()).answer(args, 0)
+    ledger = Ledger()
+    answer = Filter(load(), ledger, Placer(ledger.fleet), Decisions()).answer(args, 0)
     assert msgspec.json.decode(answer.body)["Error"]
 
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from tessera_core.arrays import Bools
 from tessera_core.ledger import Ledger
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.quota import least_use
 from tessera_core.units import Unit, units
 from tessera_schema.grants import Grant
@@ -37,18 +38,19 @@ class Waiting(Struct, frozen=True):
 
 def decide(
     ledger: Ledger,
+    placer: Placer,
     request: PodRequest,
     candidates: Bools | None,
     now: float,
     attempt: int | None = None,
 ) -> Reserved | Waiting:
-    """Reserve the best cards for the pod. `candidates` are the fleet's rows that may be used,
-    `attempt` bounds the work (`tessera_core.placement.place`)."""
+    """Reserve the best cards for the pod. The placer's fleet is the ledger's; `candidates` are its
+    rows that may be used, `attempt` bounds the work (`Placer.place`)."""
     allowance = ledger.allowance(request.namespace)
     over = allowance.exceeded(least_use(request)) if allowance.limits else ""
     if over:
         return Waiting(units(request), over)
-    found = place(ledger.fleet, request, allowance, candidates, attempt)
+    found = placer.place(request, allowance, candidates, attempt)
     if not isinstance(found, Found):
         return Waiting(found.units, untried=found.untried)
     grant = Grant(

@@ -21,7 +21,7 @@ from tessera_core.fleet import MODES_LEFT_ALONE, Fleet
 from tessera_core.ladder import asks_for_left_alone
 from tessera_core.needs import Amounts
 from tessera_core.outcome import Why
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.quota import Allowance
 from tessera_core.units import Unit
 from tessera_schema.cards import MIB, Card
@@ -51,12 +51,13 @@ def node_by_node(
 ) -> Iterator[list[Why]]:
     """The same, one node at a time, for a caller that has other things to do in between. The fleet
     must not change meanwhile."""
+    placer = Placer(fleet)
     for node in sorted(fleet.rows):
         if node in refused:
             reason, message = refused[node]
             yield [Why(node=node, reason=reason, message=message)]
             continue
-        unfit = fit(fleet, fleet.rows[node], wanted, allowance)
+        unfit = placer.fit(fleet.rows[node], wanted, allowance)
         yield node_whys(node, unfit) if isinstance(unfit, Unfit) else []
 
 

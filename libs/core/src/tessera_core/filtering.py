@@ -31,6 +31,7 @@ from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.offering import Offer, Offers
 from tessera_core.outcome import Verdict
+from tessera_core.placer import Placer
 from tessera_core.quota import least_use
 from tessera_core.registry import Registry
 from tessera_core.remembered import Admissions
@@ -92,10 +93,13 @@ class _Known(Struct, frozen=True):
 class Filter:
     """Answers filter calls on a ledger."""
 
-    def __init__(self, registry: Registry, ledger: Ledger, decisions: Decisions) -> None:
-        """All three are shared with the rest of the scheduler."""
+    def __init__(
+        self, registry: Registry, ledger: Ledger, placer: Placer, decisions: Decisions
+    ) -> None:
+        """All are shared with the rest of the scheduler; the placer's fleet is the ledger's."""
         self._admissions = Admissions(registry)
         self._ledger = ledger
+        self._placer = placer
         self._decisions = decisions
         self.reserved = ReservedNodes(lambda uid: ledger.entry(uid) is not None)
         """Nodes on which plans and preemption make room for pods."""
@@ -184,7 +188,7 @@ class Filter:
         known = self._known(offer, shape)
         if known is None:
             attempt = self._decisions.attempt(request.uid)
-            decided = decide(self._ledger, request, offer.rows, now, attempt)
+            decided = decide(self._ledger, self._placer, request, offer.rows, now, attempt)
             if isinstance(decided, Reserved):
                 return self._place(pod, admission, decided.feasible, now, decided.grant)
             known = self._refuse(decided, offer, request)
@@ -196,7 +200,7 @@ class Filter:
 
     def _offer_rooms(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
         attempt = self._decisions.attempt(admission.request.uid)
-        found = rooms(self._ledger, admission.request, offer.rows, attempt)
+        found = rooms(self._ledger, self._placer, admission.request, offer.rows, attempt)
         if isinstance(found, Room):
             placed = self._place(pod, admission, len(found.names), now, None)
             return replace(placed, body=_several(found.names))

@@ -18,7 +18,7 @@ from tessera_core.cores import percent
 from tessera_core.fleet import Fleet
 from tessera_core.needs import Amounts
 from tessera_core.packing import order
-from tessera_core.packing.packer import joint
+from tessera_core.packing.packer import Packer, joint
 from tessera_core.quota import Allowance, Use, Uses, use_of, use_on
 from tessera_core.scoring.cards import in_order
 from tessera_core.units import Part, Unit
@@ -57,10 +57,17 @@ class Fitting:
     the sidecars started before it, everything else meets what already runs."""
 
     def __init__(
-        self, fleet: Fleet, row: int, allowance: Allowance, room: Bools | None = None
+        self,
+        fleet: Fleet,
+        row: int,
+        allowance: Allowance,
+        room: Bools | None = None,
+        packer: Packer | None = None,
     ) -> None:
         """Nothing is changed outside this object. `room` are the fleet's cards that have room for
-        the first unit, where that is known and nobody is limited."""
+        the first unit, where that is known and nobody is limited. `packer` orders the cards of
+        units that are packed."""
+        self._packer = packer
         self._room = room
         self._fleet = fleet
         self._row = row
@@ -168,7 +175,7 @@ class Fitting:
 
     def _packed(self, unit: Unit, view: NodeView) -> list[float]:
         """What each card loses by the unit; empty where that does not matter or is not known."""
-        packer = self._fleet.packer
+        packer = self._packer
         if packer is None or CardKey.PACK not in unit.lead.policy.cards:
             return []
         return order.card_keys(self._fleet, view, joint(unit), packer.state)

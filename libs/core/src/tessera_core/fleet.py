@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy as copy_of
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,10 +19,6 @@ from tessera_core.cards import NO_VENDOR, USAGE, Cards, NodeView
 from tessera_core.charges import Charge
 from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason
-
-if TYPE_CHECKING:
-    from tessera_core.packing.packer import Packer
-    from tessera_core.standing import Standing
 
 MODES_LEFT_ALONE: Final = ("mig",)
 """Cards in these modes are not cut into tiles. They are set in hardware: a card whose source names
@@ -98,10 +94,6 @@ class Fleet:
         """Cards, by row and column, whose use has changed, in order. It is another list after any
         other change of nodes and cards, `blocked` and pressure apart, and when it has become long.
         """
-        self.standing: Standing | None = None
-        """What is kept from pod to pod; None = all is worked out each time."""
-        self.packer: Packer | None = None
-        """What policy `pack` goes by; None = nobody keeps count of what is asked."""
         self.pressed: dict[str, Mapping[str, int]] = {}
         """Node -> card's id -> its pressure, where that is not 0. Set by `press`."""
         self.given: dict[str, frozenset[str]] = {}
@@ -281,7 +273,6 @@ class Fleet:
         copy = copy_of(self)
         copy.cards = self.cards.copy(*USAGE)
         copy.blocked = self.blocked.copy()
-        copy.packer = copy.standing = None
         copy.changes = []
         self._shared = True
         return copy

@@ -32,7 +32,6 @@ from tessera_core.pages import Entry, Refusal, Seen
 from tessera_core.quota import Allowance, Use, Uses
 from tessera_core.quota_book import QuotaBook
 from tessera_core.resizing import page_for_both
-from tessera_core.standing import Standing
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 from tessera_schema.quotas import Limit
@@ -45,7 +44,6 @@ class Ledger:
         """Empty: tell it the nodes, then the pods, before anything is assumed."""
         self.fleet = Fleet()
         """For reading; only the ledger writes to it."""
-        self.fleet.standing = Standing()
         self.generation = 0
         """Changes whenever an answer about room may change."""
         self._quota = QuotaBook()

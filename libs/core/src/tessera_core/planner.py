@@ -30,11 +30,13 @@ from tessera_core.ledger import Ledger
 from tessera_core.listing import ListedNode, listing, unpublished
 from tessera_core.outcome import Outcome, Verdict, Why
 from tessera_core.pages import Seen
+from tessera_core.placer import Placer
 from tessera_core.readmission import readmission
 from tessera_core.registry import Registry
 from tessera_core.remedies import advise, memory_unit
 from tessera_core.results import injections, written_annotations
 from tessera_core.served_names import ServedNames
+from tessera_core.standing import Standing
 from tessera_core.takeover import count_by_requests
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Custom, Pod
@@ -54,6 +56,7 @@ class Planner:
         """Takes in nodes, limits and bound pods. `warnings` then tells what did not make sense."""
         self.registry = registry
         self.ledger = Ledger()
+        self._placer = Placer(self.ledger.fleet, Standing())
         self.warnings = [w for d in registry.dialects.values() for w in d.warnings]
         self._kubefit = KubeFit(cluster.nodes, cluster.bound, registry.resources)
         self.warnings += self._kubefit.warnings
@@ -160,7 +163,9 @@ class Planner:
     def _place(self, pod: Pod, admission: Admission, now_ns: int) -> Outcome:
         request, fleet = admission.request, self.ledger.fleet
         refused = self._kubefit.refusals(pod)
-        decided = decide(self.ledger, request, self._candidates(refused), now_ns / 1e9)
+        decided = decide(
+            self.ledger, self._placer, request, self._candidates(refused), now_ns / 1e9
+        )
         warnings = (*admission.warnings, *self._unknown_ids(request))
         if isinstance(decided, Waiting):
             whys = self._explain(request, decided, refused)

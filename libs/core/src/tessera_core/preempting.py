@@ -13,7 +13,8 @@ import numpy as np
 
 from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger
-from tessera_core.placement import fit, fits_of_an_attempt, screen
+from tessera_core.placement import fits_of_an_attempt
+from tessera_core.placer import Placer
 from tessera_core.quota import NO_LIMITS
 from tessera_core.units import units
 from tessera_schema.requests import PodRequest
@@ -33,9 +34,10 @@ def useful(
                     fleet.charge(node, card, charge, -1)
     named = np.zeros(len(fleet.names), np.bool_)
     named[[fleet.rows[node] for node in victims if node in fleet.rows]] = True
-    rows = np.flatnonzero(screen(fleet, wanted, NO_LIMITS, named))[: fits_of_an_attempt(wanted)]
+    placer = Placer(fleet)
+    rows = np.flatnonzero(placer.screen(wanted, NO_LIMITS, named))[: fits_of_an_attempt(wanted)]
     return frozenset(
         fleet.names[row]
         for row in rows.tolist()
-        if not isinstance(fit(fleet, row, wanted, NO_LIMITS), Unfit)
+        if not isinstance(placer.fit(row, wanted, NO_LIMITS), Unfit)
     )

@@ -16,7 +16,7 @@ from tessera_core.advice import Barrier
 from tessera_core.explain import node_whys
 from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger
-from tessera_core.placement import fit, screen
+from tessera_core.placer import Placer
 from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import Registry
 from tessera_core.remedies import advise, memory_unit
@@ -60,10 +60,11 @@ class Refusals:
     def _of_quota(self, request: PodRequest) -> str:
         """What the limits say of the first node that has room but for them."""
         fleet, wanted = self._ledger.fleet, units(request)
-        rows = np.flatnonzero(screen(fleet, wanted, NO_LIMITS, None))
+        placer = Placer(fleet)
+        rows = np.flatnonzero(placer.screen(wanted, NO_LIMITS, None))
         if not len(rows):
             return ""
-        unfit = fit(fleet, int(rows[0]), wanted, self._ledger.allowance(request.namespace))
+        unfit = placer.fit(int(rows[0]), wanted, self._ledger.allowance(request.namespace))
         whys = node_whys("", unfit) if isinstance(unfit, Unfit) else []
         ours = (w.message for w in whys if w.reason is Reason.RESOURCE_QUOTA_NOT_FIT)
         return next(ours, "").partition(": ")[2]

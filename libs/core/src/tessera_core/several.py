@@ -17,9 +17,10 @@ from tessera_core.arrays import Bools, Ints
 from tessera_core.deciding import Waiting
 from tessera_core.fitting import Unfit
 from tessera_core.ledger import Ledger
-from tessera_core.placement import fit, fits_of_an_attempt, in_turn, screen
+from tessera_core.placement import fits_of_an_attempt, in_turn
+from tessera_core.placer import Placer
 from tessera_core.quota import Allowance, least_use
-from tessera_core.scoring import nodes, pressure
+from tessera_core.scoring import nodes
 from tessera_core.units import Unit, units
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Choice, PodRequest
@@ -48,37 +49,37 @@ def _preferred(affinity: Any) -> bool:
 
 
 def rooms(
-    ledger: Ledger, request: PodRequest, candidates: Bools, attempt: int = 1
+    ledger: Ledger, placer: Placer, request: PodRequest, candidates: Bools, attempt: int = 1
 ) -> Room | Waiting:
     """All nodes with room for the pod, the best first. Where the screen alone is not exact, those
     are fitted card by card that are this attempt's turn (`tessera_core.placement.in_turn`)."""
-    fleet, allowance, wanted = ledger.fleet, ledger.allowance(request.namespace), units(request)
+    fleet, allowance, wanted = placer.fleet, ledger.allowance(request.namespace), units(request)
     over = allowance.exceeded(least_use(request))
     if over:
         return Waiting(wanted, over)
-    rows = np.flatnonzero(screen(fleet, wanted, allowance, candidates))
+    rows = np.flatnonzero(placer.screen(wanted, allowance, candidates))
     if not len(rows):
         return Waiting(wanted)
-    order: Sequence[int] = nodes.in_order(rows, nodes.keys(fleet, wanted[0].lead))
+    order: Sequence[int] = nodes.in_order(rows, placer.keys(wanted[0].lead))
     untried: frozenset[int] = frozenset()
     if not _screen_is_exact(wanted, allowance):
         tried = in_turn(order, fits_of_an_attempt(wanted), attempt)
         untried = frozenset(order).difference(tried)
-        fitted = ((row, fit(fleet, row, wanted, allowance)) for row in tried)
+        fitted = ((row, placer.fit(row, wanted, allowance)) for row in tried)
         order = [row for row, shares in fitted if not isinstance(shares, Unfit)]
     if not order:
         return Waiting(wanted, untried=untried)
     return Room(tuple(fleet.names[row] for row in order))
 
 
-def scores(ledger: Ledger, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
+def scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
     """Node -> 0 to 10 by the pod's own policy; nodes that are not known get 0."""
-    fleet = ledger.fleet
-    wanted = pressure.heeding(fleet, request.uid, units(request))
+    fleet = placer.fleet
+    wanted = placer.with_pressure(request.uid, units(request))
     scored = dict.fromkeys(names, 0)
     rows: Ints = np.array([fleet.rows[n] for n in scored if n in fleet.rows], np.int64)
     if len(rows):
-        *columns, _ = nodes.keys(fleet, wanted[0].lead)
+        *columns, _ = placer.keys(wanted[0].lead)
         keys = np.stack([np.asarray(column, np.float64)[rows] for column in columns], axis=1)
         _, rank = np.unique(keys, axis=0, return_inverse=True)
         worst = max(int(rank.max()), 1)

@@ -7,7 +7,7 @@ use has changed they are worked out in full. Who may be a candidate, quotas, blo
 pressure are no part of it: they are looked at each time.
 
 Answers are the same without it. A fleet whose columns are written past its own methods must have
-none, so snapshots have none.
+none, so a placer of a snapshot has none.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tessera_core.dialect import Rejected
 from tessera_core.fitting import Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.forced import forced_shares
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.podsize import too_many_containers
 from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import Registry
@@ -43,7 +43,7 @@ def count_by_requests(registry: Registry, fleet: Fleet, pod: Pod) -> Counted:
     if row is None:
         return Counted(told=f"not counted, as its node {node} was not given")
     wanted, told = units(request), "it is counted by its own requests"
-    shares = None if too_many_containers(pod) else fit(fleet, row, wanted, NO_LIMITS)
+    shares = None if too_many_containers(pod) else Placer(fleet).fit(row, wanted, NO_LIMITS)
     if shares is None:
         told += ", without looking whether it fits: it has too many containers"
     elif isinstance(shares, Unfit):

@@ -11,7 +11,7 @@ from tessera_core.admission import Admission
 from tessera_core.cores import percent
 from tessera_core.fitting import Unfit
 from tessera_core.outcome import Outcome
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.planner import Planner
 from tessera_core.units import units
 from tessera_schema.reasons import Reason
@@ -67,7 +67,7 @@ def _cards(planner: Planner, admission: object, node: str) -> tuple[Seen, ...]:
     if row is None or not isinstance(admission, Admission):
         return ()
     allowance = planner.ledger.allowance(admission.request.namespace)
-    unfit = fit(fleet, row, units(admission.request), allowance)
+    unfit = Placer(fleet).fit(row, units(admission.request), allowance)
     if not isinstance(unfit, Unfit) or unfit.view is None:
         return ()
     codes: Sequence[int] = [] if unfit.codes is None else unfit.codes.tolist()

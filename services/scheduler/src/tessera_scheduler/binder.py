@@ -135,7 +135,7 @@ class Binder:
         closed = self._around.filter.closed(ask, node, now)
         if closed:
             return f"node {node}: {closed}: filter it again"
-        decided = decide(self._ledger, ask.request, only, now, attempt=1)
+        decided = decide(self._ledger, self._around.placer, ask.request, only, now, attempt=1)
         if isinstance(decided, Reserved):
             self._around.filter.starting.reserve(ask.pod, node, now)
             return ""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from tessera_core.admission import Admission, admit
 from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
+from tessera_core.placer import Placer
 from tessera_core.preempting import useful
 from tessera_core.registry import Registry
 from tessera_core.several import TOP_SCORE, scores
@@ -54,6 +55,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 
     registry: Registry
     ledger: Ledger
+    placer: Placer
     filter: Filter
     binder: Binder
     news: News
@@ -133,7 +135,7 @@ class Extender:
         entry = self._parts.ledger.entry(request.uid)
         if entry is not None:
             return {entry.grant.node: TOP_SCORE}
-        return scores(self._parts.ledger, request, names)
+        return scores(self._parts.placer, request, names)
 
     def _request(self, pod: Pod | None) -> PodRequest | None:
         if pod is None:

@@ -16,6 +16,7 @@ from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
+from tessera_core.placer import Placer
 from tessera_core.registry import Registry
 from tessera_core.results import written_labels
 from tessera_runtime import telemetry
@@ -44,6 +45,7 @@ class Around(Struct, frozen=True, kw_only=True):
     kube: Kube
     registry: Registry
     ledger: Ledger
+    placer: Placer
     filter: Filter
     reader: Reader
     looking: Looking

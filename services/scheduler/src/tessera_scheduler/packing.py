@@ -28,7 +28,6 @@ from tessera_core.packing.history import HALF_LIFE_S, History, UnknownHistoryVer
 from tessera_core.packing.hosts import HostBook
 from tessera_core.packing.outlook import learn
 from tessera_core.packing.packer import Packer
-from tessera_core.packing.state import State
 from tessera_core.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.errors import Lasting, Passing, TesseraError
@@ -87,6 +86,7 @@ class Around(Struct, frozen=True, kw_only=True):
     namespace: str
     registry: Registry
     ledger: Ledger
+    packer: Packer
     filter: Filter
     measures: Measures
     steady: Steady
@@ -102,15 +102,13 @@ class Packing:
         self._around = around
         self._settings = settings
         self._place = config_map(around.namespace, HISTORY)
-        self._packer = Packer(State(reserve=settings.reserve))
+        self._packer = around.packer
         self._learned = self._began = self._keeps = False
         self._begin_at = self._learn_at = self._save_at = 0.0
         self._unsaved = False
         self._counted: set[str] = set()
         """Pods in the history before it was begun."""
         self.history = History(settings.half_life_s)
-        if settings.enabled:
-            around.ledger.fleet.packer = self._packer
         gauge = around.measures.registry.gauge
         gauge("packing_serves", "1 while pods that name no order are placed by pack").set_function(
             lambda: float(self.serves)

@@ -18,9 +18,13 @@ from typing import NoReturn
 from tessera_core.decisions import Decisions
 from tessera_core.filtering import Filter
 from tessera_core.ledger import Ledger
+from tessera_core.packing.packer import Packer
+from tessera_core.packing.state import State
+from tessera_core.placer import Placer
 from tessera_core.refusals import Refusals
 from tessera_core.registry import Registry
 from tessera_core.reports.agents import AgentReports
+from tessera_core.standing import Standing
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.aside import aside
@@ -75,9 +79,13 @@ class Scheduler:
         self._world = world
         self.registry, self.keys, self.steady = world.registry, world.keys, world.steady
         self.ledger, self.decisions, self.measures = Ledger(), Decisions(), Measures()
+        self._packer = Packer(State(reserve=settings.packing.reserve))
+        self.placer = Placer(
+            self.ledger.fleet, Standing(), self._packer if settings.packing.enabled else None
+        )
         self._lent = self.ledger.lent
         self.measures.watch(self.ledger)
-        self.filter = Filter(world.registry, self.ledger, self.decisions)
+        self.filter = Filter(world.registry, self.ledger, self.placer, self.decisions)
         self.errands = Errands(
             at_once=books.errands, first_s=books.errand_first_s, most_s=books.errand_most_s
         )
@@ -133,8 +141,8 @@ class Scheduler:
         )  # fmt: skip
         self.extender = Extender(
             Parts(
-                registry=world.registry, ledger=self.ledger, filter=self.filter,
-                binder=self.binder, news=self._news, measures=self.measures,
+                registry=world.registry, ledger=self.ledger, placer=self.placer,
+                filter=self.filter, binder=self.binder, news=self._news, measures=self.measures,
                 steady=world.steady, problem=self.leading.problem, look=self.packing.look,
             )
         )  # fmt: skip
@@ -243,10 +251,10 @@ class Scheduler:
     def _around(self) -> Around:
         world = self._world
         return Around(
-            kube=world.kube, registry=world.registry, ledger=self.ledger, filter=self.filter,
-            reader=self.reader, looking=self._looking, errands=self.errands, keys=world.keys,
-            news=self._news, measures=self.measures, clock=world.clock, steady=world.steady,
-            fence=self.leading.fence, term=self.leading.term, freed=self.freed,
+            kube=world.kube, registry=world.registry, ledger=self.ledger, placer=self.placer,
+            filter=self.filter, reader=self.reader, looking=self._looking, errands=self.errands,
+            keys=world.keys, news=self._news, measures=self.measures, clock=world.clock,
+            steady=world.steady, fence=self.leading.fence, term=self.leading.term, freed=self.freed,
             placed=self.packing.bound,
         )  # fmt: skip
 
@@ -254,7 +262,8 @@ class Scheduler:
         world = self._world
         return PackingAround(
             kube=world.kube, namespace=world.settings.namespace, registry=world.registry,
-            ledger=self.ledger, filter=self.filter, measures=self.measures, steady=world.steady,
+            ledger=self.ledger, packer=self._packer, filter=self.filter, measures=self.measures,
+            steady=world.steady,
             leads=lambda: self.leading.leads,
         )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """`pack` for the fleet that a scheduler places on: which pods it is for, and what it knows.
 
 A pod that names an order of its own keeps it, and so does a dialect that spreads: only orders that
-pack give way. Without a packer on the fleet, `pack` is binpack (`tessera_core.scoring`).
+pack give way. Without a packer, `pack` is binpack (`tessera_core.scoring`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_NAMED: Final = 20_000
 
 
 class Packer:
-    """What `Fleet.packer` is."""
+    """What policy `pack` goes by."""
 
     def __init__(self, state: State | None = None) -> None:
         """Pods get what they name; set `by_default` once there is something to go by."""

@@ -18,7 +18,8 @@ from msgspec import Struct
 from tessera_core.fitting import Unfit
 from tessera_core.fleet import Fleet
 from tessera_core.kubefit import Refusals
-from tessera_core.placement import Found, fit, place, screen
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.quota import NO_LIMITS, least_use
 from tessera_core.rebalance.moving import Running
 from tessera_core.rebalance.seating import Seated, parts_of, seat
@@ -118,7 +119,7 @@ def waits_for_others(situation: Situation, waits: Waits) -> str:
     if over:
         return f"{waits.pod.name} waits for its quota: {over}"
     rows = Seats(situation, ()).rows(fleet, waits.pod)
-    if isinstance(place(fleet.snapshot(), request, allowance, rows), Found):
+    if isinstance(Placer(fleet.snapshot()).place(request, allowance, rows), Found):
         return f"{waits.pod.name} fits without it"
     return ""
 
@@ -132,7 +133,7 @@ def _rooms(situation: Situation, waits: Waits, able: Movable) -> Iterator[Room]:
     rows = able.without.only("")
     for node in able.on:
         rows[able.without.rows[node]] = not _for_good(refused, node)
-    fits = screen(able.without, wanted, NO_LIMITS, rows)
+    fits = Placer(able.without).screen(wanted, NO_LIMITS, rows)
     nodes = sorted(
         (node for node in able.on if fits[able.without.rows[node]]),
         key=lambda node: (len(able.on[node]), node),
@@ -188,7 +189,7 @@ def _leaves_room(
     if situation.stay(movers):
         return False
     take_off(trial, situation, movers)
-    fits = not isinstance(fit(trial, trial.rows[node], wanted, NO_LIMITS), Unfit)
+    fits = not isinstance(Placer(trial).fit(trial.rows[node], wanted, NO_LIMITS), Unfit)
     take_off(trial, situation, movers, 1)
     return fits
 
@@ -204,7 +205,7 @@ def _seated(situation: Situation, waits: Waits, room: Room) -> Seated | None:
     if room.node in seats.refusals(waits.pod):
         return None
     allowance = situation.ledger.allowance(waits.request.namespace)
-    found = place(trial, waits.request, allowance, trial.only(room.node))
+    found = Placer(trial).place(waits.request, allowance, trial.only(room.node))
     if not isinstance(found, Found):
         return None
     parts = parts_of(trial, found.node, found.shares)

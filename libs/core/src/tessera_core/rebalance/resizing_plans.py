@@ -19,7 +19,7 @@ from msgspec import Struct
 from tessera_core.charges import Charge
 from tessera_core.cores import milli, percent
 from tessera_core.fitting import Unfit
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.quantity import BadQuantity, value
 from tessera_core.quota import NO_LIMITS, Use, least_use
 from tessera_core.rebalance.defragment import still_there, waits_for_others
@@ -208,10 +208,10 @@ def _fits_then(
     """Cards that the waiting pod would hold on the node; None where it would not fit."""
     trial, node, wanted = situation.ledger.fleet.snapshot(), one.grant.node, units(waits.request)
     row = trial.rows.get(node)
-    if row is None or not isinstance(fit(trial, row, wanted, NO_LIMITS), Unfit):
+    if row is None or not isinstance(Placer(trial).fit(row, wanted, NO_LIMITS), Unfit):
         return None
     trial.charge(node, share.card, Charge(memory_bytes=kept - share.memory_bytes))
-    shares = fit(trial, row, wanted, NO_LIMITS)
+    shares = Placer(trial).fit(row, wanted, NO_LIMITS)
     return None if isinstance(shares, Unfit) else parts_of(trial, node, shares)
 
 

@@ -9,7 +9,8 @@ from msgspec import Struct
 from tessera_core.arrays import Bools
 from tessera_core.charges import charges
 from tessera_core.fleet import Fleet
-from tessera_core.placement import Found, place
+from tessera_core.placement import Found
+from tessera_core.placer import Placer
 from tessera_core.quota import NO_LIMITS, Uses, use_of, within
 from tessera_core.rebalance.moving import Running
 from tessera_core.rebalance.situation import Seats, Situation, charge
@@ -49,7 +50,7 @@ def seat(
 
 def place_of(situation: Situation, trial: Fleet, rows: Bools, one: Running) -> Found | None:
     """A place on these rows that costs the pod's quota no more than its present one."""
-    found = place(trial, one.request, NO_LIMITS, rows)
+    found = Placer(trial).place(one.request, NO_LIMITS, rows)
     entry = situation.ledger.entry(one.uid)
     if not isinstance(found, Found) or entry is None:
         return None

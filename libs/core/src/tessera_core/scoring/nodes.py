@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,23 +10,30 @@ from tessera_core.arrays import Bools, Floats, Ints
 from tessera_core.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host
 from tessera_core.packing import order
+from tessera_core.packing.packer import Packer
 from tessera_core.scoring import pressure
 from tessera_core.scoring.koordinator import node_score
 from tessera_schema.requests import Heed, NodeOrder, Request
 
 
 def keys(
-    fleet: Fleet, request: Request, room: Bools | None = None, *, host: Host = NOTHING
+    fleet: Fleet,
+    request: Request,
+    room: Bools | None = None,
+    *,
+    host: Host = NOTHING,
+    packer: Packer | None = None,
+    usage: Callable[[], Floats] | None = None,
 ) -> list[Floats | Ints]:
     """The columns of the request's order, most important first, the node's name last. `room` are
     the cards that have room for the request, where that is known already. `host` is what the
-    pod asks of its host."""
-    packer = fleet.packer
+    pod asks of its host. Without a packer `pack` is binpack; `usage` is `Fleet.usage`, or where
+    somebody remembers it."""
     if request.policy.node is NodeOrder.PACK and packer is not None:
         hosts = packer.hosts.columns(fleet)
         columns = order.keys(fleet, request, packer.state, hosts=hosts, host=host)
     else:
-        columns = _keys(fleet, request)
+        columns = _keys(fleet, request, usage or fleet.usage)
     match request.policy.heed:
         case Heed.FIRST:
             columns.insert(0, pressure.of_nodes(fleet, request, room))
@@ -37,12 +44,12 @@ def keys(
     return [*columns, fleet.rank]
 
 
-def _keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
+def _keys(fleet: Fleet, request: Request, usage: Callable[[], Floats]) -> list[Floats | Ints]:
     match request.policy.node:
         case NodeOrder.BINPACK | NodeOrder.PACK:
-            return [-_usage(fleet)]
+            return [-usage()]
         case NodeOrder.SPREAD:
-            return [_usage(fleet)]
+            return [usage()]
         case NodeOrder.LEAST_FREE:
             c = fleet.cards
             return [
@@ -53,10 +60,6 @@ def _keys(fleet: Fleet, request: Request) -> list[Floats | Ints]:
             return [-node_score(fleet, request, most=False)]
         case NodeOrder.MOST_ALLOCATED:
             return [-node_score(fleet, request, most=True)]
-
-
-def _usage(fleet: Fleet) -> Floats:
-    return fleet.usage() if fleet.standing is None else fleet.standing.usage(fleet)
 
 
 def best(rows: Ints, columns: Sequence[Floats | Ints]) -> int:

@@ -22,7 +22,7 @@ from tessera_core import ladder
 from tessera_core.arrays import Bools, Codes, Ints
 from tessera_core.cards import Cards
 from tessera_core.fleet import Fleet
-from tessera_core.packing.packer import GIVE_WAY
+from tessera_core.packing.packer import GIVE_WAY, Packer
 from tessera_core.units import Unit
 from tessera_schema.hints import CardHint, NodeHints
 from tessera_schema.requests import Heed, NodeOrder, Policy, Request
@@ -58,12 +58,13 @@ def press(fleet: Fleet, told: NodeHints) -> None:
     fleet.press(told.node, {card: number for card, number in found.items() if number})
 
 
-def heeding(fleet: Fleet, uid: str, wanted: Sequence[Unit]) -> Sequence[Unit]:
+def heeding(
+    fleet: Fleet, packer: Packer | None, uid: str, wanted: Sequence[Unit]
+) -> Sequence[Unit]:
     """The units with policies that heed pressure; the very same ones while no card is under any
     that could be felt."""
     if not fleet.pressed or fleet.cards.pressure.max(initial=0) <= SOFT:
         return wanted
-    packer = fleet.packer
     named = packer is None or packer.has_named(uid)
     return tuple(_heeding(unit, named=named) for unit in wanted)
 

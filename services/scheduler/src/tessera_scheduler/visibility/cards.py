@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tessera_core.cores import percent
 from tessera_core.fitting import Unfit
 from tessera_core.listing import Holder, ListedCard, listed
-from tessera_core.placement import fit
+from tessera_core.placer import Placer
 from tessera_core.quota import Allowance
 from tessera_core.units import Unit, units
 from tessera_scheduler.explanations import PIECE, Books
@@ -64,7 +64,7 @@ def _cards(
     row = books.ledger.fleet.rows.get(node)
     if row is None:
         return ()
-    unfit = None if allowance is None else fit(books.ledger.fleet, row, wanted, allowance)
+    unfit = None if allowance is None else Placer(books.ledger.fleet).fit(row, wanted, allowance)
     reasons: dict[str, str] = {}
     if isinstance(unfit, Unfit) and unfit.view is not None and unfit.codes is not None:
         for card, code in zip(unfit.view.facts, unfit.codes.tolist(), strict=True):
