@@ -45,11 +45,12 @@ lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer 
 		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
 	sh deploy/images/lock.sh
 
-generate: $(SYNCED) ## write generated code again
+generate: $(SYNCED) ## write generated code and pages again
 	.venv/bin/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy \
 		--python_out=$(PROTO) --mypy_out=quiet:$(PROTO) $(notdir $(wildcard proto/*.proto))
 	.venv/bin/python -m tessera_runtime.bus.document docs
 	.venv/bin/python deploy/kustomize/generate.py
+	.venv/bin/python -m tests.house.reference
 
 kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
 	deploy/kube-bin/build.sh $(ARGS)

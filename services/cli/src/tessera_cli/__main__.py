@@ -58,7 +58,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status. No traceback reaches the user."""
-    options = _parser().parse_args(arguments)
+    options = command_parser().parse_args(arguments)
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -97,7 +97,8 @@ def _complain(error: Exception) -> int:
     return BAD_INPUT
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """The parser of `tessera` with all its commands."""
     parser = _Parser(prog="tessera", description="Shares accelerators among pods.")
     parser.add_argument("--version", action="version", version=f"tessera {version('tessera-cli')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -115,14 +116,18 @@ def _demo_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "demo",
         help="run everything on this machine, on simulated cards",
-        description="Start a control plane in small, NATS, the services and simulated nodes, "
-        "create pods of every dialect, and show what became of them. Nothing stays.",
+        description="Start a small control plane, NATS, the services and simulated nodes, "
+        "create pods of every dialect, and show what becomes of them. Nothing stays afterwards.",
     )
-    command.add_argument("--json", action="store_true", help="answer in JSON, as place does")
+    command.add_argument(
+        "--json", action="store_true", help="print JSON, in the form of place -o json"
+    )
     command.add_argument(
         "--kill", action="store_true", help="kill each process once in the middle (kill -9)"
     )
-    command.add_argument("--keep", action="store_true", help="go on until interrupted")
+    command.add_argument(
+        "--keep", action="store_true", help="go on until interrupted, so that you can look around"
+    )
     command.set_defaults(run=_demo)
 
 
@@ -130,21 +135,25 @@ def _events_parser(commands: Commands) -> None:
     command = commands.add_parser(
         "events",
         help="follow the message bus",
-        description="Print every message of the bus from now on, a line each; -o json has them "
-        "whole.",
+        description="Print every message of the bus from now on, one line each; -o json prints "
+        "whole messages.",
     )
-    command.add_argument("--url", default="nats://127.0.0.1:4222", help="of NATS")
+    command.add_argument("--url", default="nats://127.0.0.1:4222", help="address of NATS")
+    command.add_argument("--cluster", default="", help="refuse a bus that serves another cluster")
     command.add_argument(
-        "--cluster", default="", help="refuse a bus that serves another; else whichever it serves"
+        "--subject", default="", help="only messages on this subject, such as tessera.v1.*.usage.>"
+    )
+    command.add_argument("--creds", default="", metavar="FILE", help="file with NATS credentials")
+    command.add_argument(
+        "--user", default="", help="NATS user, such as viewer; needs --password-file"
     )
     command.add_argument(
-        "--subject", default="", help="instead of all, such as tessera.v1.*.usage.>"
+        "--password-file", default="", metavar="FILE", help="file with the user's password"
     )
-    command.add_argument("--creds", default="", metavar="FILE", help="NATS credentials")
-    command.add_argument("--user", default="", help="such as viewer; with --password-file")
-    command.add_argument("--password-file", default="", metavar="FILE", help="the user's password")
     command.add_argument("--count", type=int, default=0, help="stop after this many messages")
-    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    command.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="one line each, or JSON"
+    )
     command.set_defaults(run=_events)
 
 

@@ -29,16 +29,19 @@ def explain_parser(commands: Commands, environ: Mapping[str, str]) -> None:
         "explain",
         help="ask why a pod waits",
         description="Say in numbers why a pod waits and what would help, or what it holds. Without "
-        "a POD, all pods of the namespace that ask for cards and have no node yet. The cluster's "
-        "API server is asked: the role view in the pod's namespace is enough.",
+        "POD, list the pods of the namespace that ask for cards and have no node yet. The command "
+        "asks the cluster's API server; the role view in the pod's namespace is enough.",
         epilog="example: tessera explain train-0 --cards",
     )
     command.add_argument("pod", metavar="POD", nargs="?", default="", help="NAME or pod/NAME")
     command.add_argument(
-        "--cards", action="store_true", help="each card, and which pods have parts of it"
+        "--cards", action="store_true", help="also show each card, and which pods have parts of it"
     )
     kubeconfig.add_arguments(command, environ)
-    command.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
+    command.add_argument(
+        "-o", "--output", choices=("text", "json", "yaml"), default="text",
+        help="text, or all of it as JSON or YAML",
+    )  # fmt: skip
     command.set_defaults(run=_explain)
 
 

@@ -39,19 +39,24 @@ def add_arguments(
     """The options that kubectl has for it; `target` reads them."""
     if namespaced:
         command.add_argument(
-            "-n", "--namespace", default="", metavar="NAMESPACE", help="instead of the context's"
-        )
+            "-n", "--namespace", default="", metavar="NAMESPACE",
+            help="namespace, instead of the context's",
+        )  # fmt: skip
         command.add_argument(
             "-A", "--all-namespaces", action="store_true", dest="everywhere",
-            help="of all namespaces",
+            help="all namespaces",
         )  # fmt: skip
     command.add_argument(
         "--kubeconfig", default="", metavar="FILE",
-        help="instead of $KUBECONFIG and ~/.kube/config",
+        help="file, instead of $KUBECONFIG and ~/.kube/config",
     )  # fmt: skip
-    command.add_argument("--context", default="", help="instead of the current one")
+    command.add_argument("--context", default="", help="context, instead of the current one")
     command.add_argument(
-        "--as", default="", metavar="USER", dest="user", help="act as this user, where you may"
+        "--as",
+        default="",
+        metavar="USER",
+        dest="user",
+        help="act as this user, if you have the right to",
     )
     command.set_defaults(environ=environ)
 

@@ -25,19 +25,19 @@ def plan_parser(commands: Commands, environ: Mapping[str, str]) -> None:
         "should gain, how far it has come and what it really gained; approve or decline one.",
     )
     verbs = command.add_subparsers(title="verbs", required=True)
-    shown = verbs.add_parser("list", help="a row for each plan")
+    shown = verbs.add_parser("list", help="show a row for each plan")
     kubeconfig.add_arguments(shown, environ, namespaced=False)
     forms.add_forms(shown, environ)
     shown.set_defaults(run=_list)
-    one = verbs.add_parser("show", help="everything about one plan")
-    one.add_argument("plan", metavar="PLAN")
+    one = verbs.add_parser("show", help="show everything about one plan")
+    one.add_argument("plan", metavar="PLAN", help="name of the plan")
     _common(one, environ)
     one.set_defaults(run=_show)
     for decision, text in (
-        ("approve", "let it be carried out"), ("decline", "refuse it: nothing of it is done"),
+        ("approve", "have one plan carried out"), ("decline", "refuse one plan: nothing is done"),
     ):  # fmt: skip
         verb = verbs.add_parser(decision, help=text)
-        verb.add_argument("plan", metavar="PLAN")
+        verb.add_argument("plan", metavar="PLAN", help="name of the plan")
         verb.add_argument(
             "--dry-run", action="store_true", help="show what would be decided, decide nothing"
         )
@@ -47,7 +47,10 @@ def plan_parser(commands: Commands, environ: Mapping[str, str]) -> None:
 
 def _common(verb: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     kubeconfig.add_arguments(verb, environ, namespaced=False)
-    verb.add_argument("-o", "--output", choices=("table", "json", "yaml"), default="table")
+    verb.add_argument(
+        "-o", "--output", choices=("table", "json", "yaml"), default="table",
+        help="a table, or all of it as JSON or YAML",
+    )  # fmt: skip
 
 
 def _list(options: argparse.Namespace) -> int:
