@@ -4,6 +4,7 @@ import inspect
 import re
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from msgspec import Struct
@@ -22,6 +23,20 @@ ELSEWHERE = (
 FILE = re.compile(
     r"`((?:tests|benchmarks|deploy|libs|services(?!/tessera-)|examples|docs)/[\w./-]+)`"
 )
+
+MODULE = re.compile(
+    r"`(tessera_(?:agent|cli|core|embedded|kubelet|quota|rebalancer|runtime|scheduler|schema|testing)"
+    r"(?:\.\w+)+)`"
+)
+
+
+def is_there(dotted: str) -> bool:
+    """Whether it is a module, or something in one."""
+    try:
+        resolve_name(dotted)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +78,7 @@ class TestAPage:
             r"(?m)(?:`|^ *\$ )make ([a-z][a-z0-9 -]*[a-z0-9])(?=`| ?[A-Z#$])", text
         ):
             assert set(call.split()) <= goals, f"make {call}"
+
+    def test_names_modules_that_are_there(self, page: Path) -> None:
+        named = MODULE.findall(page.read_text(encoding="utf-8"))
+        assert [name for name in named if not is_there(name)] == []
