@@ -40,7 +40,8 @@ _INTRODUCTION: Final = """\
 
 <!-- Made by `make generate` from tessera_schema.catalogue: edit that. -->
 
-Tessera publishes what happens on NATS. `tessera.v1.<cluster>.>` is everything about a cluster:
+Tessera publishes what happens on NATS. The subject `tessera.v1.<cluster>.>` has everything about a
+cluster:
 
 ```sh
 nats sub 'tessera.v1.default.>'
@@ -48,17 +49,19 @@ nats stream view TESSERA_ALLOCATION
 nats kv watch tessera-devices
 ```
 
-What is told is news, not truth: who holds which card is written on the pods in the Kubernetes API.
-So a message
+`tessera events` prints the same, one line a message ([cli.md](cli.md)).
 
-- comes at least once: one that was told before has the same `ce-id`;
-- may be late: of two messages of one source, that with the greater (`ce-epoch`, `ce-sequence`) is
-  newer, and sources are not ordered among each other;
-- may never come: while NATS is away a service keeps the newest states and a bounded number of
-  events, and drops the oldest events beyond.
+A message reports what happened; it is not the truth. The pods in the Kubernetes API say which pod
+holds which card. A message
 
-The data is JSON, its shape is in [asyncapi.json](asyncapi.json). New fields may be added at any
-time: ignore what you do not know. A field that changes its meaning changes `v1` in the subject.
+- comes at least once. A message that was published before has the same `ce-id`;
+- may be late. Of two messages of one source, the one with the greater (`ce-epoch`, `ce-sequence`)
+  is newer. Sources have no order among each other;
+- may never come. While NATS is down, a service keeps the newest states and a bounded number of
+  events, and drops the oldest events beyond that number.
+
+The data is JSON. [asyncapi.json](asyncapi.json) has its shape. New fields may be added at any time:
+ignore what you do not know. A field that changes its meaning changes `v1` in the subject.
 """
 
 
@@ -70,9 +73,9 @@ def events_page() -> str:
     lines += ["\n## Where messages are kept\n", "| stream | subjects | kept |", "|---|---|---|"]
     lines += [f"| `{s.name}` | `{_shown(s)}` | {_kept(s)} |" for s in layout.streams]
     lines += [
-        "\nA bucket's values are republished on the subjects shown, so that a subscriber sees each",
-        "change, and who comes later finds the last value of each key: `<node>.<vendor>` in",
-        "`tessera-devices`, `<node>` in `tessera-hints`.\n",
+        "\nNATS republishes a bucket's values on the subjects shown. A subscriber sees each",
+        "change. A program that comes later reads the last value of each key from the bucket. Keys",
+        "are `<node>.<vendor>` in `tessera-devices`, and `<node>` in `tessera-hints`.\n",
         "## Parameters\n", "| parameter | what it is |", "|---|---|",
     ]  # fmt: skip
     lines += [f"| `{name}` | {meaning} |" for name, meaning in PARAMETERS.items()]
@@ -109,7 +112,7 @@ def _section(told: Told) -> list[str]:
     return [
         f"## `{told.type}`\n",
         f"`{told.address}`\n",
-        f"{told.meaning} Told by the {told.by}. {told.when}\n",
+        f"{told.meaning} Published by the {told.by}. {told.when}\n",
         "```json",
         data,
         "```",
