@@ -41,7 +41,7 @@ _CRDS: Final = """\
 
 {made}
 The custom resources of Tessera, in the group `tessera.dev`. [quota.md](quota.md) explains
-AcceleratorQuota, [rebalancing.md](rebalancing.md) explains RebalancePlan. Tessera alone writes
+AcceleratorQuota, [plans.md](plans.md) explains RebalancePlan. Tessera alone writes
 `status`.
 """
 Schema = Mapping[str, Any]
