@@ -22,7 +22,6 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from tessera_agent.given import hooks
 from tessera_core import kubescheduler, registry, terms
 from tessera_core.dialect import Vendor
 from tessera_core.registry import BadConfiguration, Registry
@@ -249,7 +248,7 @@ def _agent(vendor: Vendor, port: int) -> Json:
     pairs = {"app.kubernetes.io/component": vendor.name}
     return _kustomization(
         resources=["../daemonset"],
-        **({"components": ["../hook"]} if hooks(vendor) else {}),
+        **({"components": ["../hook"]} if vendor.hooked else {}),
         nameSuffix=f"-{vendor.name}",
         labels=[{"pairs": pairs, "includeSelectors": True, "includeTemplates": True}],
         patches=[{"patch": yaml.safe_dump(patch, sort_keys=False), "target": target}],

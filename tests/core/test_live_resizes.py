@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tessera_core.dialect import Vendor
 from tessera_core.grants.resize import follows, resized
+from tessera_core.hookpaths import HOOK_LIBRARY
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
 from tessera_core.registry import load
@@ -193,3 +195,9 @@ def test_no_order_of_resizes_exceeds_the_card(plays: list[tuple[str, int, bool |
     for uid in grants:
         ledger.ended(uid)
     assert not ledger.held("n")
+
+
+@pytest.mark.parametrize("vendor", VENDORS.values(), ids=lambda vendor: vendor.name)
+def test_a_hooked_vendor_mounts_the_hook(vendor: Vendor) -> None:
+    mounts = vendor.give((a_share(vendor=vendor.name),), {}).mounts
+    assert vendor.hooked == any(mount.destination == HOOK_LIBRARY for mount in mounts)

@@ -271,6 +271,9 @@ class Vendor(Struct, frozen=True, kw_only=True):
     how much they ask for, whether an agent of ours is on the node or not."""
     shows: Shows = Shows()
     """Of vendors that do."""
+    hooked: bool = False
+    """The hook limits containers that hold its shares, rather than its own tools: `give` mounts
+    it. Such limits can be changed while a container runs."""
     give: Callable[[Sequence[Share], Mapping[str, Card]], Injection]
     """Shares of one container and the node's cards -> identity of cards, device nodes, hook."""
     deny: Mapping[str, str] = {}

@@ -33,7 +33,9 @@ MOST_AMOUNTS: Final = 4_000
 MOST_LABELS: Final = 1_000
 MOST_ANNOTATIONS: Final = 1_000
 MOST_ANNOTATION_BYTES: Final = 200 << 10
-"""Keys and values. The API server takes 256 KiB; the grant and the result keys need room."""
+"""Keys and values, as the author writes them, and again with the grant and the result keys. The API
+server takes 256 KiB with every later update, and checks nothing in a Binding: a pod beyond that
+could never get a status again."""
 
 
 def oversize(pod: Pod) -> Rejected | None:

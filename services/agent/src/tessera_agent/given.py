@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
-from tessera_core.hookpaths import HOOK_LIBRARY
 from tessera_core.lending_terms import LendingTerms, Written, terms_of
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Device, Sandbox
 from tessera_schema.cards import MIB
@@ -75,19 +74,6 @@ def below(shares: Sequence[Share], limits: Limits) -> frozenset[str]:
         share.card for share in shares
         if 0 < now.get(share.card, 0) < (cores_permille(share) or _MOST_PERMILLE)
     )  # fmt: skip
-
-
-def is_hooked(injection: Injection) -> bool:
-    """Whether the hook limits the container, rather than the vendor's own tools."""
-    return any(mount.destination == HOOK_LIBRARY for mount in injection.mounts)
-
-
-def hooks(vendor: Vendor) -> bool:
-    """Whether the hook limits containers that hold this vendor's shares."""
-    any_share = Share(
-        container="", position=0, vendor=vendor.name, dialect="", card="", index=0, memory_bytes=0
-    )
-    return is_hooked(vendor.give((any_share,), {}))
 
 
 def adjustment_of(

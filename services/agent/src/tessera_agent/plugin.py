@@ -22,7 +22,6 @@ from tessera_agent.given import (
     adjustment_of,
     card_mount,
     disarmed,
-    hooks,
     limits_of,
     sees_cards,
     terms_in,
@@ -71,7 +70,7 @@ class CardsPlugin:
         self._sandboxes: dict[str, str] = {}
         self.synchronized = 0
         """Times that the runtime told all that it has."""
-        self.hooks = hooks(tools.vendor)
+        self.hooks = tools.vendor.hooked
         """Whether containers get files here."""
 
     # -- what runs already

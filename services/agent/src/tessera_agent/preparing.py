@@ -17,7 +17,6 @@ from tessera_agent.given import (
     below,
     disarmed,
     in_force,
-    is_hooked,
     limits_of,
     terms_in,
     withstands,
@@ -100,7 +99,7 @@ class Preparing:
         limits = limits_of(
             pod, container.name, given.shares, terms, self._unlimited(pod, terms, given.shares)
         )
-        hooked = is_hooked(given.injection)
+        hooked = do.vendor.hooked
         try:
             resized = given.grant if given.grant.revision else None
             files = do.files.make(key, limits, resized) if hooked else None
@@ -172,7 +171,7 @@ class Preparing:
             return None
         terms = was.terms(shares)
         limits = was.limits(shares, terms, self._unlimited(pod, terms, shares))
-        hooked = is_hooked(do.vendor.give(shares, {}))
+        hooked = do.vendor.hooked
         files = self._adopted(key, limits) if adjusted and hooked else None
         lowered: frozenset[str] = frozenset()
         if files is not None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from tessera_core.admission import strip_results
 from tessera_core.ledger import Ledger
+from tessera_core.podsize import MOST_ANNOTATION_BYTES
 from tessera_core.registry import Registry
 from tessera_core.results import whole_annotations, written_annotations
 from tessera_core.signing import Signer
@@ -18,9 +19,6 @@ from tessera_runtime.clock import Clock
 from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.kube import Pod
 
-MOST_BYTES: Final = 200 * 1024
-"""Of a pod's annotations in all. The API server takes 262,144 with every later update, and checks
-nothing in a Binding: a pod beyond that could never get a status again."""
 _BYTES_OF_A_CHARACTER: Final = 4
 """At most."""
 
@@ -69,11 +67,14 @@ def changed_annotations(
 
 def _check_size(had: Mapping[str, str], written: Mapping[str, str]) -> None:
     notes = {**had, **written}
-    if sum(map(len, notes)) + sum(map(len, notes.values())) <= MOST_BYTES // _BYTES_OF_A_CHARACTER:
+    if (
+        sum(map(len, notes)) + sum(map(len, notes.values()))
+        <= MOST_ANNOTATION_BYTES // _BYTES_OF_A_CHARACTER
+    ):
         return
     size = sum(len(k.encode()) + len(v.encode()) for k, v in notes.items())
-    if size > MOST_BYTES:
+    if size > MOST_ANNOTATION_BYTES:
         raise Unwritable(
-            f"metadata.annotations: {size} bytes with the grant: a pod may have {MOST_BYTES}: "
-            "move what is large to a ConfigMap"
+            f"metadata.annotations: {size} bytes with the grant: a pod may have "
+            f"{MOST_ANNOTATION_BYTES}: move what is large to a ConfigMap"
         )

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from tessera_core.cores import milli, percent
 from tessera_core.dialect import Vendor
-from tessera_core.hookpaths import HOOK_LIBRARY
 from tessera_schema.cards import MIB, MOST_MEMORY_BYTES
 from tessera_schema.grants import Grant, Share
 from tessera_schema.resizes import Resize, ShareChange
@@ -50,7 +49,7 @@ def follows(new: Grant, old: Grant) -> bool:
 def _problem(share: Share, change: ShareChange, vendors: Mapping[str, Vendor]) -> str:
     """What of a change makes no sense for the share; empty when nothing."""
     vendor = vendors.get(share.vendor)
-    if vendor is None or not _is_hooked(vendor, share):
+    if vendor is None or not vendor.hooked:
         return f"card: {share.card} is limited by its vendor's own tools: start the pod anew"
     if share.exclusive:
         return f"card: {share.card} is held whole: there is nothing to change"
@@ -68,8 +67,3 @@ def _changed(share: Share, change: ShareChange) -> Share:
     if change.cores_percent is not None:
         share = replace(share, cores_percent=percent(milli(change.cores_percent)))
     return share
-
-
-def _is_hooked(vendor: Vendor, share: Share) -> bool:
-    given = vendor.give((share,), {})
-    return any(mount.destination == HOOK_LIBRARY for mount in given.mounts)

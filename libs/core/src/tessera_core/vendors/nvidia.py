@@ -110,7 +110,7 @@ _LABELS: Final = {
 """GPU Manager's, Koordinator's, HAMi's and the GPU operator's."""
 
 VENDOR: Final = Vendor(
-    name="nvidia", give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED,
+    name="nvidia", hooked=True, give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED,
     device_mounts=_DEVICE_MOUNTS,
     foreign=_FOREIGN, labels=_LABELS, driver="/usr/local/nvidia",
 )  # fmt: skip

@@ -4,17 +4,15 @@ pods that share cards may not have elsewhere."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from msgspec import Struct
 
 from tessera_core.allowances import allowed_by
 from tessera_core.ledger import Ledger
+from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.kube import ObjectMeta
 from tessera_schema.wire import decoder
-
-NAMESPACES: Final = "/api/v1/namespaces"
 
 
 class NamespaceSight(Struct, frozen=True):
@@ -33,7 +31,7 @@ _namespace = decoder(_Namespace)
 
 def watched() -> Watched[NamespaceSight]:
     """Where they are."""
-    return Watched(NAMESPACES, read)
+    return Watched(paths.NAMESPACES, read)
 
 
 def read(raw: bytes) -> NamespaceSight:
