@@ -50,7 +50,7 @@ async def a_server(
     async def read(request: web.Request) -> web.Response:
         return web.Response(text=str(len(await request.read())))
 
-    app = web.Application(client_max_size=BODY_MOST)
+    app = web.Application(client_max_size=BODY_MOST, middlewares=[handover.as_it_is])
     app.on_response_prepare.append(handover.last_answer)
     app.router.add_post("/framework", read)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

@@ -22,7 +22,6 @@ be given room.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
@@ -45,11 +44,6 @@ PATIENCE_S: Final = 0.5
 """Seconds in which a body has to come whole while others wait for its room; 3 MiB need 50 ms."""
 SWEEP_S: Final = 0.25
 """Seconds between looks at all connections."""
-_ENDED_MOST: Final = 16
-"""Connections that end until what they held is collected. TLS leaves cycles of half a MiB each, and
-the collector counts objects and not bytes: by itself it would come hundreds of MiB late."""
-_LONG_ENDED_MOST: Final = 64
-"""The same of a whole collection, for connections that lived through others."""
 _TELL_S: Final = 10.0
 """Seconds between log lines about connections that were cut."""
 
@@ -116,7 +110,6 @@ class Connections:
         """For how much room, and what is called when it is there."""
         self._cut: Counter[str] = Counter()
         self._told_at = float("-inf")
-        self._ended = self._long_ended = 0
 
     def __len__(self) -> int:
         """How many are open."""
@@ -140,7 +133,9 @@ class Connections:
         if peer in self._open:
             self.release(peer)
             del self._open[peer]
-            self._ended += 1
+        peer.cut = peer.close = (
+            _nothing  # they hold the transport, or the task, that holds the peer
+        )
         if not self._open:
             self.empty.set()
 
@@ -181,7 +176,6 @@ class Connections:
                 self._drop(peer, "too slow")
             elif peer.stage is Stage.COMING and self._hinders(peer, now):
                 self._drop(peer, "too slow while others wait for room")
-        self._collect()
         self._tell(now)
 
     def close_idle(self) -> None:
@@ -195,22 +189,11 @@ class Connections:
         for peer in tuple(self._open):
             peer.cut()
 
-    def _collect(self) -> None:
-        """Free what connections left that have ended."""
-        if self._ended < _ENDED_MOST:
-            return
-        self._long_ended += self._ended
-        self._ended = 0
-        if self._long_ended < _LONG_ENDED_MOST:
-            gc.collect(1)
-        else:
-            self._long_ended = 0
-            gc.collect()
-
     def _drop(self, peer: Peer, why: str) -> None:
         self._cut[why] += 1
+        cut = peer.cut
         self.leave(peer)
-        peer.cut()
+        cut()
 
     def _hinders(self, peer: Peer, now: float) -> bool:
         return bool(self._waiting and peer.room and now - peer.room_at >= PATIENCE_S)

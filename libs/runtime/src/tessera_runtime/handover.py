@@ -8,6 +8,7 @@ does not say where a request ends, its connections end with their first answer.
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Final
 
 from aiohttp import web
@@ -75,10 +76,23 @@ async def last_answer(_: web.Request, response: web.StreamResponse) -> None:
 
 @web.middleware
 async def as_it_is(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuses bodies that would have to be inflated first: their size would be no bound."""
+    """Refuses bodies that would have to be inflated first: their size would be no bound.
+
+    Answers that are raised, and connections that break, leave nothing behind: the traceback of the
+    exception holds frames, these hold the request, and it holds the exception. Only the garbage
+    collector would free the body, and it comes hundreds of MiB late.
+    """
     coding = request.headers.get("Content-Encoding", "identity")
     if coding.lower() != "identity":
-        raise web.HTTPUnsupportedMediaType(
-            text=f"Content-Encoding: {coding[:64]!r}: send the body as it is\n"
-        )
-    return await handler(request)
+        text = f"Content-Encoding: {coding[:64]!r}: send the body as it is\n"
+        return web.Response(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text=text)
+    try:
+        return await handler(request)
+    except web.HTTPException as e:
+        e.__traceback__ = None
+        return web.Response(status=e.status, reason=e.reason, body=e.body, headers=e.headers)
+    except ConnectionError as e:
+        if request.transport is not None:
+            raise  # of another connection
+        e.__traceback__ = None
+        return web.Response(status=HTTPStatus.BAD_REQUEST)  # nobody reads it

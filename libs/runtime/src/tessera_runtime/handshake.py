@@ -39,16 +39,17 @@ class Handshakes:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(self._listening)
+                self._admit((await loop.sock_accept(self._listening))[0])
             except OSError as e:
                 log.warning("connection not taken", why=str(e))
                 await asyncio.sleep(_AGAIN_S)
-                continue
-            peer = self._connections.enter()
-            if peer is None:
-                accepted.close()
-            else:
-                peer.cut = self._later(self._shake_hands(accepted, peer)).cancel
+
+    def _admit(self, accepted: socket.socket) -> None:
+        peer = self._connections.enter()
+        if peer is None:
+            accepted.close()
+        else:
+            peer.cut = self._later(self._shake_hands(accepted, peer)).cancel
 
     async def _shake_hands(self, accepted: socket.socket, peer: Peer) -> None:
         try:
