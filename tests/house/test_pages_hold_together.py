@@ -57,3 +57,10 @@ class TestAPage:
 
     def test_has_no_words_that_puzzle(self, page: Path) -> None:
         assert PUZZLING.findall(re.sub(r"`[^`]*`", "", prose(page))) == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    named = {link.partition("#")[0] for link in LINK.findall(prose(index))}
+    there = {page.name for page in pages() if page.parent == index.parent and page != index}
+    assert there <= named, "docs/README.md names every page of its folder"
