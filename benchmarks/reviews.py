@@ -186,9 +186,19 @@ async def beside(*works: Any) -> AsyncGenerator[None]:
             task.cancel()
 
 
-async def run(reviews: int, clients: int) -> bool:
-    """Measure, and print. Whether every bound is kept."""
-    bodies = {kind: _filled(make) for kind, make in KINDS.items()}
+class Leading(Struct, frozen=True):
+    """A scheduler that leads, in a process of its own."""
+
+    kube: Kube
+    pid: int
+    urls: Mapping[str, str]
+    """Of its servers, by name; the webhook's over TLS."""
+    log: Path
+
+
+@asynccontextmanager
+async def a_leading_scheduler() -> AsyncGenerator[Leading]:
+    """Against an embedded API server of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ports, log = folder / "ports.json", folder / "log"
@@ -199,17 +209,26 @@ async def run(reviews: int, clients: int) -> bool:
             await prepare(kube)
             async with a_process(environment(server, ports), log) as process:
                 urls = await ready(ports)
-                url = urls["webhook"].replace("http:", "https:")
-                before, seen = rss_mib(process.pid), Seen(Counter())
-                numbers, began = list(range(reviews)), perf_counter()
-                async with (
-                    beside(look(kube, process.pid, seen), use(kube, urls, seen)),
-                    asyncio.TaskGroup() as group,
-                ):
-                    for _ in range(clients):
-                        group.create_task(_send(url, bodies, numbers, seen))
-                took_s = perf_counter() - began
-                after = rss_mib(process.pid)
+                webhook = urls["webhook"].replace("http:", "https:")
+                yield Leading(kube, process.pid, {**urls, "webhook": webhook}, log)
+
+
+async def run(reviews: int, clients: int) -> bool:
+    """Measure, and print. Whether every bound is kept."""
+    bodies = {kind: _filled(make) for kind, make in KINDS.items()}
+    async with a_leading_scheduler() as scheduler:
+        before, seen = rss_mib(scheduler.pid), Seen(Counter())
+        numbers, began = list(range(reviews)), perf_counter()
+        async with (
+            beside(
+                look(scheduler.kube, scheduler.pid, seen), use(scheduler.kube, scheduler.urls, seen)
+            ),
+            asyncio.TaskGroup() as group,
+        ):
+            for _ in range(clients):
+                group.create_task(_send(scheduler.urls["webhook"], bodies, numbers, seen))
+        took_s = perf_counter() - began
+        after = rss_mib(scheduler.pid)
     return _print(seen, (before, after), took_s)
 
 

@@ -16,7 +16,6 @@ import asyncio
 import json
 import ssl
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -30,11 +29,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.reviews import Seen, beside, look, report, rss_mib, use
-from tessera_embedded.apiserver import open_apiserver
-from tessera_runtime.kube.client import open_kube
-from tessera_runtime.kube.settings import KubeSettings
-from tests.scheduler.test_the_process_runs import a_process, environment, prepare, ready
+from benchmarks.reviews import Seen, a_leading_scheduler, beside, look, report, rss_mib, use
 from tests.webhook.setting import a_manifest, a_review
 
 BODY: Final = 8 * 2**20
@@ -121,27 +116,16 @@ async def _reviews(url: str, seen: Seen) -> None:
 
 async def run(connections: int, seconds: float) -> bool:
     """Measure, and print. Whether every bound is kept."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        ports, log = folder / "ports.json", folder / "log"
+    async with a_leading_scheduler() as scheduler:
+        kube, pid, urls = scheduler.kube, scheduler.pid, scheduler.urls
+        before, seen = rss_mib(pid), Seen(Counter())
         async with (
-            open_apiserver(folder) as server,
-            open_kube(KubeSettings(kubeconfig=str(server.kubeconfig))) as kube,
+            _besieged(connections, urls),
+            beside(look(kube, pid, seen), use(kube, urls, seen), _reviews(urls["webhook"], seen)),
         ):
-            await prepare(kube)
-            async with a_process(environment(server, ports), log) as process:
-                urls = await ready(ports)
-                before, seen = rss_mib(process.pid), Seen(Counter())
-                async with (
-                    _besieged(connections, urls),
-                    beside(
-                        look(kube, process.pid, seen), use(kube, urls, seen),
-                        _reviews(urls["webhook"].replace("http:", "https:"), seen),
-                    ),
-                ):  # fmt: skip
-                    await asyncio.sleep(seconds)
-                after = rss_mib(process.pid)
-            cut = _cut(log)
+            await asyncio.sleep(seconds)
+        after = rss_mib(pid)
+        cut = _cut(scheduler.log)
     print(f"{connections} strangers for {seconds:.0f} s; connections cut, as the log has it:")
     for why, count in sorted(cut.items()):
         print(f"  {count:5}  {why}")

@@ -121,9 +121,7 @@ EVERYTHING: Final[Allowed] = frozenset(kind.name for kind in KINDS)
 def allowed_by(labels: Mapping[str, str]) -> Allowed:
     """The kinds that a namespace's labels allow."""
     return frozenset(
-        _BY_LABEL[label].name
-        for label, value in labels.items()
-        if value == _YES and label in _BY_LABEL
+        _BY_LABEL[label].name for label in _BY_LABEL.keys() & labels.keys() if labels[label] == _YES
     )
 
 

@@ -40,6 +40,11 @@ class Scope(Struct, frozen=True, kw_only=True):
         default = (DEFAULT_SCHEDULER,) if self.take_default else ()
         return frozenset(("", *self.schedulers, *default))
 
+    def takes(self, scheduler: str) -> bool:
+        """Whether `scheduler` is one of `places`."""
+        default = not scheduler or (scheduler == DEFAULT_SCHEDULER and self.take_default)
+        return default or scheduler in self.schedulers
+
 
 def scope_of(
     registry: Registry,
@@ -85,7 +90,7 @@ def opted_out(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
 
 def _scheduled_elsewhere(scope: Scope, pod: Pod) -> str:
     named = pod.spec.scheduler_name
-    if named not in scope.places:
+    if not scope.takes(named):
         return f"spec.schedulerName: {named}: {_LEFT}; leave it out, or write {SCHEDULER}"
     return ""
 

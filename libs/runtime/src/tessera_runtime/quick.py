@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -326,10 +326,13 @@ class Connection(asyncio.Protocol):
 
 
 def _head(reply: Reply) -> bytes:
-    return (
-        f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n"
-        f"Content-Type: {reply.kind}\r\nContent-Length: {len(reply.body)}\r\n"
-    ).encode()
+    return b"%b%d\r\n" % (_start(reply.status, reply.kind), len(reply.body))
+
+
+@lru_cache(64)
+def _start(status: int, kind: str) -> bytes:
+    phrase = HTTPStatus(status).phrase
+    return f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {kind}\r\nContent-Length: ".encode()
 
 
 def _failed(error: Exception) -> Reply:

@@ -13,7 +13,13 @@ from msgspec import Raw, Struct
 
 from tessera_core.dialect import Rejected
 from tessera_core.leaving import left_to_others
-from tessera_core.podsize import MOST_BYTES, too_many_bytes, too_many_containers, too_many_objects
+from tessera_core.podsize import (
+    MOST_BYTES,
+    MOST_OBJECTS,
+    too_many_bytes,
+    too_many_containers,
+    too_many_objects,
+)
 from tessera_scheduler.webhook.answers import allowed, refused
 from tessera_scheduler.webhook.rules import Rules, Setting
 from tessera_schema.keys import GROUP
@@ -45,9 +51,10 @@ def unread(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnsw
     """The answer to a review of an object that is too large to be read; None for all others.
     Raises msgspec.DecodeError for what is no object."""
     objects = [bytes(request.object), bytes(request.old_object)]
-    wrong = too_many_bytes(max(map(len, objects))) or too_many_objects(
-        max(text.count(b"{") for text in objects)
-    )
+    size = max(map(len, objects))
+    if size <= MOST_OBJECTS:  # too few bytes for too many of anything
+        return None
+    wrong = too_many_bytes(size) or too_many_objects(max(text.count(b"{") for text in objects))
     return None if wrong is None else _answer(rules, request, setting, wrong)
 
 
