@@ -105,6 +105,7 @@ CPU = {"cpu": "1"}
             [a_pod(annotations={"k": "long"})], [a_pod(annotations={"k": "s"}), a_pod()],
         ),
         ("oldObject == null", [a_pod()], []),
+        ("!has(oldObject.metadata)", [a_pod()], []),
         ('request.operation == "CREATE" && request.resource.resource == "pods"', [a_pod()], []),
         ('request.userInfo.username.endsWith("admin")', [a_pod()], []),
         ('request.userInfo.groups.exists(g, g == "system:masters")', [a_pod()], []),
@@ -166,6 +167,8 @@ async def test_a_condition_that_is_false_outweighs_one_that_cannot_be_told(
     [
         ('object.metadata.annotations["k"] == "v" || true', True),
         ('object.metadata.annotations["k"] == "v" && false', False),
+        ('[1, 2].exists(x, x == 2 || object.metadata.annotations["k"] == "v")', True),
+        ('[1, 2].all(x, x == 1 && object.metadata.annotations["k"] == "v")', False),
     ],
 )
 async def test_the_other_side_can_decide_for_a_side_that_cannot_be_told(
