@@ -20,8 +20,16 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 .PHONY: help sync lock generate kube-bin fmt lint types contracts spelling names checks test fuzz e2e faults demo place bench hook hook-test verify clean
 
-help: ## show this
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+##@ Try it
+
+demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --kill, --keep)
+	@.venv/bin/tessera demo $(ARGS)
+
+place: ARGS = -f examples
+place: $(SYNCED) ## place the pods of examples/ (ARGS="-f mine.yaml -o json" for others)
+	.venv/bin/tessera place $(ARGS)
+
+##@ Set up
 
 sync: $(SYNCED) ## install everything into .venv, if anything changed
 
@@ -39,11 +47,25 @@ $(SYNCED): $(MADE) requirements.lock $(MEMBERS:%=%/pyproject.toml)
 	@$(UV) pip install --quiet $(ON_VENV) --no-deps $(MEMBERS:%=-e %) >&2
 	@touch $@
 
-lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer versions)
-	UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet $(ON_VENV) --universal --python-version 3.11 \
-		--exclude-newer '7 days' --generate-hashes $(MEMBERS:%=%/pyproject.toml) --group dev \
-		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
-	sh deploy/images/lock.sh
+hook: ## build the C library
+	$(MAKE) -C libs/hook all
+
+kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
+	deploy/kube-bin/build.sh $(ARGS)
+
+clean: ## remove what was made here
+	rm -rf .venv .*_cache .hypothesis
+	@! test -f libs/hook/Makefile || $(MAKE) -C libs/hook clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^##@ / { print (line++ ? "\n" : "") substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+##@ Change
+
+fmt: $(SYNCED) ## format, and mend what ruff can mend
+	.venv/bin/ruff check --fix-only --quiet .
+	.venv/bin/ruff format .
 
 generate: $(SYNCED) ## write generated code and pages again
 	.venv/bin/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy \
@@ -52,12 +74,13 @@ generate: $(SYNCED) ## write generated code and pages again
 	.venv/bin/python deploy/kustomize/generate.py
 	.venv/bin/python -m tests.house.reference
 
-kube-bin: ## build the Kubernetes programs that tests run against, once, into a cache
-	deploy/kube-bin/build.sh $(ARGS)
+lock: $(MADE) ## bring requirements.lock up to date (ARGS=--upgrade: with newer versions)
+	UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet $(ON_VENV) --universal --python-version 3.11 \
+		--exclude-newer '7 days' --generate-hashes $(MEMBERS:%=%/pyproject.toml) --group dev \
+		$(foreach member,$(MEMBERS),--no-emit-package tessera-$(notdir $(member))) -o requirements.lock $(ARGS)
+	sh deploy/images/lock.sh
 
-fmt: $(SYNCED) ## format, and mend what ruff can mend
-	.venv/bin/ruff check --fix-only --quiet .
-	.venv/bin/ruff format .
+##@ Check
 
 lint: $(SYNCED) ## ruff: rules and format
 	.venv/bin/ruff check .
@@ -80,36 +103,12 @@ names: ## no utils.py, no address in the lock, every member known to the tools
 	@for member in $(MEMBERS); do for word in "\"tessera_$${member##*/}\"" "\"$$member/src\""; do \
 		grep -qF "$$word" pyproject.toml || { echo "pyproject.toml lacks $$word"; exit 1; }; done; done
 
+checks: $(CHECKS) ## every check of the Python code but its tests
+
+##@ Test
+
 test: $(SYNCED) ## pytest (ARGS="-k words" for some of it)
 	.venv/bin/pytest -n $(JOBS) $(ARGS)
-
-fuzz: N = 0
-fuzz: SEED = 0
-fuzz: $(SYNCED) hook ## random input for decoders, HTTP, pods, manifests (N=100000, SEED=7, FUZZER=requests, AT=123)
-	.venv/bin/python -m tests.fuzz --number $(N) --seed $(SEED) $(if $(FUZZER),--fuzzer $(FUZZER)) $(if $(AT),--at $(AT))
-
-e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
-	deploy/kube-bin/build.sh > /dev/null
-	unshare --net .venv/bin/pytest -m 'e2e and not faults' -s $(ARGS) tests/e2e
-
-faults: ROUNDS = 100
-faults: SEED = 0
-faults: $(SYNCED) ## the same, and all that may happen to it, for long (root; ROUNDS=100, SEED=7)
-	deploy/kube-bin/build.sh > /dev/null
-	unshare --net .venv/bin/pytest -m faults -s --rounds=$(ROUNDS) --seed=$(SEED) $(ARGS) tests/e2e
-
-demo: $(SYNCED) ## run everything here, on simulated cards (ARGS=--json, --kill, --keep)
-	@.venv/bin/tessera demo $(ARGS)
-
-place: ARGS = -f examples
-place: $(SYNCED) ## place the pods of examples/ (ARGS="-f mine.yaml -o json" for others)
-	.venv/bin/tessera place $(ARGS)
-
-bench: $(SYNCED) ## measure filter against its budget
-	.venv/bin/python benchmarks/filter.py $(ARGS)
-
-hook: ## build the C library
-	$(MAKE) -C libs/hook all
 
 hook-test: ## test the C library, and once more as clang builds it
 	$(MAKE) -C libs/hook test
@@ -117,10 +116,24 @@ hook-test: ## test the C library, and once more as clang builds it
 		elif [ "$(CI)" = true ]; then echo 'clang is missing'; exit 1; \
 		else echo 'clang is not here: skipped'; fi
 
-checks: $(CHECKS) ## every check of the Python code but its tests
+e2e: $(SYNCED) ## a whole installation on real components, in a network of its own (root)
+	deploy/kube-bin/build.sh > /dev/null
+	unshare --net .venv/bin/pytest -m 'e2e and not faults' -s $(ARGS) tests/e2e
+
+faults: ROUNDS = 100
+faults: SEED = 0
+faults: $(SYNCED) ## make e2e, and all that may happen to it, for long (root; ROUNDS=100, SEED=7)
+	deploy/kube-bin/build.sh > /dev/null
+	unshare --net .venv/bin/pytest -m faults -s --rounds=$(ROUNDS) --seed=$(SEED) $(ARGS) tests/e2e
+
+fuzz: N = 0
+fuzz: SEED = 0
+fuzz: $(SYNCED) hook ## random input for decoders, HTTP, pods, manifests (N=100000, SEED=7, FUZZER=requests, AT=123)
+	.venv/bin/python -m tests.fuzz --number $(N) --seed $(SEED) $(if $(FUZZER),--fuzzer $(FUZZER)) $(if $(AT),--at $(AT))
 
 verify: checks test hook-test e2e ## every check that CI runs (root, for e2e)
 
-clean: ## remove what was made here
-	rm -rf .venv .*_cache .hypothesis
-	@! test -f libs/hook/Makefile || $(MAKE) -C libs/hook clean
+##@ Measure
+
+bench: $(SYNCED) ## measure filter against its budget
+	.venv/bin/python benchmarks/filter.py $(ARGS)
