@@ -85,13 +85,33 @@ static int still_active(CUdevice device) {
            (real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active);
 }
 
+/* The runtime library takes the primary context by a table of the driver's, past our wrapper: then the
+ * driver is asked which one it is, by taking and giving it back while somebody else holds it. */
+static CUcontext primary_of(CUdevice device) {
+    unsigned flags;
+    int active = 0;
+    CUcontext context = NULL;
+    if (device >= 0 && device < DEVICES && primary[device])
+        return primary[device];
+    if (!real.cuDevicePrimaryCtxGetState || !real.cuDevicePrimaryCtxRetain || !real.cuDevicePrimaryCtxRelease_v2 ||
+        real.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
+        real.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+        return NULL;
+    real.cuDevicePrimaryCtxRelease_v2(device);
+    return context;
+}
+
+/* A release is seldom the last one: what is measured in the context goes on until it is gone. */
 static CUresult leave_primary(CUdevice device, PFN_cuDevicePrimaryCtxRelease_v2 leave, int reset) {
-    CUcontext context = device >= 0 && device < DEVICES ? primary[device] : NULL;
-    if (reset || context)
+    CUcontext context = primary_of(device);
+    if (reset)
         ts_spans_leave(context);
     CUresult r = leave(device);
-    if (context && r == CUDA_SUCCESS && (reset || !still_active(device))) {
-        gone(context);
+    if (!context || r != CUDA_SUCCESS || (!reset && still_active(device)))
+        return r;
+    ts_spans_leave(context);
+    gone(context);
+    if (device >= 0 && device < DEVICES && primary[device]) {
         primary[device] = NULL;
         left(ts_card_by_device(device));
     }

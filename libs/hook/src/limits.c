@@ -13,6 +13,7 @@
 #include "charge.h"
 #include "measured.h"
 #include "mount.h"
+#include "points.h"
 #include "slots.h"
 
 #define PATIENCE 100 /* times 10 ms at a process's start, for a file that is there and not whole */
@@ -184,6 +185,7 @@ static uint32_t rate_of(const struct tessera_card_limit *entry) {
 
 void ts_limits_apply(struct ts_card *card) {
     ts_lock_take(&guard);
+    ts_point("limits: locked");
     const struct tessera_card_limit *entry = closed ? NULL : entry_of(card);
     uint64_t memory = entry ? entry->memory_bytes : 0;
     uint32_t rate = entry ? rate_of(entry) : 1000;
@@ -223,4 +225,8 @@ void ts_limits_refresh(void) {
     for (uint32_t i = 0; i < TESSERA_CARDS; i++)
         if (ts_cards[i].shared)
             ts_limits_apply(&ts_cards[i]);
+}
+
+void ts_limits_reset(void) {
+    guard.word = 0;
 }

@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 /* TESSERA_KILL_AT=n: die by SIGKILL at the n-th point that is passed. TESSERA_STOP_AT=name: stop once
- * at the point of that name, until somebody sends SIGCONT. */
+ * at the point of that name, until somebody sends SIGCONT. TESSERA_LINGER_AT=name: take 50 ms there,
+ * every time. */
 void ts_point(const char *name) {
     static long passed, wanted = -1;
     static int stopped;
-    const char *stop = getenv("TESSERA_STOP_AT");
+    const char *stop = getenv("TESSERA_STOP_AT"), *linger = getenv("TESSERA_LINGER_AT");
+    if (linger && !strcmp(linger, name))
+        usleep(50000);
     if (stop && !strcmp(stop, name) && !__atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
         kill(getpid(), SIGSTOP);
     if (wanted < 0) {

@@ -30,6 +30,7 @@ static __thread int starting __attribute__((tls_model("initial-exec")));
 /* CUDA does not survive fork: the child holds nothing and starts anew if it ever calls us. */
 static void in_child(void) {
     ts_usage_not_inherited();
+    ts_limits_reset();
     ts_cards_reset();
     ts_ledger_reset();
     ts_spans_reset();

@@ -65,3 +65,41 @@ TEST(vm_fork_while_locks_are_held, "memory=1024", NULL) {
         pthread_join(t[i], NULL);
     EQUAL(charged(), 0);
 }
+
+static void *monitor(void *unused) {
+    nvmlDevice_t device;
+    nvmlMemory_t memory;
+    (void)unused;
+    EQUAL(NVML(nvmlInit_v2)(), 0);
+    EQUAL(NVML(nvmlDeviceGetHandleByIndex_v2)(0, &device), 0);
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+        EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), 0);
+    return NULL;
+}
+
+/* A thread of the parent watches the card, and is looking at the limits when another forks: the child,
+ * which then begins with CUDA, waits for nobody. The lock is made to be held most of the time. */
+TEST(a_child_forked_while_the_limits_are_looked_at_begins, "memory=1024", NULL) {
+    pthread_t t;
+    if (!getenv("TESSERA_LINGER_AT")) {
+        char hook[512];
+        snprintf(hook, sizeof hook, "%s/points/libtessera.so", getenv("TEST_BUILD"));
+        setenv("LD_PRELOAD", hook, 1);
+        setenv("TESSERA_LINGER_AT", "limits: locked", 1);
+        execl("/proc/self/exe", "cases", "x", (char *)NULL);
+    }
+    EQUAL(pthread_create(&t, NULL, monitor, NULL), 0);
+    for (int i = 0; i < 5; i++) {
+        usleep(70000);
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20); /* only what hangs */
+            begin();
+            EQUAL(allocate(1, NULL), 0);
+            _exit(0);
+        }
+        EQUAL(wait_for(pid), 0);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    pthread_join(t, NULL);
+}
