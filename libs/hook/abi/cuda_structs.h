@@ -249,6 +249,11 @@ typedef struct CUgraphEdgeData_st {
     unsigned char reserved[5];
 } CUgraphEdgeData;
 
+typedef int CUgraphRecaptureStatus;
+typedef CUresult (*CUgraphRecaptureCallback)(void *data, CUgraphNode node, const CUgraphNodeParams *original,
+                                             const CUgraphNodeParams *recaptured, CUgraphRecaptureStatus status);
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams; /* of a graphics API: passed on, never looked into */
+
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
     cuuint64_t flags;
     CUstream hUploadStream;

@@ -145,6 +145,34 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
     return r ? r : begin(stream, mode, graph, deps, count);
 }
 
+/* The nodes are made anew instead of being compared with those that are there (assumed: nobody keeps them). */
+CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, CUgraphRecaptureCallback callback, void *data)
+{
+    (void)callback, (void)data;
+    CUresult r = sim_graph_check(graph);
+    if (!r)
+        r = begin(stream, mode, graph, NULL, 0);
+    while (!r && graph->first)
+        r = cuGraphDestroyNode(graph->first);
+    return r;
+}
+
+/* This machine draws nothing. */
+CUresult cuStreamBeginCaptureToCig(CUstream stream, CUstreamCigCaptureParams *params)
+{
+    CUstream s;
+    CUresult r = sim_stream(stream, &s);
+    NEED(params);
+    return r ? r : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuStreamEndCaptureToCig(CUstream stream)
+{
+    CUstream s;
+    CUresult r = sim_stream(stream, &s);
+    return r ? r : CUDA_ERROR_INVALID_VALUE;
+}
+
 static void dissolve(Capture *c) /* local lock held */
 {
     for (CUstream s = sim_streams(); s; s = s->next)

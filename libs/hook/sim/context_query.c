@@ -62,6 +62,18 @@ CUresult cuCtxSynchronize(void)
     return CUDA_SUCCESS;
 }
 
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    CUresult r = given_or_current(&ctx);
+    if (!r)
+        r = sim_unsafe_stream(ctx->legacy);
+    if (r)
+        return r;
+    sim_wait_context(ctx);
+    sim_pools_settle();
+    return CUDA_SUCCESS;
+}
+
 CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 {
     CURRENT(ctx);

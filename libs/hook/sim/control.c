@@ -41,6 +41,8 @@ void cuSimLeave(void)
         sim_thread_leave();
 }
 
+int cuSimBeginCapture(void *stream) { return (int)cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED); }
+
 uint64_t cuSimCardUsed(int card)
 {
     uint64_t used = 0;

@@ -136,6 +136,13 @@ CUresult cuCtxSynchronize(void) {
     return r;
 }
 
+CUresult cuCtxSynchronize_v2(CUcontext context) {
+    TS_ENTER(cuCtxSynchronize_v2, (context));
+    CUresult r = real.cuCtxSynchronize_v2(context);
+    ts_pools_settle_if_loose();
+    return r;
+}
+
 CUresult cuEventSynchronize(CUevent event) {
     TS_ENTER(cuEventSynchronize, (event));
     CUresult r = real.cuEventSynchronize(event);

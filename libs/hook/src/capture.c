@@ -1,15 +1,26 @@
 #include "capture.h"
 
+#include "log.h"
 #include "spans.h"
 #include "start.h"
 
-int ts_captures;
+int ts_captures, ts_captures_unseen;
 
 int ts_capturing(CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (!real.cuStreamIsCapturing)
         return 0;
-    return real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
+        return 0;
+    if (!ts_any_capture()) { /* begun by a function that is newer than this library */
+        __atomic_store_n(&ts_captures_unseen, 1, __ATOMIC_RELAXED);
+        ts_log(TS_LOG_NOTE, "a stream is captured by a function that this library does not know");
+    }
+    return 1;
+}
+
+void ts_captures_reset(void) {
+    ts_captures = ts_captures_unseen = 0;
 }
 
 CUstreamCaptureMode ts_capture_relax(CUstreamCaptureMode mode) {
@@ -56,6 +67,25 @@ static void ended(CUresult r) {
         TS_ENTER(cuStreamBeginCaptureToGraph##suffix, (stream, graph, deps, edges, count, mode));                    \
         CUresult r = real.cuStreamBeginCaptureToGraph##suffix(stream, graph, deps, edges, count, mode);              \
         begun(r);                                                                                                    \
+        return r;                                                                                                    \
+    }                                                                                                                \
+    CUresult cuStreamBeginRecaptureToGraph##suffix(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,         \
+                                                   CUgraphRecaptureCallback callback, void *data) {                  \
+        TS_ENTER(cuStreamBeginRecaptureToGraph##suffix, (stream, mode, graph, callback, data));                      \
+        CUresult r = real.cuStreamBeginRecaptureToGraph##suffix(stream, mode, graph, callback, data);                \
+        begun(r);                                                                                                    \
+        return r;                                                                                                    \
+    }                                                                                                                \
+    CUresult cuStreamBeginCaptureToCig##suffix(CUstream stream, CUstreamCigCaptureParams *params) {                  \
+        TS_ENTER(cuStreamBeginCaptureToCig##suffix, (stream, params));                                               \
+        CUresult r = real.cuStreamBeginCaptureToCig##suffix(stream, params);                                         \
+        begun(r);                                                                                                    \
+        return r;                                                                                                    \
+    }                                                                                                                \
+    CUresult cuStreamEndCaptureToCig##suffix(CUstream stream) {                                                      \
+        TS_ENTER(cuStreamEndCaptureToCig##suffix, (stream));                                                         \
+        CUresult r = real.cuStreamEndCaptureToCig##suffix(stream);                                                   \
+        ended(r);                                                                                                    \
         return r;                                                                                                    \
     }                                                                                                                \
     CUresult cuStreamEndCapture##suffix(CUstream stream, CUgraph *graph) {                                           \

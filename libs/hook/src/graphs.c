@@ -220,3 +220,11 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
         return CUDA_ERROR_OUT_OF_MEMORY;
     return real.cuGraphAddNode_v2(node, graph, deps, edges, count, params);
 }
+
+CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges,
+                           size_t count, CUgraphNodeParams *params) {
+    TS_ENTER(cuGraphAddNode_v3, (node, graph, deps, edges, count, params));
+    if (params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && refuse(&params->alloc))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return real.cuGraphAddNode_v3(node, graph, deps, edges, count, params);
+}

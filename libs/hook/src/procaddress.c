@@ -8,6 +8,19 @@
 #include "start.h"
 #include "tessera/usage.h"
 
+/* Families of which a version that we do not know may pass: they wait, look, or begin and end what is
+ * found out otherwise. All the others take memory or launch, or are the lookup itself. */
+static int is_harmless(const char *symbol) {
+    static const char *const names[] = {"cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuDeviceTotalMem",
+        "cuMemGetInfo", "cuStreamBeginCapture", "cuStreamBeginCaptureToGraph", "cuStreamBeginRecaptureToGraph",
+        "cuStreamBeginCaptureToCig", "cuStreamEndCaptureToCig", "cuStreamEndCapture", "cuStreamDestroy", "cuMemPoolTrimTo",
+        "cuDeviceGraphMemTrim"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], symbol))
+            return 1;
+    return 0;
+}
+
 static void replace(const char *symbol, void **pfn) {
     void *ours = ts_route_address(*pfn);
     if (ours) {
@@ -16,7 +29,8 @@ static void replace(const char *symbol, void **pfn) {
     }
     if (symbol && *symbol && ts_route_family(symbol)) {
         ts_log(TS_LOG_WARNING, "the driver has a %s that this library does not know", symbol);
-        ts_gap(TESSERA_GAP_SYMBOL);
+        if (!is_harmless(symbol))
+            ts_gap(TESSERA_GAP_SYMBOL);
     }
 }
 

@@ -77,6 +77,13 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
     }
 }
 
+/* Nobody will say what it cost: what was predicted stands. */
+static void unsettled(struct ts_context *context, const struct ts_span *span) {
+    __atomic_sub_fetch(&context->card->mine->outstanding_ns, (int64_t)span->predicted, __ATOMIC_RELAXED);
+    if (span->guess)
+        __atomic_sub_fetch(&span->guess->inflight, 1, __ATOMIC_RELAXED);
+}
+
 static void drop_span(struct ts_context *context, uint32_t i) {
     ts_mark_release(context->span[i].from);
     ts_mark_release(context->span[i].to);
@@ -96,9 +103,9 @@ static void poll_context(struct ts_context *context) {
         if (r == CUDA_SUCCESS && !context->broken) {
             settle(context, &context->span[i]);
         } else {
-            context->broken = 1; /* the context has failed; the application will notice */
-            __atomic_sub_fetch(&context->card->mine->outstanding_ns, (int64_t)context->span[i].predicted,
-                               __ATOMIC_RELAXED);
+            if (r != CUDA_ERROR_CAPTURED_EVENT) /* another thread began a capture just before we recorded */
+                context->broken = 1;            /* the context has failed; the application will notice */
+            unsettled(context, &context->span[i]);
         }
         drop_span(context, i);
     }
@@ -131,8 +138,7 @@ void ts_probe_begin(struct ts_probe *probe, struct ts_card *card, CUstream strea
     CUcontext current = NULL;
     probe->context = NULL;
     CUstreamCaptureMode was = ts_capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-    if (ts_measurable(stream, &current) &&
-        !(__atomic_load_n(&ts_captures, __ATOMIC_RELAXED) && ts_capturing(stream))) {
+    if (ts_measurable(stream, &current) && !ts_capturing(stream)) {
         ts_lock_take(&guard);
         struct ts_context *context = ts_context_of(current, card);
         if (context && !context->broken) {
@@ -190,8 +196,7 @@ void ts_spans_leave(CUcontext handle) {
         if (!handle || context->handle != handle)
             continue;
         for (uint32_t s = 0; s < context->spans; s++)
-            __atomic_sub_fetch(&context->card->mine->outstanding_ns, (int64_t)context->span[s].predicted,
-                               __ATOMIC_RELAXED);
+            unsettled(context, &context->span[s]);
         ts_lines_leave(context);
         memset(context, 0, sizeof *context);
     }
@@ -201,7 +206,7 @@ void ts_spans_leave(CUcontext handle) {
 void ts_spans_reset(void) {
     memset(ts_contexts, 0, sizeof ts_contexts);
     ts_lines_reset();
-    ts_captures = 0;
+    ts_captures_reset();
     guard.word = 0;
     ts_guess_reset();
 }

@@ -300,3 +300,36 @@ TEST(a_card_that_was_not_granted_gives_nothing, "memory=1024", "cards=2") {
     EQUAL(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), 0);
     CHECK(memory.total == 0 && memory.free == 0);
 }
+
+/* What the runtime library of CUDA 13 asks for, and what takes memory or launches in every version. */
+TEST(the_functions_of_cuda_13_leave_no_gap, "memory=64", "cuda=13050") {
+    CUcontext context = begin();
+    EQUAL(allocate(1, NULL), 0);
+    void *synchronize = lookup("cuCtxSynchronize", 13000, 0, NULL);
+    CHECK(in_hook(synchronize) && synchronize == driver_get("cuCtxSynchronize_v2"));
+    EQUAL(((PFN_cuCtxSynchronize_v2)synchronize)(context), 0);
+    CHECK(lookup("cuCtxSynchronize", 12000, 0, NULL) == driver_get("cuCtxSynchronize"));
+    CHECK(in_hook(lookup("cuGraphAddNode", 13040, 0, NULL)) && in_hook(lookup("cuStreamBeginRecaptureToGraph", 13030, 2, NULL)));
+    EQUAL(usage()->slot[0].gaps, 0);
+}
+
+TEST(a_graph_node_of_the_newest_version_must_fit, "memory=64", "cuda=13050") {
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    params.alloc.poolProps = (CUmemPoolProps){.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    params.alloc.bytesize = 65 * MIB;
+    begin();
+    EQUAL(CU(cuGraphCreate)(&graph, 0), 0);
+    EQUAL(CU(cuGraphAddNode_v3)(&node, graph, NULL, NULL, 0, &params), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* A new version of a function that takes memory is a gap; of one that waits or looks it is none. */
+TEST(unknown_versions_are_a_gap_only_where_limits_may_not_hold, "memory=64", "cuda=14000") {
+    begin();
+    EQUAL(allocate(1, NULL), 0);
+    CHECK(lookup("cuEventSynchronize", 14000, 0, NULL) && !in_hook(lookup("cuEventSynchronize", 14000, 0, NULL)));
+    EQUAL(usage()->slot[0].gaps, 0);
+    CHECK(lookup("cuMemAlloc", 14000, 0, NULL) && !in_hook(lookup("cuMemAlloc", 14000, 0, NULL)));
+    EQUAL(usage()->slot[0].gaps, TESSERA_GAP_SYMBOL);
+}
