@@ -113,6 +113,7 @@ static void set(SimConfig *c, const char *key, const char *value)
         {"slice_ns", &c->slice_ns},           {"sample_ns", &c->sample_ns},
         {"context", &c->context_bytes},       {"module", &c->module_bytes}, {"granule", &c->alloc_granule},
         {"pool_chunk", &c->pool_chunk},       {"data", &c->data_bytes},     {"kernel_ns", &c->kernel_ns},
+        {"thunks", &c->thunks},               {"nameless", &c->nameless},
     };
     uint64_t n = size_of(value);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

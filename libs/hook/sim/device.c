@@ -91,6 +91,8 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 {
     CARD(dev);
     NEED(uuid);
+    if (sim->config.nameless)
+        return CUDA_ERROR_UNKNOWN;
     memcpy(uuid->bytes, card->uuid, 16);
     return CUDA_SUCCESS;
 }

@@ -12,15 +12,15 @@ typedef struct {
     const char *base;
     int version;
     bool twin;
-    void *address;
+    void *address, *thunk;
 } Entry;
 
 #define POINTER(symbol) (void *)(uintptr_t)(symbol)
 static Entry entries[] = {
-#define CUDA_FN(base, symbol, since, params) {#base, since, false, NULL},
-#define CUDA_FN_PTSZ(base, symbol, since, twin_since, params, args) {#base, since, false, NULL}, {#base, twin_since, true, NULL},
-#define CUDA_FN_PTDS(base, symbol, since, twin_since, params, args) {#base, since, false, NULL}, {#base, twin_since, true, NULL},
-#define CUDA_FN_ALIAS(base, symbol, since) {#base, since, false, NULL},
+#define CUDA_FN(base, symbol, since, params) {#base, since, false, NULL, NULL},
+#define CUDA_FN_PTSZ(base, symbol, since, twin_since, params, args) {#base, since, false, NULL, NULL}, {#base, twin_since, true, NULL, NULL},
+#define CUDA_FN_PTDS(base, symbol, since, twin_since, params, args) {#base, since, false, NULL, NULL}, {#base, twin_since, true, NULL, NULL},
+#define CUDA_FN_ALIAS(base, symbol, since) {#base, since, false, NULL, NULL},
 #include "../abi/cuda_functions.def"
 #undef CUDA_FN
 #undef CUDA_FN_PTSZ
@@ -29,13 +29,34 @@ static Entry entries[] = {
 };
 enum { COUNT = sizeof entries / sizeof *entries };
 
+/* A second address for every function, which jumps to it: with thunks=1 these are what the lookup hands out, while dlsym finds the
+ * functions themselves. */
+#if defined(__x86_64__)
+#define JUMP "jmp "
+#else
+#define JUMP "b "
+#endif
+#define THUNK(symbol)                                                                        \
+    extern char thunk_##symbol[] __attribute__((visibility("hidden")));                       \
+    __asm__(".pushsection .text\n.hidden thunk_" #symbol "\n.globl thunk_" #symbol "\nthunk_" #symbol ": " JUMP #symbol "\n.popsection");
+#define CUDA_FN(base, symbol, since, params) THUNK(symbol)
+#define CUDA_FN_PTSZ(base, symbol, since, twin_since, params, args) THUNK(symbol) THUNK(symbol##_ptsz)
+#define CUDA_FN_PTDS(base, symbol, since, twin_since, params, args) THUNK(symbol) THUNK(symbol##_ptds)
+#define CUDA_FN_ALIAS(base, symbol, since)
+#include "../abi/cuda_functions.def"
+#undef CUDA_FN
+#undef CUDA_FN_PTSZ
+#undef CUDA_FN_PTDS
+#undef CUDA_FN_ALIAS
+
 static void fill(void)
 {
     size_t i = 0;
-#define CUDA_FN(base, symbol, since, params) entries[i++].address = POINTER(symbol);
-#define CUDA_FN_PTSZ(base, symbol, since, twin_since, params, args) entries[i++].address = POINTER(symbol); entries[i++].address = POINTER(symbol##_ptsz);
-#define CUDA_FN_PTDS(base, symbol, since, twin_since, params, args) entries[i++].address = POINTER(symbol); entries[i++].address = POINTER(symbol##_ptds);
-#define CUDA_FN_ALIAS(base, symbol, since) entries[i++].address = POINTER(symbol);
+#define FILL(symbol) entries[i].thunk = thunk_##symbol; entries[i++].address = POINTER(symbol);
+#define CUDA_FN(base, symbol, since, params) FILL(symbol)
+#define CUDA_FN_PTSZ(base, symbol, since, twin_since, params, args) FILL(symbol) FILL(symbol##_ptsz)
+#define CUDA_FN_PTDS(base, symbol, since, twin_since, params, args) FILL(symbol) FILL(symbol##_ptds)
+#define CUDA_FN_ALIAS(base, symbol, since) FILL(symbol)
 #include "../abi/cuda_functions.def"
 #undef CUDA_FN
 #undef CUDA_FN_PTSZ
@@ -83,7 +104,7 @@ static CUdriverProcAddressQueryResult look_up(const char *name, void **pfn, int 
         found = newest(name, version, true, &known);
     if (!found)
         found = newest(name, version, false, &known);
-    *pfn = found ? found->address : NULL;
+    *pfn = !found ? NULL : sim->config.thunks ? found->thunk : found->address;
     if (found && version >= FUTURE) /* a version of it that nobody has seen yet */
         *pfn = POINTER(lacking);
     if (!known && stubbed(name)) {

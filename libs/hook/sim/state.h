@@ -53,6 +53,8 @@ typedef struct {
     uint64_t pool_chunk;        /* pools grow by this */
     uint64_t data_bytes;        /* contents of longer writes are not kept */
     uint64_t kernel_ns;         /* kernels that state no duration */
+    uint64_t nameless;          /* 1: the driver does not give the UUIDs of its cards */
+    uint64_t thunks;            /* 1: cuGetProcAddress answers with addresses of its own */
     uint32_t participants;      /* virtual time stands still until so many threads have joined */
     SimCardConfig card[SIM_CARDS];
 } SimConfig;

@@ -1,5 +1,6 @@
 /* cuGetProcAddress: the driver answers first, with its own rules for versions and flags; then its
- * answer is replaced by our function for exactly that address. */
+ * answer is replaced by our function for exactly that address, or, where the driver hands out another
+ * address than dlsym finds, for exactly that name, version and kind of stream. */
 #include <string.h>
 
 #include "log.h"
@@ -21,24 +22,26 @@ static int is_harmless(const char *symbol) {
     return 0;
 }
 
-static void replace(const char *symbol, void **pfn) {
+static void replace(const char *symbol, int version, cuuint64_t flags, void **pfn) {
     void *ours = ts_route_address(*pfn);
-    if (ours) {
-        *pfn = ours;
-        return;
-    }
-    if (symbol && *symbol && ts_route_family(symbol)) {
-        ts_log(TS_LOG_WARNING, "the driver has a %s that this library does not know", symbol);
-        if (!is_harmless(symbol))
+    if (!ours && symbol && *symbol && ts_route_family(symbol)) {
+        ours = ts_route_named(symbol, version, flags, *pfn);
+        if (ours)
+            ts_log_once(TS_LOG_NOTE, "the driver's cuGetProcAddress and dlsym differ: functions are known by name");
+        else
+            ts_log(TS_LOG_WARNING, "the driver has a %s for version %d that this library does not know", symbol, version);
+        if (!ours && !is_harmless(symbol))
             ts_gap(TESSERA_GAP_SYMBOL);
     }
+    if (ours)
+        *pfn = ours;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags) {
     TS_ENTER(cuGetProcAddress, (symbol, pfn, version, flags));
     CUresult r = real.cuGetProcAddress(symbol, pfn, version, flags);
     if (r == CUDA_SUCCESS && pfn && *pfn)
-        replace(symbol, pfn);
+        replace(symbol, version, flags, pfn);
     return r;
 }
 
@@ -47,6 +50,6 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint
     TS_ENTER(cuGetProcAddress_v2, (symbol, pfn, version, flags, status));
     CUresult r = real.cuGetProcAddress_v2(symbol, pfn, version, flags, status);
     if (r == CUDA_SUCCESS && pfn && *pfn)
-        replace(symbol, pfn);
+        replace(symbol, version, flags, pfn);
     return r;
 }

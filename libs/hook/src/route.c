@@ -89,6 +89,75 @@ static const struct ts_route *by_name(const char *name) {
     return NULL;
 }
 
+/* All versions of all functions that there were when this was written, twins apart. */
+#define KNOWN_VERSION 13050
+static const struct version {
+    const char *base, *symbol;
+    int since, twin;
+} versions[] = {
+#define CUDA_FN(base, symbol, since, params) {#base, #symbol, since, 0},
+#define CUDA_FN_PTSZ(base, symbol, since, twin_since, params, args) {#base, #symbol, since, 0}, {#base, #symbol "_ptsz", twin_since, 1},
+#define CUDA_FN_PTDS(base, symbol, since, twin_since, params, args) {#base, #symbol, since, 0}, {#base, #symbol "_ptds", twin_since, 1},
+#define CUDA_FN_ALIAS(base, symbol, since)
+#include "cuda_functions.def"
+#undef CUDA_FN
+#undef CUDA_FN_PTSZ
+#undef CUDA_FN_PTDS
+#undef CUDA_FN_ALIAS
+};
+
+static const struct version *newest(const char *base, int version, int twin) {
+    const struct version *best = NULL;
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        if (versions[i].twin == twin && versions[i].since <= version && !strcmp(versions[i].base, base) &&
+            (!best || versions[i].since > best->since))
+            best = &versions[i];
+    return best;
+}
+
+static int is_answer_to(const char *base, int version, unsigned long long flags, void *driver) {
+    void *found = NULL;
+    CUresult r = real.cuGetProcAddress_v2 ? real.cuGetProcAddress_v2(base, &found, version, flags, NULL)
+                 : real.cuGetProcAddress  ? real.cuGetProcAddress(base, &found, version, flags)
+                                          : CUDA_ERROR_NOT_FOUND;
+    return r == CUDA_SUCCESS && found == driver;
+}
+
+/* One name, two kinds of arguments: what cuGraphInstantiate stands for from 12.0 on is found by comparing. */
+static const struct conflict {
+    const char *base;
+    int since;
+    struct {
+        const char *base;
+        int version;
+    } either[2];
+} conflicts[] = {{"cuGraphInstantiate", 12000, {{"cuGraphInstantiate", 11000}, {"cuGraphInstantiateWithFlags", 11040}}}};
+
+static const struct version *answered(const char *base, int version, unsigned long long flags, void *driver) {
+    int twin = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++)
+        if (!strcmp(conflicts[i].base, base) && version >= conflicts[i].since) {
+            for (int k = 0; k < 2; k++)
+                if (is_answer_to(conflicts[i].either[k].base, conflicts[i].either[k].version, flags, driver))
+                    return newest(conflicts[i].either[k].base, conflicts[i].either[k].version, 0);
+            return NULL;
+        }
+    if (version > KNOWN_VERSION && !is_answer_to(base, KNOWN_VERSION, flags, driver))
+        return NULL; /* a version that is newer than this library */
+    const struct version *found = twin ? newest(base, version, 1) : NULL;
+    return found ? found : newest(base, version, 0);
+}
+
+void *ts_route_named(const char *base, int version, unsigned long long flags, void *driver) {
+    const struct version *found = answered(base, version, flags, driver);
+    const struct ts_route *route = found ? by_name(found->symbol) : NULL;
+    if (!route)
+        return NULL;
+    if (!*route->real) /* it is had no other way */
+        *route->real = driver;
+    return route->ours;
+}
+
 /* What the caller would have got without us: our own names are skipped over. */
 static void *find_without_us(void *handle, const struct ts_route *route) {
     void *found = handle == RTLD_DEFAULT || handle == RTLD_NEXT ? route->ours : ts_real_dlsym(handle, route->name);

@@ -333,3 +333,44 @@ TEST(unknown_versions_are_a_gap_only_where_limits_may_not_hold, "memory=64", "cu
     CHECK(lookup("cuMemAlloc", 14000, 0, NULL) && !in_hook(lookup("cuMemAlloc", 14000, 0, NULL)));
     EQUAL(usage()->slot[0].gaps, TESSERA_GAP_SYMBOL);
 }
+
+/* The addresses that the lookup hands out need not be those that dlsym finds: then names are what is left. */
+TEST(limits_hold_where_the_lookup_has_addresses_of_its_own, "memory=64", "thunks=1 cuda=13050") {
+    static const struct {
+        const char *base;
+        int version;
+        cuuint64_t flags;
+        const char *symbol;
+    } wanted[] = {{"cuMemAlloc", 12000, 0, "cuMemAlloc_v2"}, {"cuMemAlloc", 2000, 0, "cuMemAlloc"},
+                  {"cuLaunchKernel", 12000, 0, "cuLaunchKernel"}, {"cuLaunchKernel", 12000, 1, "cuLaunchKernel"},
+                  {"cuLaunchKernel", 12000, 2, "cuLaunchKernel_ptsz"}, {"cuMemCreate", 12000, 2, "cuMemCreate"},
+                  {"cuMemAllocAsync", 13000, 2, "cuMemAllocAsync_ptsz"}, {"cuGetProcAddress", 11030, 0, "cuGetProcAddress"},
+                  {"cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"}, {"cuGraphAddNode", 12020, 0, "cuGraphAddNode"},
+                  {"cuGraphAddNode", 13030, 0, "cuGraphAddNode_v2"}, {"cuGraphAddNode", 13050, 0, "cuGraphAddNode_v3"},
+                  {"cuGraphInstantiate", 10000, 0, "cuGraphInstantiate"}, {"cuGraphInstantiate", 11080, 0, "cuGraphInstantiate_v2"},
+                  {"cuGraphInstantiate", 12080, 0, "cuGraphInstantiateWithFlags"}, {"cuCtxCreate", 11040, 0, "cuCtxCreate_v3"},
+                  {"cuStreamBeginCapture", 10000, 0, "cuStreamBeginCapture"}, {"cuMemGetInfo", 13050, 0, "cuMemGetInfo_v2"}};
+    begin();
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *found = lookup(wanted[i].base, wanted[i].version, wanted[i].flags, NULL);
+        if (found != driver_get(wanted[i].symbol))
+            fprintf(stderr, "    %s %d\n", wanted[i].base, wanted[i].version);
+        CHECK(found == driver_get(wanted[i].symbol) && in_hook(found));
+    }
+    CHECK(!in_hook(lookup("cuCtxGetCurrent", 12000, 0, NULL)));
+    CUdeviceptr p;
+    PFN_cuMemAlloc_v2 call = (PFN_cuMemAlloc_v2)(uintptr_t)lookup("cuMemAlloc", 12000, 0, NULL);
+    EQUAL(call(&p, 65 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(call(&p, 64 * MIB), 0);
+    EQUAL(usage()->slot[0].gaps, 0);
+}
+
+/* What is newer than the library is never taken for what it knows: the arguments may be others. */
+TEST(a_version_of_the_future_is_not_known_by_name, "memory=64", "thunks=1 cuda=14000") {
+    begin();
+    EQUAL(allocate(1, NULL), 0);
+    CHECK(in_hook(lookup("cuMemAlloc", 13050, 0, NULL)));
+    EQUAL(usage()->slot[0].gaps, 0);
+    CHECK(!in_hook(lookup("cuMemAlloc", 14000, 0, NULL)));
+    EQUAL(usage()->slot[0].gaps, TESSERA_GAP_SYMBOL);
+}
