@@ -118,6 +118,16 @@ int ts_ledger_count(enum ts_thing thing, uint64_t key, int references, int mappi
     return found;
 }
 
+void ts_ledger_mark_exported(uint64_t pointer) {
+    ts_lock_take(&guard);
+    if (capacity) {
+        size_t i = probe(TS_POINTER, pointer);
+        if (table[i].thing)
+            table[i].references = 1;
+    }
+    ts_lock_give(&guard);
+}
+
 static int take_one_owned(uint64_t owner, size_t *from, struct ts_holding *out) {
     int found = 0;
     ts_lock_take(&guard);

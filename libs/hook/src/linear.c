@@ -1,5 +1,6 @@
 /* Linear memory: cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged, cuMemFree. */
 #include "charge.h"
+#include "foreign.h"
 #include "memory.h"
 #include "pools.h"
 #include "points.h"
@@ -110,6 +111,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     TS_ENTER(cuMemFree_v2, (dptr));
     struct ts_holding holding;
     int known = ts_ledger_take(TS_POINTER, dptr, &holding) || ts_ledger_take(TS_ASYNC, dptr, &holding);
+    if (known && holding.thing == TS_POINTER && ts_unlikely(holding.references))
+        ts_foreign_freed(dptr);
     CUresult r = real.cuMemFree_v2(dptr);
     ts_point("free: driver");
     if (known && r == CUDA_SUCCESS)

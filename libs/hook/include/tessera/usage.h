@@ -15,7 +15,7 @@
 #define TESSERA_USAGE_SIZE 274432u
 #define TESSERA_USAGE_PATH "/usr/local/tessera/usage"
 #define TESSERA_SLOTS 512u
-#define TESSERA_EXPORTS 448u
+#define TESSERA_EXPORTS 1792u
 #define TESSERA_BINS 2048u            /* ring of milliseconds, for overlapping kernels */
 #define TESSERA_ALIVE_AT (1ull << 40) /* lock bytes lie beyond the data, for any file size */
 #define TESSERA_STRUCTURE_AT (1ull << 41) /* lock byte: slots and records are being changed */
@@ -74,7 +74,15 @@ struct tessera_card_usage {
     uint64_t balance_at_ns; /* the agent's measurement up to which the debits were balanced */
     uint64_t balance_measured_ns; /* measured, and debited, when balancing began; */
     uint64_t balance_gpu_ns;      /* less what balancing has debited since */
-    uint8_t reserved[144];
+    union {
+        uint8_t reserved[144];
+        struct { /* of the hook alone: what the bucket would be, had it been debited what the agent measured */
+            int64_t replay_ns;
+            uint64_t replay_at_ns;
+            uint64_t replay_measured_ns;
+            uint64_t replay_throttled_ns;
+        };
+    };
     /* bin[ms % TESSERA_BINS]: 12 bits of ms / TESSERA_BINS, 20 bits of nanoseconds charged */
     uint32_t bin[TESSERA_BINS];
 };
@@ -105,7 +113,7 @@ struct tessera_usage {
     struct tessera_head head;
     uint32_t version; /* of the library that built the file */
     uint32_t slots;   /* TESSERA_SLOTS */
-    uint64_t exported[TESSERA_EXPORTS]; /* names of memory given to other processes, for its importers */
+    uint16_t exported[TESSERA_EXPORTS]; /* prints of memory given to other processes, for its importers; 0: none */
     uint8_t reserved[440];
     struct tessera_card_usage card[TESSERA_CARDS];
     struct tessera_slot slot[TESSERA_SLOTS];
