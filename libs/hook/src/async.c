@@ -45,6 +45,12 @@ static CUresult undo(struct ts_pool *pool, CUdeviceptr *dptr, CUstream stream, f
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* A card without a place here has no pool that we could ask for. */
+static CUresult refused(struct ts_card *card, size_t bytes) {
+    ts_charge_denied(card, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* What every stream-ordered allocation does; CALL is the driver's function with its arguments. */
 #define ALLOCATE(pool, CALL, give_back)                                                  \
     do {                                                                                 \
@@ -80,6 +86,8 @@ static CUresult settled(struct ts_pool *pool, uint64_t ahead, CUresult r, CUdevi
         struct ts_card *current = ts_card_current();                                                             \
         CUmemoryPool handle = current_pool(current);                                                             \
         CUresult refusal;                                                                                        \
+        if (current && !current->granted && bytes)                                                               \
+            return refused(current, bytes);                                                                      \
         if (!current || !handle || !bytes || !dptr)                                                              \
             return real.cuMemAllocAsync##suffix(dptr, bytes, stream);                                            \
         if (is_node(stream ? stream : null_stream, current, bytes, &refusal))                                    \

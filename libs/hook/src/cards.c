@@ -11,10 +11,11 @@
 
 #define DEVICES 64
 
-struct ts_card ts_cards[TESSERA_CARDS];
+struct ts_card ts_cards[TESSERA_CARDS + 1];
 static uint32_t count;
 static int8_t of_device[DEVICES]; /* index + 1; 0: not looked up */
-static struct tessera_slot scratch[TESSERA_CARDS]; /* for a card that has no slot yet */
+static struct tessera_slot scratch[TESSERA_CARDS + 1]; /* for a card that has no slot yet */
+static struct tessera_card_usage nowhere; /* of the card that gives nothing */
 static ts_lock guard;
 static int single; /* one CUDA device only: no need to ask which is current */
 
@@ -81,6 +82,19 @@ static struct ts_card *add(const char *uuid, int ordinal) {
     return card;
 }
 
+/* Memory that nobody could count is not given, and whoever looks is told that there is none. */
+static struct ts_card *give_nothing(const char *why, const char *what) {
+    struct ts_card *card = &ts_cards[TESSERA_CARDS];
+    card->index = TESSERA_CARDS;
+    card->slot = card->ordinal = -1;
+    card->rate_permille = 1000;
+    card->shared = &nowhere;
+    card->mine = &scratch[TESSERA_CARDS];
+    ts_log_once(TS_LOG_ERROR, "%s %s: nothing may be taken of it", why, what);
+    ts_gap(TESSERA_GAP_LIMITS);
+    return card;
+}
+
 struct ts_card *ts_card_by_uuid(const char *uuid, int ordinal) {
     struct ts_card *found = NULL;
     if (!ts_usage())
@@ -94,7 +108,13 @@ struct ts_card *ts_card_by_uuid(const char *uuid, int ordinal) {
     else if (ordinal >= 0 && found->ordinal < 0)
         found->ordinal = ordinal;
     ts_lock_give(&guard);
-    return found;
+    return found ? found : give_nothing("there is no room for another card", uuid);
+}
+
+/* Is it that there is no such device, or that nobody says which one it is? */
+static int is_no_device(CUresult r) {
+    return r == CUDA_ERROR_INVALID_DEVICE || r == CUDA_ERROR_NOT_INITIALIZED || r == CUDA_ERROR_DEINITIALIZED ||
+           r == CUDA_ERROR_NO_DEVICE || r == CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult read_uuid(CUuuid *uuid, CUdevice device) {
@@ -107,14 +127,13 @@ static struct ts_card *look_up(int device) {
     CUuuid uuid;
     char text[TESSERA_UUID_BYTES];
     int devices = 0;
-    if (read_uuid(&uuid, device) != CUDA_SUCCESS)
-        return NULL;
+    CUresult r = ts_usage() ? read_uuid(&uuid, device) : CUDA_ERROR_NO_DEVICE;
+    if (r != CUDA_SUCCESS)
+        return is_no_device(r) ? NULL : give_nothing("the UUID of a card", "cannot be read");
     ts_uuid_text(uuid.bytes, text);
     struct ts_card *card = ts_card_by_uuid(text, device);
-    if (!card) {
-        ts_log_once(TS_LOG_ERROR, "more than %u cards: %s is not limited", TESSERA_CARDS, text);
-        return NULL;
-    }
+    if (card->index == TESSERA_CARDS)
+        return card;
     size_t bytes = 0;
     if (real.cuDeviceTotalMem_v2 && real.cuDeviceTotalMem_v2(&bytes, device) == CUDA_SUCCESS)
         __atomic_store_n(&card->shared->physical_bytes, bytes, __ATOMIC_RELAXED);

@@ -24,9 +24,10 @@ struct ts_card {
     struct tessera_slot *mine; /* never NULL: a scratch slot before one is claimed */
 };
 
-extern struct ts_card ts_cards[TESSERA_CARDS];
+/* The last one stands for every card that cannot be told or has no room here: it gives nothing. */
+extern struct ts_card ts_cards[TESSERA_CARDS + 1];
 
-struct ts_card *ts_card_by_uuid(const char *uuid, int ordinal); /* NULL: no room */
+struct ts_card *ts_card_by_uuid(const char *uuid, int ordinal); /* NULL: nothing is limited here */
 struct ts_card *ts_card_by_device(int device);                  /* NULL: no such device */
 struct ts_card *ts_card_current(void);                          /* NULL: no context */
 uint32_t ts_card_count(void);

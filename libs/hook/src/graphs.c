@@ -23,7 +23,7 @@ struct tally {
         struct ts_card *card;
     } live[LIVE];
     size_t count;
-    uint64_t now[TESSERA_CARDS], peak[TESSERA_CARDS];
+    uint64_t now[TESSERA_CARDS + 1], peak[TESSERA_CARDS + 1]; /* the last card gives nothing */
 };
 
 static void allocates(struct tally *tally, CUgraphNode node) {

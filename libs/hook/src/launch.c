@@ -35,14 +35,18 @@ static uint32_t rate_of(const struct ts_card *card) {
     return __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
 }
 
+static int64_t owed_before(const struct tessera_card_usage *shared, int64_t own) {
+    return -(__atomic_load_n(&shared->tokens_ns, __ATOMIC_RELAXED) + own);
+}
+
 /* The container was in debt when this launch came and debited its own share. It waits until what
  * was owed before it is repaid at the container's rate, and no longer: later launches have debited
  * behind it, so that all processes and threads are served in the order in which they came. */
 static void throttle(struct ts_card *card, int64_t own) {
     struct tessera_card_usage *shared = card->shared;
-    uint64_t since = ts_now(), now = since;
+    uint64_t now = ts_now();
     ts_bucket_fill(shared, rate_of(card), now);
-    int64_t owed = -(__atomic_load_n(&shared->tokens_ns, __ATOMIC_RELAXED) + own);
+    int64_t owed = owed_before(shared, own);
     __atomic_add_fetch(&card->mine->outstanding_ns, own, __ATOMIC_RELAXED);
     while (owed > 0) {
         ts_spans_poll();
@@ -54,11 +58,12 @@ static void throttle(struct ts_card *card, int64_t own) {
         ts_tick();
         now = ts_now();
         ts_bucket_fill(shared, rate, now);
+        add_throttled(card, now - before); /* as it goes by: who waits for long is seen to wait */
         owed -= (int64_t)((now - before) * rate / 1000);
+        int64_t in_all = owed_before(shared, own); /* what was debited too much may have been given back */
+        owed = in_all < owed ? in_all : owed;
     }
     __atomic_sub_fetch(&card->mine->outstanding_ns, own, __ATOMIC_RELAXED);
-    if (now > since)
-        add_throttled(card, now - since);
 }
 
 /* A function whose first launch has not come back yet: launching it again and again would fill the
@@ -103,8 +108,8 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
     launch->probe.context = NULL;
     if (ts_unlikely(!card || is_captured(stream)))
         return;
-    if (ts_unlikely(card->slot < 0) && !ts_slot_claim(card))
-        return;
+    if (ts_unlikely(card->slot < 0))
+        ts_slot_want(card); /* without one the container's bucket counts all the same */
     struct ts_line *line = ts_line_of(stream);
     struct ts_guess *guess = ts_guess_of(key);
     int due = ts_tick(); /* whatever runs then is measured: what it takes may have changed */

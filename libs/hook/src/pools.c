@@ -1,10 +1,13 @@
 #include "pools.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "charge.h"
 #include "lock.h"
+#include "log.h"
 #include "memory.h"
+#include "slots.h"
 #include "start.h"
 
 #define POOLS 128
@@ -21,8 +24,14 @@ struct ts_pool {
     uint32_t graph; /* 1: the graph memory of its card */
 };
 
-static struct ts_pool pools[POOLS];
-static struct ts_pool graphs[TESSERA_CARDS];
+/* Mapped as they are needed, and kept: callers hold pointers to pools without our lock. */
+struct chunk {
+    struct ts_pool pool[POOLS];
+    struct chunk *next;
+};
+
+static struct chunk first;
+static struct ts_pool graphs[TESSERA_CARDS + 1];
 static int have_graphs;
 static ts_lock guard;
 static int loose; /* some pool may hold memory that nobody uses */
@@ -56,18 +65,39 @@ static enum tessera_kind kind_of(const struct ts_pool *pool) {
 }
 
 struct ts_card *ts_pool_card(const struct ts_pool *pool) {
-    return pool && pool->card < TESSERA_CARDS ? &ts_cards[pool->card] : NULL;
+    return pool && pool->card != NOWHERE ? &ts_cards[pool->card] : NULL;
 }
 
 uint64_t ts_pool_handle(const struct ts_pool *pool) {
     return (uint64_t)(uintptr_t)pool->handle;
 }
 
+static struct chunk *after(struct chunk *chunk) {
+    return __atomic_load_n(&chunk->next, __ATOMIC_ACQUIRE);
+}
+
 static struct ts_pool *find(CUmemoryPool handle) {
-    for (int i = 0; i < POOLS; i++)
-        if (pools[i].handle == handle)
-            return &pools[i];
+    for (struct chunk *chunk = &first; chunk; chunk = after(chunk))
+        for (int i = 0; i < POOLS; i++)
+            if (chunk->pool[i].handle == handle)
+                return &chunk->pool[i];
     return NULL;
+}
+
+/* With guard held: a free entry, in a chunk of its own if need be. */
+static struct ts_pool *find_free(void) {
+    struct ts_pool *spare = find(NULL);
+    if (spare)
+        return spare;
+    struct chunk *fresh = mmap(NULL, sizeof *fresh, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED) {
+        ts_log_once(TS_LOG_ERROR, "no memory for one more pool: it is not limited");
+        ts_gap(TESSERA_GAP_SYMBOL);
+        return NULL;
+    }
+    fresh->next = first.next;
+    __atomic_store_n(&first.next, fresh, __ATOMIC_RELEASE);
+    return fresh->pool;
 }
 
 /* A pool that nobody told us about: a device's default pool, or one made before we looked. */
@@ -86,7 +116,7 @@ static uint32_t card_of_unknown(CUmemoryPool handle, const struct ts_card *curre
 static struct ts_pool *enter(CUmemoryPool handle, uint32_t card, uint64_t charged) {
     struct ts_pool *pool = find(handle);
     if (!pool)
-        pool = find(NULL);
+        pool = find_free();
     if (pool)
         *pool = (struct ts_pool){.handle = handle, .card = card, .charged = charged};
     return pool;
@@ -149,9 +179,10 @@ void ts_pool_settle(CUmemoryPool handle) {
 void ts_pools_settle(void) {
     ts_lock_take(&guard);
     loose = 0;
-    for (int i = 0; i < POOLS; i++)
-        if (pools[i].handle)
-            settle(&pools[i]);
+    for (struct chunk *chunk = &first; chunk; chunk = after(chunk))
+        for (int i = 0; i < POOLS; i++)
+            if (chunk->pool[i].handle)
+                settle(&chunk->pool[i]);
     for (uint32_t i = 0; have_graphs && i < TESSERA_CARDS; i++)
         if (graphs[i].graph)
             settle(&graphs[i]);
@@ -225,9 +256,10 @@ int ts_pool_trim(struct ts_pool *pool) {
 int ts_pools_give_back(struct ts_card *card) {
     uint64_t before = ts_charged(card);
     int any = 0;
-    for (int i = 0; i < POOLS; i++)
-        if (pools[i].handle && pools[i].card == card->index && !pools[i].growing)
-            any |= ts_pool_trim(&pools[i]);
+    for (struct chunk *chunk = &first; chunk; chunk = after(chunk))
+        for (int i = 0; i < POOLS; i++)
+            if (chunk->pool[i].handle && chunk->pool[i].card == card->index && !chunk->pool[i].growing)
+                any |= ts_pool_trim(&chunk->pool[i]);
     if (graphs[card->index].graph && !graphs[card->index].growing)
         any |= ts_pool_trim(&graphs[card->index]);
     if (any)
@@ -276,7 +308,7 @@ int ts_pools_have_graphs(void) {
 }
 
 void ts_pools_reset(void) {
-    memset(pools, 0, sizeof pools);
+    memset(&first, 0, sizeof first); /* other chunks are the parent's, and lost here */
     memset(graphs, 0, sizeof graphs);
     have_graphs = 0;
     guard.word = 0;

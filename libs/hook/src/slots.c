@@ -16,6 +16,7 @@
 #define AWAITED 0x80000000u
 #define LOOK_EVERY (5 * TS_MS)
 #define PATIENCE (2 * TS_S)
+#define ASK_AGAIN (100 * TS_MS)
 
 static uint32_t gaps;
 
@@ -215,6 +216,8 @@ static void fill(struct tessera_slot *slot, uint32_t card) {
 
 int ts_slot_claim(struct ts_card *card) {
     struct tessera_usage *usage = ts_usage();
+    if (card->index >= TESSERA_CARDS) /* the one that gives nothing */
+        return 0;
     ts_structure_lock();
     int index = find_free(usage);
     if (index >= 0) {
@@ -227,6 +230,20 @@ int ts_slot_claim(struct ts_card *card) {
     }
     ts_structure_unlock();
     return index >= 0;
+}
+
+/* For those that go on without one, on what is counted in the process alone. */
+void ts_slot_want(struct ts_card *card) {
+    static uint64_t refused;
+    uint64_t last = __atomic_load_n(&refused, __ATOMIC_RELAXED);
+    if (last && ts_coarse() - last < ASK_AGAIN)
+        return;
+    ts_lock_take(&card->lock);
+    int claimed = card->slot >= 0 || ts_slot_claim(card);
+    ts_lock_give(&card->lock);
+    __atomic_store_n(&refused, claimed ? 0 : ts_coarse(), __ATOMIC_RELAXED);
+    if (!claimed)
+        ts_log_once(TS_LOG_ERROR, "no slot in the usage file is free: launches are limited, memory is refused");
 }
 
 void ts_gap(uint32_t gap) {
