@@ -5,12 +5,12 @@
 #define USED_BITS 20
 #define USED_MASK ((1u << USED_BITS) - 1)
 
-static int64_t cap_of(uint32_t rate) {
+int64_t ts_bucket_cap(uint32_t rate) {
     return TS_BURST_NS * (int64_t)rate / 1000;
 }
 
 int64_t ts_bucket_room(const struct tessera_card_usage *card, uint32_t rate) {
-    int64_t tokens = __atomic_load_n(&card->tokens_ns, __ATOMIC_RELAXED), cap = cap_of(rate);
+    int64_t tokens = __atomic_load_n(&card->tokens_ns, __ATOMIC_RELAXED), cap = ts_bucket_cap(rate);
     return tokens < cap ? cap - tokens : 0;
 }
 
@@ -24,12 +24,20 @@ void ts_bucket_fill(struct tessera_card_usage *card, uint32_t rate, uint64_t now
     uint64_t elapsed = now > last ? now - last : 0;
     if (elapsed > 200 * SECOND)
         elapsed = 200 * SECOND;
-    int64_t more = (int64_t)(elapsed * rate / 1000), cap = cap_of(rate);
+    int64_t more = (int64_t)(elapsed * rate / 1000), cap = ts_bucket_cap(rate);
     int64_t tokens = __atomic_load_n(&card->tokens_ns, __ATOMIC_RELAXED), next;
     do {
         next = tokens < -TS_MOST_DEBT_NS ? -TS_MOST_DEBT_NS : tokens;
-        next = next > cap - more ? cap : next + more;
+        next = next > cap ? (next < TS_MOST_CREDIT_NS ? next : TS_MOST_CREDIT_NS) : next > cap - more ? cap : next + more;
     } while (!__atomic_compare_exchange_n(&card->tokens_ns, &tokens, next, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+void ts_bucket_bound(struct tessera_card_usage *card, int64_t low, int64_t high) {
+    int64_t tokens = __atomic_load_n(&card->tokens_ns, __ATOMIC_RELAXED), next;
+    do
+        next = tokens < low ? low : tokens > high ? high : tokens;
+    while (next != tokens &&
+           !__atomic_compare_exchange_n(&card->tokens_ns, &tokens, next, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
 int64_t ts_bucket_debit(struct tessera_card_usage *card, int64_t ns) {
@@ -50,16 +58,9 @@ static uint64_t take_from(uint32_t *bin, uint64_t ms, uint64_t want) {
     return take;
 }
 
-uint64_t ts_bins_take(uint32_t bin[TESSERA_BINS], uint64_t start, uint64_t end, uint64_t want) {
-    if (end <= start || want == 0)
-        return want;
-    uint64_t length = end - start;
-    if (want > length)
-        want = length;
-    if (length > (uint64_t)(TESSERA_BINS - 1) * BIN_NS) /* longer than we remember */
-        return want;
+static uint64_t take_between(uint32_t bin[TESSERA_BINS], uint64_t start, uint64_t end, uint64_t want) {
     uint64_t taken = 0;
-    double density = (double)want / (double)length, carry = 0;
+    double density = (double)want / (double)(end - start), carry = 0;
     for (uint64_t at = start; at < end;) {
         uint64_t ms = at / BIN_NS, next = (ms + 1) * BIN_NS;
         if (next > end)
@@ -71,4 +72,19 @@ uint64_t ts_bins_take(uint32_t bin[TESSERA_BINS], uint64_t start, uint64_t end, 
         at = next;
     }
     return taken;
+}
+
+/* Of what is longer than we remember, the end says how much of it overlaps. */
+uint64_t ts_bins_take(uint32_t bin[TESSERA_BINS], uint64_t start, uint64_t end, uint64_t want) {
+    const uint64_t remembered = (uint64_t)(TESSERA_BINS - 1) * BIN_NS;
+    if (end <= start || want == 0)
+        return want;
+    uint64_t length = end - start;
+    if (want > length)
+        want = length;
+    if (length <= remembered)
+        return take_between(bin, start, end, want);
+    uint64_t asked = (uint64_t)((double)want * (double)remembered / (double)length);
+    uint64_t taken = asked ? take_between(bin, end - remembered, end, asked) : 0;
+    return asked ? (uint64_t)((double)want * (double)taken / (double)asked) : want;
 }

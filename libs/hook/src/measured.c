@@ -1,12 +1,14 @@
 /* Event times include other tenants' time slices; the agent's measurement does not. Two things follow
  * from it. The gain: debits are multiplied by the share of our event times that was really this
  * container's. And the balance: what was debited in all is brought towards what was measured in all,
- * so that no error of predictions or of the gain lasts, however small. */
+ * so that no error of predictions or of the gain lasts, however small. The replay: a second bucket that is
+ * debited what was measured, and nothing else, bounds the one in use. So no error grows, either. */
 #include "measured.h"
 
 #include "bucket.h"
 #include "clock.h"
 #include "spans.h"
+#include "usage_map.h"
 
 #define WINDOW_NS (10 * TS_MS) /* of our time: less is noise */
 #define WINDOW_LAUNCHES 8      /* of the longest: one that is under way is counted by one side only */
@@ -18,6 +20,10 @@
 #define COARSE (20 * TS_MS)
 #define PART_OF_COARSE 8
 #define PART_OF_FINE 2
+#define LEAST_GAIN 16 /* permille */
+#define MOST_GAIN 8000
+#define SLACK (200 * TS_MS) /* at the rate: how far bucket and replay may lie apart */
+#define MOST_ELAPSED (200 * TS_S)
 
 static uint64_t get(const uint64_t *at) {
     return __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -38,7 +44,7 @@ static int enough(const struct tessera_card_usage *shared, uint64_t ours, uint64
     return age > WINDOW_AGE || ours >= (least > WINDOW_NS ? least : WINDOW_NS);
 }
 
-/* Half the way at a time, within a factor of eight. */
+/* Half the way at a time: down to what sixteen processes and more make of event times. */
 static void trim(struct tessera_card_usage *shared, const struct tessera_card_limit *entry) {
     uint64_t from = get(&shared->gain_at_ns);
     uint64_t measured = entry->measured_ns - shared->gain_measured_ns;
@@ -54,7 +60,7 @@ static void trim(struct tessera_card_usage *shared, const struct tessera_card_li
     uint64_t longest = get(&shared->longest_ns);
     set(&shared->longest_ns, longest - longest / 4); /* it may have been the last of its kind */
     uint64_t gain = measured * 1000 / ours, old = shared->gain_permille ? shared->gain_permille : 1000;
-    gain = gain < 125 ? 125 : gain > 8000 ? 8000 : gain;
+    gain = gain < LEAST_GAIN ? LEAST_GAIN : gain > MOST_GAIN ? MOST_GAIN : gain;
     __atomic_store_n(&shared->gain_permille, (uint32_t)((old + gain) / 2), __ATOMIC_RELAXED);
 }
 
@@ -81,9 +87,47 @@ static void balance(struct ts_card *card, const struct tessera_card_limit *entry
         ts_bucket_debit(shared, part);
 }
 
+/* Debited by any process of the container, and not known to have run. */
+static int64_t under_way(const struct ts_card *card) {
+    const struct tessera_usage *usage = ts_usage();
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+        const struct tessera_slot *slot = &usage->slot[i];
+        int64_t ns = __atomic_load_n(&slot->outstanding_ns, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == TESSERA_SLOT_LIVE && slot->card == card->index && ns > 0 &&
+            ns < TS_MOST_DEBT_NS)
+            sum += ns;
+    }
+    return (int64_t)ts_gained(card, (uint64_t)sum);
+}
+
+/* Time that a container was kept from is not time that it did not want: then it may save up more. */
+static void replay(struct ts_card *card, const struct tessera_card_limit *entry) {
+    struct tessera_card_usage *shared = card->shared;
+    uint32_t rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
+    uint64_t from = get(&shared->replay_at_ns), elapsed = entry->measured_at_ns - from;
+    if (entry->measured_at_ns <= from || !take(&shared->replay_at_ns, from, entry->measured_at_ns))
+        return;
+    uint64_t measured = entry->measured_ns - shared->replay_measured_ns, throttled = get(&shared->throttled_ns);
+    int waited = throttled != shared->replay_throttled_ns;
+    shared->replay_measured_ns = entry->measured_ns;
+    shared->replay_throttled_ns = throttled;
+    if (!from || elapsed > MOST_ELAPSED || measured > 2 * elapsed || rate >= 1000) {
+        shared->replay_ns = __atomic_load_n(&shared->tokens_ns, __ATOMIC_RELAXED);
+        return;
+    }
+    int64_t running = under_way(card), cap = ts_bucket_cap(rate);
+    int64_t most = waited || (running && measured) ? TS_MOST_CREDIT_NS : cap, apart = (int64_t)(SLACK * rate / 1000);
+    int64_t now = shared->replay_ns + (int64_t)(elapsed * rate / 1000) - (int64_t)measured;
+    now = now > most ? most : now < -TS_MOST_DEBT_NS ? -TS_MOST_DEBT_NS : now;
+    shared->replay_ns = now;
+    ts_bucket_bound(shared, now - apart - running, now + apart);
+}
+
 void ts_measured(struct ts_card *card, const struct tessera_card_limit *entry) {
     if (!entry->measured_at_ns)
         return;
     trim(card->shared, entry);
     balance(card, entry);
+    replay(card, entry);
 }

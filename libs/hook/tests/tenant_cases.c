@@ -55,6 +55,21 @@ TEST(long_launches_of_two_processes_keep_to_the_limit, NULL, "clock=virtual part
     run(t, 1, 120, 2);
 }
 
+/* Sixteen processes whose event times are sixteen times too long, and kernels that no process remembers the
+ * beginning of: each container has its share all the time. */
+TEST(sixteen_processes_of_long_kernels_do_not_starve, NULL, "clock=virtual participants=17") {
+    struct tenant t[4];
+    for (int i = 0; i < 4; i++)
+        t[i] = (struct tenant){.cores = 25, .kernel_ns = 500 * MS, .processes = 4};
+    run(t, 4, 240, 3);
+}
+TEST(eight_processes_of_kernels_of_seconds_do_not_starve, NULL, "clock=virtual participants=9") {
+    struct tenant t[2];
+    for (int i = 0; i < 2; i++)
+        t[i] = (struct tenant){.cores = 40, .kernel_ns = 3000 * MS, .processes = 4};
+    run(t, 2, 480, 4);
+}
+
 /* What ran while there was no agent is given back to nobody. */
 TEST(an_agent_that_was_away_leaves_no_credit, NULL, "clock=virtual participants=2") {
     struct tenant t[] = {{.cores = 50, .kernel_ns = MS, .away = 8}};

@@ -79,7 +79,11 @@ static void the_bucket_fills_and_owes(void) {
     CHECK(card.tokens_ns >= -TS_MOST_DEBT_NS);
     card.tokens_ns = INT64_MAX / 2;
     ts_bucket_fill(&card, 1000, 3000000000);
-    CHECK(card.tokens_ns == TS_BURST_NS);
+    CHECK(card.tokens_ns == TS_MOST_CREDIT_NS);
+    ts_bucket_bound(&card, -5, 5);
+    CHECK(card.tokens_ns == 5);
+    ts_bucket_bound(&card, 7, 9);
+    CHECK(card.tokens_ns == 7);
 }
 
 static void overlaps_count_once(void) {
@@ -93,6 +97,11 @@ static void overlaps_count_once(void) {
     CHECK(third == 10000000 && rest > 19990000 && rest <= 20000010);
     CHECK(ts_bins_take(bin, t + 100ull * 1000000000, t + 100ull * 1000000000 + 5000, 5000) == 5000);
     CHECK(ts_bins_take(bin, t, t + 100ull * 1000000000, 777) == 777);
+    static uint32_t fresh[TESSERA_BINS]; /* longer than is remembered: what overlaps at the end overlaps all along */
+    uint64_t seconds = 3000000000;
+    CHECK(ts_bins_take(fresh, t, t + seconds, seconds) == seconds);
+    CHECK(ts_bins_take(fresh, t, t + seconds, seconds) < seconds / 100);
+    CHECK(ts_bins_take(fresh, t + seconds, t + 2 * seconds, seconds) == seconds);
 }
 
 static void guesses_learn(void) {
