@@ -101,7 +101,7 @@ RUNTIME_ANNOTATIONS: Final = Kind(
 )
 RESOURCE_CLAIMS: Final = Kind(
     "resource-claims", "`resourceClaims` (dynamic resource allocation)",
-    "they give devices beside the books: a card that a claim gives is counted nowhere here",
+    "they give devices outside the ledger: a card that a claim gives is counted nowhere here",
 )  # fmt: skip
 
 KINDS: Final = (
