@@ -99,7 +99,7 @@ class UsageSettings(Struct, frozen=True, kw_only=True):
 
 
 class LendingSettings(Struct, frozen=True, kw_only=True):
-    """Idle cores, lent on the card (docs/rebalancing.md)."""
+    """Idle cores, lent on the card (docs/lending.md)."""
 
     enabled: bool = True
     """Whether idle cores are lent, and whether containers of low priority wait for others."""

@@ -144,7 +144,7 @@ class Resizing:
         try:
             asked = decode_resize(question)
         except msgspec.DecodeError as e:
-            return f"annotation {RESIZE_KEY}: {e}: write it as docs/rebalancing.md says"
+            return f"annotation {RESIZE_KEY}: {e}: write it as docs/resizes.md says"
         made = resized(grant, asked, tools.registry.vendors)
         if isinstance(made, str) or made == grant:
             return made
