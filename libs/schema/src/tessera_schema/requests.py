@@ -11,7 +11,7 @@ from tessera_schema.selectors import Selector
 
 
 class Role(StrEnum):
-    """How long a container's share is held; see `tessera_core.charges`."""
+    """How long a container's share is held."""
 
     INIT = "init"
     SIDECAR = "sidecar"
