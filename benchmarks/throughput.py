@@ -36,7 +36,7 @@ from tessera_embedded.natsserver import NatsServer, open_nats
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 from tests.cluster.plane import Plane, real_plane
 
 CARDS: Final = 8

@@ -22,7 +22,7 @@ from tessera_embedded.natsserver import NatsServer
 from tessera_runtime.errors import ApiConflict, ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 from tests.cluster.objects import a_card_node
 from tests.cluster.plane import HOME, LEASES, Plane
 

@@ -21,8 +21,8 @@ from tessera_core.rebalance.smooth import Constants
 from tessera_core.rebalance.smoothing import Smoother
 from tessera_core.scoring.pressure import press
 from tessera_schema.cards import MIB
+from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 from tessera_schema.hints import NodeHints
-from tessera_schema.telling import CardLoad, CardUse, ContainerUse, NodeUsage
 
 HINT_S: Final = 300.0
 CONSTANTS: Final = Constants(load_s=Constants().load_s / 3)

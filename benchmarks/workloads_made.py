@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.workloads_pods import HOUR_S, STEP_S, Job, Serves, Workload, Works
-from tessera_schema.keys import CHECKPOINT_KEY, REBALANCE_KEY
+from tessera_schema.annotation_keys import CHECKPOINT_KEY, REBALANCE_KEY
 
 NODES, CARDS, MEMORY_MIB = 20, 4, 81920
 HOURS = 48.0

@@ -27,7 +27,7 @@ from tessera_core.dialect import Vendor
 from tessera_core.registry import BadConfiguration, Registry
 from tessera_scheduler import conditions
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_schema.keys import CARDS_LABEL, RESERVE_KEY, SCHEDULER
+from tessera_schema.annotation_keys import CARDS_LABEL, RESERVE_KEY, SCHEDULER
 from tessera_schema.resizes import RESIZE_KEY
 
 ROOT: Final = Path(__file__).parent

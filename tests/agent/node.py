@@ -17,8 +17,8 @@ from tessera_core.readings import CardReading, Readings
 from tessera_core.vendors import nvidia
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.cards import Card
-from tessera_schema.published import Published, decode_published, encode_published
-from tessera_schema.telling import DeviceState
+from tessera_schema.device_reports import DeviceState
+from tessera_schema.node_cards import Published, decode_published, encode_published
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 

@@ -12,9 +12,9 @@ from tessera_embedded.apiserver.faults import Answer, Effect, Hang
 from tessera_embedded.apiserver.faults import Fault as ApiFault
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_schema.cards import Card
-from tessera_schema.published import decode_published
+from tessera_schema.device_reports import DeviceState, decode_device
+from tessera_schema.node_cards import decode_published
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import DeviceState, decode_device
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tests.agent.node import (

@@ -17,7 +17,7 @@ from tessera_core.vendors import iluvatar, mthreads
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Node
-from tessera_schema.published import decode_published
+from tessera_schema.node_cards import decode_published
 from tests.agent.node import SETTINGS, a_cluster, annotation, running, text_of
 
 REGISTRY = load()

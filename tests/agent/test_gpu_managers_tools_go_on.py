@@ -26,8 +26,8 @@ from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.service import ProcessSettings
 from tessera_schema.cards import MIB, Card
+from tessera_schema.device_reports import CardHeld, CardUse, ContainerUse
 from tessera_schema.grants import Share
-from tessera_schema.telling import CardHeld, CardUse, ContainerUse
 
 GIB = 1024 * MIB
 SAME_SWITCH, OTHER_SOCKET = 50, 10

@@ -15,8 +15,8 @@ from tessera_core.hookfiles.hamicore import CACHE_ENV
 from tessera_core.hookfiles.usage import Gap, Spoilt
 from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_schema.cards import MIB, Card
+from tessera_schema.device_reports import CardUse, ContainerUse, decode_usage
 from tessera_schema.injections import Mount
-from tessera_schema.telling import CardUse, ContainerUse, decode_usage
 from tessera_testing.builders import a_card
 from tests.agent.nri.world import NODE, Node, a_node, a_pod, a_share, granted, until
 from tests.core.test_regions_of_hami_core import UUID, a_region

@@ -22,9 +22,9 @@ from tessera_core.vendors.nvidia import CARE
 from tessera_embedded.apiserver.faults import Answer, Fault
 from tessera_kubelet.nri.nouns import Sandbox
 from tessera_runtime.kube.api import Body, Verb
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import MIB, Card
-from tessera_schema.keys import CARDS_PREFIX
-from tessera_schema.published import decode_published
+from tessera_schema.node_cards import decode_published
 from tessera_testing.kube import FakeKube
 from tests.agent.node import (
     NODE,

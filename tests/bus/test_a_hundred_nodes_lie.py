@@ -31,11 +31,7 @@ from tessera_runtime.metrics import Registry
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
-from tessera_schema.envelope import Envelope
-from tessera_schema.grants import Share
-from tessera_schema.published import Published, encode_published
-from tessera_schema.subjects import DEVICES_BUCKET, token
-from tessera_schema.telling import (
+from tessera_schema.device_reports import (
     CardHeld,
     CardUse,
     ContainerUse,
@@ -44,6 +40,10 @@ from tessera_schema.telling import (
     Occupied,
     encode,
 )
+from tessera_schema.envelope import Envelope
+from tessera_schema.grants import Share
+from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.subjects import DEVICES_BUCKET, token
 from tests.bus.worlds import QUICK, within
 from tests.quota.test_beside_the_scheduler import a_cluster, status
 from tests.quota.world import settings as quota_settings

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from tessera_runtime.bus.document import asyncapi, events_page
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import SystemClock
-from tessera_schema.catalogue import CATALOGUE, Told, sample
+from tessera_schema.event_catalogue import CATALOGUE, Told, sample
 from tests.bus.worlds import QUICK, by_hand, on_nats, within
 
 DOCS = Path(__file__).parents[2] / "docs"

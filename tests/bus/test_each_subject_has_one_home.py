@@ -6,7 +6,7 @@ from tessera_runtime.bus.api import NewsRefused
 from tessera_runtime.bus.keeper import Mark, difference
 from tessera_runtime.bus.layout import Layout
 from tessera_runtime.bus.patterns import matches, meet
-from tessera_schema.catalogue import CATALOGUE, Told, sample
+from tessera_schema.event_catalogue import CATALOGUE, Told, sample
 from tessera_schema.subjects import DEVICES_BUCKET, device, every
 
 LAYOUT = Layout("default")

@@ -18,10 +18,10 @@ from tessera_runtime.bus.api import News
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
-from tessera_schema.catalogue import CATALOGUE, DEVICE_STATE, Told, sample
+from tessera_schema.device_reports import DeviceState, encode
 from tessera_schema.envelope import Envelope
+from tessera_schema.event_catalogue import CATALOGUE, DEVICE_STATE, Told, sample
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import DeviceState, encode
 from tests.bus.worlds import QUICK, on_nats, within
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from tessera_cli.errors import Refused
 from tessera_cli.objects import every
 from tessera_runtime.errors import ApiNotFound
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 

@@ -23,7 +23,7 @@ import aiohttp
 
 from tessera_embedded.natsserver import NatsServer, open_nats
 from tessera_embedded.ports import held_ports
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tests.cluster.objects import a_card_node, a_share, a_share_pod
 from tests.cluster.plane import HOME, LEASES, Plane
 from tests.cluster.replica import PORTS, Replica

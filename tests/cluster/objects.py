@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tessera_schema.cards import Card
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_testing.builders import a_card
 from tests.cluster.plane import CLOCKWORK
 from tests.contract.client import Json

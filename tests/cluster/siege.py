@@ -17,11 +17,11 @@ from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
-from tessera_schema.catalogue import DEVICE_STATE
+from tessera_schema.device_reports import DeviceState, Occupied, encode
+from tessera_schema.event_catalogue import DEVICE_STATE
 from tessera_schema.grants import Share
-from tessera_schema.published import Published
+from tessera_schema.node_cards import Published
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import DeviceState, Occupied, encode
 from tests.cluster.objects import a_share, a_share_pod, some_cards
 from tests.contract.client import Json
 

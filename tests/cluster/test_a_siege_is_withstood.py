@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from tessera_schema.published import encode_published
+from tessera_schema.node_cards import encode_published
 from tests.cluster.books import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_node, a_share

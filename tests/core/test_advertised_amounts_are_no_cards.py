@@ -14,9 +14,9 @@ from tessera_core.advertised import (
 )
 from tessera_core.inventory import cards_of
 from tessera_core.registry import load
-from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Quantity
-from tessera_schema.published import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, Published, encode_published
 from tessera_testing.builders import a_card
 
 REGISTRY = load()

@@ -11,10 +11,10 @@ from tessera_core.advertised import amounts_of
 from tessera_core.outcome import Outcome, Verdict
 from tessera_core.quantity import value
 from tessera_core.registry import load
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
-from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Node, Pod
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tessera_testing.planning import plan
 

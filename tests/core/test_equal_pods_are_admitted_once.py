@@ -12,7 +12,7 @@ from tessera_core.admission import Admission, admit
 from tessera_core.dialect import Rejected
 from tessera_core.registry import load
 from tessera_core.remembered import MOST_SHAPE, MOST_SHAPES, Admissions
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import EnvVar, HostPath, Pod, PodStatus, Volume, VolumeMount
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.adding import acme

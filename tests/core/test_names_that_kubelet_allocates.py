@@ -11,9 +11,9 @@ from tessera_core.advertised import allocated_names
 from tessera_core.allocating import Allocated
 from tessera_core.inventory import cards_on
 from tessera_core.registry import load
-from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.kube import Node, Quantity
-from tessera_schema.published import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, Published, encode_published
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tests.dialects.test_every_dialect import BY_SAMPLE
 

@@ -14,11 +14,7 @@ from tessera_core.signing import new_key
 from tessera_core.speaking import Speaker, not_spoken
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
-from tessera_schema.envelope import Envelope
-from tessera_schema.grants import Grant, Share
-from tessera_schema.kube import Node, ObjectMeta
-from tessera_schema.published import Published, encode_published
-from tessera_schema.telling import (
+from tessera_schema.device_reports import (
     CardLoad,
     CardUse,
     ContainerUse,
@@ -26,6 +22,10 @@ from tessera_schema.telling import (
     NodeUsage,
     encode,
 )
+from tessera_schema.envelope import Envelope
+from tessera_schema.grants import Grant, Share
+from tessera_schema.kube import Node, ObjectMeta
+from tessera_schema.node_cards import Published, encode_published
 from tessera_testing.builders import a_card
 
 ACME, OTHER = Speaker(new_key()), Speaker(new_key())

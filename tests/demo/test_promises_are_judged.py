@@ -16,8 +16,8 @@ from tessera_cli.demo.seen import Seen
 from tessera_cli.demo.tracing import tree
 from tessera_embedded.collector import Collected
 from tessera_schema.cards import MIB
+from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
-from tessera_schema.telling import CardUse, ContainerUse, NodeUsage, encode
 
 CARD = "GPU-1"
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 from tests.contract.client import Answer, Client, Json
 from tests.contract.objects import a_binding, a_node, a_pod
 from tests.deploy.manifests import combined, kubectl

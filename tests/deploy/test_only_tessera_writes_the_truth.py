@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tessera_schema.keys import OWNER_KEYS, RESERVE_KEY, SCHEDULER, TERM_KEY
+from tessera_schema.annotation_keys import OWNER_KEYS, RESERVE_KEY, SCHEDULER, TERM_KEY
 from tessera_schema.resizes import RESIZE_KEY
 from tests.contract.client import Answer, Client, Json
 from tests.contract.objects import a_binding, a_pod

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 import yaml
 
+from tessera_schema.annotation_keys import WAKE_KEY
 from tessera_schema.grants import GRANT_KEY, decode_grant
-from tessera_schema.keys import WAKE_KEY
 from tessera_schema.resizes import RESIZE_KEY, Resize, ShareChange, encode_resize
 from tests.contract.client import Client, Json
 from tests.contract.objects import a_pod

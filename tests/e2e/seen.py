@@ -12,7 +12,7 @@ from msgspec import Struct
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.kube import TERMINAL_PHASES
-from tessera_schema.published import decode_published
+from tessera_schema.node_cards import decode_published
 from tests.cluster.books import grant_of
 from tests.contract.client import Json
 from tests.e2e.cluster import PATIENCE_S, Cluster

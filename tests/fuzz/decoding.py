@@ -36,11 +36,11 @@ from tessera_kubelet.errors import LinkGarbled, Unsayable
 from tessera_kubelet.nri import wire
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Sandbox
 from tessera_kubelet.proto import nri_pb2 as pb
-from tessera_schema import grants, published, resizes, telling
+from tessera_schema import device_reports, grants, node_cards, resizes
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, Share, UnknownGrantVersion
 from tessera_schema.injections import Mount
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 from tessera_testing.builders import a_card, a_node
 from tests.agent.usagefile import a_usage
 from tests.core.test_regions_of_hami_core import a_region
@@ -73,7 +73,9 @@ GRANTS: Final = tuple(
 SIGNED: Final = tuple(
     signer.sign(grants.encode_grant(grant)) for signer in (SIGNER, FORMER) for grant in GRANTS
 )
-STATE: Final = telling.encode(telling.DeviceState(node="n0", vendor="nvidia", cards=CARDS))
+STATE: Final = device_reports.encode(
+    device_reports.DeviceState(node="n0", vendor="nvidia", cards=CARDS)
+)
 SIGNATURE: Final = SPEAKER.sign(ORDER, STATE)
 LIMITS: Final = Limits(container="a/b/c", cards=(CardLimit(uuid="GPU-a"),))
 BOUNDS: Final = Bounds(memory_bytes={}, now_ns=10**18)
@@ -224,11 +226,11 @@ DECODERS: Final[Mapping[str, Decoder]] = {
     ),
     "signature": Decoder((SIGNATURE.encode() + b" " + STATE,), _signature),
     "published": Decoder(
-        (published.encode_published(published.Published(cards=CARDS, speaks="a")).encode(),),
-        _again(published.decode_published, published.encode_published), (msgspec.DecodeError,),
+        (node_cards.encode_published(node_cards.Published(cards=CARDS, speaks="a")).encode(),),
+        _again(node_cards.decode_published, node_cards.encode_published), (msgspec.DecodeError,),
     ),
     "cards": Decoder(
-        (published.encode_published(published.Published(cards=CARDS)).encode(),
+        (node_cards.encode_published(node_cards.Published(cards=CARDS)).encode(),
          b'[{"id":"GPU-a","count":10,"devmem":16384,"devcore":100,"type":"A10","health":true}]'),
         _cards,
     ),
@@ -237,20 +239,21 @@ DECODERS: Final[Mapping[str, Decoder]] = {
         _again(resizes.decode_resize, resizes.encode_resize), (msgspec.DecodeError,),
     ),
     "device state": Decoder(
-        (STATE,), _again(lambda t: telling.decode_device(t.encode("utf-8", "surrogateescape")),
-                         telling.encode), (msgspec.DecodeError,),
+        (STATE,),
+        _again(lambda t: device_reports.decode_device(t.encode("utf-8", "surrogateescape")),
+               device_reports.encode), (msgspec.DecodeError,),
     ),
     "usage": Decoder(
-        (telling.encode(telling.NodeUsage(
+        (device_reports.encode(device_reports.NodeUsage(
             node="n0", vendor="nvidia", at=1.5, interval_s=5,
-            cards=(telling.CardLoad(card="GPU-a", cores_percent=3.5),),
-            containers=(telling.ContainerUse(
+            cards=(device_reports.CardLoad(card="GPU-a", cores_percent=3.5),),
+            containers=(device_reports.ContainerUse(
                 namespace="a", pod="b", uid="c", container="d",
-                cards=(telling.CardUse(card="GPU-a", memory_bytes=5),),
+                cards=(device_reports.CardUse(card="GPU-a", memory_bytes=5),),
             ),),
         )),),
-        _again(lambda t: telling.decode_usage(t.encode("utf-8", "surrogateescape")),
-               telling.encode), (msgspec.DecodeError,),
+        _again(lambda t: device_reports.decode_usage(t.encode("utf-8", "surrogateescape")),
+               device_reports.encode), (msgspec.DecodeError,),
     ),
     "limits file": Decoder((encode_limits(LIMITS, 2, 5),), _limits_file, (BadLimits,)),
     "usage file": Decoder(

@@ -14,7 +14,7 @@ from tessera_core.quantity import BadQuantity
 from tessera_core.rebalance.smoothing import Smoother
 from tessera_runtime.plain import UNKNOWN, Request
 from tessera_schema.cards import Card
-from tessera_schema.telling import NodeUsage
+from tessera_schema.device_reports import NodeUsage
 from tests.fuzz import decoding, limitsreader, placing, pods, requests, usages
 from tests.fuzz.fuzzer import Found, Fuzzer, fuzz
 

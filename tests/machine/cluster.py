@@ -11,9 +11,9 @@ from msgspec import UNSET
 from tessera_core import terms
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_scheduler.settings import BindSettings, SchedulerSettings
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
-from tessera_schema.keys import CARDS_PREFIX
-from tessera_schema.published import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, Published, encode_published
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import a_store

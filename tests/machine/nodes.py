@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from tessera_core.charges import Charge, charge_of
 from tessera_core.judging import Asked, Give, Refuse, Scene, Why, judge
 from tessera_runtime.bus.outbox import Outbox
+from tessera_schema.device_reports import DeviceState, Occupied, encode
 from tessera_schema.grants import GRANT_KEY, Grant, Share
 from tessera_schema.kube import Container, Pod
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import DeviceState, Occupied, encode
 from tests.machine.cluster import Cluster
 from tests.machine.truth import fits
 from tests.scheduler.world import REGISTRY

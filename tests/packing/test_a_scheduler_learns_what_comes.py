@@ -15,7 +15,7 @@ from tessera_core.registry import load
 from tessera_embedded.apiserver.faults import Answer, Cut
 from tessera_scheduler.packing import ENTRY, HISTORY, PackingSettings
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
-from tessera_schema.keys import ORDER_KEY
+from tessera_schema.annotation_keys import ORDER_KEY
 from tests.packing.test_filter_packs import PAST, asked
 from tests.packing.test_filter_packs import a_pod as a_manifest
 from tests.scheduler.world import HOME, World, counted, leading, settings, until

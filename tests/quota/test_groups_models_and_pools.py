@@ -22,7 +22,7 @@ from tessera_core.registry import load
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import Siting
 from tessera_schema.kube import ObjectMeta
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card, a_node, a_pod
 from tessera_testing.planning import plan

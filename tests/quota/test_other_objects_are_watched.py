@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tessera_scheduler.scheduler import Scheduler
+from tessera_schema.annotation_keys import WAKE_KEY
 from tessera_schema.extender import ExtenderFilterResult
-from tessera_schema.keys import WAKE_KEY
 from tests.quota.test_beside_the_scheduler import a_cluster, monitoring, status
 from tests.scheduler.world import World, cards_on, leading, until
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tessera_schema.cards import MIB
+from tessera_schema.device_reports import CardUse
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored, QuotaThrottled
-from tessera_schema.telling import CardUse
 from tests.quota.world import Cluster, monitoring, settings
 
 pytestmark = pytest.mark.looptime

@@ -18,15 +18,15 @@ from tessera_quota.quota import Quota, World, open_quota
 from tessera_quota.settings import CountSettings, QuotaSettings, StatusSettings, ThrottleSettings
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.stamps import written
+from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import MIB, Card
-from tessera_schema.catalogue import USAGE_MEASURED
+from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode
 from tessera_schema.envelope import Envelope
+from tessera_schema.event_catalogue import USAGE_MEASURED
 from tessera_schema.grants import Grant, Share, encode_grant
-from tessera_schema.keys import SIGNING_KEYS
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.quotas import QuotaEvent, QuotaStatus, decode_quota
 from tessera_schema.subjects import usage
-from tessera_schema.telling import CardUse, ContainerUse, NodeUsage, encode
 from tessera_testing.builders import a_card
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock

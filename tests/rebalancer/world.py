@@ -20,15 +20,15 @@ from tessera_rebalancer.rebalancer import Rebalancer, World, open_rebalancer
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import MIB, Card
-from tessera_schema.catalogue import USAGE_MEASURED
+from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage, encode
 from tessera_schema.envelope import Envelope
+from tessera_schema.event_catalogue import USAGE_MEASURED
 from tessera_schema.grants import Grant, Share, encode_grant
 from tessera_schema.hints import NodeHints, decode_hints
-from tessera_schema.keys import SIGNING_KEYS
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.subjects import HINTS_BUCKET, token, usage
-from tessera_schema.telling import CardLoad, CardUse, ContainerUse, NodeUsage, encode
 from tessera_testing.builders import a_card
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock

@@ -8,8 +8,8 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.objects import Unreadable
 from tessera_runtime.kube.reflector import Reflector, Watched
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
-from tessera_schema.wire import decoder
 from tessera_testing.kube import FakeKube
 from tests.runtime.world import Memory, a_cluster, drop, make_pod, mark, marks, running, until
 

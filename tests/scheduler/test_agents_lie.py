@@ -12,11 +12,11 @@ from tessera_core.signing import new_key
 from tessera_core.speaking import Speaker
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_schema.cards import MIB
+from tessera_schema.device_reports import CardHeld, DeviceState, Occupied, encode
 from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Share
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import CardHeld, DeviceState, Occupied, encode
 from tests.scheduler.world import CARDS, World, cards_on, counted, doubted, leading
 
 pytestmark = pytest.mark.looptime

@@ -16,8 +16,8 @@ from tessera_core.machines.allocation import Phase
 from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Sandbox
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_schema.cards import MIB
+from tessera_schema.device_reports import CardHeld, DeviceState, decode_device, encode
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import CardHeld, DeviceState, decode_device, encode
 from tessera_testing.readers import FakeReader, a_reading
 from tests.scheduler.world import REGISTRY, World, cards_on, counted, leading, phase, until
 

@@ -11,9 +11,9 @@ import pytest
 from tessera_core.signing import new_key
 from tessera_core.speaking import Speaker, not_spoken
 from tessera_runtime.bus.outbox import Sign, open_outbox
-from tessera_schema.published import Published, encode_published
+from tessera_schema.device_reports import DeviceState, encode
+from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import DeviceState, encode
 from tests.scheduler.world import CARDS, World, cards_on, doubted, leading, standing_by, until
 
 OURS, ANOTHER = Speaker(new_key()), Speaker(new_key())

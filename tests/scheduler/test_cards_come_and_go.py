@@ -7,9 +7,9 @@ import pytest
 
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_schema.cards import MIB, Card
+from tessera_schema.device_reports import DeviceState, Occupied, encode
 from tessera_schema.grants import Share
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import DeviceState, Occupied, encode
 from tests.scheduler.world import (
     World,
     cards_on,

@@ -10,7 +10,7 @@ import pytest
 from tessera_embedded.apiserver.faults import Answer
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.decisions import DecisionRecord
-from tessera_schema.published import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, Published, encode_published
 from tessera_testing.builders import a_card
 from tests.scheduler.world import BINDING, CARDS, World, cards_on, leading, settings, until
 

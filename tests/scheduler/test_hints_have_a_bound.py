@@ -11,8 +11,8 @@ from tessera_runtime.clock import SystemClock
 from tessera_scheduler.hints import MOST_BYTES, MOST_NODES, Hints, HintSettings
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.steady import Steady
-from tessera_schema.catalogue import HINT_TOLD
 from tessera_schema.envelope import Envelope
+from tessera_schema.event_catalogue import HINT_TOLD
 from tessera_schema.hints import CardHint, NodeHints, encode_hints
 
 pytestmark = pytest.mark.looptime

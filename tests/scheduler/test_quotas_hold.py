@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
+from tessera_schema.annotation_keys import WAKE_KEY
 from tessera_schema.cards import MIB
-from tessera_schema.keys import WAKE_KEY
 from tessera_schema.kube import Node
 from tests.scheduler.world import (
     World,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tessera_scheduler.scheduler import Scheduler
+from tessera_schema.annotation_keys import RESERVE_KEY
 from tessera_schema.decisions import DecisionRecord
-from tessera_schema.keys import RESERVE_KEY
 from tessera_schema.plans import Reservation, encode_reservation
 from tests.scheduler.world import World, leading, standing_by, until
 

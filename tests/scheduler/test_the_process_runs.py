@@ -19,7 +19,7 @@ from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tests.scheduler.world import CARDS, HOME, LEASE, cards_on
 
 LIMITS = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4000"}

@@ -24,7 +24,7 @@ from tessera_schema.cards import Card
 from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
 from tessera_schema.kube import Pod
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_testing.builders import a_card
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock

@@ -5,14 +5,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tessera_schema.cards import Card
-from tessera_schema.decisions import (
-    DecisionRecord,
-    ReasonRecord,
-    decode_decision,
-    encode_decision,
-)
-from tessera_schema.events import (
+from tessera_schema.allocation_events import (
     AllocationEvent,
     AllocationGranted,
     AllocationRefused,
@@ -20,6 +13,13 @@ from tessera_schema.events import (
     decode_event,
     encode_event,
     subject,
+)
+from tessera_schema.cards import Card
+from tessera_schema.decisions import (
+    DecisionRecord,
+    ReasonRecord,
+    decode_decision,
+    encode_decision,
 )
 from tessera_schema.extender import (
     ExtenderFilterResult,
@@ -35,7 +35,7 @@ from tessera_schema.grants import (
     encode_grant,
 )
 from tessera_schema.injections import Injection, Mount
-from tessera_schema.published import ALLOCATE, Published, decode_published, encode_published
+from tessera_schema.node_cards import ALLOCATE, Published, decode_published, encode_published
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
 

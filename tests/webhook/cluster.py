@@ -19,7 +19,7 @@ from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.metrics import Registry as Metrics
 from tessera_scheduler.registration import RegistrationSettings
 from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 from tests.contract.client import Client, open_client
 from tests.contract.embedded import embedded_control_plane
 from tests.contract.kept import or_skip

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tessera_core.quota import Allowance, Use
 from tessera_scheduler.webhook.judging import mutate, validate
 from tessera_scheduler.webhook.rules import Setting
+from tessera_schema.admission_review import NotAReview, decode_review
 from tessera_schema.quotas import Limit
-from tessera_schema.review import NotAReview, decode_review
 from tests.dialects.garbage import AMOUNTS
 from tests.webhook.setting import (
     REGISTRY,

@@ -28,7 +28,7 @@ from tessera_runtime.telemetry import TelemetrySettings
 from tessera_scheduler.certificates import CertificateSettings
 from tessera_scheduler.registration import RegistrationSettings
 from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 from tests.webhook.setting import REGISTRY, Json, a_manifest, a_review

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tessera_scheduler.webhook.rules import Setting
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.annotation_keys import TRACE_KEY
 from tests.webhook.setting import (
     TRACE,
     Json,

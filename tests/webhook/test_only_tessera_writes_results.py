@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tessera_schema.annotation_keys import RESERVE_KEY, SCHEDULER, TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import RESERVE_KEY, SCHEDULER, TRACE_KEY
 from tessera_schema.resizes import RESIZE_KEY
 from tests.webhook.setting import (
     OURS,

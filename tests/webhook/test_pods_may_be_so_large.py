@@ -24,9 +24,9 @@ from tessera_core.registry import load
 from tessera_core.standing import Standing
 from tessera_core.takeover import count_by_requests
 from tessera_scheduler.webhook.oversize import unread
+from tessera_schema.admission_review import ReviewAnswer, decode_review
 from tessera_schema.extender import ExtenderArgs
 from tessera_schema.kube import HostPath, Pod, Volume, VolumeMount
-from tessera_schema.review import ReviewAnswer, decode_review
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tests.dialects.adding import acme
 from tests.webhook.setting import (

@@ -12,8 +12,14 @@ from tessera_core.registry import load
 from tessera_embedded.apiserver.cel import evaluate, parse
 from tessera_scheduler import conditions
 from tessera_scheduler.registration import RegistrationSettings, Terms, configurations
+from tessera_schema.annotation_keys import (
+    OWNER_KEYS,
+    REBALANCE_KEY,
+    RESERVE_KEY,
+    SCHEDULER,
+    TRACE_KEY,
+)
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import OWNER_KEYS, REBALANCE_KEY, RESERVE_KEY, SCHEDULER, TRACE_KEY
 from tessera_schema.resizes import RESIZE_KEY
 from tests.webhook.setting import OURS, REGISTRY, Json, a_manifest
 

@@ -14,11 +14,11 @@ from tessera_core.readings import ProcessReading
 from tessera_kubelet.deviceplugin.nouns import Allocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
+from tessera_schema.allocation_events import AllocationRunning, decode_event
 from tessera_schema.cards import MIB
-from tessera_schema.events import AllocationRunning, decode_event
+from tessera_schema.device_reports import decode_device
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.subjects import DEVICES_BUCKET
-from tessera_schema.telling import decode_device
 from tests.agent.deviceplugin.world import ONE, TEAM, Node, a_node, container_id, ended, running
 from tests.agent.limitsfile import limits_in
 from tests.agent.nri.world import NODE, a_share, looks, signed, until

@@ -18,7 +18,7 @@ from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.settings import load
 from tessera_schema.cards import MIB, Card
-from tessera_schema.published import ALLOCATE, decode_published
+from tessera_schema.node_cards import ALLOCATE, decode_published
 from tessera_testing.readers import a_reading
 from tests.agent.deviceplugin.world import DIALECTS, GPU, NAMES, Node, a_node
 from tests.agent.nri.world import NODE, looks, until

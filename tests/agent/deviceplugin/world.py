@@ -28,8 +28,8 @@ from tessera_kubelet.deviceplugin.nouns import Allocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings
+from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.grants import GRANT_KEY, Grant, Share
-from tessera_schema.keys import SIGNING_KEYS
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store

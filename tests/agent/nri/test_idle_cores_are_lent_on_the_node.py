@@ -19,9 +19,9 @@ from tessera_kubelet.nri.nouns import Adjustment, Sandbox
 from tessera_runtime.errors import ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
+from tessera_schema.annotation_keys import ACROSS_NAMESPACES_LABEL, LENDING_KEY
 from tessera_schema.envelope import Envelope
 from tessera_schema.hints import LendingBound, NodeHints, encode_hints
-from tessera_schema.keys import ACROSS_NAMESPACES_LABEL, LENDING_KEY
 from tessera_schema.subjects import HINTS_BUCKET
 from tessera_testing.clock import LoopClock
 from tests.agent.limitsfile import limits_in

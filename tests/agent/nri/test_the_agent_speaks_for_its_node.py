@@ -6,7 +6,7 @@ import msgspec
 
 from tessera_core.speaking import not_spoken
 from tessera_runtime.kube.api import Verb
-from tessera_schema.published import decode_published
+from tessera_schema.node_cards import decode_published
 from tests.agent.nri.world import NODE, Node, a_node, until
 
 KEY = "cards.tessera.dev/nvidia"

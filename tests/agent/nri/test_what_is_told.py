@@ -9,9 +9,9 @@ from tessera_core.hookfiles.layout import padded
 from tessera_core.readings import ProcessReading
 from tessera_kubelet.nri.nouns import Adjustment
 from tessera_runtime.telemetry import TelemetrySettings, open_telemetry
+from tessera_schema.allocation_events import AllocationPrepared, AllocationRunning, decode_event
 from tessera_schema.cards import MIB
-from tessera_schema.events import AllocationPrepared, AllocationRunning, decode_event
-from tessera_schema.telling import decode_device, decode_usage
+from tessera_schema.device_reports import decode_device, decode_usage
 from tests.agent.nri.world import (
     NODE,
     TRACE,

@@ -27,11 +27,11 @@ from tessera_kubelet.nri.settings import RuntimeSettings
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings
+from tessera_schema.annotation_keys import SIGNING_KEYS, TRACE_KEY
 from tessera_schema.cards import MIB
+from tessera_schema.device_reports import NodeUsage
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tessera_schema.injections import Injection
-from tessera_schema.keys import SIGNING_KEYS, TRACE_KEY
-from tessera_schema.telling import NodeUsage
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store

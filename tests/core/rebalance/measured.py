@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tessera_core.rebalance.holders import Held
 from tessera_core.rebalance.smooth import Key, SmoothCard
 from tessera_core.rebalance.smoothing import Smoother
-from tessera_schema.telling import CardLoad, CardUse, ContainerUse, NodeUsage
+from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 
 NODE = "n0"
 AT = 1_795_000_000.0

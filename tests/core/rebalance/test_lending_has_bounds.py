@@ -11,9 +11,9 @@ from tessera_core.rebalance.holders import Held, Holders, holders_of
 from tessera_core.rebalance.smooth import Key
 from tessera_core.rebalance.smoothing import Smoother
 from tessera_core.registry import load
+from tessera_schema.device_reports import ContainerUse
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Pod
-from tessera_schema.telling import ContainerUse
 from tessera_testing.builders import a_container, a_pod
 from tests.core.rebalance.measured import GIB, NODE, a_use, granted, key, measure
 

@@ -13,8 +13,8 @@ from tessera_core.rebalance.moving import MoveRules
 from tessera_core.rebalance.proposing import Rules, proposing
 from tessera_core.rebalance.situation import PlanRules, WorthRules, at_once
 from tessera_schema.kube import Taint, Toleration
+from tessera_schema.label_selectors import LabelTest
 from tessera_schema.plans import PlanKind, PlanSpec
-from tessera_schema.selectors import LabelTest
 from tests.core.rebalance_plans.world import HOUR_S, NOW, Cluster
 
 NEVER_TOO_DEAR = PlanRules(worth=WorthRules(times=0))

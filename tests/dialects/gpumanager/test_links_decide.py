@@ -12,7 +12,7 @@ from tessera_core.topology.matrix import parse
 from tessera_core.topology.tree import Level
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.kube import Node, Pod
-from tessera_schema.published import Published
+from tessera_schema.node_cards import Published
 from tessera_testing.builders import a_card, a_node, a_pod
 from tessera_testing.planning import plan
 from tests.dialects.gpumanager.setting import a_bound_pod, asking, bound, cards_of, table

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import MIB
-from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Container, Node, Pod
-from tessera_schema.published import Published, encode_published
+from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tessera_testing.planning import plan

@@ -24,10 +24,11 @@ from tessera_runtime.kube.events import open_events
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.metrics import Registry
 from tessera_runtime.stamps import written
+from tessera_schema.annotation_keys import RESERVE_KEY, SIGNING_KEYS
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share, encode_grant
 from tessera_schema.hints import CardHint, NodeHints
-from tessera_schema.keys import RESERVE_KEY, SIGNING_KEYS
+from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.plans import (
     PLANS,
     PlanEvent,
@@ -37,7 +38,6 @@ from tessera_schema.plans import (
     decode_plan,
     decode_reservation,
 )
-from tessera_schema.published import Published, encode_published
 from tessera_testing.builders import a_card
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock

@@ -27,7 +27,7 @@ from tessera_core.outcome import ContainerAfter
 from tessera_core.podsize import oversize
 from tessera_core.registry import Registry
 from tessera_core.zero_amounts import without_zeros
-from tessera_schema.keys import GROUP, ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
+from tessera_schema.annotation_keys import GROUP, ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import ContainerRequest, PodRequest

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.misspellings import nearest
-from tessera_schema.keys import GROUP
+from tessera_schema.annotation_keys import GROUP
 
 ALLOW: Final = f"allow.{GROUP}/"
 """Beginning of the labels."""

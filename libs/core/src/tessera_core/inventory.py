@@ -18,6 +18,7 @@ from tessera_core.advertised import allocated_names, without_advertised
 from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
 from tessera_core.counted import MOST_CARDS
 from tessera_core.registry import Registry
+from tessera_schema.annotation_keys import CARDS_LABEL, CARDS_PREFIX, GROUP
 from tessera_schema.cards import (
     MOST_CORES_PERCENT,
     MOST_MEMORY_BYTES,
@@ -26,9 +27,8 @@ from tessera_schema.cards import (
     Precision,
     Siting,
 )
-from tessera_schema.keys import CARDS_LABEL, CARDS_PREFIX, GROUP
 from tessera_schema.kube import Custom, Node
-from tessera_schema.published import PUBLISHED_VERSION, decode_published
+from tessera_schema.node_cards import PUBLISHED_VERSION, decode_published
 
 POOL_LABEL: Final = f"{GROUP}/pool"
 """Label of a node that says its pool; dialects may know others, which count where it is missing."""

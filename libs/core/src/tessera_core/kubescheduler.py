@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tessera_core.registry import Registry
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 
 
 def profiles(registry: Registry) -> tuple[str, ...]:

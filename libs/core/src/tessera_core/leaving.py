@@ -12,7 +12,7 @@ from msgspec import Struct
 from tessera_core.admission import claims_on
 from tessera_core.patching import DEFAULT_SCHEDULER
 from tessera_core.registry import Registry
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 from tessera_schema.kube import Pod
 
 LEFT_OUT: Final = ("kube-system",)

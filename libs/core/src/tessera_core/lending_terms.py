@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from tessera_schema.keys import LENDING_KEY
+from tessera_schema.annotation_keys import LENDING_KEY
 from tessera_schema.kube import Pod
 
 if TYPE_CHECKING:

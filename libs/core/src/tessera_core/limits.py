@@ -18,8 +18,8 @@ from tessera_core.quota import entry_of
 from tessera_core.registry import Registry
 from tessera_core.selectors import BadSelector, selector
 from tessera_schema.kube import ObjectMeta, Quantity
+from tessera_schema.label_selectors import Selector
 from tessera_schema.quotas import Guaranteed, Limit
-from tessera_schema.selectors import Selector
 
 T = TypeVar("T", int, float)
 

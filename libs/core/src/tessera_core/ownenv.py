@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from tessera_core.dialect import Rejected, Vendor
 from tessera_core.isolation import containers_of
-from tessera_schema.keys import GROUP
+from tessera_schema.annotation_keys import GROUP
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 

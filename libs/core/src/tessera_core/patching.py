@@ -16,7 +16,7 @@ from tessera_core.draft import Draft, Step, Where
 from tessera_core.outcome import ContainerAfter
 from tessera_core.ownenv import OwnVariable
 from tessera_core.quantity import BadQuantity, milli
-from tessera_schema.keys import SCHEDULER, TRACE_KEY
+from tessera_schema.annotation_keys import SCHEDULER, TRACE_KEY
 from tessera_schema.kube import Pod, Quantity
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"

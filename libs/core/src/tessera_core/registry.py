@@ -13,7 +13,7 @@ import msgspec
 
 from tessera_core import dialects, vendors
 from tessera_core.dialect import Dialect, Vendor
-from tessera_schema.keys import GROUP
+from tessera_schema.annotation_keys import GROUP
 
 
 class BadConfiguration(ValueError):

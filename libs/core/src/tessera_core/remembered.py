@@ -23,7 +23,7 @@ from tessera_core.dialect import Rejected
 from tessera_core.isolation import defeats
 from tessera_core.podsize import too_many
 from tessera_core.registry import Registry
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import Container, Pod
 
 MOST_SHAPE: Final = 16 << 10

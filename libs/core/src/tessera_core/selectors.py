@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_schema.selectors import LabelTest, Selector
+from tessera_schema.label_selectors import LabelTest, Selector
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 

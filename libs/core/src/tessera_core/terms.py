@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tessera_schema.annotation_keys import SCHEDULER, TERM_KEY
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import SCHEDULER, TERM_KEY
 
 POLICY: Final = "tessera-terms"
 """Its name, and its binding's."""

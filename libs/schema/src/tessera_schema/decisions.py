@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from tessera_schema.json_codec import decoder
 from tessera_schema.reasons import Reason
-from tessera_schema.wire import decoder
 
 
 class ReasonRecord(Struct, frozen=True, kw_only=True):

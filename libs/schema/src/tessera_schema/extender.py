@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
-from tessera_schema.wire import decoder
 
 MOST_NODES: Final = 1 << 16
 """Names in one request: more nodes than the largest clusters have."""

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
+from tessera_schema.json_codec import decoder
 from tessera_schema.requests import Role
-from tessera_schema.wire import decoder
 
 GRANT_VERSION: Final = 1
 GRANT_KEY: Final = "tessera.dev/grant"

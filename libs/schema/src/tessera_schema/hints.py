@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 
 class CardHint(Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from tessera_schema.json_codec import decoder
 from tessera_schema.subjects import plan
-from tessera_schema.wire import decoder
 
 PLAN_KIND: Final = "RebalancePlan"
 PLANS: Final = "/apis/tessera.dev/v1alpha1/rebalanceplans"

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from tessera_schema.selectors import Selector
+from tessera_schema.json_codec import decoder
+from tessera_schema.label_selectors import Selector
 from tessera_schema.subjects import quota
-from tessera_schema.wire import decoder
 
 
 class Guaranteed(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from tessera_schema.cards import MIB
-from tessera_schema.selectors import Selector
+from tessera_schema.label_selectors import Selector
 
 
 class Role(StrEnum):

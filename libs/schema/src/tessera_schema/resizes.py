@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 RESIZE_KEY: Final = "tessera.dev/resize"
 RESIZE_REFUSED_KEY: Final = "tessera.dev/resize-refused"

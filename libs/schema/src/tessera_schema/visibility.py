@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 GROUP: Final = "visibility.tessera.dev"
 VERSION: Final = "v1alpha1"

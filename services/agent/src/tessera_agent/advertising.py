@@ -29,8 +29,8 @@ from tessera_runtime.errors import ApiConflict, ApiRefused, Passing
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
 from tessera_schema.cards import Card
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node, Quantity
-from tessera_schema.wire import decoder
 
 _log: Final = logs.named("tessera.agent.advertising")
 _decode_node = decoder(Node)

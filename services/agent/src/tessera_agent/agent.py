@@ -63,7 +63,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import About, Events, open_events
 from tessera_runtime.metrics import Registry
 from tessera_schema.cards import Card
-from tessera_schema.published import ALLOCATE
+from tessera_schema.node_cards import ALLOCATE
 
 if TYPE_CHECKING:
     from tessera_agent.bykubelet import ByKubelet

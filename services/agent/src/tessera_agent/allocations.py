@@ -21,7 +21,7 @@ from msgspec import Struct
 from tessera_agent.files import Key
 from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_runtime import files, logs
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 _log: Final = logs.named("tessera.agent.allocations")
 NOT_KNOWN: Final = "what was allocated before is not known yet: see the agent's log"

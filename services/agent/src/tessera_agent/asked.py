@@ -24,10 +24,10 @@ from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, Passing
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
-from tessera_schema.wire import decoder
 
 _log: Final = logs.named("tessera.agent.asked")
 _AGAIN_S: Final = 0.2

@@ -22,9 +22,9 @@ from tessera_core.care import Care
 from tessera_core.readings import Readings
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
-from tessera_schema.catalogue import DEVICE_STATE
+from tessera_schema.device_reports import DeviceState, encode
+from tessera_schema.event_catalogue import DEVICE_STATE
 from tessera_schema.subjects import DEVICES_BUCKET, token
-from tessera_schema.telling import DeviceState, encode
 
 _log: Final = logs.named("tessera.agent.cards")
 _APART: Final = 1.5

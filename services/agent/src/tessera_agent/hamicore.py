@@ -28,7 +28,7 @@ from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.hookfiles.usage import Gap, Spoilt
 from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_schema.cards import Card
-from tessera_schema.telling import CardUse, ContainerUse
+from tessera_schema.device_reports import CardUse, ContainerUse
 
 MEASURED_BY: Final = "hami-core"
 EVERY_S: Final = 5.0

@@ -18,8 +18,8 @@ from tessera_core.charges import Charge, charge_of
 from tessera_core.hookfiles.limits import Limits
 from tessera_core.lending_terms import LendingTerms
 from tessera_kubelet.nri.nouns import Sandbox
+from tessera_schema.device_reports import CardHeld
 from tessera_schema.grants import Grant, Share
-from tessera_schema.telling import CardHeld
 
 
 class Stage(StrEnum):

@@ -19,11 +19,11 @@ from tessera_agent.settings import InventorySettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, Passing
 from tessera_runtime.kube.api import Body, Kube, Verb
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
-from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
-from tessera_schema.published import Published, decode_published, encode_published
-from tessera_schema.wire import decoder
+from tessera_schema.node_cards import Published, decode_published, encode_published
 
 _log: Final = logs.named("tessera.agent.inventory")
 _decode_node = decoder(Node)

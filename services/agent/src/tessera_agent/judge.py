@@ -23,9 +23,9 @@ from tessera_core.judging import (
     readable_grant,
 )
 from tessera_kubelet.nri.nouns import Sandbox
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share
-from tessera_schema.keys import TRACE_KEY
 
 Cards = Callable[[], Mapping[str, Card] | None]
 """This vendor's cards by id; None while nobody has seen them."""

@@ -20,8 +20,8 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Change, Reflector, Watched
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.keys import SIGNING_KEYS
-from tessera_schema.wire import decoder
+from tessera_schema.annotation_keys import SIGNING_KEYS
+from tessera_schema.json_codec import decoder
 
 _log: Final = logs.named("tessera.agent.keys")
 _FILE: Final = "grant-keys.json"

@@ -20,8 +20,8 @@ from tessera_agent.settings import AgentSettings
 from tessera_runtime.bus.client import NatsBus
 from tessera_runtime.bus.micro import Service, open_micro
 from tessera_runtime.clock import Clock
+from tessera_schema.device_reports import CardHeld
 from tessera_schema.subjects import token
-from tessera_schema.telling import CardHeld
 
 _encode: Final = msgspec.json.Encoder().encode
 

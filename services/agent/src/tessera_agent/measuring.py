@@ -27,8 +27,8 @@ from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.usage_rates import Held, is_limited
 from tessera_runtime import logs, telemetry
 from tessera_runtime.clock import Clock
-from tessera_schema.keys import TRACE_KEY
-from tessera_schema.telling import ContainerUse, NodeUsage, Occupied
+from tessera_schema.annotation_keys import TRACE_KEY
+from tessera_schema.device_reports import ContainerUse, NodeUsage, Occupied
 
 _log: Final = logs.named("tessera.agent.measuring")
 _FULL: Final = 100

@@ -15,7 +15,7 @@ from msgspec import Struct
 from tessera_core.hookfiles.usage import Spoilt
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
 from tessera_schema.cards import MIB, Card
-from tessera_schema.telling import CardUse, ContainerUse, NodeUsage
+from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage
 
 _CARD: Final = ("card", "index", "model")
 _USE: Final = ("namespace", "pod", "container", "card")

@@ -19,8 +19,8 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Change, Reflector, Watched
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.keys import ACROSS_NAMESPACES_LABEL
-from tessera_schema.wire import decoder
+from tessera_schema.annotation_keys import ACROSS_NAMESPACES_LABEL
+from tessera_schema.json_codec import decoder
 
 
 class _Meta(Struct, frozen=True):

@@ -13,8 +13,8 @@ from tessera_agent.allocations import Allocated, Step
 from tessera_agent.files import Key
 from tessera_agent.shown import Contained, Shown
 from tessera_kubelet.podresources import PodHolding
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import TRACE_KEY
 
 
 def recovered(

@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.lending_terms import takes_part
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import TERMINAL_PHASES, Quantity
-from tessera_schema.wire import decoder
 
 _SIDECAR: Final = "Always"
 

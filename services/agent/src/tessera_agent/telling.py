@@ -21,8 +21,9 @@ from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import Events, of_pod
 from tessera_runtime.metrics import CounterMetricFamily, Metric, Registry
-from tessera_schema import catalogue, events, subjects
-from tessera_schema.telling import CardHeld, DeviceState, NodeUsage, Occupied, encode
+from tessera_schema import allocation_events as events
+from tessera_schema import event_catalogue, subjects
+from tessera_schema.device_reports import CardHeld, DeviceState, NodeUsage, Occupied, encode
 
 _log: Final = logs.named("tessera.agent.containers")
 _REMEMBERED: Final = 4096
@@ -84,7 +85,7 @@ class Teller:
             namespace=pod.namespace, uid=pod.uid, name=pod.name, node=self._to.node,
             container=container,
         )  # fmt: skip
-        self._tell(event, catalogue.ALLOCATION_PREPARED, traceparent)
+        self._tell(event, event_catalogue.ALLOCATION_PREPARED, traceparent)
 
     def running(self, pod: Sandbox, container: str, traceparent: str) -> None:
         """A container that holds shares has started."""
@@ -92,7 +93,7 @@ class Teller:
             namespace=pod.namespace, uid=pod.uid, name=pod.name, node=self._to.node,
             container=container,
         )  # fmt: skip
-        self._tell(event, catalogue.ALLOCATION_RUNNING, traceparent)
+        self._tell(event, event_catalogue.ALLOCATION_RUNNING, traceparent)
 
     def refused(self, pod: Sandbox, container: str, why: Why, message: str) -> None:
         """A container was not created."""
@@ -114,7 +115,7 @@ class Teller:
     def usage(self, usage: NodeUsage) -> None:
         """What was measured."""
         subject = subjects.usage(self._to.cluster, self._to.node)
-        self._to.outbox.tell(subject, catalogue.USAGE_MEASURED, encode(usage))
+        self._to.outbox.tell(subject, event_catalogue.USAGE_MEASURED, encode(usage))
 
     def _tell(self, event: events.AllocationEvent, type_: str, traceparent: str) -> None:
         subject = events.subject(self._to.cluster, event)
@@ -179,4 +180,6 @@ class States:
 
     def _send(self, state: DeviceState) -> None:
         told = encode(replace(state, occupied=self._occupied, held=self._held()))
-        self._outbox.tell_state(subjects.DEVICES_BUCKET, self._key, catalogue.DEVICE_STATE, told)
+        self._outbox.tell_state(
+            subjects.DEVICES_BUCKET, self._key, event_catalogue.DEVICE_STATE, told
+        )

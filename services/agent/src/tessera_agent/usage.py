@@ -25,7 +25,7 @@ from tessera_core.hookfiles.usage import Bounds, Gap, Garbled, Spoilt, Unbuilt, 
 from tessera_core.readings import Readings
 from tessera_core.usage_rates import Driven, Held, Look, Tolerance, use_between
 from tessera_schema.cards import MIB, Card
-from tessera_schema.telling import CardLoad, ContainerUse, NodeUsage
+from tessera_schema.device_reports import CardLoad, ContainerUse, NodeUsage
 
 _LOOKS_SEEN: Final = 3
 """Looks for which it counts that the driver saw a container work."""

@@ -18,8 +18,8 @@ from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.cluster import served_cluster
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BusAway
+from tessera_schema.json_codec import decoder
 from tessera_schema.subjects import ROOT
-from tessera_schema.wire import decoder
 
 CONNECT_S: Final = 10.0
 """Seconds in which the bus has to answer first: somebody at a terminal waits for it. When it is

@@ -20,8 +20,8 @@ from tessera_cli.plain import printable
 from tessera_cli.screen import Screen
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
+from tessera_schema.json_codec import decoder
 from tessera_schema.plans import PLANS, Decision, PlanPhase, PlanSpec, PlanStatus, PlanStep
-from tessera_schema.wire import decoder
 
 _STYLES: Final = {
     PlanPhase.PROPOSED: "yellow", PlanPhase.STARTED: "bold", PlanPhase.DONE: "green",

@@ -21,9 +21,9 @@ from tessera_cli.screen import Screen
 from tessera_core.limits import VERSION
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_schema.keys import GROUP
+from tessera_schema.annotation_keys import GROUP
+from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import QuotaStatus
-from tessera_schema.wire import decoder
 
 _STYLES: Final = {"Within": "green", "Grace": "yellow", "Throttled": "bold red"}
 _HEADS: Final = ("Quota", "Phase", "Memory", "Cores", "Cards", "Waiting", "Measured", "Hours")

@@ -26,7 +26,7 @@ from tessera_core.kubefit import requested
 from tessera_core.podsize import too_many_bytes
 from tessera_core.quantity import BadQuantity
 from tessera_core.registry import Registry
-from tessera_schema.keys import GROUP, QUOTA_KIND
+from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Pod
 from tessera_schema.quotas import Limit
 

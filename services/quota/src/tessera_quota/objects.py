@@ -27,8 +27,8 @@ from tessera_runtime import logs
 from tessera_runtime.following.kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube.objects import Identity, identity
 from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit, QuotaStatus
-from tessera_schema.wire import decoder
 
 _log: Final = logs.named("tessera.quota.objects")
 

@@ -24,8 +24,8 @@ from tessera_runtime.following.granted import LIVING, Granted
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.grants import Grant
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
-from tessera_schema.wire import decoder
 
 RUNNING: Final = "Running"
 

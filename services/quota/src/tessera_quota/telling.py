@@ -16,8 +16,8 @@ from tessera_runtime import logs, stamps
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import About, Events, of_pod
-from tessera_schema import catalogue
-from tessera_schema.keys import GROUP, QUOTA_KIND
+from tessera_schema import event_catalogue
+from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
 from tessera_schema.quotas import (
     QuotaEvent,
     QuotaExceeded,
@@ -30,9 +30,9 @@ from tessera_schema.quotas import (
 
 _log: Final = logs.named("tessera.quota")
 _TYPES: Final[dict[type[QuotaEvent], str]] = {
-    QuotaExceeded: catalogue.QUOTA_EXCEEDED,
-    QuotaThrottled: catalogue.QUOTA_THROTTLED,
-    QuotaRestored: catalogue.QUOTA_RESTORED,
+    QuotaExceeded: event_catalogue.QUOTA_EXCEEDED,
+    QuotaThrottled: event_catalogue.QUOTA_THROTTLED,
+    QuotaRestored: event_catalogue.QUOTA_RESTORED,
 }
 
 

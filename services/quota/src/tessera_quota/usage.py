@@ -17,7 +17,7 @@ from tessera_core.reports.agents import AgentReports, Message
 from tessera_core.reports.usages import GrantOf
 from tessera_runtime.bus.api import Bus, News
 from tessera_schema import subjects
-from tessera_schema.telling import ContainerUse, NodeUsage
+from tessera_schema.device_reports import ContainerUse, NodeUsage
 
 LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be. An agent's intervals together may be

@@ -20,7 +20,7 @@ from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.patches import add, json_patch, require
-from tessera_schema.keys import GROUP
+from tessera_schema.annotation_keys import GROUP
 from tessera_schema.quotas import Hours, QuotaStatus, SeenUse
 
 _log: Final = logs.named("tessera.quota.status")

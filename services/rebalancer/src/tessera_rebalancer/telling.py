@@ -17,7 +17,7 @@ from tessera_rebalancer.pods import Pods
 from tessera_rebalancer.settings import HintSettings
 from tessera_rebalancer.usage import Usage
 from tessera_runtime.bus.outbox import Outbox
-from tessera_schema.catalogue import HINT_TOLD
+from tessera_schema.event_catalogue import HINT_TOLD
 from tessera_schema.hints import NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET, token
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _ACCESS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -37,9 +37,9 @@ from tessera_scheduler.outcomes import DONE, Around, Outcomes
 from tessera_scheduler.sending import Busy, Contested, Lost, Refused, Target, Written, send
 from tessera_scheduler.settings import BindSettings
 from tessera_scheduler.writing import Unwritable, binding_annotations
+from tessera_schema.annotation_keys import TERM_KEY, TRACE_KEY
 from tessera_schema.extender import ExtenderBindingArgs
 from tessera_schema.grants import GRANT_KEY, Grant
-from tessera_schema.keys import TERM_KEY, TRACE_KEY
 from tessera_schema.kube import Pod
 
 

@@ -32,7 +32,7 @@ from tessera_scheduler.kept import (
     secret,
     unhidden,
 )
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 SECRET: Final = "tessera-webhook-certificate"  # noqa: S105  (the Secret's name)
 ENTRY: Final = "issued.json"

@@ -27,7 +27,7 @@ from tessera_core.registry import Registry
 from tessera_core.units import units
 from tessera_runtime.clock import Clock
 from tessera_schema.decisions import DecisionRecord, ReasonRecord
-from tessera_schema.explained import IGNORED, UNASKED, AskedShare, Explanation, Held, LimitUse
+from tessera_schema.explanation import IGNORED, UNASKED, AskedShare, Explanation, Held, LimitUse
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest

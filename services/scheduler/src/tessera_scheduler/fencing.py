@@ -19,8 +19,8 @@ from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.lease import Lease
 from tessera_scheduler.sending import binding
+from tessera_schema.annotation_keys import TERM_KEY
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import TERM_KEY
 
 _NOBODY: Final = "pod-of-no-term"
 _log = logs.named("tessera.scheduler.fencing")

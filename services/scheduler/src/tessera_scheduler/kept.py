@@ -18,7 +18,7 @@ from msgspec import Struct
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, Lasting, Passing
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -32,8 +32,8 @@ from tessera_scheduler.kept import (
     secret,
     unhidden,
 )
-from tessera_schema.keys import SIGNING_KEYS
-from tessera_schema.wire import decoder
+from tessera_schema.annotation_keys import SIGNING_KEYS
+from tessera_schema.json_codec import decoder
 
 SECRET: Final = "tessera-grant-signing"  # noqa: S105  (the Secret's name)
 ENTRY: Final = "keys.json"

@@ -18,8 +18,8 @@ from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_lim
 from tessera_core.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.kube.objects import Identity, identity
+from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit
-from tessera_schema.wire import decoder
 
 GPU_QUOTA = "ConfigMap"
 """Kind of GPU Manager's quota object."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from tessera_core.filtering import Answered
 from tessera_core.outcome import Verdict
 from tessera_core.refusals import Refusals
-from tessera_schema.events import (
+from tessera_schema.allocation_events import (
     AllocationEvent,
     AllocationGranted,
     AllocationRefused,
@@ -19,8 +19,8 @@ from tessera_schema.events import (
     encode_event,
     subject,
 )
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import Grant
-from tessera_schema.keys import TRACE_KEY
 from tessera_schema.reasons import Reason
 
 REMEMBERED: Final = 20_000

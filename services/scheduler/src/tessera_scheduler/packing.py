@@ -35,7 +35,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_scheduler.kept import Json, config_map, keep
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.steady import Steady
-from tessera_schema.keys import ORDER_KEY, ORDERS
+from tessera_schema.annotation_keys import ORDER_KEY, ORDERS
 from tessera_schema.kube import Pod
 
 HISTORY: Final = "tessera-packing-history"

@@ -23,7 +23,7 @@ from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
 from tessera_scheduler import conditions
 from tessera_scheduler.kept import Json, Place, answered, keep, looked_after
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 
 NAME: Final = "tessera"
 _GROUP: Final = "admissionregistration.k8s.io/v1"

@@ -33,8 +33,8 @@ from tessera_scheduler.measures import Measures
 from tessera_scheduler.news import trace_of
 from tessera_scheduler.sights import Reader
 from tessera_scheduler.writing import Unwritable, changed_annotations
+from tessera_schema.annotation_keys import TERM_KEY
 from tessera_schema.grants import GRANT_KEY, Grant, Share
-from tessera_schema.keys import TERM_KEY
 from tessera_schema.kube import Pod
 from tessera_schema.resizes import RESIZE_KEY, RESIZE_REFUSED_KEY, decode_resize
 

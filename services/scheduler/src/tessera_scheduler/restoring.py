@@ -26,8 +26,8 @@ from tessera_scheduler.measures import Measures
 from tessera_scheduler.sights import Reader
 from tessera_scheduler.steady import Steady
 from tessera_scheduler.writing import Unwritable, binding_annotations
+from tessera_schema.annotation_keys import TERM_KEY
 from tessera_schema.grants import Grant
-from tessera_schema.keys import TERM_KEY
 from tessera_schema.kube import Pod
 
 REMEMBERED: Final = 10_000

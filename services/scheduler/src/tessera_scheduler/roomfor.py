@@ -14,7 +14,7 @@ from tessera_core.allowances import EVERYTHING
 from tessera_core.registry import Registry
 from tessera_core.reserved import Holding
 from tessera_runtime import logs
-from tessera_schema.keys import RESERVE_KEY
+from tessera_schema.annotation_keys import RESERVE_KEY
 from tessera_schema.kube import Pod
 from tessera_schema.plans import Reservation, decode_reservation
 

@@ -29,9 +29,9 @@ from tessera_core.takeover import count_by_requests
 from tessera_runtime.kube.objects import Identity
 from tessera_scheduler.roomfor import held_for
 from tessera_schema.grants import GRANT_KEY, Grant
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 from tessera_schema.resizes import RESIZE_KEY
-from tessera_schema.wire import decoder
 
 
 class _Spec(Struct, frozen=True, rename="camel"):

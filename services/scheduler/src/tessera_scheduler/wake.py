@@ -20,7 +20,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.patches import annotate
 from tessera_scheduler.measures import Measures
-from tessera_schema.keys import WAKE_KEY
+from tessera_schema.annotation_keys import WAKE_KEY
 
 TRIES: Final = 3
 

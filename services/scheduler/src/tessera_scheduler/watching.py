@@ -28,7 +28,7 @@ from tessera_scheduler.limits import GPU_QUOTA, LimitSight
 from tessera_scheduler.settings import BooksSettings
 from tessera_scheduler.sights import Sight
 from tessera_scheduler.sinks import CustomSink, LimitSink, NodeSink, PodSink, Told
-from tessera_schema.keys import GROUP
+from tessera_schema.annotation_keys import GROUP
 from tessera_schema.subjects import DEVICES_BUCKET
 
 T = TypeVar("T")

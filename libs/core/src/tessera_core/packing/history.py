@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from tessera_core.units import Unit, units
 from tessera_schema.cards import MIB
+from tessera_schema.json_codec import decoder
 from tessera_schema.requests import ContainerRequest, PodRequest, Policy, Request, Role
-from tessera_schema.wire import decoder
 
 VERSION: Final = 1
 HALF_LIFE_S: Final = 14 * 86400.0

@@ -8,7 +8,7 @@ import numpy as np
 
 from tessera_core.rebalance.columns import Columns, Pace, Sample, Span
 from tessera_core.rebalance.smooth import Constants, Key, SmoothCard, SmoothContainer
-from tessera_schema.telling import CardUse, NodeUsage
+from tessera_schema.device_reports import CardUse, NodeUsage
 
 _LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tessera_core.selectors import selects
 from tessera_schema.kube import Pod
-from tessera_schema.selectors import Selector
+from tessera_schema.label_selectors import Selector
 
 
 class Disruption(Struct, frozen=True, kw_only=True):

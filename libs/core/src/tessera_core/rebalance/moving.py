@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.groups import group_of
+from tessera_schema.annotation_keys import CHECKPOINT_KEY, REBALANCE_KEY
 from tessera_schema.grants import Grant
-from tessera_schema.keys import CHECKPOINT_KEY, REBALANCE_KEY
 from tessera_schema.kube import Pod
 from tessera_schema.plans import PodOfPlan
 from tessera_schema.requests import PodRequest

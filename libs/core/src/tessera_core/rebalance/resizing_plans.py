@@ -28,9 +28,9 @@ from tessera_core.rebalance.seating import parts_of
 from tessera_core.rebalance.situation import Seats, Situation, Waits
 from tessera_core.rebalance.smooth import SmoothContainer
 from tessera_core.units import units
+from tessera_schema.annotation_keys import LEAST_MEMORY_KEY
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
-from tessera_schema.keys import LEAST_MEMORY_KEY
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
 from tessera_schema.requests import Role
 

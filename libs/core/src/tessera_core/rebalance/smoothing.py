@@ -15,7 +15,7 @@ import math
 
 from tessera_core.rebalance.block import Block
 from tessera_core.rebalance.smooth import Constants, SmoothNode
-from tessera_schema.telling import NodeUsage
+from tessera_schema.device_reports import NodeUsage
 
 
 class Smoother:

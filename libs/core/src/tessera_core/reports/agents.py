@@ -17,12 +17,12 @@ from tessera_core.reports import states, usages
 from tessera_core.reports.doubts import Doubt, Doubts, Notice
 from tessera_core.speaking import not_spoken
 from tessera_schema import subjects
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
+from tessera_schema.device_reports import DeviceState, NodeUsage, decode_device, decode_usage
 from tessera_schema.envelope import Envelope
-from tessera_schema.keys import CARDS_PREFIX
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
-from tessera_schema.telling import DeviceState, NodeUsage, decode_device, decode_usage
-from tessera_schema.wire import decoder
 
 T = TypeVar("T", DeviceState, NodeUsage)
 MOST_BYTES: Final = 1 << 20

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from tessera_runtime.bus.layout import Layout, Stream
-from tessera_schema.catalogue import CATALOGUE, PARAMETERS, Told, sample
 from tessera_schema.envelope import Envelope
+from tessera_schema.event_catalogue import CATALOGUE, PARAMETERS, Told, sample
 
 _HEADERS: Final = {
     "ce-specversion": "`1.0`: CloudEvents, binary mode.",
@@ -38,7 +38,7 @@ _OPTIONAL: Final = frozenset({"traceparent", "ce-signature"})
 _INTRODUCTION: Final = """\
 # Messages
 
-<!-- Made by `make generate` from tessera_schema.catalogue: edit that. -->
+<!-- Made by `make generate` from tessera_schema.event_catalogue: edit that. -->
 
 Tessera publishes what happens on NATS. The subject `tessera.v1.<cluster>.>` has everything about a
 cluster:

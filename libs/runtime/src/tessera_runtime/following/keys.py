@@ -16,8 +16,8 @@ from tessera_core.signing import BadKey, Verifier
 from tessera_runtime import logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Reflector, Watched
-from tessera_schema.keys import SIGNING_KEYS
-from tessera_schema.wire import decoder
+from tessera_schema.annotation_keys import SIGNING_KEYS
+from tessera_schema.json_codec import decoder
 
 _log: Final = logs.named("tessera.keys")
 

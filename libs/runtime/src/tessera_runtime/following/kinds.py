@@ -10,7 +10,7 @@ from tessera_core.limits import VERSION
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_schema.keys import GROUP
+from tessera_schema.annotation_keys import GROUP
 
 ACCELERATOR_QUOTAS: Final = f"/apis/{GROUP}/{VERSION}/acceleratorquotas"
 RESOURCE_QUOTAS: Final = "/api/v1/resourcequotas"

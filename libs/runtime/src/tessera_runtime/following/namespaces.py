@@ -11,8 +11,8 @@ from tessera_core.allowances import allowed_by
 from tessera_core.ledger import Ledger
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta
-from tessera_schema.wire import decoder
 
 
 class NamespaceSight(Struct, frozen=True):

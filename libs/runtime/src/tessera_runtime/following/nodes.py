@@ -15,8 +15,8 @@ from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.cards import Card
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
-from tessera_schema.wire import decoder
 
 
 class NodeSight(Struct, frozen=True):

@@ -18,7 +18,7 @@ from tessera_runtime.errors import (
     ApiRefused,
     TesseraError,
 )
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 _TEXT_MOST: Final = 500
 _KINDS: Final[Mapping[int, type[ApiRefused]]] = {

@@ -16,8 +16,8 @@ from msgspec import Struct
 from tessera_runtime.errors import ApiBusy, ApiLost, ApiNotFound, ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
-from tessera_schema.wire import decoder
 
 _read_pod: Final = decoder(Pod)
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime.errors import ApiRefused
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 
 class Record(Struct, frozen=True, rename="camel"):

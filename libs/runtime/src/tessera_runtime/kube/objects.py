@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from tessera_runtime.errors import ApiLost
 from tessera_runtime.kube.api import NONE, Kube, Verb
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 T = TypeVar("T")
 

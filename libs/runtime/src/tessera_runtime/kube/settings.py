@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.settings import variable
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

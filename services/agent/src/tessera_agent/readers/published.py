@@ -18,8 +18,8 @@ from tessera_agent.readers.nvidia import open_reader as open_nvml
 from tessera_agent.settings import ReaderSettings
 from tessera_core.inventory import cards_of
 from tessera_core.readings import CardReading, Readings
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
-from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Node
 
 

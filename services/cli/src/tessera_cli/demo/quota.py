@@ -16,7 +16,7 @@ from tessera_core.limits import VERSION
 from tessera_runtime.errors import Passing
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
-from tessera_schema.keys import GROUP, QUOTA_KIND
+from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
 
 _PLURAL: Final = "acceleratorquotas"
 _COUNTED_S: Final = 60.0

@@ -38,7 +38,7 @@ from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
-from tessera_schema.keys import CARDS_PREFIX, TRACE_KEY
+from tessera_schema.annotation_keys import CARDS_PREFIX, TRACE_KEY
 from tessera_schema.subjects import usage
 from tessera_schema.visibility import Meta, PodExplanation
 

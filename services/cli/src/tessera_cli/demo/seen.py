@@ -16,8 +16,8 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Change, Reflector, Watched
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.device_reports import ContainerUse, decode_usage
 from tessera_schema.subjects import ROOT
-from tessera_schema.telling import ContainerUse, decode_usage
 
 log = logs.named("tessera.demo")
 

@@ -33,7 +33,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.keys import SCHEDULER
+from tessera_schema.annotation_keys import SCHEDULER
 
 NAMESPACE: Final = "tessera-system"
 CLUSTER: Final = "demo"

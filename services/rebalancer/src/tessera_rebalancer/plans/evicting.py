@@ -19,7 +19,7 @@ from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.binding import PodKey, read_back
-from tessera_schema.keys import REBALANCE_KEY
+from tessera_schema.annotation_keys import REBALANCE_KEY
 
 _log: Final = logs.named("tessera.rebalancer.plans.evicting")
 _encode: Final = msgspec.json.Encoder().encode

@@ -19,7 +19,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.patches import annotate
-from tessera_schema.keys import RESERVE_KEY
+from tessera_schema.annotation_keys import RESERVE_KEY
 from tessera_schema.plans import Reservation, encode_reservation
 
 _log: Final = logs.named("tessera.rebalancer.plans.room")

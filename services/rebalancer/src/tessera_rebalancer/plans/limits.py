@@ -19,8 +19,8 @@ from tessera_core.registry import Registry
 from tessera_runtime.following.kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube.objects import identity
 from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit
-from tessera_schema.wire import decoder
 
 Limits = tuple[Limit, ...]
 _ours: Final = decoder(AcceleratorQuota)

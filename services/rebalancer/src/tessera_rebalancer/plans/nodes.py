@@ -14,8 +14,8 @@ from tessera_runtime.following import nodes
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.objects import identity
 from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
-from tessera_schema.wire import decoder
 
 BUDGETS: Final = "/apis/policy/v1/poddisruptionbudgets"
 

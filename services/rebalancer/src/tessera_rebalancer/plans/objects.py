@@ -20,8 +20,8 @@ from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.objects import Identity, identity
 from tessera_runtime.kube.patches import Operation, add, json_patch, require
 from tessera_runtime.kube.reflector import Change, Watched
+from tessera_schema.json_codec import decoder
 from tessera_schema.plans import PLAN_KIND, PLANS, PlanPhase, PlanSpec, PlanStatus
-from tessera_schema.wire import decoder
 
 _log: Final = logs.named("tessera.rebalancer.plans")
 _CHANGED: Final = (409, 422)

@@ -22,9 +22,9 @@ from tessera_runtime.following.granted import LIVING, Granted
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Watched
 from tessera_schema.grants import Grant
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Container, ObjectMeta, Pod
 from tessera_schema.requests import PodRequest
-from tessera_schema.wire import decoder
 
 
 class _Owner(Struct, frozen=True):

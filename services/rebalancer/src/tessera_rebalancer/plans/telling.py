@@ -13,7 +13,7 @@ from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import Events, of_pod
-from tessera_schema import catalogue
+from tessera_schema import event_catalogue
 from tessera_schema.plans import (
     PlanDeclined,
     PlanDone,
@@ -29,11 +29,11 @@ from tessera_schema.plans import (
 
 _log: Final = logs.named("tessera.rebalancer.plans")
 _TYPES: Final[dict[type[PlanEvent], str]] = {
-    PlanProposed: catalogue.PLAN_PROPOSED,
-    PlanStarted: catalogue.PLAN_STARTED,
-    PlanDone: catalogue.PLAN_DONE,
-    PlanDeclined: catalogue.PLAN_DECLINED,
-    PlanFailed: catalogue.PLAN_FAILED,
+    PlanProposed: event_catalogue.PLAN_PROPOSED,
+    PlanStarted: event_catalogue.PLAN_STARTED,
+    PlanDone: event_catalogue.PLAN_DONE,
+    PlanDeclined: event_catalogue.PLAN_DECLINED,
+    PlanFailed: event_catalogue.PLAN_FAILED,
 }
 
 

@@ -18,7 +18,7 @@ from tessera_runtime.errors import ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_scheduler.access import Caller
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 _CONFIG: Final = paths.in_core("kube-system", "configmaps", "extension-apiserver-authentication")
 _CA: Final = "requestheader-client-ca-file"

@@ -18,7 +18,7 @@ from tessera_scheduler.visibility.cards import with_cards
 from tessera_scheduler.visibility.names import Draft, See
 from tessera_schema import visibility
 from tessera_schema.cards import MIB
-from tessera_schema.explained import UNASKED, Explanation
+from tessera_schema.explanation import UNASKED, Explanation
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest

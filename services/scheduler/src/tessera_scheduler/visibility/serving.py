@@ -30,6 +30,7 @@ from tessera_scheduler.visibility.podexplanations import brief, whole
 from tessera_scheduler.visibility.reviews import Action, Reviews
 from tessera_scheduler.visibility.settings import USER_MOST, VisibilitySettings
 from tessera_scheduler.visibility.statuses import Refusal, forbidden, no_such_pod
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 from tessera_schema.visibility import (
     GROUP,
@@ -40,7 +41,6 @@ from tessera_schema.visibility import (
     PodExplanation,
     PodExplanationList,
 )
-from tessera_schema.wire import decoder
 
 LIST_MOST: Final = 100
 """Pods of one page of a list."""

@@ -8,8 +8,8 @@ from typing import Final
 
 from tessera_core.dialect import Rejected
 from tessera_core.draft import Step
+from tessera_schema.admission_review import ReviewAnswer, ReviewRequest, ReviewStatus, encoded_patch
 from tessera_schema.reasons import Reason
-from tessera_schema.review import ReviewAnswer, ReviewRequest, ReviewStatus, encoded_patch
 
 MAX_WARNING: Final = 256
 MAX_WARNINGS: Final = 15

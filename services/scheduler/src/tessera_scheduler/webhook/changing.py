@@ -13,10 +13,10 @@ from tessera_core.registry import Registry
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.reading import read_old, read_pod, steps_to
 from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
+from tessera_schema.annotation_keys import GROUP
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.keys import GROUP
 from tessera_schema.resizes import RESIZE_KEY
-from tessera_schema.review import ReviewAnswer, ReviewRequest
 
 EPHEMERAL: Final = "ephemeralcontainers"
 _DEBUGGING: Final = ("ephemeralContainers",)

@@ -25,9 +25,9 @@ from tessera_scheduler.webhook.hiding import hidden
 from tessera_scheduler.webhook.oversize import crowded
 from tessera_scheduler.webhook.reading import read_pod, steps_to
 from tessera_scheduler.webhook.rules import Rules, Setting
-from tessera_schema.keys import TRACE_KEY
+from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
+from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import Pod
-from tessera_schema.review import ReviewAnswer, ReviewRequest
 
 
 def mutate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:

@@ -19,8 +19,8 @@ from tessera_core.allowances import ALLOW, without_effect
 from tessera_runtime import logs
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube, Verb
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta
-from tessera_schema.wire import decoder
 
 MOST: Final = 10_000
 """Namespaces that are remembered."""

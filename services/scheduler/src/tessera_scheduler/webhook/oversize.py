@@ -22,10 +22,10 @@ from tessera_core.podsize import (
 )
 from tessera_scheduler.webhook.answers import allowed, refused
 from tessera_scheduler.webhook.rules import Rules, Setting
-from tessera_schema.keys import GROUP
+from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
+from tessera_schema.annotation_keys import GROUP
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta, Pod, PodSpec
-from tessera_schema.review import ReviewAnswer, ReviewRequest
-from tessera_schema.wire import decoder
 
 _OWN = f"{GROUP}/".encode()
 

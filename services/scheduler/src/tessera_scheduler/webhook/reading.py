@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from tessera_core.draft import Step
 from tessera_core.patching import Wanted, patch
+from tessera_schema.admission_review import ReviewRequest
+from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
-from tessera_schema.review import ReviewRequest
-from tessera_schema.wire import decoder
 
 _pod = decoder(Pod)
 _document = decoder(dict[str, Any])

@@ -19,16 +19,16 @@ from tessera_scheduler.webhook.judging import mutate, validate
 from tessera_scheduler.webhook.namespaces import NOTHING, Namespaces, Written
 from tessera_scheduler.webhook.oversize import unread
 from tessera_scheduler.webhook.rules import Rules, Setting
-from tessera_schema.keys import TRACE_KEY
-from tessera_schema.kube import ObjectMeta
-from tessera_schema.review import (
+from tessera_schema.admission_review import (
     NotAReview,
     ReviewAnswer,
     ReviewRequest,
     decode_review,
     encode_review,
 )
-from tessera_schema.wire import decoder
+from tessera_schema.annotation_keys import TRACE_KEY
+from tessera_schema.json_codec import decoder
+from tessera_schema.kube import ObjectMeta
 
 Judge = Callable[[Rules, ReviewRequest, Setting], ReviewAnswer]
 

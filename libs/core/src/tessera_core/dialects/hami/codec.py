@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.hamiwire import Registered, read_csv
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 _pieces: Final = decoder(list[msgspec.Raw])
 _entry: Final = decoder(Registered)

@@ -11,8 +11,8 @@ from tessera_core.counted import MOST_CARDS
 from tessera_core.dialects.hami.codec import read_register, read_scores
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
 from tessera_core.hamiwire import card_of, plugin_is_gone, words_of
+from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.keys import CARDS_PREFIX
 from tessera_schema.kube import Custom, Node
 
 REGISTER: Final = "hami.io/node-nvidia-register"

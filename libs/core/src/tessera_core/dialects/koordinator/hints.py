@@ -17,8 +17,8 @@ from tessera_core.dialects.koordinator.asks import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import HINT, JOINT, PARTITION_SPEC
 from tessera_core.quantity import BadQuantity, value
 from tessera_core.selectors import BadSelector, selector
+from tessera_schema.label_selectors import Selector
 from tessera_schema.requests import Grouping, Scope
-from tessera_schema.selectors import Selector
 
 GPU: Final = "gpu"
 

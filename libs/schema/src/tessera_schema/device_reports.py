@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 
 class Occupied(Struct, frozen=True, kw_only=True):

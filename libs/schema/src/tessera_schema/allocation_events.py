@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from tessera_schema.grants import Grant
+from tessera_schema.json_codec import decoder
 from tessera_schema.reasons import Reason
 from tessera_schema.subjects import allocation
-from tessera_schema.wire import decoder
 
 
 class AllocationGranted(Struct, frozen=True, tag="granted", tag_field="what", kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from tessera_schema.cards import Card
-from tessera_schema.wire import decoder
+from tessera_schema.json_codec import decoder
 
 PUBLISHED_VERSION: Final = 1
 ALLOCATE: Final = "allocate"

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_schema.cards import Card
-from tessera_schema.events import (
+from tessera_schema.allocation_events import (
     AllocationGranted,
     AllocationPrepared,
     AllocationRefused,
     AllocationReleased,
     AllocationRunning,
 )
+from tessera_schema.cards import Card
+from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, DeviceState, NodeUsage
 from tessera_schema.grants import Grant, Share
 from tessera_schema.hints import CardHint, LendingBound, NodeHints
 from tessera_schema.plans import (
@@ -33,7 +34,6 @@ from tessera_schema.plans import (
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored, QuotaThrottled
 from tessera_schema.reasons import Reason
 from tessera_schema.subjects import DEVICES_BUCKET, HINTS_BUCKET, ROOT
-from tessera_schema.telling import CardLoad, CardUse, ContainerUse, DeviceState, NodeUsage
 
 DEVICE_STATE: Final = "dev.tessera.device.state"
 USAGE_MEASURED: Final = "dev.tessera.usage.measured"
