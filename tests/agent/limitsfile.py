@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tessera_core.hookfiles.limits import PATH, BadLimits, Limits, decode_limits
-from tessera_kubelet.nri.nouns import Adjustment
+from tessera_kubelet.nri.types import Adjustment
 
 
 def limits_in(file: Path) -> Limits:

@@ -17,7 +17,7 @@ from tessera_agent.settings import AgentSettings, NriSettings
 from tessera_core.hookfiles.limits import Limits
 from tessera_core.readings import CardReading, ProcessReading
 from tessera_embedded.apiserver import open_apiserver
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.http import HttpSettings
 from tessera_runtime.kube import paths

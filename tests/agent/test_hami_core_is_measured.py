@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tessera_agent.hamicore import EVERY_S, Regioned, Regions, region_of
 from tessera_core.hookfiles.hamicore import CACHE_ENV
 from tessera_core.hookfiles.usage import Gap, Spoilt
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, decode_usage
 from tessera_schema.injections import Mount

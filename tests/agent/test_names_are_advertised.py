@@ -20,7 +20,7 @@ from tessera_core.quantity import value
 from tessera_core.registry import load
 from tessera_core.vendors.nvidia import CARE
 from tessera_embedded.apiserver.faults import Answer, Fault
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import MIB, Card

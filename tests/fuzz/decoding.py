@@ -31,10 +31,9 @@ from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_lim
 from tessera_core.registry import load
 from tessera_core.signing import Signer, Verifier, published_key
 from tessera_core.speaking import Speaker, not_spoken
-from tessera_kubelet import mux, ttrpc
 from tessera_kubelet.errors import LinkGarbled, Unsayable
-from tessera_kubelet.nri import wire
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Sandbox
+from tessera_kubelet.nri import mux, protobuf, ttrpc
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Sandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_schema import device_reports, grants, node_cards, resizes
 from tessera_schema.cards import Card
@@ -287,23 +286,23 @@ DECODERS: Final[Mapping[str, Decoder]] = {
         ),
     ),
     "nri pod": Decoder(
-        (wire.sandbox_message(Sandbox(id="s", name="p", uid="u", namespace="n",
+        (protobuf.sandbox_message(Sandbox(id="s", name="p", uid="u", namespace="n",
                                       labels={"a": "b"})).SerializeToString(),),
-        _nri(pb.PodSandbox, wire.sandbox, wire.sandbox_message), (NotProtobuf,),
+        _nri(pb.PodSandbox, protobuf.sandbox, protobuf.sandbox_message), (NotProtobuf,),
     ),
     "nri container": Decoder(
-        (wire.container_message(ContainerInfo(
+        (protobuf.container_message(ContainerInfo(
             id="c", sandbox_id="s", name="n", env={"A": "b", "C": ""}, pid=7,
             mounts=(Mount(destination="/a", source="/b"),),
         )).SerializeToString(),),
-        _nri(pb.Container, lambda m: replace(wire.container(m), set_twice=frozenset()),
-             wire.container_message), (NotProtobuf,),
+        _nri(pb.Container, lambda m: replace(protobuf.container(m), set_twice=frozenset()),
+             protobuf.container_message), (NotProtobuf,),
     ),
     "nri adjustment": Decoder(
-        (wire.adjustment_message(Adjustment(
+        (protobuf.adjustment_message(Adjustment(
             env={"A": "b"}, mounts=(Mount(destination="/a", source="/b"),), cdi=("x/y=z",),
         )).SerializeToString(),),
-        _nri(pb.ContainerAdjustment, wire.adjustment, wire.adjustment_message),
+        _nri(pb.ContainerAdjustment, protobuf.adjustment, protobuf.adjustment_message),
         (NotProtobuf, Unsayable),
     ),
 }  # fmt: skip

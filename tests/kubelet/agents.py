@@ -5,16 +5,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from tessera_kubelet.background import open_tasks
 from tessera_kubelet.errors import LinkLost
-from tessera_kubelet.mux import Trunk
-from tessera_kubelet.nri import wire
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox
+from tessera_kubelet.nri import protobuf
+from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
 from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.nri.ttrpc import Client, Kind, Messages, message
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_kubelet.proto.ttrpc_pb2 import Request, Response
-from tessera_kubelet.tasks import open_tasks
-from tessera_kubelet.ttrpc import Client, Kind, Messages, message
 
 POD = Sandbox(id="sb-1", name="job", uid="u-1", namespace="team", annotations={"grant": "yes"})
 CONTAINER = ContainerInfo(
@@ -127,7 +127,7 @@ class Scripted:
     """A plugin's serving end that answers what it has an answer for, and nothing else."""
 
     def __init__(self, trunk: Trunk, answers: Mapping[str, bytes]) -> None:
-        self._channel = trunk.open(wire.PLUGIN_CONNECTION, self)
+        self._channel = trunk.open(protobuf.PLUGIN_CONNECTION, self)
         self._messages = Messages()
         self._answers = answers
 
@@ -150,13 +150,13 @@ async def scripted(
     async with dialled(socket) as streams:
         trunk = Trunk(*streams, write_s=2)
         Scripted(trunk, answers)
-        client = Client(trunk, wire.RUNTIME_CONNECTION)
+        client = Client(trunk, protobuf.RUNTIME_CONNECTION)
         asked = pb.RegisterPluginRequest(plugin_name=name, plugin_idx=index).SerializeToString()
 
         async def live() -> None:
             with suppress(LinkLost):
                 async with trunk.reading("scripted plugin"):
-                    await client.call(wire.RUNTIME_SERVICE, "RegisterPlugin", asked, within_s=5)
+                    await client.call(protobuf.RUNTIME_SERVICE, "RegisterPlugin", asked, within_s=5)
                     await asyncio.Event().wait()
 
         async with open_tasks() as tasks:

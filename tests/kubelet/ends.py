@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from tessera_kubelet.errors import LinkLost
-from tessera_kubelet.mux import Trunk
+from tessera_kubelet.nri.mux import Trunk
 
 WRITE_S = 3.0
 

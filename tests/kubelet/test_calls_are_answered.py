@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
+from tessera_kubelet.background import open_tasks
 from tessera_kubelet.errors import CallFailed, LinkLost, LinkStuck, Oversized, Unanswered
-from tessera_kubelet.mux import Frames, Trunk, frames
-from tessera_kubelet.proto.ttrpc_pb2 import Request, Response
-from tessera_kubelet.tasks import open_tasks
-from tessera_kubelet.ttrpc import (
+from tessera_kubelet.nri.mux import Frames, Trunk, frames
+from tessera_kubelet.nri.ttrpc import (
     LONGEST_MESSAGE,
     Client,
     Code,
@@ -18,6 +17,7 @@ from tessera_kubelet.ttrpc import (
     Server,
     message,
 )
+from tessera_kubelet.proto.ttrpc_pb2 import Request, Response
 from tests.kubelet.ends import Ends, open_ends
 
 HERE, THERE = 1, 2

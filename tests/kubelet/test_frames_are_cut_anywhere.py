@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tessera_kubelet.errors import LinkGarbled, Oversized
-from tessera_kubelet.mux import FIRST_PAYLOAD, LONGEST_PAYLOAD, Frames, frames
-from tessera_kubelet.ttrpc import LONGEST_MESSAGE, Kind, Message, Messages, message
+from tessera_kubelet.nri.mux import FIRST_PAYLOAD, LONGEST_PAYLOAD, Frames, frames
+from tessera_kubelet.nri.ttrpc import LONGEST_MESSAGE, Kind, Message, Messages, message
 
 u32 = st.integers(0, 2**32 - 1)
 payloads = st.one_of(

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tessera_embedded.runtime.runtime import open_runtime
 from tessera_kubelet.errors import LinkGarbled, LinkLost
-from tessera_kubelet.mux import frames
-from tessera_kubelet.nri import wire
-from tessera_kubelet.nri.nouns import Adjustment
+from tessera_kubelet.nri import protobuf
+from tessera_kubelet.nri.mux import frames
 from tessera_kubelet.nri.plugin import Connected, Disconnected
-from tessera_kubelet.nri.runtime import open_runtime
 from tessera_kubelet.nri.settings import NriSettings, RuntimeSettings
+from tessera_kubelet.nri.ttrpc import Client, Kind, Server, message
+from tessera_kubelet.nri.types import Adjustment
 from tessera_kubelet.proto.ttrpc_pb2 import Request
-from tessera_kubelet.ttrpc import Client, Kind, Server, message
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, dialled, listening, running
 from tests.kubelet.ends import open_ends
 
@@ -70,11 +70,11 @@ async def test_an_agent_leaves_a_runtime_that_talks_garbage_and_finds_the_next_o
 
 junk = st.one_of(
     st.binary(max_size=300),
-    st.binary(max_size=300).map(lambda b: frames(wire.PLUGIN_CONNECTION, b)),
-    st.binary(max_size=300).map(lambda b: frames(wire.RUNTIME_CONNECTION, b)),
+    st.binary(max_size=300).map(lambda b: frames(protobuf.PLUGIN_CONNECTION, b)),
+    st.binary(max_size=300).map(lambda b: frames(protobuf.RUNTIME_CONNECTION, b)),
     st.builds(
         lambda stream, kind, service, method, payload: frames(
-            wire.RUNTIME_CONNECTION,
+            protobuf.RUNTIME_CONNECTION,
             message(
                 stream,
                 kind,
@@ -83,7 +83,7 @@ junk = st.one_of(
         ),
         st.integers(0, 9),
         st.sampled_from(Kind),
-        st.sampled_from([wire.RUNTIME_SERVICE, "other"]),
+        st.sampled_from([protobuf.RUNTIME_SERVICE, "other"]),
         st.sampled_from(["RegisterPlugin", "UpdateContainers", "Other"]),
         st.binary(max_size=50),
     ),

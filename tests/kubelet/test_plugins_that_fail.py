@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tessera_embedded.runtime.runtime import Joined, Left, open_runtime
 from tessera_kubelet.errors import (
     CallFailed,
     ContainerNotCreated,
@@ -14,13 +15,12 @@ from tessera_kubelet.errors import (
     PluginMissing,
     SocketUnusable,
 )
-from tessera_kubelet.mux import Trunk
-from tessera_kubelet.nri import wire
-from tessera_kubelet.nri.nouns import Adjustment, Event, Sandbox
-from tessera_kubelet.nri.runtime import Joined, Left, open_runtime
+from tessera_kubelet.nri import protobuf
+from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
+from tessera_kubelet.nri.ttrpc import Client, Code
+from tessera_kubelet.nri.types import Adjustment, Event, Sandbox
 from tessera_kubelet.proto import nri_pb2 as pb
-from tessera_kubelet.ttrpc import Client, Code
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, dialled, running, scripted
 
 TESSERA, SCRIPTED = "10-tessera", "50-scripted"
@@ -60,7 +60,7 @@ async def test_an_event_that_is_not_answered_cuts_the_plugin_off_too(tmp_path: P
 
 
 async def test_a_plugin_hears_only_what_it_asked_for(tmp_path: Path) -> None:
-    stops = pb.ConfigureResponse(events=wire.mask([Event.STOP_CONTAINER])).SerializeToString()
+    stops = pb.ConfigureResponse(events=protobuf.mask([Event.STOP_CONTAINER])).SerializeToString()
     socket = tmp_path / "nri.sock"
     answers = {"Configure": stops, "Synchronize": b"", "StopContainer": b""}
     async with open_runtime(socket, RuntimeSettings()) as runtime, scripted(socket, answers):
@@ -140,10 +140,10 @@ async def test_a_registration_under_a_bad_name_is_refused(
     socket = tmp_path / "nri.sock"
     async with open_runtime(socket, RuntimeSettings()), dialled(socket) as streams:
         trunk = Trunk(*streams, write_s=2)
-        client = Client(trunk, wire.RUNTIME_CONNECTION)
+        client = Client(trunk, protobuf.RUNTIME_CONNECTION)
         async with trunk.reading("plugin"):
             with pytest.raises(CallFailed, match=why) as failed:
-                await client.call(wire.RUNTIME_SERVICE, "RegisterPlugin", asked, within_s=20)
+                await client.call(protobuf.RUNTIME_SERVICE, "RegisterPlugin", asked, within_s=20)
             assert failed.value.code == Code.INVALID_ARGUMENT
 
 

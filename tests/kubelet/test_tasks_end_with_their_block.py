@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tessera_kubelet.tasks import open_tasks
+from tessera_kubelet.background import open_tasks
 
 
 async def fail(error: Exception) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tessera_embedded.runtime.runtime import Joined, Left, open_runtime
 from tessera_kubelet.errors import Misnamed
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Sandbox
 from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
-from tessera_kubelet.nri.runtime import Joined, Left, open_runtime
 from tessera_kubelet.nri.settings import NriSettings, RuntimeSettings
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Sandbox
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, listening, running
 
 TESSERA = "10-tessera"

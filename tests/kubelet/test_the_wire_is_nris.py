@@ -9,9 +9,14 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from tessera_embedded.runtime.runtime import open_runtime
+from tessera_kubelet.background import open_tasks
 from tessera_kubelet.errors import ContainerRefused
-from tessera_kubelet.mux import Frames
-from tessera_kubelet.nri.nouns import (
+from tessera_kubelet.nri.mux import Frames
+from tessera_kubelet.nri.plugin import Connected
+from tessera_kubelet.nri.settings import RuntimeSettings
+from tessera_kubelet.nri.ttrpc import Messages
+from tessera_kubelet.nri.types import (
     Adjustment,
     ContainerInfo,
     Device,
@@ -20,13 +25,8 @@ from tessera_kubelet.nri.nouns import (
     Sandbox,
     State,
 )
-from tessera_kubelet.nri.plugin import Connected
-from tessera_kubelet.nri.runtime import open_runtime
-from tessera_kubelet.nri.settings import RuntimeSettings
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_kubelet.proto.ttrpc_pb2 import Request
-from tessera_kubelet.tasks import open_tasks
-from tessera_kubelet.ttrpc import Messages
 from tessera_schema.injections import Mount
 from tests.kubelet.agents import FakeAgent, dialled, listening, running
 

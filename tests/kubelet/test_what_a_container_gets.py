@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tessera_embedded.runtime.merge import amended
+from tessera_embedded.runtime.runtime import open_runtime
 from tessera_kubelet.errors import AdjustmentsClash, ContainerRefused
-from tessera_kubelet.nri.merge import amended
-from tessera_kubelet.nri.nouns import (
+from tessera_kubelet.nri.settings import NriSettings, RuntimeSettings
+from tessera_kubelet.nri.types import (
     Adjustment,
     ContainerInfo,
     Device,
@@ -16,8 +18,6 @@ from tessera_kubelet.nri.nouns import (
     Sandbox,
     State,
 )
-from tessera_kubelet.nri.runtime import open_runtime
-from tessera_kubelet.nri.settings import NriSettings, RuntimeSettings
 from tessera_schema.injections import Mount
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, running
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from tessera_kubelet.deviceplugin.nouns import Allocation, Device, Refused
-from tessera_kubelet.deviceplugin.offers import Offers
-from tessera_kubelet.deviceplugin.serving import serve
-from tessera_kubelet.deviceplugin.settings import DevicePluginSettings
-from tessera_kubelet.tasks import open_tasks
+from tessera_kubelet.background import open_tasks
+from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.registration import serve
+from tessera_kubelet.device_plugin.settings import DevicePluginSettings
+from tessera_kubelet.device_plugin.types import Allocation, Device, Refused
 from tessera_schema.injections import Mount
 from tests.contract.client import Client, Json
 
@@ -80,7 +80,7 @@ class Place(Struct, frozen=True):
 
 
 class VendorPlugin:
-    """What kubelet asks; see `tessera_kubelet.deviceplugin.nouns.Plugin`."""
+    """What kubelet asks; see `tessera_kubelet.device_plugin.types.Plugin`."""
 
     def __init__(self, make: Make, place: Place) -> None:
         self.make = make

@@ -15,9 +15,9 @@ from tessera_agent.settings import ResizeSettings
 from tessera_core.hookfiles.limits import CardLimit
 from tessera_embedded.apiserver import ApiServer, open_apiserver
 from tessera_embedded.natsserver import open_nats
-from tessera_kubelet.nri.nouns import Adjustment
-from tessera_kubelet.nri.runtime import open_runtime
+from tessera_embedded.runtime.runtime import open_runtime
 from tessera_kubelet.nri.settings import RuntimeSettings
+from tessera_kubelet.nri.types import Adjustment
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.kube import paths

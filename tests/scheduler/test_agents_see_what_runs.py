@@ -13,7 +13,7 @@ from tessera_agent.agent import Agent, open_agent
 from tessera_agent.agent import World as Around
 from tessera_agent.settings import AgentSettings, NriSettings
 from tessera_core.machines.allocation import Phase
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Sandbox
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardHeld, DeviceState, decode_device, encode

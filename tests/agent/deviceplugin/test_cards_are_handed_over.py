@@ -10,7 +10,7 @@ from tessera_agent.settings import By, PluginSettings
 from tessera_core.hookfiles.limits import PATH
 from tessera_core.hookfiles.usage import PATH as USAGE_PATH
 from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
-from tessera_kubelet.deviceplugin.nouns import Allocation
+from tessera_kubelet.device_plugin.types import Allocation
 from tessera_kubelet.errors import NotAdmitted
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection

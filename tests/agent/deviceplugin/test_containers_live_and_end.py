@@ -11,7 +11,7 @@ from tessera_agent.holdings import Stage
 from tessera_agent.settings import ResizeSettings
 from tessera_core.hookfiles.limits import PATH
 from tessera_core.readings import ProcessReading
-from tessera_kubelet.deviceplugin.nouns import Allocation
+from tessera_kubelet.device_plugin.types import Allocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.allocation_events import AllocationRunning, decode_event

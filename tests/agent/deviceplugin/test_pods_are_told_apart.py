@@ -7,7 +7,7 @@ import pytest
 from tessera_agent.settings import PluginSettings
 from tessera_core.hookfiles.limits import PATH, decode_limits
 from tessera_embedded.apiserver.faults import Cut, Fault
-from tessera_kubelet.deviceplugin.nouns import Allocation
+from tessera_kubelet.device_plugin.types import Allocation
 from tessera_kubelet.errors import NotAdmitted
 from tessera_schema.cards import MIB
 from tests.agent.deviceplugin.world import GPU, ONE, a_node

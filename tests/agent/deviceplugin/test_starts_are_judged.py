@@ -8,7 +8,7 @@ import pytest
 
 from tessera_agent.holdings import Stage
 from tessera_kubelet.errors import CallFailed, ContainerRefused
-from tessera_kubelet.podresources import PodHolding
+from tessera_kubelet.pod_resources import PodHolding
 from tests.agent.deviceplugin.world import GPU, ONE, TEAM, Node, a_node, ended, running
 from tests.agent.nri.world import a_share, metric, until
 

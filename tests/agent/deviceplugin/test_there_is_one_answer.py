@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tessera_agent.allocations import Allocated
 from tessera_agent.matching import amount, asking, disagreement
 from tessera_agent.shown import Contained, Run, Shown
-from tessera_kubelet.podresources import PodHolding
+from tessera_kubelet.pod_resources import PodHolding
 from tests.agent.deviceplugin.world import GPU
 
 COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=4)

@@ -23,8 +23,8 @@ from tessera_agent.settings import (
 from tessera_core import registry
 from tessera_core.advertised import allocated_names
 from tessera_core.signing import published_key
-from tessera_kubelet.deviceplugin.kubelet import Kubelet, open_kubelet
-from tessera_kubelet.deviceplugin.nouns import Allocation
+from tessera_embedded.kubelet.kubelet import Kubelet, open_kubelet
+from tessera_kubelet.device_plugin.types import Allocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.agent import Agent
-from tessera_kubelet.nri.nouns import Device
+from tessera_kubelet.nri.types import Device
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.grants import Share
 from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, metric, until

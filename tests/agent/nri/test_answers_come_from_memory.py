@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from tessera_embedded.apiserver.faults import Fault, Hang
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo
 from tests.agent.nri.world import VISIBLE, a_node, a_share, granted, until
 
 FIFTY = [granted(f"job-{i}", a_share(card=i % 2, mib=500)) for i in range(50)]

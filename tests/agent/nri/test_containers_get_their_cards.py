@@ -11,7 +11,7 @@ from tessera_core.hookfiles.usage import PATH as USAGE_PATH
 from tessera_core.hookfiles.usage import SIZE
 from tessera_core.hookpaths import DRIVER_HOST, HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
 from tessera_kubelet.errors import ContainerRefused
-from tessera_kubelet.nri.nouns import Adjustment
+from tessera_kubelet.nri.types import Adjustment
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection, Mount
 from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, looks, metric, until

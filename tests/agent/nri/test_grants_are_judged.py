@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tessera_agent.agent import Agent
 from tessera_core.signing import Signer
 from tessera_kubelet.errors import ContainerRefused
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.nri.types import Sandbox
 from tessera_schema.grants import GRANT_KEY, encode_grant
 from tests.agent.nri.world import (
     SECRET,

@@ -9,7 +9,7 @@ from tessera_agent.settings import UsageSettings
 from tessera_core.hookfiles.layout import padded
 from tessera_core.hookfiles.usage import PATH
 from tessera_core.readings import ProcessReading
-from tessera_kubelet.nri.nouns import Adjustment
+from tessera_kubelet.nri.types import Adjustment
 from tessera_testing.readers import a_reading
 from tests.agent.limitsfile import limits_of
 from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, until

@@ -15,7 +15,7 @@ from tessera_core.hookfiles import usage as usage_file
 from tessera_core.hookfiles.layout import HEAD
 from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode
 from tessera_core.readings import ProcessReading
-from tessera_kubelet.nri.nouns import Adjustment, Sandbox
+from tessera_kubelet.nri.types import Adjustment, Sandbox
 from tessera_runtime.errors import ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb

@@ -12,7 +12,7 @@ from tessera_core.hookfiles import usage as usage_file
 from tessera_core.hookfiles.limits import PATH, CardLimit, Mode
 from tessera_core.signing import Signer
 from tessera_kubelet.errors import ContainerRefused
-from tessera_kubelet.nri.nouns import Adjustment, Sandbox
+from tessera_kubelet.nri.types import Adjustment, Sandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tests.agent.limitsfile import limits_of

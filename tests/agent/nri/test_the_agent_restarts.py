@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tessera_core.hookfiles.limits import PATH, decode_limits
 from tessera_embedded.apiserver.faults import Cut, Fault
 from tessera_kubelet.errors import ContainerRefused
-from tessera_kubelet.nri.nouns import Adjustment
+from tessera_kubelet.nri.types import Adjustment
 from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, metric, until
 
 

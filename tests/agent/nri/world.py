@@ -20,10 +20,10 @@ from tessera_agent.settings import (
 )
 from tessera_core import registry
 from tessera_core.signing import Signer, published_key
-from tessera_kubelet.nri.merge import amended
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Event, Sandbox, State
-from tessera_kubelet.nri.runtime import Runtime, open_runtime
+from tessera_embedded.runtime.merge import amended
+from tessera_embedded.runtime.runtime import Runtime, open_runtime
 from tessera_kubelet.nri.settings import RuntimeSettings
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Sandbox, State
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings

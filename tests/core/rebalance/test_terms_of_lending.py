@@ -12,7 +12,7 @@ from tessera_core.hookfiles.limits import Mode
 from tessera_core.lending_terms import LendingTerms
 from tessera_core.rebalance.holders import Held, holders_of
 from tessera_core.registry import load
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.nri.types import Sandbox
 from tessera_schema.grants import Grant, Share
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Pod

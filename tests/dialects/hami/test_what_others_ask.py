@@ -19,7 +19,7 @@ from tessera_core.ledger import Ledger
 from tessera_core.limits import ResourceQuota, ResourceQuotaSpec
 from tessera_core.placer import Placer
 from tessera_core.registry import load
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_scheduler.limits import Limits
 from tessera_schema.cards import MIB
 from tessera_schema.extender import decode_args

@@ -21,7 +21,7 @@ from tessera_embedded.node.opening import open_node
 from tessera_embedded.node.pods import Container, NodePod, read_pod
 from tessera_embedded.node.processes import LOST, is_alive, start
 from tessera_embedded.node.settings import NodeDescription
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal
 from tessera_runtime.errors import ApiNotFound
 from tessera_runtime.kube.reflector import Change
 from tessera_schema.kube import ObjectMeta

@@ -15,9 +15,9 @@ from tessera_embedded.apiserver.opening import open_apiserver
 from tessera_embedded.node.node import Node
 from tessera_embedded.node.opening import SOCKET, open_node
 from tessera_embedded.node.settings import NodeDescription
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox
 from tessera_kubelet.nri.plugin import serve
 from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube

@@ -5,18 +5,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tessera_kubelet.deviceplugin.kubelet import Kubelet, open_kubelet
-from tessera_kubelet.deviceplugin.nouns import (
+from tessera_embedded.kubelet.kubelet import Kubelet, open_kubelet
+from tessera_kubelet.background import open_tasks
+from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.registration import serve
+from tessera_kubelet.device_plugin.settings import DevicePluginSettings
+from tessera_kubelet.device_plugin.types import (
     Allocation,
     Device,
     NotRegistered,
     Refused,
     Registered,
 )
-from tessera_kubelet.deviceplugin.offers import Offers
-from tessera_kubelet.deviceplugin.serving import serve
-from tessera_kubelet.deviceplugin.settings import DevicePluginSettings
-from tessera_kubelet.tasks import open_tasks
 
 CARD, SLICE = "vendor.example/card", "vendor.example/slice"
 SOON = DevicePluginSettings(poll_s=0.02, retry_s=0.05)

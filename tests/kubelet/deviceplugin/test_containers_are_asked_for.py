@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_kubelet.deviceplugin.nouns import Allocation, Device, DeviceNode, Refused
+from tessera_kubelet.device_plugin.types import Allocation, Device, DeviceNode, Refused
 from tessera_kubelet.errors import ContainerRefused, KubeletError, NotAdmitted
 from tessera_schema.injections import Mount
 from tests.kubelet.deviceplugin.nodes import (

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_kubelet.deviceplugin.nouns import Device, Registered
-from tessera_kubelet.deviceplugin.offers import Offers
+from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.types import Device, Registered
 from tessera_kubelet.errors import Misnamed, SocketUnusable
 from tests.kubelet.deviceplugin.nodes import (
     CARD,

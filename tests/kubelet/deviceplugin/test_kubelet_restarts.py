@@ -5,9 +5,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tessera_kubelet.deviceplugin.kubelet import open_kubelet
-from tessera_kubelet.deviceplugin.nouns import Device, NotRegistered, Registered
-from tessera_kubelet.deviceplugin.settings import KubeletSettings
+from tessera_embedded.kubelet.kubelet import open_kubelet
+from tessera_kubelet.device_plugin.settings import KubeletSettings
+from tessera_kubelet.device_plugin.types import Device, NotRegistered, Registered
 from tests.kubelet.deviceplugin.nodes import CARD, SOON, FakePlugin, a_node, offering, running
 
 MANY = [Device(f"card-{n}") for n in range(99)]

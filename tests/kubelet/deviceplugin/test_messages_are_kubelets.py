@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tessera_kubelet.deviceplugin import wire
-from tessera_kubelet.deviceplugin.nouns import Allocation, Device, DeviceNode
+from tessera_kubelet.device_plugin import protobuf
+from tessera_kubelet.device_plugin.types import Allocation, Device, DeviceNode
 from tessera_kubelet.errors import CallFailed
+from tessera_kubelet.grpc_channel import open_channel
+from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
-from tessera_kubelet.rpc import open_channel
-from tessera_kubelet.ttrpc import Code
 from tessera_schema.injections import Mount
 from tests.kubelet.deviceplugin.handmade import number, text
 from tests.kubelet.deviceplugin.nodes import CARD, a_node
@@ -19,7 +19,10 @@ SIZE = 1 << 20
 
 def test_a_registration() -> None:
     asked = pb.RegisterRequest(
-        version=wire.VERSION, endpoint="a.sock", resource_name="v.example/c", options=wire.OPTIONS
+        version=protobuf.VERSION,
+        endpoint="a.sock",
+        resource_name="v.example/c",
+        options=protobuf.OPTIONS,
     )
     options = number(1, 1) + number(2, 1)
     assert asked.SerializeToString() == (
@@ -33,15 +36,15 @@ def test_devices() -> None:
         1, text(1, "c0") + text(2, "Healthy") + text(3, near)
     ) + text(1, text(1, "c1") + text(2, "Unhealthy"))  # fmt: skip
     devices = (Device("c0", numa=(0, 1)), Device("c1", healthy=False))
-    assert wire.devices_message(devices).SerializeToString() == golden
-    assert wire.devices(pb.ListAndWatchResponse.FromString(golden)) == devices
+    assert protobuf.devices_message(devices).SerializeToString() == golden
+    assert protobuf.devices(pb.ListAndWatchResponse.FromString(golden)) == devices
 
 
 @pytest.mark.parametrize("health", ["", "healthy", "Sick"])
 def test_whatever_is_not_healthy_is_unhealthy(health: str) -> None:
     golden = text(1, text(1, "c0") + text(2, health))
     told = pb.ListAndWatchResponse.FromString(golden)
-    assert wire.devices(told) == (Device("c0", healthy=False),)
+    assert protobuf.devices(told) == (Device("c0", healthy=False),)
 
 
 def test_what_a_container_gets() -> None:
@@ -59,8 +62,8 @@ def test_what_a_container_gets() -> None:
         + text(4, text(1, "k") + text(2, "v"))
         + text(5, text(1, "v.example/c=0"))
     )
-    assert wire.allocation_message(given).SerializeToString() == golden
-    assert wire.allocation(pb.ContainerAllocateResponse.FromString(golden)) == given
+    assert protobuf.allocation_message(given).SerializeToString() == golden
+    assert protobuf.allocation(pb.ContainerAllocateResponse.FromString(golden)) == given
 
 
 def test_what_is_asked() -> None:
@@ -85,7 +88,7 @@ async def test_garbage_is_refused_and_the_plugin_goes_on(folder: Path, method: s
         own = folder / kubelet.registrations[0][1]
         async with open_channel(own, message_bytes=SIZE) as channel:
             with pytest.raises(CallFailed, match=f"not a .*{method[-8:]}.*Request") as failed:
-                await channel.call(f"/{wire.PLUGIN_SERVICE}/{method}", b"\xff", within_s=60)
+                await channel.call(f"/{protobuf.PLUGIN_SERVICE}/{method}", b"\xff", within_s=60)
         assert failed.value.code == Code.INVALID_ARGUMENT
         await kubelet.pods.admit("team", "job", {"main": {CARD: 1}})
 
@@ -95,5 +98,5 @@ async def test_calls_to_what_is_not_there_fail(folder: Path) -> None:
         own = folder / kubelet.registrations[0][1]
         async with open_channel(own, message_bytes=SIZE) as channel:
             with pytest.raises(CallFailed) as failed:
-                await channel.call(f"/{wire.PLUGIN_SERVICE}/NotYet", b"", within_s=60)
+                await channel.call(f"/{protobuf.PLUGIN_SERVICE}/NotYet", b"", within_s=60)
     assert failed.value.code == Code.UNIMPLEMENTED

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tessera_kubelet.errors import CallFailed, LinkGarbled, NobodyListens, Unanswered
-from tessera_kubelet.podresources import SERVICE, PodHolding, PodResources, open_pod_resources
-from tessera_kubelet.rpc import open_server
-from tessera_kubelet.ttrpc import Code
+from tessera_kubelet.grpc_channel import open_server
+from tessera_kubelet.nri.ttrpc import Code
+from tessera_kubelet.pod_resources import SERVICE, PodHolding, PodResources, open_pod_resources
 from tests.kubelet.deviceplugin.handmade import number, text
 from tests.kubelet.deviceplugin.nodes import CARD, SLICE, a_node, offering
 

@@ -52,8 +52,8 @@ from tessera_agent.usage import Sampler
 from tessera_agent.working import begin
 from tessera_core.care import Care
 from tessera_core.registry import Registry as Dialects
+from tessera_kubelet.background import open_tasks
 from tessera_kubelet.nri.plugin import Connected, Disconnected
-from tessera_kubelet.tasks import open_tasks
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import open_outbox

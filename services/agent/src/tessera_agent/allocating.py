@@ -26,8 +26,8 @@ from tessera_agent.settings import PluginSettings
 from tessera_agent.telling import Alarm, Teller
 from tessera_core.dialect import Vendor
 from tessera_core.judging import Deny, Give, Refuse, Verdict, Why
-from tessera_kubelet.deviceplugin.nouns import Allocation, DeviceNode, Refused
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.device_plugin.types import Allocation, DeviceNode, Refused
+from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime import logs, telemetry
 from tessera_schema.injections import Mount
 
@@ -52,7 +52,7 @@ class Tools(Struct, frozen=True, kw_only=True):
 
 
 class Allocator:
-    """A device plugin; see `tessera_kubelet.deviceplugin.nouns.Plugin`."""
+    """A device plugin; see `tessera_kubelet.device_plugin.types.Plugin`."""
 
     def __init__(self, tools: Tools) -> None:
         """Nothing was asked."""

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_agent.files import Key
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_runtime import files, logs
 from tessera_schema.json_codec import decoder
 

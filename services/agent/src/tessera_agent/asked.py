@@ -18,8 +18,8 @@ from tessera_agent.matching import Asking, amount, asking, restarting
 from tessera_agent.pods import NodePods
 from tessera_agent.shown import Shown, read
 from tessera_kubelet.errors import KubeletError
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
-from tessera_kubelet.podresources import PodResources
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_kubelet.pod_resources import PodResources
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, Passing
 from tessera_runtime.kube import paths

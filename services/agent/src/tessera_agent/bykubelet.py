@@ -34,11 +34,11 @@ from tessera_agent.telling import Teller
 from tessera_core.advertised import allocated_names
 from tessera_core.lending_terms import variables_of
 from tessera_core.registry import Registry as Dialects
-from tessera_kubelet.deviceplugin.nouns import Allocation, NotRegistered, Refused, Registered
-from tessera_kubelet.deviceplugin.offers import Offers
-from tessera_kubelet.deviceplugin.serving import serve
-from tessera_kubelet.deviceplugin.settings import DevicePluginSettings
-from tessera_kubelet.podresources import PodResources, open_pod_resources
+from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.registration import serve
+from tessera_kubelet.device_plugin.settings import DevicePluginSettings
+from tessera_kubelet.device_plugin.types import Allocation, NotRegistered, Refused, Registered
+from tessera_kubelet.pod_resources import PodResources, open_pod_resources
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube.api import Kube
@@ -145,7 +145,7 @@ class ByKubelet:
                 self._registered[resource] = why
                 _log.warning("not registered with kubelet", resource=resource, why=why)
 
-    # -- tessera_kubelet.deviceplugin.nouns.Plugin
+    # -- tessera_kubelet.device_plugin.types.Plugin
 
     async def allocate(self, resource: str, ids: Sequence[str]) -> Allocation | Refused:
         """See `Plugin`."""

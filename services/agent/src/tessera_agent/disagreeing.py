@@ -15,7 +15,7 @@ from tessera_agent.judge import Cards
 from tessera_agent.telling import Alarm, Teller
 from tessera_core.dialect import Vendor
 from tessera_core.otherwise import given_otherwise
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 

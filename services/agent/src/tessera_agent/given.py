@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
 from tessera_core.lending_terms import LendingTerms, Written, terms_of
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Device, Sandbox
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Device, Sandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection, Mount

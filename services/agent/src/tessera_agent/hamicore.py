@@ -26,7 +26,7 @@ from tessera_agent.files import Key
 from tessera_core.hookfiles.hamicore import CACHE_ENV, NotARegion, Region, RegionCard, read_region
 from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.hookfiles.usage import Gap, Spoilt
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_schema.cards import Card
 from tessera_schema.device_reports import CardUse, ContainerUse
 

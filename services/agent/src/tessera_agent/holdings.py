@@ -17,7 +17,7 @@ from tessera_agent.files import ContainerFiles, Key
 from tessera_core.charges import Charge, charge_of
 from tessera_core.hookfiles.limits import Limits
 from tessera_core.lending_terms import LendingTerms
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.nri.types import Sandbox
 from tessera_schema.device_reports import CardHeld
 from tessera_schema.grants import Grant, Share
 

@@ -22,7 +22,7 @@ from tessera_core.judging import (
     judge,
     readable_grant,
 )
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.nri.types import Sandbox
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share

@@ -28,7 +28,7 @@ from tessera_agent.recovering import given_files, recovered
 from tessera_agent.shown import Contained, Run, Shown
 from tessera_core.dialect import Dialect
 from tessera_kubelet.errors import KubeletError
-from tessera_kubelet.podresources import PodResources
+from tessera_kubelet.pod_resources import PodResources
 from tessera_runtime import logs
 from tessera_schema.grants import Grant
 from tessera_schema.injections import Injection

@@ -16,8 +16,8 @@ from msgspec import Struct
 from tessera_agent.cards import Seen
 from tessera_core.advertised import amounts_of
 from tessera_core.registry import Registry
-from tessera_kubelet.deviceplugin.nouns import Device
-from tessera_kubelet.deviceplugin.offers import Offers
+from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.types import Device
 from tessera_runtime import logs
 from tessera_schema.cards import Card
 

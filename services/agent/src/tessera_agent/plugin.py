@@ -35,7 +35,7 @@ from tessera_agent.telling import Alarm, Teller
 from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles import limits as limits_file
 from tessera_core.judging import Deny, Give, Refuse
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Refusal, Sandbox, State
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox, State
 from tessera_runtime import logs, telemetry
 from tessera_schema.injections import Injection, Mount
 

@@ -30,7 +30,7 @@ from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles.limits import Limits
 from tessera_core.judging import Give, Why
 from tessera_core.lending_terms import LendingTerms
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_runtime import logs, telemetry
 from tessera_schema.grants import Share
 from tessera_schema.injections import Mount

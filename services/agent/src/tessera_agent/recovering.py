@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from tessera_agent.allocations import Allocated, Step
 from tessera_agent.files import Key
 from tessera_agent.shown import Contained, Shown
-from tessera_kubelet.podresources import PodHolding
+from tessera_kubelet.pod_resources import PodHolding
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
 

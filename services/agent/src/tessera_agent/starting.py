@@ -20,10 +20,10 @@ from tessera_agent.pods import NodePods
 from tessera_agent.preparing import Preparing, Unprepared
 from tessera_agent.telling import Alarm, Teller
 from tessera_core.judging import Deny, Give, Refuse, Why
-from tessera_kubelet.deviceplugin.nouns import Refused
+from tessera_kubelet.device_plugin.types import Refused
 from tessera_kubelet.errors import KubeletError
-from tessera_kubelet.nri.nouns import Sandbox
-from tessera_kubelet.podresources import PodHolding, PodResources
+from tessera_kubelet.nri.types import Sandbox
+from tessera_kubelet.pod_resources import PodHolding, PodResources
 from tessera_runtime.clock import Clock
 
 

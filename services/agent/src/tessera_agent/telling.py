@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.judging import Why
-from tessera_kubelet.nri.nouns import Sandbox
+from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey

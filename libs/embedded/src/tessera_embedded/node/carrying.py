@@ -26,9 +26,9 @@ from tessera_embedded.node.pods import Container, NodePod
 from tessera_embedded.node.processes import Process, Record, is_alive, start, writing_below
 from tessera_embedded.node.settings import NodeDescription
 from tessera_embedded.node.toolkits import Asked, Toolkit
-from tessera_kubelet.nri.merge import amended
-from tessera_kubelet.nri.nouns import ContainerInfo, Event, Sandbox, State
-from tessera_kubelet.nri.runtime import Runtime
+from tessera_embedded.runtime.merge import amended
+from tessera_embedded.runtime.runtime import Runtime
+from tessera_kubelet.nri.types import ContainerInfo, Event, Sandbox, State
 
 _KILLED_S: Final = 60.0
 """Seconds that a process may take to end after SIGKILL."""

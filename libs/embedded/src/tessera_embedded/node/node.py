@@ -15,8 +15,8 @@ from tessera_embedded.node.carrying import Carrier
 from tessera_embedded.node.pods import NodePod
 from tessera_embedded.node.registering import Registration, insist
 from tessera_embedded.node.worker import Worker
+from tessera_embedded.runtime.runtime import Runtime
 from tessera_kubelet.errors import KubeletError
-from tessera_kubelet.nri.runtime import Runtime
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb

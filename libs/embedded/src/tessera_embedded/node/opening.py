@@ -14,7 +14,7 @@ from tessera_embedded.node.node import Node
 from tessera_embedded.node.pods import NodePod, read_pod
 from tessera_embedded.node.settings import BadDescription, NodeDescription
 from tessera_embedded.node.toolkits import load_toolkits
-from tessera_kubelet.nri.runtime import open_runtime
+from tessera_embedded.runtime.runtime import open_runtime
 from tessera_kubelet.nri.settings import RuntimeSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube import paths

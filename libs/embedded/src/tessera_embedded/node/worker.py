@@ -20,9 +20,9 @@ from tessera_embedded.node.statuses import (
     backoff_s,
     pod_status,
 )
+from tessera_embedded.runtime.runtime import Runtime
 from tessera_kubelet.errors import KubeletError
-from tessera_kubelet.nri.nouns import Event
-from tessera_kubelet.nri.runtime import Runtime
+from tessera_kubelet.nri.types import Event
 from tessera_runtime.clock import Clock
 
 

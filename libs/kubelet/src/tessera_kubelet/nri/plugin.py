@@ -24,12 +24,12 @@ from tessera_kubelet.errors import (
     PluginRejected,
     Unanswered,
 )
-from tessera_kubelet.mux import Trunk
-from tessera_kubelet.nri import wire
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Event, Refusal, Sandbox
+from tessera_kubelet.nri import protobuf
+from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.nri.ttrpc import Client, Code, Handler, Server
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Refusal, Sandbox
 from tessera_kubelet.proto import nri_pb2 as pb
-from tessera_kubelet.ttrpc import Client, Code, Handler, Server
 
 
 class Plugin(Protocol):
@@ -131,8 +131,8 @@ async def _session(socket: Path, plugin: Plugin, settings: NriSettings, tell: Ob
         raise NobodyListens(f"{socket}: {e.strerror or str(e) or 'no answer'}") from e
     trunk = Trunk(reader, writer, write_s=settings.write_s)
     calls = _Calls(plugin)
-    Server(trunk, wire.PLUGIN_CONNECTION, wire.PLUGIN_SERVICE, calls.handlers())
-    client = Client(trunk, wire.RUNTIME_CONNECTION)
+    Server(trunk, protobuf.PLUGIN_CONNECTION, protobuf.PLUGIN_SERVICE, calls.handlers())
+    client = Client(trunk, protobuf.RUNTIME_CONNECTION)
     async with trunk.reading("NRI plugin"):
         await _register(client, calls, settings)
         tell(calls.runtime)
@@ -145,7 +145,9 @@ async def _register(client: Client, calls: _Calls, settings: NriSettings) -> Non
     payload, within_s = name.SerializeToString(), settings.register_s
     try:
         async with asyncio.timeout(within_s):
-            await client.call(wire.RUNTIME_SERVICE, "RegisterPlugin", payload, within_s=within_s)
+            await client.call(
+                protobuf.RUNTIME_SERVICE, "RegisterPlugin", payload, within_s=within_s
+            )
             await calls.synchronized.wait()
     except (TimeoutError, Unanswered) as e:
         raise Unanswered(f"the runtime did not take the plugin in within {within_s} s") from e
@@ -183,12 +185,12 @@ class _Calls:
             version=told.runtime_version,
             answer_within_s=told.request_timeout / 1000,
         )
-        return pb.ConfigureResponse(events=wire.mask(_SUBSCRIBED)).SerializeToString()
+        return pb.ConfigureResponse(events=protobuf.mask(_SUBSCRIBED)).SerializeToString()
 
     def _synchronize(self, payload: bytes) -> bytes:
         told = pb.SynchronizeRequest.FromString(payload)
-        self._pods += map(wire.sandbox, told.pods)
-        self._containers += map(wire.container, told.containers)
+        self._pods += map(protobuf.sandbox, told.pods)
+        self._containers += map(protobuf.container, told.containers)
         if not told.more:
             pods, self._pods = self._pods, []
             containers, self._containers = self._containers, []
@@ -198,22 +200,24 @@ class _Calls:
 
     def _create_container(self, payload: bytes) -> bytes:
         asked = pb.CreateContainerRequest.FromString(payload)
-        pod, container = wire.sandbox(asked.pod), wire.container(asked.container)
+        pod, container = protobuf.sandbox(asked.pod), protobuf.container(asked.container)
         match self._plugin.create_container(pod, container):
             case Refusal(why=why):
                 raise CallFailed(Code.FAILED_PRECONDITION, why)
             case Adjustment() as given:
-                adjust = wire.adjustment_message(given)
+                adjust = protobuf.adjustment_message(given)
                 return pb.CreateContainerResponse(adjust=adjust).SerializeToString()
 
     def _stop_container(self, payload: bytes) -> bytes:
         told = pb.StopContainerRequest.FromString(payload)
-        self._plugin.container_stopped(wire.sandbox(told.pod), wire.container(told.container))
+        self._plugin.container_stopped(
+            protobuf.sandbox(told.pod), protobuf.container(told.container)
+        )
         return b""
 
     def _state_change(self, payload: bytes) -> bytes:
         told = pb.StateChangeEvent.FromString(payload)
-        pod, container = wire.sandbox(told.pod), wire.container(told.container)
+        pod, container = protobuf.sandbox(told.pod), protobuf.container(told.container)
         match int(told.event):
             case Event.POST_START_CONTAINER:
                 self._plugin.container_started(pod, container)

@@ -21,7 +21,7 @@ from tessera_cli.demo.seen import Seen
 from tessera_cli.demo.stage import Stage, python
 from tessera_cli.errors import Refused
 from tessera_embedded.node.settings import NodeDescription
-from tessera_kubelet.tasks import open_tasks
+from tessera_kubelet.background import open_tasks
 from tessera_runtime.errors import Passing
 from tessera_runtime.kube import paths
 from tessera_schema.plans import PlanKind, PlanPhase

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tessera_embedded.parent import ends_with_parent
-from tessera_kubelet.tasks import open_tasks
+from tessera_kubelet.background import open_tasks
 
 _END_S: Final = 12.0
 _AGAIN_S: Final = 0.3

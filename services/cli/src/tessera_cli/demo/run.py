@@ -32,7 +32,7 @@ from tessera_cli.explanations import NotExplained, ask
 from tessera_cli.kubeconfig import Target
 from tessera_embedded.collector import Collected
 from tessera_embedded.node.opening import SOCKET
-from tessera_kubelet.tasks import open_tasks
+from tessera_kubelet.background import open_tasks
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import ApiRefused, TesseraError

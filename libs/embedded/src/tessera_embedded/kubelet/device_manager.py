@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from tessera_kubelet.deviceplugin.hosted import Hosted
-from tessera_kubelet.deviceplugin.nouns import Allocation
+from tessera_embedded.kubelet.plugin_client import Hosted
+from tessera_kubelet.device_plugin.types import Allocation
 from tessera_kubelet.errors import ContainerRefused, KubeletError, NotAdmitted
-from tessera_kubelet.podresources import PodHolding
+from tessera_kubelet.pod_resources import PodHolding
 
 Asks = Mapping[str, Mapping[str, int]]
 """By container and resource, how many; containers in the order in which plugins are asked."""

@@ -26,7 +26,7 @@ from tessera_kubelet.errors import (
     SocketUnusable,
     Unanswered,
 )
-from tessera_kubelet.ttrpc import Code
+from tessera_kubelet.nri.ttrpc import Code
 
 LONGEST_PATH = 107
 """Bytes of a socket's path at most, on Linux."""

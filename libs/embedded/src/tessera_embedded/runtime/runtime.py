@@ -15,14 +15,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from tessera_embedded.runtime.merge import Merge
+from tessera_embedded.runtime.plugin_client import Hosted
+from tessera_embedded.runtime.required import check_required
+from tessera_kubelet.background import open_tasks
 from tessera_kubelet.errors import KubeletError, SocketUnusable
-from tessera_kubelet.mux import Trunk
-from tessera_kubelet.nri.hosted import Hosted
-from tessera_kubelet.nri.merge import Merge
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Event, Sandbox
-from tessera_kubelet.nri.required import check_required
+from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
-from tessera_kubelet.tasks import open_tasks
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Sandbox
 
 
 class Joined(Struct, frozen=True, kw_only=True):

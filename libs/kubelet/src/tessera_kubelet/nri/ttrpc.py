@@ -18,7 +18,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from tessera_kubelet.errors import CallFailed, LinkGarbled, LinkLost, Oversized, Unanswered
-from tessera_kubelet.mux import Trunk
+from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.proto.ttrpc_pb2 import Request, Response, Status
 
 LONGEST_MESSAGE = 4 << 20
@@ -26,7 +26,7 @@ LONGEST_MESSAGE = 4 << 20
 
 _HEADER = struct.Struct(">IIBB")
 _REMOTE_OPEN = 2
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("tessera_kubelet.ttrpc")
 
 Handler = Callable[[bytes], bytes]
 """Takes a call's payload and gives the answer's. Raises CallFailed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tessera_kubelet.deviceplugin.nouns import Device
+from tessera_kubelet.device_plugin.types import Device
 
 
 class Offers:

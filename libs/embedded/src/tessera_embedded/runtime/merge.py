@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from tessera_kubelet.errors import AdjustmentsClash
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo
 
 
 class Merge:

@@ -13,9 +13,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from tessera_kubelet.deviceplugin.wire import KUBELETS_SOCKET
+from tessera_kubelet.device_plugin.protobuf import KUBELETS_SOCKET
 from tessera_kubelet.errors import Misnamed, SocketUnusable
-from tessera_kubelet.rpc import LONGEST_PATH
+from tessera_kubelet.grpc_channel import LONGEST_PATH
 
 _LONGEST_NAME = 40
 """Characters of a resource's name that are in its socket's name as they are."""

@@ -13,17 +13,17 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from tessera_kubelet.deviceplugin import wire
-from tessera_kubelet.deviceplugin.nouns import Plugin, Refused
-from tessera_kubelet.deviceplugin.offers import Offers
+from tessera_kubelet.device_plugin import protobuf
+from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.types import Plugin, Refused
 from tessera_kubelet.errors import CallFailed
+from tessera_kubelet.grpc_channel import Call, Stream
+from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
-from tessera_kubelet.rpc import Call, Stream
-from tessera_kubelet.ttrpc import Code
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("tessera_kubelet.deviceplugin.asked")
 
 
 class Asked:
@@ -55,7 +55,7 @@ class Asked:
         return {"ListAndWatch": self._list_and_watch}
 
     async def _options(self, _: bytes) -> bytes:
-        return wire.OPTIONS.SerializeToString()
+        return protobuf.OPTIONS.SerializeToString()
 
     async def _list_and_watch(self, _: bytes) -> AsyncGenerator[bytes]:
         self._watchers += 1
@@ -64,7 +64,7 @@ class Asked:
         try:
             while True:
                 devices, changed = self._offers.now(self._resource)
-                yield wire.devices_message(devices).SerializeToString()
+                yield protobuf.devices_message(devices).SerializeToString()
                 await changed.wait()
         finally:
             self._watchers -= 1
@@ -98,7 +98,7 @@ class Asked:
                 case Refused(why=why):
                     raise CallFailed(Code.FAILED_PRECONDITION, why)
                 case given:
-                    answer.container_responses.append(wire.allocation_message(given))
+                    answer.container_responses.append(protobuf.allocation_message(given))
         return answer.SerializeToString()
 
     async def _pre_start(self, message: bytes) -> bytes:

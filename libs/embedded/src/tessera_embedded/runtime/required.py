@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tessera_kubelet.errors import ContainerNotCreated, PluginMissing
-from tessera_kubelet.nri.nouns import ContainerInfo, Sandbox
 from tessera_kubelet.nri.settings import RuntimeSettings
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")

@@ -18,12 +18,12 @@ from tessera_kubelet.errors import (
     Unanswered,
     Unsayable,
 )
-from tessera_kubelet.mux import Trunk
-from tessera_kubelet.nri import wire
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Event, Sandbox
+from tessera_kubelet.nri import protobuf
+from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
+from tessera_kubelet.nri.ttrpc import Client, Code, Server
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Sandbox
 from tessera_kubelet.proto import nri_pb2 as pb
-from tessera_kubelet.ttrpc import Client, Code, Server
 
 T = TypeVar("T", bound=Message)
 
@@ -39,7 +39,7 @@ class Hosted:
         self.gone = asyncio.Event()
         self.why_gone = ""
         self._settings = settings
-        self._client = Client(trunk, wire.PLUGIN_CONNECTION)
+        self._client = Client(trunk, protobuf.PLUGIN_CONNECTION)
         self._registered: asyncio.Future[pb.RegisterPluginRequest] = (
             asyncio.get_running_loop().create_future()
         )
@@ -48,8 +48,8 @@ class Hosted:
         self._events = 0
         Server(
             trunk,
-            wire.RUNTIME_CONNECTION,
-            wire.RUNTIME_SERVICE,
+            protobuf.RUNTIME_CONNECTION,
+            protobuf.RUNTIME_SERVICE,
             {"RegisterPlugin": self._register_plugin},
         )
 
@@ -72,7 +72,7 @@ class Hosted:
         answer = await self._ask("Configure", configure, pb.ConfigureResponse)
         if answer.events >> _KNOWN_TO_NRI:
             raise PluginRejected(f"it subscribes to events that do not exist: {answer.events:#x}")
-        self._events = answer.events or wire.mask(Event)
+        self._events = answer.events or protobuf.mask(Event)
 
     async def synchronize(
         self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]
@@ -86,13 +86,13 @@ class Hosted:
     async def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment:
         """What it adds; nothing when it is gone or did not subscribe. Raises ContainerRefused."""
         asked = pb.CreateContainerRequest(
-            pod=wire.sandbox_message(pod), container=wire.container_message(container)
+            pod=protobuf.sandbox_message(pod), container=protobuf.container_message(container)
         )
         try:
             payload = await self._request(Event.CREATE_CONTAINER, "CreateContainer", asked)
             if payload is None:
                 return Adjustment()
-            return wire.adjustment(pb.CreateContainerResponse.FromString(payload).adjust)
+            return protobuf.adjustment(pb.CreateContainerResponse.FromString(payload).adjust)
         except CallFailed as e:
             raise ContainerRefused(f'plugin "{self.name}": {e.message}') from e
         except (DecodeError, Unsayable) as e:
@@ -101,7 +101,7 @@ class Hosted:
     async def stop_container(self, pod: Sandbox, container: ContainerInfo) -> None:
         """Tell it. Raises CallFailed."""
         stopped = pb.StopContainerRequest(
-            pod=wire.sandbox_message(pod), container=wire.container_message(container)
+            pod=protobuf.sandbox_message(pod), container=protobuf.container_message(container)
         )
         await self._request(Event.STOP_CONTAINER, "StopContainer", stopped)
 
@@ -109,8 +109,8 @@ class Hosted:
         """Tell it. Raises CallFailed."""
         change = pb.StateChangeEvent(
             event=pb.Event.ValueType(event),
-            pod=wire.sandbox_message(pod),
-            container=wire.container_message(container) if container is not None else None,
+            pod=protobuf.sandbox_message(pod),
+            container=protobuf.container_message(container) if container is not None else None,
         )
         await self._request(event, "StateChange", change)
 
@@ -122,7 +122,7 @@ class Hosted:
 
     async def _request(self, event: Event, method: str, message: Message) -> bytes | None:
         """The answer; None when the plugin did not subscribe, or does not answer and is cut."""
-        if self.gone.is_set() or not self._events & wire.mask([event]):
+        if self.gone.is_set() or not self._events & protobuf.mask([event]):
             return None
         try:
             return await self._call(method, message)
@@ -138,7 +138,7 @@ class Hosted:
 
     async def _call(self, method: str, message: Message) -> bytes:
         return await self._client.call(
-            wire.PLUGIN_SERVICE,
+            protobuf.PLUGIN_SERVICE,
             method,
             message.SerializeToString(),
             within_s=self._settings.request_s,
@@ -178,6 +178,6 @@ def _singles(
     pods: Iterable[Sandbox], containers: Iterable[ContainerInfo]
 ) -> Iterator[pb.SynchronizeRequest]:
     for pod in pods:
-        yield pb.SynchronizeRequest(pods=[wire.sandbox_message(pod)])
+        yield pb.SynchronizeRequest(pods=[protobuf.sandbox_message(pod)])
     for container in containers:
-        yield pb.SynchronizeRequest(containers=[wire.container_message(container)])
+        yield pb.SynchronizeRequest(containers=[protobuf.container_message(container)])

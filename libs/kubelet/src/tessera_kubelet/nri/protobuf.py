@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from tessera_kubelet.errors import Unsayable
-from tessera_kubelet.nri.nouns import Adjustment, ContainerInfo, Device, Event, Sandbox, State
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Device, Event, Sandbox, State
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_schema.injections import Mount
 

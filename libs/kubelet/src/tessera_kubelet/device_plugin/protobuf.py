@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_kubelet.deviceplugin.nouns import Allocation, Device, DeviceNode
+from tessera_kubelet.device_plugin.types import Allocation, Device, DeviceNode
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 from tessera_schema.injections import Mount
 

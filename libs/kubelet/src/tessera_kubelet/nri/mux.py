@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import NoReturn, Protocol
 
+from tessera_kubelet.background import open_tasks
 from tessera_kubelet.errors import KubeletError, LinkGarbled, LinkLost, LinkStuck
-from tessera_kubelet.tasks import open_tasks
 
 LONGEST_PAYLOAD = 10 + (4 << 20)
 """Bytes: the longest message with its header."""

@@ -11,13 +11,13 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 from msgspec.structs import replace
 
-from tessera_kubelet.deviceplugin import wire
-from tessera_kubelet.deviceplugin.nouns import Allocation, Device
-from tessera_kubelet.deviceplugin.settings import KubeletSettings
+from tessera_kubelet.background import open_tasks
+from tessera_kubelet.device_plugin import protobuf
+from tessera_kubelet.device_plugin.settings import KubeletSettings
+from tessera_kubelet.device_plugin.types import Allocation, Device
 from tessera_kubelet.errors import KubeletError, LinkGarbled
+from tessera_kubelet.grpc_channel import open_channel
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
-from tessera_kubelet.rpc import open_channel
-from tessera_kubelet.tasks import open_tasks
 
 M = TypeVar("M", bound=Message)
 
@@ -86,7 +86,7 @@ class Hosted:
         answer = await self._call("Allocate", asked, pb.AllocateResponse)
         if not answer.container_responses:
             raise LinkGarbled("Allocate was answered for no container")
-        return wire.allocation(answer.container_responses[0])
+        return protobuf.allocation(answer.container_responses[0])
 
     async def pre_start(self, ids: Sequence[str]) -> None:
         """Ask whether the container may start, if the plugin wants to be asked. Raises CallFailed
@@ -99,18 +99,18 @@ class Hosted:
             )
 
     async def _watch(self) -> None:
-        method, size = f"/{wire.PLUGIN_SERVICE}/ListAndWatch", self._settings.message_bytes
+        method, size = f"/{protobuf.PLUGIN_SERVICE}/ListAndWatch", self._settings.message_bytes
         async with open_channel(self._socket, message_bytes=size) as channel:
             with suppress(KubeletError):
                 async for message in channel.stream(method, b""):
-                    self.devices = wire.devices(_read(pb.ListAndWatchResponse, message))
+                    self.devices = protobuf.devices(_read(pb.ListAndWatchResponse, message))
                     self.lists += 1
                     self._changed()
 
     async def _call(
         self, method: str, asked: Message, answer: type[M], *, within_s: float | None = None
     ) -> M:
-        path, message = f"/{wire.PLUGIN_SERVICE}/{method}", asked.SerializeToString()
+        path, message = f"/{protobuf.PLUGIN_SERVICE}/{method}", asked.SerializeToString()
         async with open_channel(
             self._socket, message_bytes=self._settings.message_bytes
         ) as channel:

@@ -16,18 +16,18 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from tessera_kubelet import podresources
-from tessera_kubelet.deviceplugin import wire
-from tessera_kubelet.deviceplugin.admission import Admission
-from tessera_kubelet.deviceplugin.hosted import Hosted
-from tessera_kubelet.deviceplugin.nouns import Device
-from tessera_kubelet.deviceplugin.settings import KubeletSettings
-from tessera_kubelet.deviceplugin.sockets import kubelets_socket
+from tessera_embedded.kubelet.device_manager import Admission
+from tessera_embedded.kubelet.plugin_client import Hosted
+from tessera_kubelet import pod_resources as podresources
+from tessera_kubelet.background import open_tasks
+from tessera_kubelet.device_plugin import protobuf
+from tessera_kubelet.device_plugin.settings import KubeletSettings
+from tessera_kubelet.device_plugin.sockets import kubelets_socket
+from tessera_kubelet.device_plugin.types import Device
 from tessera_kubelet.errors import CallFailed, KubeletError
+from tessera_kubelet.grpc_channel import open_server
+from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
-from tessera_kubelet.rpc import open_server
-from tessera_kubelet.tasks import open_tasks
-from tessera_kubelet.ttrpc import Code
 
 
 class Kubelet:
@@ -112,7 +112,7 @@ class Kubelet:
             ),
             open_server(
                 aside,
-                wire.REGISTRATION_SERVICE,
+                protobuf.REGISTRATION_SERVICE,
                 {"Register": register},
                 {},
                 drain_s=0,
@@ -166,8 +166,8 @@ def _checked(message: bytes) -> pb.RegisterRequest:
         asked = pb.RegisterRequest.FromString(message)
     except DecodeError as e:
         raise CallFailed(Code.INTERNAL, f"not a RegisterRequest: {e}") from e
-    if asked.version != wire.VERSION:
-        raise CallFailed(Code.UNKNOWN, f'API version "{asked.version}" is not {wire.VERSION}')
+    if asked.version != protobuf.VERSION:
+        raise CallFailed(Code.UNKNOWN, f'API version "{asked.version}" is not {protobuf.VERSION}')
     if not _is_extended(asked.resource_name):
         words = f'"{asked.resource_name}" is not the name of an extended resource'
         raise CallFailed(Code.UNKNOWN, words)

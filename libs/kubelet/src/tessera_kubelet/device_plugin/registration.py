@@ -22,16 +22,16 @@ from tessera_core.machines.registration import (
     StopAsked,
     advance,
 )
-from tessera_kubelet.deviceplugin import wire
-from tessera_kubelet.deviceplugin.asked import Asked
-from tessera_kubelet.deviceplugin.nouns import NotRegistered, Plugin, Registered
-from tessera_kubelet.deviceplugin.offers import Offers
-from tessera_kubelet.deviceplugin.settings import DevicePluginSettings
-from tessera_kubelet.deviceplugin.sockets import Made, kubelets_socket, made, plugins_socket
+from tessera_kubelet.background import open_tasks
+from tessera_kubelet.device_plugin import protobuf
+from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.server import Asked
+from tessera_kubelet.device_plugin.settings import DevicePluginSettings
+from tessera_kubelet.device_plugin.sockets import Made, kubelets_socket, made, plugins_socket
+from tessera_kubelet.device_plugin.types import NotRegistered, Plugin, Registered
 from tessera_kubelet.errors import KubeletError, NobodyListens, SocketUnusable, Unanswered
+from tessera_kubelet.grpc_channel import open_channel, open_server
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
-from tessera_kubelet.rpc import open_channel, open_server
-from tessera_kubelet.tasks import open_tasks
 
 Observer = Callable[[Registered | NotRegistered], None]
 
@@ -112,7 +112,7 @@ class _Registration:
         try:
             async with open_server(
                 self._own,
-                wire.PLUGIN_SERVICE,
+                protobuf.PLUGIN_SERVICE,
                 asked.calls(),
                 asked.streams(),
                 drain_s=self._settings.drain_s,
@@ -169,16 +169,16 @@ class _Registration:
         """Raises KubeletError."""
         call_s, message_bytes = self._settings.call_s, self._settings.message_bytes
         async with open_channel(self._own, message_bytes=message_bytes) as channel:
-            method = f"/{wire.PLUGIN_SERVICE}/GetDevicePluginOptions"
+            method = f"/{protobuf.PLUGIN_SERVICE}/GetDevicePluginOptions"
             await channel.call(method, b"", within_s=call_s)
         message = pb.RegisterRequest(
-            version=wire.VERSION,
+            version=protobuf.VERSION,
             endpoint=self._own.name,
             resource_name=self._resource,
-            options=wire.OPTIONS,
+            options=protobuf.OPTIONS,
         ).SerializeToString()
         async with open_channel(self._kubelets, message_bytes=message_bytes) as channel:
-            method = f"/{wire.REGISTRATION_SERVICE}/Register"
+            method = f"/{protobuf.REGISTRATION_SERVICE}/Register"
             await channel.call(method, message, within_s=call_s)
         watch_s = self._settings.watch_s
         try:

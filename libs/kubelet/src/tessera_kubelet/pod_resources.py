@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError
 from msgspec import Struct
 
 from tessera_kubelet.errors import LinkGarbled
+from tessera_kubelet.grpc_channel import Channel, open_channel
 from tessera_kubelet.proto import podresources_pb2 as pb
-from tessera_kubelet.rpc import Channel, open_channel
 
 SERVICE = "v1.PodResourcesLister"
 _MESSAGE_BYTES = 64 << 20
