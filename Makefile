@@ -70,7 +70,7 @@ fmt: $(SYNCED) ## format, and mend what ruff can mend
 generate: $(SYNCED) ## write generated code and pages again
 	.venv/bin/python -m grpc_tools.protoc -I proto --plugin=protoc-gen-mypy=.venv/bin/protoc-gen-mypy \
 		--python_out=$(PROTO) --mypy_out=quiet:$(PROTO) $(notdir $(wildcard proto/*.proto))
-	.venv/bin/python -m tessera_runtime.bus.document docs
+	.venv/bin/python -m tessera_testing.event_docs docs
 	.venv/bin/python deploy/kustomize/generate.py
 	.venv/bin/python -m tests.house.reference
 

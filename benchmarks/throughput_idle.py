@@ -16,14 +16,15 @@ import msgspec
 
 from tessera_core import registry as registries
 from tessera_core.quota import NO_LIMITS
-from tessera_runtime import http, service
+from tessera_runtime import service
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import TesseraError
+from tessera_runtime.http import server
+from tessera_runtime.http.fast_path import Answer, Reply
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_runtime.quick import Answer, Reply
 from tessera_scheduler import webhook
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.webhook import open_webhook
@@ -70,19 +71,19 @@ def answers(kube: Kube, metrics: Metrics) -> dict[str, Answer]:
 
 async def serve(settings: SchedulerSettings) -> None:
     """Answer until cancelled."""
-    metrics, ports = Metrics("scheduler"), http.Ports(settings.process.ports_file)
+    metrics, ports = Metrics("scheduler"), server.Ports(settings.process.ports_file)
     registry = await asyncio.to_thread(registries.load)
     async with open_kube(settings.kube, name="idle-extender") as kube:
-        extender = http.application(settings.extender)
-        status = http.application(settings.http)
-        status.add_routes(http.status_routes(ready=str, metrics=metrics))
+        extender = server.application(settings.extender)
+        status = server.application(settings.http)
+        status.add_routes(server.status_routes(ready=str, metrics=metrics))
         world = webhook.World(
             kube=kube, namespace=settings.namespace, registry=registry,
             allowance=lambda _: NO_LIMITS, clock=SystemClock(), metrics=metrics,
             ports=ports,
         )  # fmt: skip
         async with (
-            http.serving(
+            server.serving(
                 extender,
                 settings.extender,
                 name="extender",
@@ -90,7 +91,7 @@ async def serve(settings: SchedulerSettings) -> None:
                 answers=answers(kube, metrics),
             ),
             open_webhook(world, settings.webhook),
-            http.serving(status, settings.http, name="http", ports=ports),
+            server.serving(status, settings.http, name="http", ports=ports),
         ):
             await asyncio.Event().wait()
 

@@ -19,7 +19,7 @@ from tessera_core.readings import CardReading, ProcessReading
 from tessera_embedded.apiserver import open_apiserver
 from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-from tessera_runtime.bus.aside import aside
+from tessera_runtime.background import aside
 
 
 class Proxy:

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
-from tessera_runtime.bus.document import asyncapi, events_page
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import SystemClock
 from tessera_schema.event_catalogue import CATALOGUE, Told, sample
+from tessera_testing.event_docs import asyncapi, events_page
 from tests.bus.worlds import QUICK, by_hand, on_nats, within
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -81,7 +81,7 @@ async def test_who_comes_later_finds_the_last_state(tmp_path: Path) -> None:
 )
 def test_the_documents_are_up_to_date(name: str, made: Any) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == made(), (
-        "run: python -m tessera_runtime.bus.document docs"
+        "run: python -m tessera_testing.event_docs docs"
     )
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tessera_runtime.bus.api import NewsRefused
-from tessera_runtime.bus.keeper import Mark, difference
-from tessera_runtime.bus.layout import Layout
-from tessera_runtime.bus.patterns import matches, meet
+from tessera_runtime.bus.stream_setup import Mark, difference
+from tessera_runtime.bus.streams import Layout
+from tessera_runtime.bus.subject_patterns import matches, meet
 from tessera_schema.event_catalogue import CATALOGUE, Told, sample
 from tessera_schema.subjects import DEVICES_BUCKET, device, every
 

@@ -13,8 +13,8 @@ from nats.js.errors import BadRequestError
 
 from tessera_embedded.natsserver import open_nats
 from tessera_runtime.bus.client import open_bus
-from tessera_runtime.bus.layout import VALUE_S
 from tessera_runtime.bus.outbox import Outbox, OutboxSettings, open_outbox
+from tessera_runtime.bus.streams import VALUE_S
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import every, usage

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_embedded.natsserver import NatsServer
+from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus, News
-from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.client import open_bus
-from tessera_runtime.bus.latest import Latest
+from tessera_runtime.bus.latest_by_source import Latest
 from tessera_runtime.bus.outbox import OutboxSettings, open_outbox
 from tessera_runtime.clock import SystemClock
 from tessera_schema.subjects import allocation

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_runtime.bus.patterns import covered_by, matches, meet
+from tessera_runtime.bus.subject_patterns import covered_by, matches, meet
 
 TOKENS = st.sampled_from(["a", "b", "c"])
 SUBJECTS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join)

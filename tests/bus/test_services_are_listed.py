@@ -14,8 +14,8 @@ from nats.errors import NoRespondersError
 
 from tessera_runtime.bus.api import NewsRefused
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.inbox import REQUESTS_MOST_BYTES, Delivery, Inbox
-from tessera_runtime.bus.micro import Service, ask, endpoint_subject, open_micro
+from tessera_runtime.bus.micro_service import Service, ask, endpoint_subject, open_micro
+from tessera_runtime.bus.request_queue import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
 from tests.bus.worlds import CLUSTER, PATIENCE_S, QUICK, OnNats, by_hand, on_nats

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tessera_runtime.bus.latest import Latest
+from tessera_runtime.bus.latest_by_source import Latest
 from tests.bus.worlds import told
 
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import yaml
 
 from tessera_core import registry
-from tessera_runtime import dialects
+from tessera_runtime import dialect_config
 from tests.deploy.manifests import KUSTOMIZE
 
 HOW = "run `.venv/bin/python deploy/kustomize/generate.py`"
@@ -52,5 +52,5 @@ def test_there_is_an_agent_for_every_vendor() -> None:
 
 
 def test_the_dialects_file_is_one_that_services_read() -> None:
-    known = dialects.load(KUSTOMIZE / "base/dialects/dialects.yaml")
+    known = dialect_config.load(KUSTOMIZE / "base/dialects/dialects.yaml")
     assert known.dialects.keys() == registry.load().dialects.keys()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tessera_core import kubescheduler
-from tessera_runtime import dialects
+from tessera_runtime import dialect_config
 from tests.deploy.manifests import Json, combined, containers, environment, named
 from tests.deploy.test_generated_files_are_current import generator
 
@@ -62,7 +62,7 @@ def test_it_says_what_was_asked_for(tmp_path: Path) -> None:
     objects = with_component(tmp_path)
     file = tmp_path / "read.yaml"
     file.write_text(data(objects, "tessera-dialects", "dialects.yaml"))
-    known = dialects.load(file)
+    known = dialect_config.load(file)
     assert "volcano" not in known.dialects
     assert known.owners["example.org/vmem"] == "hami"
     assert "nvidia.com/gpumem" not in known.owners
@@ -78,7 +78,7 @@ def test_kube_scheduler_leaves_these_names_to_us(tmp_path: Path, *, aliases: boo
     managed = {r["name"]: r["ignoredByScheduler"] for r in extender["managedResources"]}
     assert managed["example.org/vmem"] is True
     assert "nvidia.com/gpumem" not in managed
-    known = dialects.load(tmp_path / "mine.yaml")
+    known = dialect_config.load(tmp_path / "mine.yaml")
     profiles = kubescheduler.profiles(known) if aliases else ("tessera-scheduler",)
     assert {p["schedulerName"] for p in config["profiles"]} == set(profiles)
 
@@ -90,7 +90,7 @@ def test_policies_guard_the_keys_of_these_dialects(tmp_path: Path) -> None:
         (condition,) = policy["spec"]["matchConditions"]
         wanted = [
             made["spec"]["matchConditions"][0]["expression"]
-            for made in generator()._key_policies(dialects.load(tmp_path / "mine.yaml"))
+            for made in generator()._key_policies(dialect_config.load(tmp_path / "mine.yaml"))
             if made["metadata"]["name"] == name and "matchConditions" in made["spec"]
         ]
         assert [condition["expression"]] == wanted

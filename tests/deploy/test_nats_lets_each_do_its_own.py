@@ -22,7 +22,7 @@ from tessera_embedded.natsserver import find_binary
 from tessera_embedded.ports import held_ports
 from tessera_runtime.bus.api import News
 from tessera_runtime.bus.client import NatsBus, open_bus
-from tessera_runtime.bus.micro import Service, ask, open_micro
+from tessera_runtime.bus.micro_service import Service, ask, open_micro
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway, TesseraError

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tessera_runtime.bus.layout import Layout
+from tessera_runtime.bus.streams import Layout
 from tests.contract.certificates import Authority
 from tests.contract.client import Json
 from tests.e2e import news

@@ -14,10 +14,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
 from msgspec import Struct
 
-from tessera_runtime import plain, quick
-from tessera_runtime.connections import ConnectionLimits
-from tessera_runtime.plain import Request
-from tessera_runtime.quick import BodyLimits, Reply
+from tessera_runtime.http import fast_path, fast_request
+from tessera_runtime.http.connections import ConnectionLimits
+from tessera_runtime.http.fast_path import BodyLimits, Reply
+from tessera_runtime.http.fast_request import Request
 from tests.fuzz.fuzzer import Fuzzer, mutated
 
 Read = Callable[[bytearray], Request | None]
@@ -151,7 +151,7 @@ class Framework(asyncio.Protocol):
 
 async def _outcome(pieces: tuple[bytes, ...]) -> tuple[bytes, bytes]:
     framework = Framework()
-    async with quick.connections(
+    async with fast_path.connections(
         {PATH: Reply}, lambda: framework, bodies=BodyLimits(1000), limits=ConnectionLimits(),
         idle_s=60, stop_s=0,
     ) as serving:  # fmt: skip
@@ -181,7 +181,7 @@ def same_in_pieces(of: Callable[[tuple[bytes, ...]], tuple[bytes, bytes]], case:
     assert of(pieces) == of((case.data,))
 
 
-def requests(read: Read = plain.read) -> Fuzzer:
+def requests(read: Read = fast_request.read) -> Fuzzer:
     """With the reader that is tested."""
     return Fuzzer("requests", make, lambda case: agrees(read, case), 20_000)
 

@@ -17,7 +17,7 @@ ELSEWHERE = (
     "libs/hook/src/*.c",
     "libs/hook/include/**/*.h",
     "deploy/**/*.sh",
-    "libs/runtime/src/**/layout.py",
+    "libs/runtime/src/tessera_runtime/bus/streams.py",
 )
 """Where names are read that are no service's: the hook's variables, scripts' and streams."""
 FILE = re.compile(

@@ -13,7 +13,7 @@ from tessera_core.charges import Charge, charges, init_is_over
 from tessera_core.signing import Verifier
 from tessera_embedded.apiserver.store import Store
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.lease_record import LeaseObject
+from tessera_runtime.kube.lease_object import LeaseObject
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant

@@ -13,7 +13,7 @@ from tessera_embedded.apiserver import open_apiserver
 from tessera_quota.main import serve
 from tessera_quota.settings import CountSettings, QuotaSettings
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings

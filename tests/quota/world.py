@@ -17,7 +17,7 @@ from tessera_core.speaking import Speaker
 from tessera_quota.quota import Quota, World, open_quota
 from tessera_quota.settings import CountSettings, QuotaSettings, StatusSettings, ThrottleSettings
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_runtime.stamps import written
+from tessera_runtime.kube.timestamps import written
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode

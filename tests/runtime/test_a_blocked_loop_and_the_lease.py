@@ -14,9 +14,9 @@ import pytest
 
 from tessera_embedded.apiserver.store import Store
 from tessera_runtime import watchdog
-from tessera_runtime.http import HttpSettings, application, serving
+from tessera_runtime.http.fast_path import Reply
+from tessera_runtime.http.server import HttpSettings, application, serving
 from tessera_runtime.kube.lease import Lease, open_lease
-from tessera_runtime.quick import Reply
 from tessera_testing.kube import FakeKube
 from tests.runtime.strangers import post, strangers
 from tests.runtime.test_one_writer_at_a_time import (

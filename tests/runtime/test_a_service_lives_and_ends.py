@@ -16,9 +16,9 @@ import asyncio, os, sys, time
 from pathlib import Path
 from msgspec import Struct
 from tessera_runtime import logs, service
-from tessera_runtime.http import HttpSettings, Ports, application, serving, status_routes
+from tessera_runtime.http.server import HttpSettings, Ports, application, serving, status_routes
 from tessera_runtime.metrics import Registry
-from tessera_runtime.telemetry import TelemetrySettings
+from tessera_runtime.tracing.tracing import TelemetrySettings
 
 class Settings(Struct, frozen=True, kw_only=True):
     process: service.ProcessSettings = service.ProcessSettings()

@@ -93,7 +93,7 @@ async def test_what_is_unknown_is_told_by_reading_back(effect: Effect, *, writte
 async def test_a_404_that_is_not_the_api_servers_tells_nothing() -> None:
     class Proxy(FakeKube):
         async def call(self, *_: object, **__: object) -> bytes:
-            from tessera_runtime.kube.answers import check
+            from tessera_runtime.kube.responses import check
 
             check("GET", 404, {}, b"<html>no such site</html>")
             return b""

@@ -12,9 +12,9 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from tessera_runtime import http
-from tessera_runtime.http import HttpSettings
-from tessera_runtime.tls import TlsSettings, open_tls
+from tessera_runtime.http import server
+from tessera_runtime.http.server import HttpSettings
+from tessera_runtime.http.tls import TlsSettings, open_tls
 from tests.contract.certificates import Authority
 
 Run = Callable[[Coroutine[None, None, bytes]], bytes]
@@ -37,7 +37,7 @@ async def answered(folder: Path) -> bytes:
     files.key_file.write_bytes(pair.key)
     async with (
         open_tls(files) as tls,
-        http.serving(web.Application(), HttpSettings(), tls=tls) as served,
+        server.serving(web.Application(), HttpSettings(), tls=tls) as served,
     ):
         with socket.create_connection(("127.0.0.1", served.port)) as client:
             client.sendall(hello())

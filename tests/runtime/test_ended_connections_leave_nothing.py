@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp.web_protocol import RequestHandler
 
-from tessera_runtime.connections import ConnectionLimits, Peer
-from tessera_runtime.handshake import HANDSHAKE_S
+from tessera_runtime.http.connections import ConnectionLimits, Peer
+from tessera_runtime.http.handshake import HANDSHAKE_S
 from tests.runtime.strangers import a_client, post
 from tests.runtime.test_servers_answer import write_certificate
 from tests.runtime.test_strangers_keep_nobody_waiting import Server, a_server

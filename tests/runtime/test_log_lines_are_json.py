@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
 from tessera_runtime.logs import Level, open_logs
+from tessera_runtime.tracing import tracing
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -110,6 +111,6 @@ def test_an_error_comes_with_its_traceback() -> None:
 
 def test_the_trace_is_named() -> None:
     out = io.StringIO()
-    with open_logs("s", stream=out), telemetry.span("a", parent=TRACE):
+    with open_logs("s", stream=out), tracing.span("a", parent=TRACE):
         logs.named("x").info("e")
     assert lines(out)[0]["trace_id"] == TRACE[3:35]

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from tessera_runtime import quick
-from tessera_runtime.connections import ConnectionLimits
-from tessera_runtime.http import HttpSettings, Served, application, serving
-from tessera_runtime.plain import HEAD_MOST, HEADERS_MOST
-from tessera_runtime.quick import Answer, BodyLimits, Reply
+from tessera_runtime.http import fast_path
+from tessera_runtime.http.connections import ConnectionLimits
+from tessera_runtime.http.fast_path import Answer, BodyLimits, Reply
+from tessera_runtime.http.fast_request import HEAD_MOST, HEADERS_MOST
+from tessera_runtime.http.server import HttpSettings, Served, application, serving
 
 SETTINGS = HttpSettings(body_bytes=3_000_000, stop_s=0.5)
 LONG_S = 60.0
@@ -276,7 +276,7 @@ async def test_open_requests_may_end_and_those_that_do_not_are_cut(
 
 @pytest.mark.looptime
 async def test_idle_connections_are_let_go() -> None:
-    async with quick.connections(
+    async with fast_path.connections(
         {"/slow": slow_size},
         asyncio.Protocol,
         bodies=BodyLimits(100),

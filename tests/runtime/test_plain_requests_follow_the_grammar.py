@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_runtime.plain import UNKNOWN, Request, read
+from tessera_runtime.http.fast_request import UNKNOWN, Request, read
 
 PLAIN = b"POST /filter?timeout=5s HTTP/1.1\r\nHost: x:1\r\nContent-Length:\t3 \r\nAccept: */*"
 

@@ -14,9 +14,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.http import HttpSettings, Ports, Served, application, serving, status_routes
+from tessera_runtime.http.server import (
+    HttpSettings,
+    Ports,
+    Served,
+    application,
+    serving,
+    status_routes,
+)
+from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.metrics import GaugeMetricFamily, Registry
-from tessera_runtime.tls import TlsSettings, open_tls
 
 SETTINGS = HttpSettings()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tessera_runtime.connections import ConnectionLimits
-from tessera_runtime.http import HttpSettings, application, serving
-from tessera_runtime.quick import Answer, Reply
-from tessera_runtime.tls import open_tls
+from tessera_runtime.http.connections import ConnectionLimits
+from tessera_runtime.http.fast_path import Answer, Reply
+from tessera_runtime.http.server import HttpSettings, application, serving
+from tessera_runtime.http.tls import open_tls
 from tests.runtime.strangers import Client, a_client, post, still_open, strangers
 from tests.runtime.test_servers_answer import write_certificate
 

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from tessera_runtime.http import HttpSettings, Served, application, serving
-from tessera_runtime.quick import Answer, Reply
+from tessera_runtime.http.fast_path import Answer, Reply
+from tessera_runtime.http.server import HttpSettings, Served, application, serving
 
 SETTINGS = HttpSettings(stop_s=0.5)
 LONG_S = 60.0

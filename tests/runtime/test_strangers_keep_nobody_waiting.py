@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from msgspec import Struct
 
-from tessera_runtime import handover, quick
-from tessera_runtime.connections import (
+from tessera_runtime.http import fast_path, handover
+from tessera_runtime.http.connections import (
     CONNECTIONS_MOST,
     PATIENCE_S,
     REQUEST_S,
@@ -22,8 +22,8 @@ from tessera_runtime.connections import (
     SWEEP_S,
     ConnectionLimits,
 )  # fmt: skip
-from tessera_runtime.handshake import HANDSHAKE_S
-from tessera_runtime.quick import BodyLimits, Reply, Serving
+from tessera_runtime.http.fast_path import BodyLimits, Reply, Serving
+from tessera_runtime.http.handshake import HANDSHAKE_S
 from tests.runtime.strangers import a_client, post, still_open, strangers
 from tests.runtime.test_servers_answer import write_certificate
 
@@ -56,8 +56,8 @@ async def a_server(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     assert runner.server is not None
-    answers: dict[str, quick.Answer] = {"/size": lambda b: Reply(b"%d" % len(b)), "/slow": slow}
-    async with quick.connections(
+    answers: dict[str, fast_path.Answer] = {"/size": lambda b: Reply(b"%d" % len(b)), "/slow": slow}
+    async with fast_path.connections(
         answers, runner.server, bodies=BodyLimits(BODY_MOST), limits=limits, idle_s=IDLE_S,
         stop_s=0.1,
     ) as serving:  # fmt: skip

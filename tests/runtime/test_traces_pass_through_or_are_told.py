@@ -11,9 +11,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tessera_runtime import http, telemetry
-from tessera_runtime.http import HttpSettings
-from tessera_runtime.telemetry import TelemetrySettings, open_telemetry
+from tessera_runtime.http import server
+from tessera_runtime.http.server import HttpSettings
+from tessera_runtime.tracing import tracing
+from tessera_runtime.tracing.tracing import TelemetrySettings, open_telemetry
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 UNSAMPLED = PARENT[:-2] + "00"
@@ -33,20 +34,20 @@ OFF = TelemetrySettings(flush_s=60)
 
 
 def test_without_a_collector_the_parent_is_passed_on() -> None:
-    with telemetry.span("a", parent=PARENT, pod="p") as span:
+    with tracing.span("a", parent=PARENT, pod="p") as span:
         span.set(verdict="fits")
         span.failed("a reason")
         assert span.traceparent == PARENT
-        with telemetry.span("b") as below:
+        with tracing.span("b") as below:
             assert below.traceparent == PARENT
-    assert telemetry.current_traceparent() == ""
+    assert tracing.current_traceparent() == ""
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_text_that_is_no_traceparent_counts_as_none(garbage: str) -> None:
-    with telemetry.span("a", parent=garbage) as span:
+    with tracing.span("a", parent=garbage) as span:
         assert span.traceparent == ""
-        with telemetry.span("b", parent=PARENT), telemetry.span("c", parent=garbage) as below:
+        with tracing.span("b", parent=PARENT), tracing.span("c", parent=garbage) as below:
             assert below.traceparent == PARENT
 
 
@@ -55,7 +56,7 @@ def test_without_a_collector_nothing_is_imported() -> None:
         "import sys, asyncio\n"
         "from tessera_runtime import service, telemetry, http, metrics\n"
         "from tessera_runtime.kube import client, reflector, lease, events\n"
-        "from tessera_runtime.telemetry import TelemetrySettings, open_telemetry\n"
+        "from tessera_runtime.tracing.tracing import TelemetrySettings, open_telemetry\n"
         "async def main():\n"
         "    async with open_telemetry('a', TelemetrySettings()):\n"
         "        with telemetry.span('a'): pass\n"
@@ -72,11 +73,11 @@ async def test_spans_are_told_with_their_parents() -> None:
     told = InMemorySpanExporter()
     async with open_telemetry("scheduler", OFF, exporter=told):
         with (
-            telemetry.span("above", parent=PARENT, pod="ns/p", cards=2, none=None) as above,
-            telemetry.span("below", tessera__node="n") as below,
+            tracing.span("above", parent=PARENT, pod="ns/p", cards=2, none=None) as above,
+            tracing.span("below", tessera__node="n") as below,
         ):
-            assert telemetry.current_traceparent() == below.traceparent
-        assert telemetry.current_traceparent() == ""
+            assert tracing.current_traceparent() == below.traceparent
+        assert tracing.current_traceparent() == ""
     spans = {span.name: span for span in told.get_finished_spans()}
     assert spans["above"].attributes == {"pod": "ns/p", "cards": 2}
     assert spans["below"].attributes == {"tessera.node": "n"}
@@ -92,15 +93,15 @@ async def test_garbage_begins_a_new_trace() -> None:
     told = InMemorySpanExporter()
     async with open_telemetry("a", OFF, exporter=told):
         for garbage in GARBAGE:
-            with telemetry.span("a", parent=garbage) as span:
-                assert telemetry.well_formed(span.traceparent)
+            with tracing.span("a", parent=garbage) as span:
+                assert tracing.well_formed(span.traceparent)
     assert all(span.parent is None for span in told.get_finished_spans())
 
 
 async def test_a_trace_that_is_not_sampled_goes_on_unsampled() -> None:
     told = InMemorySpanExporter()
     async with open_telemetry("a", OFF, exporter=told):
-        with telemetry.span("a", parent=UNSAMPLED) as span:
+        with tracing.span("a", parent=UNSAMPLED) as span:
             assert span.traceparent.startswith(UNSAMPLED[:36])
             assert span.traceparent.endswith("-00")
     assert told.get_finished_spans() == ()
@@ -109,7 +110,7 @@ async def test_a_trace_that_is_not_sampled_goes_on_unsampled() -> None:
 async def test_an_exception_marks_its_span_and_goes_on() -> None:
     told = InMemorySpanExporter()
     async with open_telemetry("a", OFF, exporter=told):
-        with pytest.raises(KeyError), telemetry.span("a"):
+        with pytest.raises(KeyError), tracing.span("a"):
             raise KeyError("k")
     [span] = told.get_finished_spans()
     assert span.status.description == "KeyError: 'k'"
@@ -119,9 +120,9 @@ async def test_tasks_at_the_same_time_do_not_mix() -> None:
     told = InMemorySpanExporter()
 
     async def one(number: int) -> tuple[str, str]:
-        with telemetry.span(f"{number}") as above:
+        with tracing.span(f"{number}") as above:
             await asyncio.sleep(0)
-            with telemetry.span(f"{number}b") as below:
+            with tracing.span(f"{number}b") as below:
                 await asyncio.sleep(0)
                 return above.traceparent, below.traceparent
 
@@ -146,7 +147,7 @@ async def test_ending_does_not_wait_for_a_collector_that_hangs() -> None:
 
     async with asyncio.timeout(60):
         async with open_telemetry("a", TelemetrySettings(flush_s=0.1), exporter=Hangs()):
-            with telemetry.span("a"):
+            with tracing.span("a"):
                 pass
     free.set()
 
@@ -159,13 +160,13 @@ async def test_a_collector_gets_protobuf_over_http() -> None:
         got.append(ExportTraceServiceRequest.FromString(await request.read()))
         return web.Response()
 
-    app = http.application(HttpSettings())
+    app = server.application(HttpSettings())
     app.router.add_post("/v1/traces", take)
     async with (
-        http.serving(app, HttpSettings()) as collector,
+        server.serving(app, HttpSettings()) as collector,
         open_telemetry("agent", TelemetrySettings(endpoint=collector.url + "/", flush_s=60)),
     ):
-        with telemetry.span("tessera.agent.prepare", parent=PARENT):
+        with tracing.span("tessera.agent.prepare", parent=PARENT):
             pass
     [spans] = [scope.spans for one in got[0].resource_spans for scope in one.scope_spans]
     assert spans[0].name == "tessera.agent.prepare"

@@ -5,7 +5,7 @@ import pytest
 
 from tessera_embedded.apiserver.faults import Answer, Cut, Effect, Fault, Hang
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.objects import Unreadable
+from tessera_runtime.kube.lists import Unreadable
 from tessera_runtime.kube.reflector import Reflector, Watched
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.json_codec import decoder

@@ -9,8 +9,8 @@ from aiohttp import ClientSession
 
 from tessera_core.machines.allocation import Phase
 from tessera_embedded.apiserver.faults import Cut
-from tessera_runtime import http
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http import server
+from tessera_runtime.http.server import HttpSettings
 from tessera_scheduler.extender import answers
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.extender import ExtenderPreemptionResult, HostPriority
@@ -208,10 +208,10 @@ async def test_garbage_is_told_what_is_wrong_with_it_over_http() -> None:
     world.kube.latency_s = 0
     async with leading(world) as scheduler:
         limits = HttpSettings(body_bytes=100_000)
-        app = http.application(limits)
+        app = server.application(limits)
         verbs = answers(scheduler.extender, scheduler.measures)
         async with (
-            http.serving(app, limits, answers=verbs) as served,
+            server.serving(app, limits, answers=verbs) as served,
             ClientSession() as session,
         ):
             url = served.url
@@ -239,14 +239,14 @@ async def test_the_one_who_stands_by_says_so_over_http() -> None:
     world.kube.latency_s = 0
     world.fault("PUT", ".*/leases/.*", Cut(), times=1000)
     async with standing_by(world) as scheduler:
-        app = http.application(HttpSettings())
+        app = server.application(HttpSettings())
         verbs = answers(scheduler.extender, scheduler.measures)
-        ready = http.status_routes(
+        ready = server.status_routes(
             ready=scheduler.leading.problem, metrics=scheduler.measures.registry
         )
         app.add_routes(ready)
         async with (
-            http.serving(app, HttpSettings(), answers=verbs) as served,
+            server.serving(app, HttpSettings(), answers=verbs) as served,
             ClientSession() as session,
         ):
             status, text = await post(session, f"{served.url}/filter", b"{}")

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientError, ClientSession
 
 from tessera_embedded.apiserver import ApiServer, open_apiserver
-from tessera_runtime import dialects
+from tessera_runtime import dialect_config
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
@@ -161,7 +161,7 @@ async def test_settings_that_make_no_sense_stop_it_with_a_sentence(tmp_path: Pat
 def test_the_dialects_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "dialects.yaml"
     file.write_text("volcano: {enabled: false}\n")
-    assert "volcano" not in dialects.load(file).dialects
+    assert "volcano" not in dialect_config.load(file).dialects
     for text, told in (
         ("hami: {nonsense: 1}", "dialects.hami: "),
         ("nobody: {}", "no such dialect"),
@@ -170,5 +170,5 @@ def test_the_dialects_file_is_read(tmp_path: Path) -> None:
     ):
         file.write_text(text)
         with pytest.raises(BadSettings, match=r"^dialects\.file: ") as caught:
-            dialects.load(file)
+            dialect_config.load(file)
         assert told in str(caught.value)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_embedded.apiserver import Rule, User
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 from tessera_scheduler.certificates import CertificateSettings
 from tessera_scheduler.explanations import Books
 from tessera_scheduler.visibility import VisibilitySettings, World, open_visibility

@@ -12,7 +12,7 @@ import msgspec
 from tessera_core.quota import NO_LIMITS
 from tessera_core.registry import Registry
 from tessera_runtime.clock import Clock, SystemClock
-from tessera_runtime.http import HttpSettings, Served
+from tessera_runtime.http.server import HttpSettings, Served
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings

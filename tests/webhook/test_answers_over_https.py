@@ -20,11 +20,11 @@ from tessera_core.ownenv import OWN_ENVIRONMENT
 from tessera_core.quota import NO_LIMITS
 from tessera_embedded.apiserver import Store
 from tessera_embedded.apiserver.patches import apply, operations
-from tessera_runtime import telemetry
 from tessera_runtime.clock import SystemClock
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_runtime.telemetry import TelemetrySettings
+from tessera_runtime.tracing import tracing
+from tessera_runtime.tracing.tracing import TelemetrySettings
 from tessera_scheduler.certificates import CertificateSettings
 from tessera_scheduler.registration import RegistrationSettings
 from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
@@ -171,7 +171,7 @@ def test_a_pods_trace_begins_with_its_admission() -> None:
 
 async def _traced(spans: InMemorySpanExporter) -> None:
     async with (
-        telemetry.open_telemetry("scheduler", TelemetrySettings(flush_s=60), exporter=spans),
+        tracing.open_telemetry("scheduler", TelemetrySettings(flush_s=60), exporter=spans),
         a_webhook() as served,
     ):
         pod = a_manifest()
@@ -179,7 +179,7 @@ async def _traced(spans: InMemorySpanExporter) -> None:
         pod = apply(pod, operations(base64.b64decode(response["patch"])))
         (trace,) = pod["metadata"]["annotations"].items()
         assert trace[0] == TRACE_KEY
-        assert telemetry.well_formed(trace[1])
+        assert tracing.well_formed(trace[1])
         assert (await served.review("/validate", pod))["allowed"]
 
 

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from tessera_runtime.clock import SystemClock
-from tessera_runtime.http import HttpSettings, Served
+from tessera_runtime.http.server import HttpSettings, Served
 from tessera_runtime.kube.api import Verb
 from tessera_scheduler.certificates import ENTRY, SECRET, CertificateSettings
 from tessera_scheduler.issuing import Issued, Lives, due

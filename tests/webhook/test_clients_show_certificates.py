@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_runtime.connections import CONNECTIONS_MOST
-from tessera_runtime.quick import STRANGER_BODY_MOST
+from tessera_runtime.http.connections import CONNECTIONS_MOST
+from tessera_runtime.http.fast_path import STRANGER_BODY_MOST
 from tests.runtime.strangers import a_client, still_open, strangers
 from tests.runtime.test_servers_answer import write_certificate
 from tests.webhook.setting import a_manifest, a_review

@@ -28,7 +28,7 @@ from tessera_core.ownenv import OWN_ENVIRONMENT
 from tessera_core.placer import Placer
 from tessera_core.planner import Planner
 from tessera_core.standing import Standing
-from tessera_runtime.following.namespaces import Namespaces, NamespaceSight
+from tessera_runtime.informers.namespaces import Namespaces, NamespaceSight
 from tessera_runtime.kube.reflector import Change
 from tessera_scheduler.webhook.namespaces import Namespaces as NotesOf
 from tessera_scheduler.webhook.rules import Setting

@@ -8,7 +8,7 @@ from tessera_agent.settings import UsageSettings
 from tessera_core.hookfiles.layout import padded
 from tessera_core.readings import ProcessReading
 from tessera_kubelet.nri.types import Adjustment
-from tessera_runtime.telemetry import TelemetrySettings, open_telemetry
+from tessera_runtime.tracing.tracing import TelemetrySettings, open_telemetry
 from tessera_schema.allocation_events import AllocationPrepared, AllocationRunning, decode_event
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import decode_device, decode_usage

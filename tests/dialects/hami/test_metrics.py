@@ -8,7 +8,7 @@ from aiohttp import ClientSession, web
 from tessera_core.hamiwire.metrics import families, text
 from tessera_core.ledger import Ledger
 from tessera_core.pages import Seen
-from tessera_runtime.http import HttpSettings, application, serving
+from tessera_runtime.http.server import HttpSettings, application, serving
 from tessera_scheduler.hamimetrics import routes
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant, Share

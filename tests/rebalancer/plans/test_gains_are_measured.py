@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tessera_core.rebalance.gains import GainRules
 from tessera_core.rebalance.situation import WorthRules
 from tessera_rebalancer.plans.settings import PaceSettings
-from tessera_runtime.stamps import written
+from tessera_runtime.kube.timestamps import written
 from tessera_schema.plans import PlanKind, PlanPhase
 from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until
 

@@ -22,8 +22,8 @@ from tessera_rebalancer.plans.view import ViewSettings
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.kube.events import open_events
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
+from tessera_runtime.kube.timestamps import written
 from tessera_runtime.metrics import Registry
-from tessera_runtime.stamps import written
 from tessera_schema.annotation_keys import RESERVE_KEY, SIGNING_KEYS
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share, encode_grant

@@ -21,7 +21,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from tessera_runtime import telemetry
+from tessera_runtime.tracing import tracing
 
 _FIELDS: Final = "tessera_fields"
 _TEXT_MOST: Final = 16_384
@@ -88,7 +88,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "event": record.msg if ours else _message(record),
         }
-        if trace := telemetry.current_traceparent():
+        if trace := tracing.current_traceparent():
             line["trace_id"] = trace.split("-")[1]
         for key, value in getattr(record, _FIELDS, {}).items():
             line[key if key not in line else f"{key}_"] = _plain(value)

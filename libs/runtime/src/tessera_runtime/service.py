@@ -28,10 +28,11 @@ from typing import Annotated, NoReturn, Protocol, TypeVar
 import uvloop
 from msgspec import Meta, Struct
 
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.logs import Level
 from tessera_runtime.settings import load
+from tessera_runtime.tracing import tracing as telemetry
 
 log = logs.named("tessera.service")
 

@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from tessera_runtime.bus.api import News, NewsRefused, Resync, Untaken
-from tessera_runtime.bus.layout import Layout, Stream, check_key
-from tessera_runtime.bus.patterns import matches
+from tessera_runtime.bus.streams import Layout, Stream, check_key
+from tessera_runtime.bus.subject_patterns import matches
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import Envelope
 

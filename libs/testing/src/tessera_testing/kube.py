@@ -27,8 +27,8 @@ from tessera_embedded.apiserver.store import Store
 from tessera_embedded.apiserver.watching import Watch
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiLost
-from tessera_runtime.kube.answers import check
 from tessera_runtime.kube.api import NONE, Body, Verb
+from tessera_runtime.kube.responses import check
 
 
 def a_store(clock: Clock, *, seed: int = 0, window: int = 100_000) -> Store:

@@ -28,7 +28,8 @@ from tessera_core.dialect import Vendor
 from tessera_core.judging import Deny, Give, Refuse, Verdict, Why
 from tessera_kubelet.device_plugin.types import Allocation, DeviceNode, Refused
 from tessera_kubelet.nri.types import Sandbox
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
+from tessera_runtime.tracing import tracing
 from tessera_schema.injections import Mount
 
 _log: Final = logs.named("tessera.agent.allocating")
@@ -124,7 +125,7 @@ class Allocator:
         self, found: Found, verdict: Verdict, resource: str, ids: Sequence[str]
     ) -> Allocation | Refused:
         pod, name = found.pod, found.container.name
-        with telemetry.span(
+        with tracing.span(
             "tessera.agent.allocate", parent=self._do.judge.traceparent(pod),
             pod=f"{pod.namespace}/{pod.name}", container=name, vendor=self._do.vendor.name,
         ) as span:  # fmt: skip

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from tessera_agent.files import Key
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
-from tessera_runtime import files, logs
+from tessera_runtime import atomic_write, logs
 from tessera_schema.json_codec import decoder
 
 _log: Final = logs.named("tessera.agent.allocations")
@@ -165,7 +165,7 @@ class Allocations:
         async with self._writing:
             kept = _Kept(version=_VERSION, allocations=tuple(self._all.values()))
             text = msgspec.json.encode(kept)
-            await asyncio.to_thread(files.replace, self._file, text, 0o600)
+            await asyncio.to_thread(atomic_write.replace, self._file, text, 0o600)
 
     async def _put_aside(self, why: str) -> None:
         aside = self._file.with_suffix(".unreadable")

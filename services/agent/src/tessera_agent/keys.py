@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.signing import BadKey, Verifier
-from tessera_runtime import files, logs
+from tessera_runtime import atomic_write, logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Change, Reflector, Watched
@@ -78,7 +78,7 @@ class Keys:
             self._changed.clear()
             try:
                 text = msgspec.json.encode(self._known)
-                await asyncio.to_thread(files.replace, self._file, text)
+                await asyncio.to_thread(atomic_write.replace, self._file, text)
             except OSError as e:
                 _log.warning("keys cannot be kept", file=str(self._file), why=str(e))
 

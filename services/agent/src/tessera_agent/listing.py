@@ -18,7 +18,7 @@ from msgspec import Struct
 from tessera_agent.agent import Agent
 from tessera_agent.settings import AgentSettings
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro import Service, open_micro
+from tessera_runtime.bus.micro_service import Service, open_micro
 from tessera_runtime.clock import Clock
 from tessera_schema.device_reports import CardHeld
 from tessera_schema.subjects import token

@@ -9,16 +9,17 @@ from tessera_agent import gpumanager_graph
 from tessera_agent.agent import World, open_agent
 from tessera_agent.listing import listed
 from tessera_agent.settings import AgentSettings
-from tessera_runtime import dialects, http
+from tessera_runtime import dialect_config
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
+from tessera_runtime.http import server
 from tessera_runtime.kube.client import open_kube
 
 
 async def serve(settings: AgentSettings) -> None:
     """Look after one vendor's cards on this node until cancelled."""
-    ports, clock = http.Ports(settings.process.ports_file), SystemClock()
-    registry = await asyncio.to_thread(dialects.load, settings.dialects.file)
+    ports, clock = server.Ports(settings.process.ports_file), SystemClock()
+    registry = await asyncio.to_thread(dialect_config.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-agent") as kube,
         open_bus(settings.bus, "agent", f"{settings.node}.{settings.vendor}") as bus,
@@ -27,11 +28,11 @@ async def serve(settings: AgentSettings) -> None:
         ) as agent,
     ):
         agent.metrics.of_process()
-        app = http.application(settings.http)
-        app.add_routes(http.status_routes(ready=agent.problem, metrics=agent.metrics))
+        app = server.application(settings.http)
+        app.add_routes(server.status_routes(ready=agent.problem, metrics=agent.metrics))
         app.add_routes(gpumanager_graph.routes(agent, settings))
         async with (
-            http.serving(app, settings.http, name="http", ports=ports),
+            server.serving(app, settings.http, name="http", ports=ports),
             listed(bus, clock, agent, settings),
         ):
             gc.collect()

@@ -25,8 +25,9 @@ from tessera_agent.telling import Alarm, States, Teller
 from tessera_agent.usage import Moment, Sampler, Watched
 from tessera_core.hookfiles.layout import uuid_key
 from tessera_core.usage_rates import Held, is_limited
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
 from tessera_runtime.clock import Clock
+from tessera_runtime.tracing import tracing
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.device_reports import ContainerUse, NodeUsage, Occupied
 
@@ -183,7 +184,7 @@ class Measuring:
         if held.since == float("-inf"):
             return  # it ran before this agent did
         pod, shown = held.pod, self._do.pods.get(held.key.uid)
-        with telemetry.span(
+        with tracing.span(
             "tessera.agent.first_usage",
             parent=pod.annotations.get(TRACE_KEY) or (shown.traceparent if shown else ""),
             pod=f"{pod.namespace}/{pod.name}", container=held.key.container,

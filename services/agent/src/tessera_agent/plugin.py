@@ -36,7 +36,8 @@ from tessera_core.dialect import Dialect, Vendor
 from tessera_core.hookfiles import limits as limits_file
 from tessera_core.judging import Deny, Give, Refuse
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox, State
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
+from tessera_runtime.tracing import tracing
 from tessera_schema.injections import Injection, Mount
 
 _log: Final = logs.named("tessera.agent.nri")
@@ -160,7 +161,7 @@ class CardsPlugin:
             return _refusal(self._do.preparing.mounts_cards(pod, container, path))
         if not self._do.judge.concerns(pod):
             return self._kept_off(pod, container, self._do.vendor.deny)
-        with telemetry.span(
+        with tracing.span(
             "tessera.agent.prepare", parent=self._do.judge.traceparent(pod),
             pod=f"{pod.namespace}/{pod.name}", container=container.name,
             vendor=self._do.vendor.name,

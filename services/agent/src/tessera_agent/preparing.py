@@ -31,7 +31,8 @@ from tessera_core.hookfiles.limits import Limits
 from tessera_core.judging import Give, Why
 from tessera_core.lending_terms import LendingTerms
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
+from tessera_runtime.tracing import tracing
 from tessera_schema.grants import Share
 from tessera_schema.injections import Mount
 
@@ -116,7 +117,7 @@ class Preparing:
         )  # fmt: skip
         do.holdings.remember(given.grant)
         if stage is Stage.CREATED:
-            do.teller.prepared(pod, container.name, telemetry.current_traceparent())
+            do.teller.prepared(pod, container.name, tracing.current_traceparent())
         return answered
 
     def _unlimited(
@@ -150,7 +151,7 @@ class Preparing:
     def started(self, held: Holding) -> None:
         """Tell that a container's process runs."""
         do, pod = self._do, held.pod
-        with telemetry.span(
+        with tracing.span(
             "tessera.agent.start", parent=do.judge.traceparent(pod),
             pod=f"{pod.namespace}/{pod.name}", container=held.key.container,
             after_s=do.now() - held.since,

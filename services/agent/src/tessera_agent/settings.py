@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.dialects import DialectsSettings
+from tessera_runtime.dialect_config import DialectsSettings
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.service import ProcessSettings
-from tessera_runtime.telemetry import TelemetrySettings
+from tessera_runtime.tracing.tracing import TelemetrySettings
 
 
 class ReaderSettings(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Final
 
 from tessera_core.signing import BadKey, new_key
 from tessera_core.speaking import Speaker
-from tessera_runtime import files, logs
+from tessera_runtime import atomic_write, logs
 
 _log: Final = logs.named("tessera.agent.speaking")
 _ONLY_OURS: Final = 0o600
@@ -32,7 +32,7 @@ def _kept(file: Path) -> Speaker:
         _log.warning("key of news made anew", file=str(file), why=str(e))
     private = new_key()
     try:
-        files.replace(file, private, _ONLY_OURS)
+        atomic_write.replace(file, private, _ONLY_OURS)
     except OSError as e:
         _log.warning("key of news not kept", file=str(file), why=str(e))
     return Speaker(private)

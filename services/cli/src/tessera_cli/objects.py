@@ -18,7 +18,7 @@ from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.credentials import Credentials, open_credentials
-from tessera_runtime.kube.objects import pages
+from tessera_runtime.kube.lists import pages
 from tessera_runtime.kube.settings import KubeSettings
 
 _PAGE: Final = 500

@@ -11,7 +11,7 @@ from typing import Final
 from tessera_core.pages import Entry
 from tessera_core.quota_status import amounts, counts
 from tessera_quota.pods import Pods, PodSight
-from tessera_runtime import stamps
+from tessera_runtime.kube import timestamps
 from tessera_schema.quotas import IdleGrant, Limit
 
 _ALL: Final = Limit(namespace="", source="every card")
@@ -37,6 +37,6 @@ def idle_grant(pod: PodSight, since: float, entry: Entry) -> IdleGrant:
     """As a status shows it."""
     held = amounts(_ALL, entry.uses)
     return IdleGrant(
-        pod=f"{pod.namespace}/{pod.name}", since=stamps.written(since), memory=held.memory,
+        pod=f"{pod.namespace}/{pod.name}", since=timestamps.written(since), memory=held.memory,
         cores=held.cores, cards=held.cards,
     )  # fmt: skip

@@ -25,8 +25,8 @@ from tessera_quota.settings import QuotaSettings
 from tessera_quota.telling import Teller
 from tessera_quota.tracked import Change, Tracked
 from tessera_quota.usage import Key, Usage
-from tessera_runtime import stamps
 from tessera_runtime.clock import Clock
+from tessera_runtime.kube import timestamps
 from tessera_schema.quotas import Limit, QuotaStatus, SeenUse
 
 _FORGET_EVERY: Final = 60
@@ -177,8 +177,8 @@ def _shown(sight: QuotaSight, tracked: Tracked, message: str) -> QuotaStatus:
     ends = tracked.phase is Phase.GRACE and sight.cores_percent < 100
     return QuotaStatus(
         observed_generation=sight.generation, phase=tracked.phase.value,
-        phase_since=stamps.written(tracked.since),
-        throttles_at=stamps.written(tracked.since + sight.after_s) if ends else "",
+        phase_since=timestamps.written(tracked.since),
+        throttles_at=timestamps.written(tracked.since + sight.after_s) if ends else "",
         cores_percent=sight.cores_percent if throttled else 100, message=message,
         problem=sight.problem, hours=tracked.hours,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from msgspec import Struct
 from tessera_core.machines.throttle import Phase
 from tessera_quota.quota import Quota
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro import Service, open_micro
+from tessera_runtime.bus.micro_service import Service, open_micro
 from tessera_runtime.clock import Clock
 from tessera_schema.subjects import token
 

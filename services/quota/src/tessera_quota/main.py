@@ -7,16 +7,17 @@ import asyncio
 from tessera_quota.listing import listed
 from tessera_quota.quota import World, open_quota
 from tessera_quota.settings import QuotaSettings
-from tessera_runtime import dialects, http
+from tessera_runtime import dialect_config
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
+from tessera_runtime.http import server
 from tessera_runtime.kube.client import open_kube
 
 
 async def serve(settings: QuotaSettings) -> None:
     """Judge quotas until cancelled."""
-    ports, clock = http.Ports(settings.process.ports_file), SystemClock()
-    registry = await asyncio.to_thread(dialects.load, settings.dialects.file)
+    ports, clock = server.Ports(settings.process.ports_file), SystemClock()
+    registry = await asyncio.to_thread(dialect_config.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-quota") as kube,
         open_bus(settings.bus, "quota", settings.instance) as bus,
@@ -25,10 +26,10 @@ async def serve(settings: QuotaSettings) -> None:
         ) as quota,
     ):
         quota.metrics.of_process()
-        app = http.application(settings.http)
-        app.add_routes(http.status_routes(ready=quota.problem, metrics=quota.metrics))
+        app = server.application(settings.http)
+        app.add_routes(server.status_routes(ready=quota.problem, metrics=quota.metrics))
         async with (
-            http.serving(app, settings.http, name="http", ports=ports),
+            server.serving(app, settings.http, name="http", ports=ports),
             listed(bus, clock, quota, settings.instance),
         ):
             await asyncio.Event().wait()

@@ -24,8 +24,8 @@ from tessera_core.limits import (
 from tessera_core.registry import Registry
 from tessera_quota.settings import ThrottleSettings
 from tessera_runtime import logs
-from tessera_runtime.following.kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
-from tessera_runtime.kube.objects import Identity, identity
+from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
+from tessera_runtime.kube.lists import Identity, identity
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit, QuotaStatus

@@ -19,9 +19,8 @@ from tessera_core.pages import Entry, Seen
 from tessera_core.quota import Uses, least_use
 from tessera_core.registry import Registry
 from tessera_core.signing import Verifier
-from tessera_runtime import stamps
-from tessera_runtime.following.granted import LIVING, Granted
-from tessera_runtime.kube import paths
+from tessera_runtime.informers.grants import LIVING, Granted
+from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
@@ -89,7 +88,7 @@ class PodReader:
             uid=meta.uid, namespace=namespace, name=meta.name,
             grant=None if grant is None else msgspec.structs.replace(grant, given={}),
             init_over=init_is_over(pod), runs=pod.status.phase == RUNNING,
-            started=0 if grant is None else stamps.read(_started(raw).status.start_time) or 0,
+            started=0 if grant is None else timestamps.read(_started(raw).status.start_time) or 0,
         )  # fmt: skip
 
     def _asks(self, pod: Pod) -> Uses | None:

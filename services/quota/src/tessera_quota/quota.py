@@ -28,19 +28,19 @@ from tessera_quota.settings import QuotaSettings
 from tessera_quota.telling import Teller
 from tessera_quota.usage import Usage
 from tessera_quota.writing import StatusWriter
+from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus
-from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
-from tessera_runtime.doubts import DoubtedReports
-from tessera_runtime.following import keys, namespaces
-from tessera_runtime.following.keys import Keys
-from tessera_runtime.following.kinds import installed
-from tessera_runtime.following.nodes import Nodes
+from tessera_runtime.informers import grant_keys, namespaces
+from tessera_runtime.informers.grant_keys import Keys
+from tessera_runtime.informers.installed_kinds import installed
+from tessera_runtime.informers.nodes import Nodes
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import Events, open_events
 from tessera_runtime.kube.reflector import Reflector, Sink, Watched
 from tessera_runtime.metrics import Registry
+from tessera_runtime.report_doubts import DoubtedReports
 from tessera_schema.grants import Grant
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Quota:
         reader = QuotaReader(world.registry, settings.throttle)
         nodes = Nodes(world.registry, self.ledger, self._reports)
         async with asyncio.TaskGroup() as group:
-            known = self._reflector(keys.watched(settings.keys.namespace), self.keys)
+            known = self._reflector(grant_keys.watched(settings.keys.namespace), self.keys)
             cards = self._reflector(nodes.watched(), nodes)
             theirs = self._reflector(reader.watched_theirs(), Theirs(self.judging.objects))
             groups = self._reflector(
@@ -141,7 +141,7 @@ class Quota:
             world.registry, self.ledger, lambda: self.keys.verifier,
             migration=world.settings.count.migration,
         )  # fmt: skip
-        await keys.watch_with(
+        await grant_keys.watch_with(
             self.keys, lambda: self._reflector(reader.watched(), self.pods), self.counting
         )
 

@@ -12,8 +12,9 @@ from tessera_core.limits import VERSION
 from tessera_quota.objects import QuotaSight
 from tessera_quota.pods import PodSight
 from tessera_quota.tracked import Change
-from tessera_runtime import logs, stamps
+from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
+from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import About, Events, of_pod
 from tessera_schema import event_catalogue
@@ -80,7 +81,7 @@ class Teller:
             return
         self._idle[pod.uid] = since
         about = of_pod(PodKey(pod.namespace, pod.name, pod.uid))
-        text = f"holds cards and has used no GPU time since {stamps.written(since)}"
+        text = f"holds cards and has used no GPU time since {timestamps.written(since)}"
         self._events.tell(about, "IdleGrant", text)
 
     def keep(self, uids: Set[str]) -> None:

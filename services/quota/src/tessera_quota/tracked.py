@@ -17,7 +17,7 @@ from tessera_core.machines.throttle import (
     ReturnedBelow,
     advance,
 )
-from tessera_runtime import stamps
+from tessera_runtime.kube import timestamps
 from tessera_schema.quotas import Hours, QuotaStatus
 
 MOST_HOURS: Final = 10_000_000_000
@@ -44,7 +44,7 @@ class Tracked:
     def __init__(self, before: QuotaStatus, *, wall: float, now: float) -> None:
         """`before` is the status that the object bears; `wall` is Unix time, `now` the loop's."""
         self.phase = Phase.WITHIN
-        since = stamps.read(before.phase_since)
+        since = timestamps.read(before.phase_since)
         for event in _how_to_reach(before.phase):
             self.phase = advance(self.phase, event)
         known = since is not None and self.phase.value == before.phase
@@ -52,7 +52,7 @@ class Tracked:
         """Unix time at which the phase began."""
         self._began = now - (wall - self.since)
         hours = before.hours if _sensible(before.hours) else Hours()
-        self._hours_since = stamps.read(hours.since) or wall
+        self._hours_since = timestamps.read(hours.since) or wall
         self._granted_h, self._seen_h = hours.granted, hours.seen
         self._counted_at = now
         self._gpu_seconds: float | None = None
@@ -81,7 +81,7 @@ class Tracked:
     def hours(self) -> Hours:
         """So far."""
         return Hours(
-            since=stamps.written(self._hours_since), granted=round(self._granted_h, 4),
+            since=timestamps.written(self._hours_since), granted=round(self._granted_h, 4),
             seen=round(self._seen_h, 4),
         )  # fmt: skip
 

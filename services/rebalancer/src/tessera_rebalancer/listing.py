@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from tessera_rebalancer.rebalancer import Rebalancer
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro import Service, open_micro
+from tessera_runtime.bus.micro_service import Service, open_micro
 from tessera_runtime.clock import Clock
 from tessera_schema.subjects import token
 

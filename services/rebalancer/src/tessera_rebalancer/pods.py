@@ -16,7 +16,7 @@ from tessera_core.rebalance.holders import Held, Holders, holders_of
 from tessera_core.rebalance.smooth import Key
 from tessera_core.registry import Registry
 from tessera_core.signing import Verifier
-from tessera_runtime.following.granted import LIVING, Granted
+from tessera_runtime.informers.grants import LIVING, Granted
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.grants import Grant

@@ -31,18 +31,18 @@ from tessera_rebalancer.pods import PodReader, Pods
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_rebalancer.telling import Sources, Teller
 from tessera_rebalancer.usage import Usage
+from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus
-from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
-from tessera_runtime.doubts import DoubtedReports
-from tessera_runtime.following import keys
-from tessera_runtime.following.keys import Keys
-from tessera_runtime.following.nodes import Nodes
+from tessera_runtime.informers import grant_keys
+from tessera_runtime.informers.grant_keys import Keys
+from tessera_runtime.informers.nodes import Nodes
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import open_events
 from tessera_runtime.kube.reflector import Reflector, Sink, Watched
 from tessera_runtime.metrics import Registry
+from tessera_runtime.report_doubts import DoubtedReports
 
 T = TypeVar("T")
 
@@ -108,13 +108,13 @@ class Rebalancer:
             migration=settings.count.migration,
         )  # fmt: skip
         async with asyncio.TaskGroup() as group:
-            published = self._reflector(keys.watched(settings.keys.namespace), self.keys)
+            published = self._reflector(grant_keys.watched(settings.keys.namespace), self.keys)
             cards = self._reflector(nodes.watched(), nodes)
             group.create_task(published.run(), name="key watcher")
             group.create_task(cards.run(), name="node watcher")
             await cards.synced.wait()
             await self.keys.known.wait()
-            watching = keys.watch_with(
+            watching = grant_keys.watch_with(
                 self.keys, lambda: self._reflector(reader.watched(), self.pods), self.counting
             )
             group.create_task(watching, name="pod watcher")

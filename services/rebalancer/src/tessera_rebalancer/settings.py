@@ -12,13 +12,13 @@ from tessera_core.rebalance.smooth import Constants
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.dialects import DialectsSettings
+from tessera_runtime.dialect_config import DialectsSettings
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.following.keys import KeySettings
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
+from tessera_runtime.informers.grant_keys import KeySettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.service import ProcessSettings
-from tessera_runtime.telemetry import TelemetrySettings
+from tessera_runtime.tracing.tracing import TelemetrySettings
 
 Seconds = Annotated[float, Meta(gt=0)]
 

@@ -23,7 +23,7 @@ from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.objects import pages
+from tessera_runtime.kube.lists import pages
 from tessera_scheduler.books import Consequences
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.outlived import OCCUPIED

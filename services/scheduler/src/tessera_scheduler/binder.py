@@ -28,9 +28,9 @@ from tessera_core.filtering import Ask
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
 from tessera_core.results import written_labels
-from tessera_runtime import telemetry
 from tessera_runtime.errors import ApiRefused, Passing
 from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.tracing import tracing
 from tessera_scheduler.looking import Found, State
 from tessera_scheduler.news import trace_of
 from tessera_scheduler.outcomes import DONE, Around, Outcomes
@@ -77,7 +77,7 @@ class Binder:
             return "a Binding of this pod is under way; ask again"
         ask = self._around.filter.ask(uid)
         parent = trace_of(ask.pod.metadata.annotations) if ask is not None else ""
-        with telemetry.span(
+        with tracing.span(
             "tessera.scheduler.bind", parent, pod=f"{args.pod_namespace}/{args.pod_name}",
             node=args.node,
         ) as span:  # fmt: skip
@@ -174,7 +174,7 @@ class Binder:
         written = binding_annotations(
             around.registry, self._ledger, signer, pod, grant, around.clock
         )
-        trace = telemetry.current_traceparent()
+        trace = tracing.current_traceparent()
         if trace and TRACE_KEY not in pod.metadata.annotations:
             written[TRACE_KEY] = trace
         written[TERM_KEY] = around.term()

@@ -2,7 +2,7 @@
 files by somebody who makes certificates (cert-manager).
 
 Replicas agree: whoever comes first writes the Secret, the others take what is there. The
-certificate is handed on as a file, which `tessera_runtime.tls` follows.
+certificate is handed on as a file, which `tessera_runtime.http.tls` follows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_runtime import files, logs
+from tessera_runtime import atomic_write, logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
@@ -158,7 +158,7 @@ class _Kept:
             raise Unreadable(f"{self._what}: it is empty although it was just written")
         if issued == self._now:
             return
-        await asyncio.to_thread(files.replace, made.cert_file, issued.served.encode(), 0o600)
+        await asyncio.to_thread(atomic_write.replace, made.cert_file, issued.served.encode(), 0o600)
         made.bundle = issued.bundle.encode()
         self._now = issued
         _log.info(

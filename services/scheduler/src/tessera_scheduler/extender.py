@@ -21,8 +21,8 @@ from tessera_core.placer import Placer
 from tessera_core.preempting import useful
 from tessera_core.registry import Registry
 from tessera_core.several import TOP_SCORE, scores
-from tessera_runtime import telemetry
-from tessera_runtime.quick import Answer, Reply, sentence
+from tessera_runtime.http.fast_path import Answer, Reply, sentence
+from tessera_runtime.tracing import tracing
 from tessera_scheduler.binder import Binder
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.news import News, trace_of
@@ -82,7 +82,7 @@ class Extender:
         if args.pod is not None:
             parent = trace_of(args.pod.metadata.annotations)
             parts.look(args.pod)
-        with telemetry.span("tessera.scheduler.filter", parent, pod=_name(args.pod)) as span:
+        with tracing.span("tessera.scheduler.filter", parent, pod=_name(args.pod)) as span:
             answer = parts.filter.answer(args, parts.steady.time())
             span.set(verdict=str(answer.verdict), node=answer.node)
             if answer.reason is not None:

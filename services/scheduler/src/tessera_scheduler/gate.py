@@ -23,7 +23,7 @@ from typing import Annotated, Final, NoReturn
 from msgspec import Meta, Struct
 
 from tessera_runtime import logs
-from tessera_runtime.bus.aside import aside
+from tessera_runtime.background import aside
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import paths

@@ -17,7 +17,7 @@ from tessera_core.fleet import Fleet
 from tessera_core.scoring import pressure
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, News
-from tessera_runtime.bus.latest import Latest
+from tessera_runtime.bus.latest_by_source import Latest
 from tessera_scheduler.measures import Measures
 from tessera_scheduler.steady import Steady
 from tessera_schema.hints import NodeHints, decode_hints

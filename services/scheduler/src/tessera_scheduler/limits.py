@@ -17,7 +17,7 @@ from tessera_core.ledger import Ledger
 from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
 from tessera_core.registry import Registry
 from tessera_runtime import logs
-from tessera_runtime.kube.objects import Identity, identity
+from tessera_runtime.kube.lists import Identity, identity
 from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit
 

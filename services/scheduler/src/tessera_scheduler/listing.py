@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro import Service, open_micro
+from tessera_runtime.bus.micro_service import Service, open_micro
 from tessera_runtime.clock import Clock
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.subjects import token

@@ -12,9 +12,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.registry import Registry
-from tessera_runtime import dialects, http, logs
+from tessera_runtime import dialect_config, logs
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
+from tessera_runtime.http import server
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.watchdog import open_watchdog
@@ -38,7 +39,7 @@ async def serve(settings: SchedulerSettings) -> None:
     """Answer kube-scheduler, the API server and whoever asks why, until cancelled."""
     settings = replace(settings, instance=settings.instance or socket.gethostname())
     clock = SystemClock()
-    ports = http.Ports(settings.process.ports_file)
+    ports = server.Ports(settings.process.ports_file)
     async with (
         open_kube(settings.kube, name="tessera-scheduler") as kube,
         configured(kube, settings.dialects) as registry,
@@ -51,8 +52,8 @@ async def serve(settings: SchedulerSettings) -> None:
         metrics = scheduler.measures.registry
         metrics.of_process()
         blocked = metrics.counter("loop_blocked", "Times that the event loop stood still for 2 s")
-        extender = http.application(settings.extender)
-        status = http.application(settings.http)
+        extender = server.application(settings.extender)
+        status = server.application(settings.http)
         admits = asyncio.Event()
 
         def problem() -> str:
@@ -67,8 +68,8 @@ async def serve(settings: SchedulerSettings) -> None:
             books = "" if scheduler.watching.warm else "the books are being read"
             return unknown() or books or (gate.problem() if gate is not None else "")
 
-        status.add_routes(http.status_routes(ready=problem, metrics=metrics))
-        status.add_routes([http.verdict_route("/warmz", warming)])
+        status.add_routes(server.status_routes(ready=problem, metrics=metrics))
+        status.add_routes([server.verdict_route("/warmz", warming)])
         status.add_routes(hamimetrics.routes(scheduler.ledger))
         world = webhook.World(
             kube=kube, namespace=settings.namespace, registry=registry,
@@ -82,14 +83,14 @@ async def serve(settings: SchedulerSettings) -> None:
             kube=kube, namespace=settings.namespace, books=books, metrics=metrics, ports=ports
         )
         async with (
-            http.serving(
+            server.serving(
                 extender,
                 settings.extender,
                 name="extender",
                 ports=ports,
                 answers=answers(scheduler.extender, scheduler.measures),
             ),
-            http.serving(status, settings.http, name="http", ports=ports),
+            server.serving(status, settings.http, name="http", ports=ports),
             open_webhook(world, settings.webhook),
             visibility.open_visibility(shown, settings.visibility, settings.webhook),
             listed(bus, clock, scheduler, settings.instance),
@@ -112,7 +113,7 @@ async def configured(kube: Kube, settings: DialectsSettings) -> AsyncGenerator[R
     """The dialects as files and the cluster configure them. Raises BadSettings."""
     conf = await scheduler_conf(kube, settings.volcano_conf)
     unsaid = {"volcano": {"scheduler_conf": conf}} if conf else {}
-    registry = await asyncio.to_thread(dialects.load, settings.file, unsaid)
+    registry = await asyncio.to_thread(dialect_config.load, settings.file, unsaid)
     for dialect in registry.dialects.values():
         for warning in dialect.warnings:
             _log.warning("not served", dialect=dialect.name, told=warning)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_runtime.doubts import DoubtedReports
 from tessera_runtime.metrics import GaugeMetricFamily, Metric, Registry
+from tessera_runtime.report_doubts import DoubtedReports
 from tessera_scheduler.alarms import Wrong
 
 

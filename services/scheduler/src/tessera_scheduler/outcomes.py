@@ -19,13 +19,13 @@ from tessera_core.pages import Entry
 from tessera_core.placer import Placer
 from tessera_core.registry import Registry
 from tessera_core.results import written_labels
-from tessera_runtime import telemetry
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.patches import label
+from tessera_runtime.tracing import tracing
 from tessera_scheduler.errands import Errands
 from tessera_scheduler.keys import Keys
 from tessera_scheduler.looking import Found, Looking, State
@@ -166,7 +166,7 @@ class Outcomes:
         self._around.placed(uid)
         self._around.filter.done_with(uid)
         self._lost.pop(uid, None)
-        self._around.news.granted(grant, telemetry.current_traceparent())
+        self._around.news.granted(grant, tracing.current_traceparent())
 
     def _label(self, grant: Grant) -> None:
         """Write the dialects' labels, where the API server takes none from a Binding."""

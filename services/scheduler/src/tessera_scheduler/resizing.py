@@ -20,13 +20,14 @@ from tessera_core.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_core.pages import Entry
 from tessera_core.registry import Registry
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.patches import annotate
+from tessera_runtime.tracing import tracing
 from tessera_scheduler.keys import Keys
 from tessera_scheduler.looking import Looking, State
 from tessera_scheduler.measures import Measures
@@ -100,7 +101,7 @@ class Resizing:
         question = found.pod.metadata.annotations.get(RESIZE_KEY)
         if question is None or not self._bears(found.pod, entry):
             return True  # a grant that is restored brings the question here again
-        with telemetry.span(
+        with tracing.span(
             "tessera.scheduler.resize", trace_of(found.pod.metadata.annotations),
             pod=f"{name.namespace}/{name.name}", node=entry.grant.node,
         ) as span:  # fmt: skip

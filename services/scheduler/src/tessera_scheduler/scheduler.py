@@ -26,8 +26,8 @@ from tessera_core.registry import Registry
 from tessera_core.reports.agents import AgentReports
 from tessera_core.standing import Standing
 from tessera_runtime import logs
+from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus
-from tessera_runtime.bus.aside import aside
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube

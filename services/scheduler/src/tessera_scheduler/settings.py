@@ -6,14 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tessera_runtime import dialects
+from tessera_runtime import dialect_config as dialects
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings, LeaseSettings
 from tessera_runtime.service import ProcessSettings
-from tessera_runtime.telemetry import TelemetrySettings
+from tessera_runtime.tracing.tracing import TelemetrySettings
 from tessera_scheduler.gate import GateSettings
 from tessera_scheduler.hints import HintSettings
 from tessera_scheduler.keys import KeySettings

@@ -26,7 +26,7 @@ from tessera_core.registry import Registry
 from tessera_core.reserved import Holding
 from tessera_core.signing import Verifier
 from tessera_core.takeover import count_by_requests
-from tessera_runtime.kube.objects import Identity
+from tessera_runtime.kube.lists import Identity
 from tessera_scheduler.roomfor import held_for
 from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.json_codec import decoder

@@ -18,10 +18,10 @@ import msgspec
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, News, Resync
 from tessera_runtime.errors import ApiNotFound, TesseraError
-from tessera_runtime.following import namespaces
+from tessera_runtime.informers import namespaces
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.objects import Unreadable
+from tessera_runtime.kube.lists import Unreadable
 from tessera_runtime.kube.reflector import Reflector, Sink, Watched
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_scheduler.limits import GPU_QUOTA, LimitSight

@@ -28,7 +28,7 @@ from tessera_embedded.apiserver.journal import Journal
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store
 from tessera_embedded.apiserver.webhooks import open_webhooks
-from tessera_runtime import files
+from tessera_runtime import atomic_write
 
 _DEFAULTS: Final = ApiServerSettings()
 
@@ -132,7 +132,7 @@ def _prepared(
         tokens = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
     for name in (ADMIN.name, *(account.token_name for account in accounts)):
         tokens.setdefault(name, secrets.token_urlsafe(24))
-    files.replace(path, msgspec.json.format(msgspec.json.encode(tokens)), 0o600)
+    atomic_write.replace(path, msgspec.json.format(msgspec.json.encode(tokens)), 0o600)
     return made, tokens
 
 
@@ -159,4 +159,4 @@ def _write_kubeconfig(server: ApiServer) -> None:
         ],
     }  # fmt: skip
     text = msgspec.json.format(msgspec.json.encode(config)) + b"\n"
-    files.replace(server.kubeconfig, text, 0o600)  # others wait for it, and read it at once
+    atomic_write.replace(server.kubeconfig, text, 0o600)  # others wait for it, and read it at once

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from tessera_runtime.background import aside
 from tessera_runtime.bus import jetstream
 from tessera_runtime.bus.api import News, NewsRefused, Resync, Untaken
-from tessera_runtime.bus.aside import aside
-from tessera_runtime.bus.connection import Connection
-from tessera_runtime.bus.layout import check_key
-from tessera_runtime.bus.link import Link, Message
-from tessera_runtime.bus.news import NewsReader
-from tessera_runtime.bus.reader import Reader
+from tessera_runtime.bus.consumer import Reader
+from tessera_runtime.bus.kv_watch import Watch
+from tessera_runtime.bus.nats_link import Link, Message
+from tessera_runtime.bus.reconnect import Connection
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.bus.watch import Watch
+from tessera_runtime.bus.streams import check_key
+from tessera_runtime.bus.subscription import NewsReader
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import Envelope
 

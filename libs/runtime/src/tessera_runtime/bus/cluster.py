@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tessera_runtime.bus.jetstream import Refused, stream_info
-from tessera_runtime.bus.layout import Layout
-from tessera_runtime.bus.link import open_link
+from tessera_runtime.bus.nats_link import open_link
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.bus.streams import Layout
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import DEVICES_BUCKET, ROOT
 

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime.bus.api import NewsRefused, Untaken
-from tessera_runtime.bus.inbox import Delivery
-from tessera_runtime.bus.link import Link, Message
+from tessera_runtime.bus.nats_link import Link, Message
+from tessera_runtime.bus.request_queue import Delivery
 from tessera_runtime.errors import BusAway
 
 API: Final = "$JS.API"

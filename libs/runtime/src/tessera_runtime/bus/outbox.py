@@ -24,9 +24,9 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_runtime import logs
+from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus, News, NewsRefused, Untaken
-from tessera_runtime.bus.aside import aside
-from tessera_runtime.bus.pace import Pace
+from tessera_runtime.bus.pacing import Pace
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import Envelope

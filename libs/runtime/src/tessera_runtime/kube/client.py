@@ -17,9 +17,9 @@ from typing import Final
 import aiohttp
 
 from tessera_runtime.errors import ApiForbidden, ApiLost
-from tessera_runtime.kube.answers import check
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.credentials import Credentials, open_credentials
+from tessera_runtime.kube.responses import check
 from tessera_runtime.kube.settings import KubeSettings
 
 _BUFFER: Final = 2**20

@@ -41,7 +41,7 @@ from tessera_runtime.errors import (
 )  # fmt: skip
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.lease_record import LeaseMeta, LeaseObject, Record, parsed, version_of
+from tessera_runtime.kube.lease_object import LeaseMeta, LeaseObject, Record, parsed, version_of
 from tessera_runtime.kube.settings import LeaseSettings
 
 log = logs.named("tessera.kube.lease")

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from tessera_runtime.errors import ApiConflict, ApiRefused
 from tessera_runtime.kube.api import Body, Kube, Verb
-from tessera_runtime.kube.objects import Identity, identity
+from tessera_runtime.kube.lists import Identity, identity
 
 _encode: Final = msgspec.json.Encoder().encode
 

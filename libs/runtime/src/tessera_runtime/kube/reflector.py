@@ -22,12 +22,12 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime import logs
+from tessera_runtime.backoff import Retries
 from tessera_runtime.errors import ApiBusy, ApiLost, Lasting, TesseraError
-from tessera_runtime.kube.answers import refusal, status_of
 from tessera_runtime.kube.api import NONE, Kube
-from tessera_runtime.kube.objects import Reader, Unreadable, identity, pages, read_event
+from tessera_runtime.kube.lists import Reader, Unreadable, identity, pages, read_event
+from tessera_runtime.kube.responses import refusal, status_of
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_runtime.retries import Retries
 
 T = TypeVar("T")
 

@@ -24,9 +24,10 @@ from tessera_rebalancer.plans.objects import Gone, Plans, PlanSight
 from tessera_rebalancer.plans.resizing import Resizing
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_rebalancer.plans.telling import Teller
-from tessera_runtime import logs, stamps
+from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiRefused, Passing
+from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_schema.plans import PlanKind, PlanPhase, PlanStatus, PlanStep
@@ -175,7 +176,7 @@ class Executing:
         return sight if changed == sight.status else await self._means.plans.put(sight, changed)
 
     def _stamp(self) -> str:
-        return stamps.written(self._means.clock.time())
+        return timestamps.written(self._means.clock.time())
 
 
 def _key(step: PlanStep) -> PodKey:

@@ -21,9 +21,10 @@ from tessera_rebalancer.plans.objects import Gone, Plans, PlanSight
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_rebalancer.plans.telling import Teller
 from tessera_rebalancer.plans.view import View
-from tessera_runtime import logs, stamps
+from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
+from tessera_runtime.kube import timestamps
 from tessera_schema.hints import NodeHints
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus
 
@@ -173,7 +174,7 @@ class Judging:
 
     async def _pause(self, pause: Pause | None) -> None:
         if pause is not None and self.paused is None:
-            until = stamps.written(pause.until)
+            until = timestamps.written(pause.until)
             _log.alarm("nothing is proposed for a while", why=pause.why, until=until)
             last = self._means.plans.known.get(pause.last)
             if last is not None:  # where whoever lists plans sees it
@@ -210,7 +211,7 @@ class Judging:
         if waited is None:
             return gains.by_contention(former, self.contention(sight), horizon_s, now)
         there = means.view.pods.get(waited.uid) is not None
-        placed = stamps.read(sight.status.placed)
+        placed = timestamps.read(sight.status.placed)
         return gains.by_placement(former, placed, None if there else now, horizon_s, now)
 
     async def _put(self, sight: PlanSight, status: PlanStatus) -> PlanSight:
@@ -227,4 +228,4 @@ class Judging:
                 await self._means.plans.delete(sight)
 
     def _stamp(self) -> str:
-        return stamps.written(self._means.clock.time())
+        return timestamps.written(self._means.clock.time())

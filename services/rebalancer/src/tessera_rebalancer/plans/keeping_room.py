@@ -12,10 +12,10 @@ from typing import Final
 
 from tessera_rebalancer.plans.objects import PlanSight
 from tessera_rebalancer.plans.settings import PaceSettings
-from tessera_runtime import logs, stamps
+from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Passing
-from tessera_runtime.kube import paths
+from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.patches import annotate
@@ -54,7 +54,7 @@ class KeepingRoom:
             return Kept.GONE
         if pod.spec.node_name:
             return Kept.BOUND
-        started = stamps.read(sight.status.started) or self._clock.time()
+        started = timestamps.read(sight.status.started) or self._clock.time()
         held = Reservation(
             node=sight.spec.steps[0].pod.node, until=started + self._pace.reserve_s,
             plan=sight.name,

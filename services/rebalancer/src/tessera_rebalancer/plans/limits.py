@@ -16,8 +16,8 @@ from tessera_core.dialect import BadLimit
 from tessera_core.ledger import Ledger
 from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
 from tessera_core.registry import Registry
-from tessera_runtime.following.kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
-from tessera_runtime.kube.objects import identity
+from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
+from tessera_runtime.kube.lists import identity
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit

@@ -10,9 +10,9 @@ from tessera_core.ledger import Ledger
 from tessera_core.rebalance.disruption import Disruption
 from tessera_core.registry import Registry
 from tessera_core.selectors import selector
-from tessera_runtime.following import nodes
+from tessera_runtime.informers import nodes
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.objects import identity
+from tessera_runtime.kube.lists import identity
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node

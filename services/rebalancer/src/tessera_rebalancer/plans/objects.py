@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from tessera_core.machines.plan import OVER
 from tessera_core.rebalance.budget import Former
-from tessera_runtime import logs, stamps
+from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
+from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.objects import Identity, identity
+from tessera_runtime.kube.lists import Identity, identity
 from tessera_runtime.kube.patches import Operation, add, json_patch, require
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.json_codec import decoder
@@ -71,8 +72,8 @@ class PlanSight(Struct, frozen=True, kw_only=True):
         """As budgets and gains see it."""
         return Former(
             name=self.name, spec=self.spec, status=self.status,
-            started=stamps.read(self.status.started) or 0,
-            ended=stamps.read(self.status.ended) or 0,
+            started=timestamps.read(self.status.started) or 0,
+            ended=timestamps.read(self.status.ended) or 0,
         )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def read_plan(raw: bytes) -> PlanSight:
     whole = _whole(raw)
     return PlanSight(
         of=identity(raw), spec=whole.spec, status=_status(bytes(whole.status)),
-        created=stamps.read(whole.metadata.creation_timestamp) or 0,
+        created=timestamps.read(whole.metadata.creation_timestamp) or 0,
     )  # fmt: skip
 
 

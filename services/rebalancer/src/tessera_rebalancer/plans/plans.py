@@ -27,10 +27,10 @@ from tessera_rebalancer.plans.objects import Plans, watched
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_rebalancer.plans.telling import Teller
 from tessera_rebalancer.plans.view import View, ViewSettings
-from tessera_runtime.bus.aside import aside
+from tessera_runtime.background import aside
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.clock import Clock
-from tessera_runtime.following.kinds import installed
+from tessera_runtime.informers.installed_kinds import installed
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import Events
 from tessera_runtime.kube.reflector import Reflector

@@ -17,9 +17,8 @@ from tessera_core.kubescheduler import profiles
 from tessera_core.ledger import Ledger
 from tessera_core.registry import Registry
 from tessera_core.signing import Verifier
-from tessera_runtime import stamps
-from tessera_runtime.following.granted import LIVING, Granted
-from tessera_runtime.kube import paths
+from tessera_runtime.informers.grants import LIVING, Granted
+from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.reflector import Watched
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
@@ -129,14 +128,14 @@ class PodReader:
         if not isinstance(admission, Admission) or not admission.request.containers:
             return PodSight(pod=_lean(pod))
         ties, unread = _ties_of(raw)
-        created = stamps.read(pod.metadata.creation_timestamp) or 0
+        created = timestamps.read(pod.metadata.creation_timestamp) or 0
         if not pod.spec.node_name:
             asks = admission.request if self._tried(pod, ties.status) else None
             return PodSight(pod=pod, request=asks, since=created)
         owner = next((o for o in ties.metadata.owner_references if o.controller), _Owner())
         return PodSight(
             pod=pod, request=admission.request, grant=self._grant(pod),
-            init_over=init_is_over(pod), since=stamps.read(ties.status.start_time) or created,
+            init_over=init_is_over(pod), since=timestamps.read(ties.status.start_time) or created,
             owner=owner.uid, owner_kind=owner.kind, tied=unread or _tied(pod, ties.spec),
             local=any(v.empty_dir is not None for v in ties.spec.volumes),
             grace_s=_grace_s(ties.spec),

@@ -22,9 +22,9 @@ from tessera_rebalancer.plans.pods import Pods
 from tessera_rebalancer.plans.reading import PodReader
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_runtime.following import keys, namespaces
-from tessera_runtime.following.keys import Keys
-from tessera_runtime.following.kinds import installed
+from tessera_runtime.informers import grant_keys, namespaces
+from tessera_runtime.informers.grant_keys import Keys
+from tessera_runtime.informers.installed_kinds import installed
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Reflector, Sink, Watched
 from tessera_runtime.kube.settings import KubeSettings
@@ -79,7 +79,7 @@ class View:
         pods_read = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             firsts: list[Reflector[Any]] = [
-                self._reflector(keys.watched(settings.keys_namespace), self.keys),
+                self._reflector(grant_keys.watched(settings.keys_namespace), self.keys),
                 self._reflector(self.nodes.watched(), self.nodes),
                 self._reflector(self.disruptions.watched(), self.disruptions),
                 self._reflector(self.limits.watched_theirs(), self.limits.theirs),
@@ -95,7 +95,7 @@ class View:
             group.create_task(self._watch_own(own), name="quota watcher")
             await own.wait()
             await self.keys.known.wait()
-            watching = keys.watch_with(
+            watching = grant_keys.watch_with(
                 self.keys, lambda: self._reflector(reader.watched(), self.pods), pods_read
             )
             group.create_task(watching, name="pod watcher")

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tessera_runtime import files, http
-from tessera_runtime.bus.aside import aside
+from tessera_runtime import atomic_write
+from tessera_runtime.background import aside
+from tessera_runtime.http import server
+from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_runtime.tls import TlsSettings, open_tls
 from tessera_scheduler.certificates import open_certificates
 from tessera_scheduler.explanations import Books
 from tessera_scheduler.visibility.apiservice import Address
@@ -41,13 +42,13 @@ class World(Struct, frozen=True, kw_only=True):
     """Ours, where the Service is."""
     books: Books
     metrics: Metrics
-    ports: http.Ports = http.NO_PORTS
+    ports: server.Ports = server.NO_PORTS
 
 
 @asynccontextmanager
 async def open_visibility(
     world: World, settings: VisibilitySettings, webhook: WebhookSettings
-) -> AsyncGenerator[http.Served | None]:
+) -> AsyncGenerator[server.Served | None]:
     """Serve it over TLS, with the webhook's certificate, and have the API server pass requests on,
     until left; None where it is not enabled. Raises BadSettings and what `open_certificates`
     raises. That a cluster passes nothing on is said in the log, and looked at again."""
@@ -59,7 +60,7 @@ async def open_visibility(
     )
     try:
         trusted = Path(folder.name) / "front-proxy.pem"
-        await asyncio.to_thread(files.replace, trusted, b"", 0o600)
+        await asyncio.to_thread(atomic_write.replace, trusted, b"", 0o600)
         async with _listening(world, settings, webhook, trusted) as served:
             yield served
     finally:
@@ -69,9 +70,9 @@ async def open_visibility(
 @asynccontextmanager
 async def _listening(
     world: World, settings: VisibilitySettings, webhook: WebhookSettings, trusted: Path
-) -> AsyncGenerator[http.Served]:
+) -> AsyncGenerator[server.Served]:
     visibility = Visibility(world.kube, world.books, settings, world.metrics)
-    app = http.application(settings.http)
+    app = server.application(settings.http)
     app.add_routes(visibility.routes())
     names = webhook.registration.names(world.namespace)
     address = Address(
@@ -86,7 +87,7 @@ async def _listening(
         )  # fmt: skip
         async with (
             open_tls(shown) as tls,
-            http.serving(
+            server.serving(
                 app, settings.http, name="visibility", tls=tls, ports=world.ports
             ) as served,
         ):  # fmt: skip

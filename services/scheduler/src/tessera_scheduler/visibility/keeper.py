@@ -8,10 +8,10 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from tessera_runtime import files, logs
+from tessera_runtime import atomic_write, logs
 from tessera_runtime.errors import Lasting, Passing
+from tessera_runtime.http.tls import Tls
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.tls import Tls
 from tessera_scheduler.certificates import Certificates
 from tessera_scheduler.visibility.apiservice import Address, keep_apiservice
 from tessera_scheduler.visibility.front_proxy import front_proxy
@@ -54,7 +54,7 @@ class Keeper:
         """Once. Raises as `Kube.call` does, and msgspec.DecodeError."""
         proxy = await front_proxy(self._kube)
         if proxy != self._visibility.proxy:
-            await asyncio.to_thread(files.replace, self._trusted, proxy.ca.encode(), 0o600)
+            await asyncio.to_thread(atomic_write.replace, self._trusted, proxy.ca.encode(), 0o600)
             await self._tls.look()
             self._visibility.proxy = proxy
         if not proxy.ca:

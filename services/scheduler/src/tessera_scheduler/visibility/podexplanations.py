@@ -12,7 +12,7 @@ from tessera_core.advice import Advice
 from tessera_core.explain import NO_CARDS
 from tessera_core.outcome import Verdict
 from tessera_core.remedies import advise, memory_unit
-from tessera_runtime import stamps
+from tessera_runtime.kube import timestamps
 from tessera_scheduler.explanations import Books, admitted, explain, unasked
 from tessera_scheduler.visibility.cards import with_cards
 from tessera_scheduler.visibility.names import Draft, See
@@ -52,7 +52,7 @@ async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation |
     about = visibility.PodExplanation(
         metadata=_meta(pod), verdict=UNASKED if decision is None else str(decision.verdict),
         attempts=0 if decision is None else decision.attempts,
-        decided_at="" if decision is None else stamps.written(decision.at),
+        decided_at="" if decision is None else timestamps.written(decision.at),
     )  # fmt: skip
     if not isinstance(admission, Admission):
         return replace(about, verdict=Verdict.REJECTED, message=admission.message)
@@ -104,7 +104,7 @@ def _object(pod: Pod, found: Explanation, scheduler: str) -> visibility.PodExpla
     return visibility.PodExplanation(
         metadata=_meta(pod), verdict=str(decision.verdict), message=decision.message,
         node=decision.node, attempts=decision.attempts, scheduler=scheduler,
-        decided_at=stamps.written(decision.at) if decision.attempts else "",
+        decided_at=timestamps.written(decision.at) if decision.attempts else "",
         dialects=found.dialects, asks=_asks(found), limits=_limits(found), held=_held(found),
         reasons=tuple(of_pod),
         nodes=tuple(
@@ -144,7 +144,7 @@ def _held(found: Explanation) -> visibility.HeldCards | None:
     if held is None:
         return None
     return visibility.HeldCards(
-        node=held.node, phase=held.phase, since=stamps.written(held.since),
+        node=held.node, phase=held.phase, since=timestamps.written(held.since),
         shares=tuple(
             visibility.HeldShare(
                 container=s.container, card=s.card, index=s.index, memory_mib=s.memory_mib,

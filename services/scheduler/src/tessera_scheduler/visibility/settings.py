@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 
 WAITING_MOST: Final = 64
 """Requests that are answered or wait at a time."""

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from tessera_core.quota import Allowance
 from tessera_core.registry import Registry
-from tessera_runtime import http
 from tessera_runtime.clock import Clock
+from tessera_runtime.http import server
+from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_runtime.tls import TlsSettings, open_tls
 from tessera_scheduler.access import own_name
 from tessera_scheduler.certificates import open_certificates
 from tessera_scheduler.kept import answered
@@ -42,11 +42,11 @@ class World(Struct, frozen=True, kw_only=True):
     """Namespace -> what it may use: the ledger's."""
     clock: Clock
     metrics: Metrics
-    ports: http.Ports = http.NO_PORTS
+    ports: server.Ports = server.NO_PORTS
 
 
 @asynccontextmanager
-async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerator[http.Served]:
+async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerator[server.Served]:
     """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until
     left. Raises BadSettings, ApiRefused and what `open_certificates` raises."""
     writers = await _writers(world, settings)
@@ -56,7 +56,7 @@ async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerato
     )  # fmt: skip
     namespaces = Namespaces(world.kube, rules.namespace_keys, settings.namespace_s, settings.ask_s)
     webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
-    app = http.application(settings.http)
+    app = server.application(settings.http)
     names = settings.registration.names(world.namespace)
     async with open_certificates(
         world.kube, world.namespace, names, settings.certificate, world.clock
@@ -67,7 +67,7 @@ async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerato
         )  # fmt: skip
         async with (
             open_tls(files) as tls,
-            http.serving(
+            server.serving(
                 app, settings.http, name="webhook", tls=tls, ports=world.ports,
                 answers=webhook.answers(), patient=True,
             ) as served,

@@ -18,7 +18,7 @@ from tessera_core.ownenv import own_variables
 from tessera_core.patching import Wanted, scheduler_for
 from tessera_core.podsize import too_many_annotations
 from tessera_core.quota import least_use
-from tessera_runtime import telemetry
+from tessera_runtime.tracing import tracing
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.changing import EPHEMERAL, mutate_debugging, validate_change
 from tessera_scheduler.webhook.hiding import hidden
@@ -97,7 +97,7 @@ def _stripped(rules: Rules, pod: Pod, *, left_alone: bool) -> tuple[Pod, tuple[s
     `left_alone` keeps what another system records on it, and loses our own keys only."""
     clean, stripped = strip_results(rules.registry, pod, own_only=left_alone)
     notes = clean.metadata.annotations
-    if TRACE_KEY not in notes or telemetry.well_formed(notes[TRACE_KEY]):
+    if TRACE_KEY not in notes or tracing.well_formed(notes[TRACE_KEY]):
         return clean, stripped
     kept = {k: v for k, v in notes.items() if k != TRACE_KEY}
     metadata = replace(clean.metadata, annotations=kept)

@@ -11,9 +11,10 @@ from msgspec import DecodeError, Struct
 
 from tessera_core.dialect import Rejected
 from tessera_core.quota import Allowance
-from tessera_runtime import logs, telemetry
+from tessera_runtime import logs
+from tessera_runtime.http.fast_path import Answer, Reply, sentence
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_runtime.quick import Answer, Reply, sentence
+from tessera_runtime.tracing import tracing
 from tessera_scheduler.webhook.answers import refused
 from tessera_scheduler.webhook.judging import mutate, validate
 from tessera_scheduler.webhook.namespaces import NOTHING, Namespaces, Written
@@ -110,7 +111,7 @@ class Webhook:
             if at_once is not None:
                 return at_once
             trace = _object(bytes(review.object)).metadata.annotations.get(TRACE_KEY, "")
-            with telemetry.span(
+            with tracing.span(
                 f"tessera.scheduler.{case.phase}", parent=trace, namespace=review.namespace,
                 pod=review.name, operation=review.operation,
             ) as span:  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from tessera_runtime.http import HttpSettings
+from tessera_runtime.http.server import HttpSettings
 from tessera_scheduler.certificates import CertificateSettings
 from tessera_scheduler.registration import RegistrationSettings
 
@@ -22,7 +22,8 @@ class WebhookSettings(Struct, frozen=True, kw_only=True):
     """What it proves itself with."""
     client_ca_file: Path | None = None
     """Certificates of those who sign the API servers' client certificates, PEM; with it, clients
-    that show none may send small bodies only (`tessera_runtime.quick.STRANGER_BODY_MOST`)."""
+    that show none may send small bodies only
+    (`tessera_runtime.http.fast_path.STRANGER_BODY_MOST`)."""
     registration: RegistrationSettings = field(default_factory=RegistrationSettings)
     """How the API server learns of it."""
     schedulers: tuple[str, ...] = ()

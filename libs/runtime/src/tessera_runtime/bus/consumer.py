@@ -8,11 +8,11 @@ from typing import Final
 
 from tessera_runtime import logs
 from tessera_runtime.bus.api import News
-from tessera_runtime.bus.connection import Connection
 from tessera_runtime.bus.jetstream import Refused
-from tessera_runtime.bus.link import Link
-from tessera_runtime.bus.pace import Pace
-from tessera_runtime.bus.session import Kept, Reading, Session, open_session
+from tessera_runtime.bus.nats_link import Link
+from tessera_runtime.bus.pacing import Pace
+from tessera_runtime.bus.pull_session import Kept, Reading, Session, open_session
+from tessera_runtime.bus.reconnect import Connection
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import BadEnvelope
 

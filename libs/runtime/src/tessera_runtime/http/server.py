@@ -6,8 +6,8 @@
         ...
 
 There is no access log: what a request did is the handler's to tell. Number, size and time of
-requests are bounded for every server (`tessera_runtime.connections`). Leaving closes the listening
-socket at once, lets open requests end for a bounded time, and then cuts them.
+requests are bounded for every server (`tessera_runtime.http.connections`). Leaving closes the
+listening socket at once, lets open requests end for a bounded time, and then cuts them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from tessera_runtime import files, handover, logs, quick
-from tessera_runtime.connections import ConnectionLimits
+from tessera_runtime import atomic_write, logs
 from tessera_runtime.errors import BadSettings
+from tessera_runtime.http import fast_path, handover
+from tessera_runtime.http.connections import ConnectionLimits
+from tessera_runtime.http.fair_queue import Line
+from tessera_runtime.http.fast_path import STRANGER_BODY_MOST, Answer, BodyLimits
+from tessera_runtime.http.tls import Tls
 from tessera_runtime.metrics import CONTENT_TYPE, Registry
-from tessera_runtime.quick import STRANGER_BODY_MOST, Answer, BodyLimits
-from tessera_runtime.tls import Tls
-from tessera_runtime.turns import Line
 
 log = logs.named("tessera.http")
 
@@ -83,7 +84,9 @@ class Ports:
         """Write `{"<name>": <port>, ...}` anew, all names so far; a reader sees a whole file."""
         self._ports[name] = port
         if self._file is not None:
-            await asyncio.to_thread(files.replace, self._file, msgspec.json.encode(self._ports))
+            await asyncio.to_thread(
+                atomic_write.replace, self._file, msgspec.json.encode(self._ports)
+            )
 
 
 NO_PORTS: Final = Ports()
@@ -142,9 +145,9 @@ async def serving(
 ) -> AsyncGenerator[Served]:
     """Answer requests until left. Raises BadSettings where the address cannot be had.
 
-    `answers` are of POSTs that come by the hundred in a second (`tessera_runtime.quick`); what is
-    unusual about such a request is the application's to deal with. A `patient` server lets what
-    came for others of the process go first.
+    `answers` are of POSTs that come by the hundred in a second (`tessera_runtime.http.fast_path`);
+    what is unusual about such a request is the application's to deal with. A `patient` server lets
+    what came for others of the process go first.
     """
     line = Line() if patient else None
     app.add_routes(
@@ -176,7 +179,7 @@ async def _accepting(
     strangers = STRANGER_BODY_MOST if tls is not None and tls.asks_clients else None
     context = tls.context if tls is not None else None
     async with (
-        quick.connections(
+        fast_path.connections(
             answers, cast("web.Server", runner.server),
             bodies=BodyLimits(settings.body_bytes, strangers), limits=settings.limits,
             idle_s=KEEP_ALIVE_S, stop_s=settings.stop_s, line=line,
@@ -193,7 +196,7 @@ def _of_framework(
         body = await request.read()
         if line is not None:
             await line.turn()
-        reply = await quick.replied(answer, body)
+        reply = await fast_path.replied(answer, body)
         return web.Response(
             body=reply.body, status=reply.status, headers={"Content-Type": reply.kind}
         )

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tessera_runtime.bus.api import NewsRefused
-from tessera_runtime.bus.patterns import covered_by, meet
+from tessera_runtime.bus.subject_patterns import covered_by, meet
 from tessera_schema.subjects import DEVICES_BUCKET, HINTS_BUCKET, ROOT
 
 LAYOUT_VERSION: Final = 1

@@ -14,8 +14,8 @@ from msgspec import Struct
 from tessera_runtime import logs
 from tessera_runtime.bus import jetstream
 from tessera_runtime.bus.jetstream import Refused, StreamInfo
-from tessera_runtime.bus.layout import LAYOUT_VERSION, Layout, Stream
-from tessera_runtime.bus.link import Link
+from tessera_runtime.bus.nats_link import Link
+from tessera_runtime.bus.streams import LAYOUT_VERSION, Layout, Stream
 
 log = logs.named("tessera.bus")
 

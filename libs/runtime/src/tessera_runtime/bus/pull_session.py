@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from tessera_runtime.bus import jetstream
 from tessera_runtime.bus.api import News
-from tessera_runtime.bus.inbox import Delivery, Inbox
 from tessera_runtime.bus.jetstream import Pulled
-from tessera_runtime.bus.layout import Home
-from tessera_runtime.bus.link import Link
+from tessera_runtime.bus.nats_link import Link
+from tessera_runtime.bus.request_queue import Delivery, Inbox
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.bus.streams import Home
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import read_envelope
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn
 
 from tessera_runtime import logs
-from tessera_runtime.connections import Connections, Peer
+from tessera_runtime.http.connections import Connections, Peer
 
 log = logs.named("tessera.http")
 

@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Any, Final
 
 from tessera_runtime.bus.api import News, NewsRefused
-from tessera_runtime.bus.connection import Connection
+from tessera_runtime.bus.consumer import SECOND_NS, Reader
 from tessera_runtime.bus.jetstream import Refused, stream_info
-from tessera_runtime.bus.layout import Home
-from tessera_runtime.bus.link import Link
-from tessera_runtime.bus.reader import SECOND_NS, Reader
-from tessera_runtime.bus.session import DONE, NOT_DONE, Kept, Reading
+from tessera_runtime.bus.nats_link import Link
+from tessera_runtime.bus.pull_session import DONE, NOT_DONE, Kept, Reading
+from tessera_runtime.bus.reconnect import Connection
+from tessera_runtime.bus.streams import Home
 from tessera_runtime.errors import BusAway
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -1,8 +1,8 @@
 """A connection whose next request the web framework answers: that one, and no more.
 
 The framework bounds the body of one request; how many there are, how much they hold together and
-how long they take is `tessera_runtime.connections`' to bound here as elsewhere. As the framework
-does not say where a request ends, its connections end with their first answer.
+how long they take is `tessera_runtime.http.connections`' to bound here as elsewhere. As the
+framework does not say where a request ends, its connections end with their first answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from tessera_runtime.connections import Connections, Peer
+from tessera_runtime.http.connections import Connections, Peer
 
 FREE_MOST: Final = 64 * 1024
 """Bytes of a request that need no room: health, metrics and explanations have no bodies."""

@@ -29,7 +29,7 @@ from tessera_runtime.settings import variable
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from tessera_runtime.spans import Recorder
+    from tessera_runtime.tracing.otel import Recorder
 
 Attribute = str | bool | int | float
 
@@ -176,6 +176,6 @@ async def open_telemetry(
 
 
 def _recorder(service: str, url: str, exporter: SpanExporter | None) -> Recorder:
-    from tessera_runtime.spans import Recorder  # here, for its 14 MiB that few need
+    from tessera_runtime.tracing.otel import Recorder  # here, for its 14 MiB that few need
 
     return Recorder(service, url, exporter)

@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tessera_runtime import logs
-from tessera_runtime.bus.aside import aside
+from tessera_runtime.background import aside
 from tessera_runtime.bus.jetstream import Refused, stream_info
-from tessera_runtime.bus.keeper import Keeper, Mark, mark_of
-from tessera_runtime.bus.layout import Layout
-from tessera_runtime.bus.link import Link, open_link
-from tessera_runtime.bus.pace import Pace
-from tessera_runtime.bus.session import Session
+from tessera_runtime.bus.nats_link import Link, open_link
+from tessera_runtime.bus.pacing import Pace
+from tessera_runtime.bus.pull_session import Session
 from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.bus.stream_setup import Keeper, Mark, mark_of
+from tessera_runtime.bus.streams import Layout
 from tessera_runtime.errors import BusAway
 
 log = logs.named("tessera.bus")

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime import logs
+from tessera_runtime.background import aside
 from tessera_runtime.bus.api import NewsRefused
-from tessera_runtime.bus.aside import aside
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.inbox import REQUESTS_MOST_BYTES, Delivery, Inbox
-from tessera_runtime.bus.link import Link
-from tessera_runtime.bus.pace import Pace
+from tessera_runtime.bus.nats_link import Link
+from tessera_runtime.bus.pacing import Pace
+from tessera_runtime.bus.request_queue import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway, TesseraError
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_runtime.bus.api import News, Resync
-from tessera_runtime.bus.connection import Connection
-from tessera_runtime.bus.layout import Home
-from tessera_runtime.bus.link import Link
-from tessera_runtime.bus.reader import SECOND_NS, Reader
-from tessera_runtime.bus.session import Reading
+from tessera_runtime.bus.consumer import SECOND_NS, Reader
+from tessera_runtime.bus.nats_link import Link
+from tessera_runtime.bus.pull_session import Reading
+from tessera_runtime.bus.reconnect import Connection
+from tessera_runtime.bus.streams import Home
 
 
 class Watch(Reader):

@@ -5,7 +5,7 @@ unusual. kube-scheduler and the API server send nothing else, several for each p
 connection for many of them. Whatever is not plain (other methods and paths, chunked bodies,
 `Connection`, `Expect`, anything malformed) is handed to the framework with its connection, which
 ends there: so nothing is half understood. Refused is what is too large, headers or body, and what
-takes too long or too much (`tessera_runtime.connections`).
+takes too long or too much (`tessera_runtime.http.connections`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Final, cast
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.connections import SWEEP_S, ConnectionLimits, Connections, Peer, Stage
-from tessera_runtime.handover import Handover
-from tessera_runtime.handshake import Handshakes
-from tessera_runtime.plain import HEAD_MOST, HEADERS_MOST, TOO_LONG, Request, read
-from tessera_runtime.turns import Line
+from tessera_runtime.http.connections import SWEEP_S, ConnectionLimits, Connections, Peer, Stage
+from tessera_runtime.http.fair_queue import Line
+from tessera_runtime.http.fast_request import HEAD_MOST, HEADERS_MOST, TOO_LONG, Request, read
+from tessera_runtime.http.handover import Handover
+from tessera_runtime.http.handshake import Handshakes
 
 log = logs.named("tessera.http")
 

@@ -1,6 +1,6 @@
 """docs/events.md and docs/asyncapi.json, made from the catalogue and the layout.
 
-    python -m tessera_runtime.bus.document docs
+    python -m tessera_testing.event_docs docs
 
 For whoever reads Tessera's messages without Tessera's code. A test compares the files with what
 this makes.
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_runtime.bus.layout import Layout, Stream
+from tessera_runtime.bus.streams import Layout, Stream
 from tessera_schema.envelope import Envelope
 from tessera_schema.event_catalogue import CATALOGUE, PARAMETERS, Told, sample
 

@@ -22,7 +22,7 @@ from nats.aio.msg import Msg
 
 from tessera_runtime import logs
 from tessera_runtime.bus.credentials import Credentials, read_credentials
-from tessera_runtime.bus.inbox import Delivery, Inbox
+from tessera_runtime.bus.request_queue import Delivery, Inbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BusAway
 

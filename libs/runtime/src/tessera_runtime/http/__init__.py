@@ -1,0 +1,1 @@
+"""HTTP servers of the services, their connections and certificates."""

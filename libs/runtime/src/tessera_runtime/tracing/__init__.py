@@ -1,0 +1,1 @@
+"""Traces: spans, their context, and their export."""
