@@ -27,21 +27,21 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.fleet import a_node, a_pod, bound_pods, kinds
-from tessera_core.admission import Admission, admit
-from tessera_core.adoption import adopt
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.inventory import cards_of
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.inventory.merge import cards_of
 from tessera_core.kube.host_requests import Host
-from tessera_core.ledger import Ledger
-from tessera_core.packing.history import History
-from tessera_core.packing.hosts import HostBook
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.packer import Packer
-from tessera_core.pages import Seen
-from tessera_core.placer import Placer
-from tessera_core.registry import Registry, load
-from tessera_core.standing import Standing
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.packing.demand_history import History
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.host_capacity import HostBook
+from tessera_core.placement.packing.packer import Packer
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.recovery.adopt import adopt
+from tessera_core.registry.registry import Registry, load
+from tessera_core.scheduling.filter import Filter
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import Node, Pod
 from tessera_schema.quotas import Limit

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from benchmarks.openb_trace import CARD, Shape, Trace
-from tessera_core.arrays import Bools, Ints
-from tessera_core.packing.potential import Rows
+from tessera_core.fleet.arrays import Bools, Ints
+from tessera_core.placement.packing.potential import Rows
 
 Place = tuple[int, Sequence[int]]
 """A row, and the columns of its cards that the pod gets."""
@@ -68,7 +68,7 @@ class Cluster:
         return serves[: shape.cards]
 
     def rows(self, at: Ints | None) -> Rows:
-        """As `tessera_core.packing` reads them."""
+        """As `tessera_core.placement.packing` reads them."""
         rows = slice(None) if at is None else at
         free = self.free[rows]
         return Rows(

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.openb_cluster import Cluster, Place
 from benchmarks.openb_trace import CARD, Shape
-from tessera_core.arrays import Bools, Floats, Ints
-from tessera_core.packing.kept import Kept
+from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.placement.packing.loss_cache import Kept
 
 TYPICAL = 0.95
 

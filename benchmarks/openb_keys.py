@@ -16,13 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tessera_core.charges import Charge
-from tessera_core.cores import milli
-from tessera_core.fleet import Fleet
-from tessera_core.packing import order
-from tessera_core.packing.history import History
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.state import State
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.cores import milli
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.packing import ordering
+from tessera_core.placement.packing.demand_history import History
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.state import State
 from tessera_schema.cards import MIB, Card
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
 
@@ -90,7 +90,7 @@ def main() -> None:
     for call in range(args.calls):
         request = asked[call % len(asked)]
         start = time.perf_counter()
-        order.keys(fleet, request, state)
+        ordering.keys(fleet, request, state)
         spent = 1000 * (time.perf_counter() - start)
         (first if call < len(asked) else later).append(spent)
         for name in rng.sample(names, 2):

@@ -8,12 +8,12 @@ import numpy as np
 
 from benchmarks.openb_cluster import Cluster, Place
 from benchmarks.openb_trace import CARD, Shape
-from tessera_core.arrays import Floats, Ints
-from tessera_core.packing.kept import Judge, Kept
-from tessera_core.packing.kinds import Ask, Kinds, Past
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.potential import losses, room, scarcity
-from tessera_core.packing.reserve import Reserve, whole_nodes
+from tessera_core.fleet.arrays import Floats, Ints
+from tessera_core.placement.packing.demand import Ask, Kinds, Past
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.loss_cache import Judge, Kept
+from tessera_core.placement.packing.potential import losses, room, scarcity
+from tessera_core.placement.packing.whole_node_reserve import Reserve, whole_nodes
 
 
 class Pack:

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.openb_cluster import Cluster, Place
 from benchmarks.openb_trace import CARD, Shape
-from tessera_core.arrays import Floats, Ints
+from tessera_core.fleet.arrays import Floats, Ints
 
 
 class Random:

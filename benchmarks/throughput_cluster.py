@@ -16,8 +16,8 @@ import aiohttp
 from aiohttp import web
 from msgspec import Struct
 
-from tessera_core.kubescheduler import configuration
-from tessera_core.registry import load
+from tessera_core.registry.kube_scheduler_config import configuration
+from tessera_core.registry.registry import load
 from tessera_embedded.natsserver import NatsServer
 from tessera_runtime.errors import ApiConflict, ApiNotFound
 from tessera_runtime.kube import paths

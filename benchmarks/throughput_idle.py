@@ -14,8 +14,8 @@ import sys
 
 import msgspec
 
-from tessera_core import registry as registries
-from tessera_core.quota import NO_LIMITS
+from tessera_core.quota.allowance import NO_LIMITS
+from tessera_core.registry import registry as registries
 from tessera_runtime import service
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import TesseraError

@@ -24,7 +24,7 @@ from benchmarks.workloads_counted import FIGURES
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_recorded import Malformed, read
 from benchmarks.workloads_run import POLICIES, Outcome, as_json, run, show
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
 
 FIRST_SEED = 1
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tessera_core.arrays import Floats
+from tessera_core.fleet.arrays import Floats
 
 FULL = 100.0
 SWITCH_PERCENT = 2.0

@@ -14,12 +14,12 @@ import numpy as np
 from benchmarks.workloads_cards import FULL, capacity
 from benchmarks.workloads_cluster import EPOCH_S, TICK_S, VENDOR, Run, node_name
 from benchmarks.workloads_world import World
-from tessera_core.arrays import Floats
-from tessera_core.rebalance.hints import Hinting
-from tessera_core.rebalance.holders import Held, holders_of
-from tessera_core.rebalance.smooth import Constants
-from tessera_core.rebalance.smoothing import Smoother
-from tessera_core.scoring.pressure import press
+from tessera_core.fleet.arrays import Floats
+from tessera_core.placement.scoring.pressure import press
+from tessera_core.usage.hints import Hinting
+from tessera_core.usage.lending_terms import Held, holders_of
+from tessera_core.usage.smoothed import Constants
+from tessera_core.usage.smoother import Smoother
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 from tessera_schema.hints import NodeHints

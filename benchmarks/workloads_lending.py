@@ -18,9 +18,9 @@ from benchmarks.workloads_cards import divide
 from benchmarks.workloads_cluster import SETTLE_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_world import World
-from tessera_core.arrays import Bools, Floats, Ints
-from tessera_core.lending_terms import Written, terms_of
-from tessera_core.rebalance.lending import FULL, Lender, Pace, Reading
+from tessera_core.dialect_kit.lending_terms import Written, terms_of
+from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.node.core_lending import FULL, Lender, Pace, Reading
 
 STEP_S: Final = 0.5
 QUIET: Final = 4

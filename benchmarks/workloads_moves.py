@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from benchmarks.workloads_cluster import EPOCH_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_world import World
-from tessera_core.arrays import Floats
-from tessera_core.kubefit import KubeFit
-from tessera_core.rebalance import gains
-from tessera_core.rebalance.budget import Former, spent
-from tessera_core.rebalance.moving import Running
-from tessera_core.rebalance.proposing import Kinds, Rules, propose
-from tessera_core.rebalance.seating import parts_of
-from tessera_core.rebalance.situation import Situation, Waits
+from tessera_core.fleet.arrays import Floats
+from tessera_core.kube.scheduler_filters import KubeFit
+from tessera_core.rebalance import plan_gains
+from tessera_core.rebalance.cluster_view import Situation, Waits
+from tessera_core.rebalance.joint_fit import parts_of
+from tessera_core.rebalance.movable_pods import Running
+from tessera_core.rebalance.plan_budget import Former, spent
+from tessera_core.rebalance.proposals import Kinds, Rules, propose
 from tessera_schema.hints import CardHint
 from tessera_schema.kube import Node, ObjectMeta
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus
@@ -57,7 +57,7 @@ class Moves:
         self._due += PLAN_S
         now = EPOCH_S + world.now
         self._formers = [self._measured(world, former, now) for former in self._formers]
-        if gains.pause(self._formers, RULES.gain, now) is not None:
+        if plan_gains.pause(self._formers, RULES.gain, now) is not None:
             world.counted.paused += 1
             return
         for _ in range(A_ROUND):
@@ -116,17 +116,17 @@ class Moves:
         world.counted.plans[spec.kind] += 1
 
     def _measured(self, world: World, former: Former, now: float) -> Former:
-        if not gains.measurable(former):
+        if not plan_gains.measurable(former):
             return former
         horizon_s = RULES.plan.worth.horizon_s
         if former.spec.kind is PlanKind.DEFRAGMENT and former.spec.for_pod is not None:
             run = world.came.get(former.spec.for_pod.uid)
             placed = None if run is None or run.grant is None else EPOCH_S + run.started_s
             there = run is not None and run.number in world.running
-            gained = gains.by_placement(former, placed, None if there else now, horizon_s, now)
+            gained = plan_gains.by_placement(former, placed, None if there else now, horizon_s, now)
         else:
             after = self._contention(self._left[former.name])
-            gained = gains.by_contention(former, after, horizon_s, now)
+            gained = plan_gains.by_contention(former, after, horizon_s, now)
         if gained is None:
             return former
         world.counted.expected += former.spec.gain

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.fleet import Fleet
-from tessera_core.packing.history import History
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.packer import Packer
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.packing.demand_history import History
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.packer import Packer
 from tessera_schema.requests import PodRequest
 
 LEARN_S: Final = 6 * 3600.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tessera_core.arrays import Floats
+from tessera_core.fleet.arrays import Floats
 
 HOUR_S = 3600.0
 STEP_S = 600.0

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workloads_pods import HOUR_S, STEP_S, Job, Serves, Workload
-from tessera_core.arrays import Floats
+from tessera_core.fleet.arrays import Floats
 
 Row = tuple[int, Mapping[str, Any]]
 """Line and fields."""

@@ -13,7 +13,7 @@ from benchmarks.workloads_lending import Lending
 from benchmarks.workloads_moves import Moves
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_world import Part, World
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 
 LESS = frozenset({"wait_mean", "wait_p95", "wait_whole", "unplaced", "stretch", "contention",
                   "crowded", "missed", "late"})  # fmt: skip

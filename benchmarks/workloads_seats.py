@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.workloads_cards import FULL
 from benchmarks.workloads_pods import STEP_S, Job, Serves, Works
-from tessera_core.arrays import Bools, Floats
+from tessera_core.fleet.arrays import Bools, Floats
 
 NOBODY: Final = -1
 Seat = tuple[int, int]

@@ -37,14 +37,14 @@ from benchmarks.workloads_counted import LATE_PERCENT, Counted
 from benchmarks.workloads_packing import Packing
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
-from tessera_core.admission import Admission, admit
-from tessera_core.arrays import Floats
-from tessera_core.deciding import Reserved, decide
-from tessera_core.ledger import Ledger
-from tessera_core.packing.packer import Packer
-from tessera_core.placer import Placer
-from tessera_core.registry import Registry
-from tessera_core.standing import Standing
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.fleet.arrays import Floats
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.packing.packer import Packer
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.reserve import Reserved, decide
 from tessera_schema.cards import MIB
 from tessera_schema.requests import PodRequest
 

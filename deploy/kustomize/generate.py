@@ -22,9 +22,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from tessera_core import kubescheduler, registry, terms
-from tessera_core.dialect import Vendor
-from tessera_core.registry import BadConfiguration, Registry
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.registry import kube_scheduler_config, registry
+from tessera_core.registry.registry import BadConfiguration, Registry
+from tessera_core.trust import fencing as terms
 from tessera_scheduler import conditions
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.annotation_keys import CARDS_LABEL, RESERVE_KEY, SCHEDULER
@@ -84,7 +85,7 @@ def files() -> dict[Path, str]:
         "base/scheduler/kube-scheduler.yaml": _text(_scheduling(known, (SCHEDULER,))),
         "base/dialects/dialects.yaml": _text({n: {"enabled": True} for n in known.readers}),
         "components/scheduler-aliases/kube-scheduler.yaml": _text(
-            _scheduling(known, kubescheduler.profiles(known))
+            _scheduling(known, kube_scheduler_config.profiles(known))
         ),
         "components/scheduler-aliases/names.yaml": _text(_names(known)),
         "components/scheduler-aliases/policies.yaml": _text(_policies_of_names(known)),
@@ -103,7 +104,7 @@ def files() -> dict[Path, str]:
 def component(config: Mapping[str, Json], *, aliases: bool) -> dict[str, str]:
     """The files of a component for dialects with these options. Raises BadConfiguration."""
     known = registry.load(config)
-    names = kubescheduler.profiles(known) if aliases else (SCHEDULER,)
+    names = kube_scheduler_config.profiles(known) if aliases else (SCHEDULER,)
     made = [
         {"name": f"tessera-{name}", "namespace": NAMESPACE, "behavior": "merge",
          "files": [f"{name}.yaml"]}
@@ -135,19 +136,19 @@ def _key_patches(known: Registry) -> Iterator[Json]:
 
 def _scheduling(known: Registry, names: tuple[str, ...]) -> Json:
     port = SchedulerSettings().extender.port
-    made = kubescheduler.configuration(known, f"http://127.0.0.1:{port}", names)
+    made = kube_scheduler_config.configuration(known, f"http://127.0.0.1:{port}", names)
     return {**made, "clientConnection": CONNECTION}
 
 
 def _policies_of_names(known: Registry) -> list[Json]:
     """The patch that gives the policies the names that are served."""
-    names = msgspec.json.encode(kubescheduler.profiles(known)).decode()
+    names = msgspec.json.encode(kube_scheduler_config.profiles(known)).decode()
     return [{"op": "replace", "path": "/spec/variables/1/expression", "value": names}]
 
 
 def _names(known: Registry) -> Json:
     """The patch that gives the webhook the names that are served."""
-    names = ",".join(kubescheduler.profiles(known))
+    names = ",".join(kube_scheduler_config.profiles(known))
     env = [{"name": "TESSERA_WEBHOOK_SCHEDULERS", "value": names}]
     pod = {"initContainers": [{"name": "scheduler", "env": env}]}
     return _patch("Deployment", SCHEDULER, pod)

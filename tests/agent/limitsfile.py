@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tessera_core.hookfiles.limits import PATH, BadLimits, Limits, decode_limits
+from tessera_core.hook.limits_file import PATH, BadLimits, Limits, decode_limits
 from tessera_kubelet.nri.types import Adjustment
 
 

@@ -12,8 +12,8 @@ from tessera_agent.devices import Devices, Outlets
 from tessera_agent.inventory import Inventory
 from tessera_agent.readers import Reader, Silent
 from tessera_agent.settings import AgentSettings, HealthSettings, InventorySettings
-from tessera_core.care import Care
-from tessera_core.readings import CardReading, Readings
+from tessera_core.dialect_kit.monitoring import Care
+from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.vendors import nvidia
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.cards import Card

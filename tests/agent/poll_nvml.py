@@ -9,7 +9,7 @@ import msgspec
 from tessera_agent.readers import World
 from tessera_agent.readers.nvidia import open_reader
 from tessera_agent.settings import ReaderSettings
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
 from tessera_runtime.clock import SystemClock
 
 

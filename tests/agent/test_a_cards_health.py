@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tessera_agent.cards import Keeper, Seen
 from tessera_agent.readers import Silent
 from tessera_agent.settings import HealthSettings
+from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.machines.health import (
     LEGAL,
     Answered,
@@ -20,7 +21,6 @@ from tessera_core.machines.health import (
     advance,
     takes_pods,
 )
-from tessera_core.readings import CardReading, Fault, Readings
 from tessera_core.vendors.nvidia import CARE
 
 EVENTS: tuple[Event, ...] = (Answered(), Faulted(), Recovered(), Missed())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tessera_core.hookfiles.glance import NOTHING, SIZE, glance, is_of, record_at
-from tessera_core.hookfiles.layout import CARDS
+from tessera_core.hook.records import CARDS
+from tessera_core.hook.usage_counters import NOTHING, SIZE, glance, is_of, record_at
 from tests.agent.usagefile import a_usage
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tessera_agent.devices import teller
 from tessera_agent.readers import Silent
-from tessera_core.readings import CardReading, Fault
+from tessera_core.dialect_kit.readings import CardReading, Fault
 from tessera_embedded.apiserver.faults import Answer, Effect, Hang
 from tessera_embedded.apiserver.faults import Fault as ApiFault
 from tessera_runtime.bus.outbox import open_outbox

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tessera_agent.readers import Reader, Silent, World, open_reader
 from tessera_agent.readers.published import PublishedReader
 from tessera_agent.settings import ReaderSettings
-from tessera_core.care import version_problems
-from tessera_core.readings import CardReading, Readings
-from tessera_core.registry import load
+from tessera_core.dialect_kit.monitoring import version_problems
+from tessera_core.dialect_kit.readings import CardReading, Readings
+from tessera_core.registry.registry import load
 from tessera_core.vendors import iluvatar, mthreads
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import MIB

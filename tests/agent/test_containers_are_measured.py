@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from tessera_agent.files import ContainerFiles, HookFiles, Key
 from tessera_agent.settings import UsageSettings
 from tessera_agent.usage import Moment, Sampler, Watched
-from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.hookfiles.limits import CardLimit, Limits
-from tessera_core.hookfiles.usage import SIZE, Spoilt
-from tessera_core.readings import CardReading, ProcessReading, Readings
-from tessera_core.usage_rates import Held
+from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
+from tessera_core.hook.limits_file import CardLimit, Limits
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_file import SIZE, Spoilt
+from tessera_core.node.usage_rates import Held
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import MIB, Card
 from tests.agent.hooked import hooked

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.readings import CardReading, Link, Readings
+from tessera_core.dialect_kit.readings import CardReading, Link, Readings
 from tessera_core.vendors.nvidia import CARE, model_of
 
 

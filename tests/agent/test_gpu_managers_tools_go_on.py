@@ -14,8 +14,8 @@ from tessera_agent.gpumanager_graph import View, graph, usage
 from tessera_agent.holdings import Holding, Stage
 from tessera_agent.main import serve
 from tessera_agent.settings import AgentSettings, NriSettings
-from tessera_core.hookfiles.limits import Limits
-from tessera_core.readings import CardReading, ProcessReading
+from tessera_core.dialect_kit.readings import CardReading, ProcessReading
+from tessera_core.hook.limits_file import Limits
 from tessera_embedded.apiserver import open_apiserver
 from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime.bus.settings import BusSettings

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.hamicore import EVERY_S, Regioned, Regions, region_of
-from tessera_core.hookfiles.hamicore import CACHE_ENV
-from tessera_core.hookfiles.usage import Gap, Spoilt
+from tessera_core.hook.hami_core_region import CACHE_ENV
+from tessera_core.hook.usage_file import Gap, Spoilt
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, decode_usage

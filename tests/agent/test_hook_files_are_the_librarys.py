@@ -9,15 +9,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tessera_agent.files import ContainerFiles, HookFiles, Key
-from tessera_core.hookfiles import layout, limits, usage
-from tessera_core.hookfiles.layout import Record
-from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode, decode_limits
-from tessera_core.hookfiles.usage import Bounds, Gap, Unbuilt, Usage
+from tessera_core.hook import limits_file, records, usage_file
+from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode, decode_limits
+from tessera_core.hook.records import Record
+from tessera_core.hook.usage_file import Bounds, Gap, Unbuilt, Usage
 from tessera_runtime.clock import SystemClock
 from tests.agent.hooked import hooked
 from tests.agent.machine import NVML, built, polling
 
-RECORDS = (layout.HEAD, limits.CARD, limits.FILE, usage.CARD, usage.SLOT, usage.FILE)
+RECORDS = (
+    records.HEAD,
+    limits_file.CARD,
+    limits_file.FILE,
+    usage_file.CARD,
+    usage_file.SLOT,
+    usage_file.FILE,
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +48,8 @@ def test_every_field_lies_where_the_library_has_it(
 
 def test_constants_are_the_librarys(printed: dict[str, tuple[int, int]]) -> None:
     ours = {
-        "limits_magic": limits.MAGIC, "usage_magic": usage.MAGIC, "cards": layout.CARDS,
-        "slots": usage.SLOTS, "kinds": len(usage.KINDS), "bins": 2048,
+        "limits_magic": limits_file.MAGIC, "usage_magic": usage_file.MAGIC, "cards": records.CARDS,
+        "slots": usage_file.SLOTS, "kinds": len(usage_file.KINDS), "bins": 2048,
     }  # fmt: skip
     theirs = {n.removeprefix("constant."): v for n, (v, _) in printed.items() if "constant" in n}
     assert ours == theirs
@@ -73,7 +80,7 @@ cards = st.builds(
     memory_bytes=st.integers(0, (1 << 64) - 1), resident_bytes=st.integers(0, 1 << 50),
     cores_permille=st.integers(0, 1000), lent_permille=st.integers(0, 1000),
     lent_until_ns=st.integers(0, 1 << 63), mode=st.sampled_from(Mode),
-    flags=st.sampled_from(limits.CardFlag), index=st.integers(0, 15),
+    flags=st.sampled_from(limits_file.CardFlag), index=st.integers(0, 15),
     priority=st.integers(-5, 5), measured_ns=st.integers(0, 1 << 63),
 )  # fmt: skip
 
@@ -89,20 +96,22 @@ def test_every_limit_survives_the_file(
         container="ns/pod/c", cards=tuple(held), flags=flag, hold_until_ns=until_ns,
         log_level=level,
     )  # fmt: skip
-    assert decode_limits(limits.encode_limits(told, sequence=4, now_ns=5)) == told
+    assert decode_limits(limits_file.encode_limits(told, sequence=4, now_ns=5)) == told
 
 
 @pytest.mark.parametrize("until_ns", [-1, 1 << 64])
 def test_an_end_of_a_hold_that_the_file_cannot_hold_is_refused(until_ns: int) -> None:
     told = Limits(container="ns/pod/c", cards=(), hold_until_ns=until_ns)
-    with pytest.raises(limits.BadLimits, match=f"ns/pod/c: hold_until_ns {until_ns}: write 0 to"):
-        limits.encode_limits(told, sequence=4, now_ns=5)
+    with pytest.raises(
+        limits_file.BadLimits, match=f"ns/pod/c: hold_until_ns {until_ns}: write 0 to"
+    ):
+        limits_file.encode_limits(told, sequence=4, now_ns=5)
 
 
 def test_a_hold_in_what_older_agents_wrote_has_no_end() -> None:
     told = Limits(container="ns/pod/c", cards=(), flags=Flag.HOLD_LAUNCHES, hold_until_ns=7)
-    data = bytearray(limits.encode_limits(told, sequence=4, now_ns=5))
-    at = limits.FILE.offsets["hold_until_ns"]
+    data = bytearray(limits_file.encode_limits(told, sequence=4, now_ns=5))
+    at = limits_file.FILE.offsets["hold_until_ns"]
     data[at : at + 8] = bytes(8)  # reserved then
     assert decode_limits(bytes(data)) == replace(told, hold_until_ns=0)
 
@@ -123,7 +132,7 @@ def the_card(tmp_path: Path) -> tuple[Path, str]:
 
 def bounds(card: str) -> Bounds:
     return Bounds(
-        memory_bytes={layout.uuid_key(card): 16 << 30}, now_ns=SystemClock().time_ns()
+        memory_bytes={records.uuid_key(card): 16 << 30}, now_ns=SystemClock().time_ns()
     )  # fmt: skip
 
 

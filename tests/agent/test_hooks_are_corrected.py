@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from tessera_agent.correcting import Corrections
 from tessera_agent.files import ContainerFiles, HookFiles, Key
 from tessera_agent.usage import Watched
-from tessera_core.hookfiles.limits import CardLimit, Limits, Mode, decode_limits
-from tessera_core.readings import CardReading, ProcessReading, Readings
-from tessera_core.usage_rates import ANEW_NS, Held
+from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
+from tessera_core.hook.limits_file import CardLimit, Limits, Mode, decode_limits
+from tessera_core.node.usage_rates import ANEW_NS, Held
 from tessera_runtime.clock import SystemClock
 from tests.agent.usagefile import a_usage
 

@@ -1,7 +1,7 @@
 """Metrics are what was last concluded, under our names and under GPU Manager's."""
 
 from tessera_agent.metrics import AgentMetrics, Picture, Requested
-from tessera_core.hookfiles.usage import Spoilt
+from tessera_core.hook.usage_file import Spoilt
 from tessera_runtime.metrics import Registry
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage

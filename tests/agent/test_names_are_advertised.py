@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from tessera_agent.advertising import Advertising
 from tessera_agent.files import Key
 from tessera_agent.holdings import Holding, Holdings
-from tessera_core.advertised import FORMER, amounts_of, names_of
-from tessera_core.hookfiles.limits import Limits
-from tessera_core.quantity import value
-from tessera_core.registry import load
+from tessera_core.hook.limits_file import Limits
+from tessera_core.inventory.extended_resources import FORMER, amounts_of, names_of
+from tessera_core.kube.quantity import value
+from tessera_core.registry.registry import load
 from tessera_core.vendors.nvidia import CARE
 from tessera_embedded.apiserver.faults import Answer, Fault
 from tessera_kubelet.nri.types import Sandbox

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tessera_agent.readers import Silent
 from tessera_agent.settings import UsageSettings
-from tessera_core.readings import CardReading, Fault, Readings
+from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tests.agent.node import SETTINGS, Script, a_card, a_cluster, cards_of, running
 
 pytestmark = pytest.mark.looptime

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tessera_agent.files import MOST_USAGE_BYTES, ContainerFiles, HookFiles, Key
 from tessera_agent.slotlocks import MOST_ASKED, SlotLocks
-from tessera_core.hookfiles import usage
-from tessera_core.hookfiles.limits import BadLimits, CardLimit, Limits
-from tessera_core.hookfiles.usage import (
+from tessera_core.hook import usage_file
+from tessera_core.hook.limits_file import BadLimits, CardLimit, Limits
+from tessera_core.hook.usage_file import (
     Bounds,
     Gap,
     Garbled,
@@ -83,13 +83,13 @@ def test_a_device_is_not_read(files: ContainerFiles) -> None:
     assert files.read(BOUNDS) == Garbled(Spoilt.NOT_A_FILE)
 
 
-@pytest.mark.parametrize("size", [0, 1, usage.SIZE - 1])
+@pytest.mark.parametrize("size", [0, 1, usage_file.SIZE - 1])
 def test_a_file_of_another_size_is_not_read(files: ContainerFiles, size: int) -> None:
     os.truncate(files.path / "usage", size)
     assert files.read(BOUNDS) == Garbled(Spoilt.SIZE)
 
 
-@pytest.mark.parametrize("size", [usage.SIZE + 1, 64 << 20, 1 << 40])
+@pytest.mark.parametrize("size", [usage_file.SIZE + 1, 64 << 20, 1 << 40])
 def test_a_file_that_the_container_makes_larger_is_cut_back_and_reported(
     files: ContainerFiles, size: int
 ) -> None:
@@ -97,19 +97,20 @@ def test_a_file_that_the_container_makes_larger_is_cut_back_and_reported(
     path.write_bytes(a_usage({"uuid": CARD.encode()}))
     os.truncate(path, size)
     assert files.read(BOUNDS) == Garbled(Spoilt.GROWN)
-    assert path.stat().st_size == usage.SIZE
+    assert path.stat().st_size == usage_file.SIZE
     assert isinstance(files.read(BOUNDS), Usage)
 
 
 def test_nor_does_it_keep_disk_beyond_its_end(files: ContainerFiles) -> None:
     path = files.path / "usage"
     taken = subprocess.run(
-        ["fallocate", "--keep-size", f"--offset={usage.SIZE}", "--length=64MiB", path], check=False
+        ["fallocate", "--keep-size", f"--offset={usage_file.SIZE}", "--length=64MiB", path],
+        check=False,
     )
     if taken.returncode and not CI:
         pytest.skip("this file system keeps no blocks beyond the end of a file")
     taken.check_returncode()
-    assert path.stat().st_size == usage.SIZE
+    assert path.stat().st_size == usage_file.SIZE
     assert files.read(BOUNDS) == Garbled(Spoilt.GROWN)
     assert path.stat().st_blocks * 512 <= MOST_USAGE_BYTES
     assert files.read(BOUNDS) == Unbuilt()
@@ -118,9 +119,9 @@ def test_nor_does_it_keep_disk_beyond_its_end(files: ContainerFiles) -> None:
 def test_a_file_in_the_place_of_ours_is_not_cut(files: ContainerFiles) -> None:
     path = files.path / "usage"
     path.rename(files.path / "aside")
-    path.write_bytes(bytes(usage.SIZE + 7))
+    path.write_bytes(bytes(usage_file.SIZE + 7))
     assert files.read(BOUNDS) == Garbled(Spoilt.REPLACED)
-    assert path.stat().st_size == usage.SIZE + 7
+    assert path.stat().st_size == usage_file.SIZE + 7
 
 
 def test_a_look_asks_for_a_bounded_number_of_locks_and_all_have_their_turn() -> None:
@@ -130,8 +131,8 @@ def test_a_look_asks_for_a_bounded_number_of_locks_and_all_have_their_turn() -> 
         asked.append(number)
         return number % 2 == 0
 
-    locks, numbers = SlotLocks(ask), range(3, usage.SLOTS)
-    assert locks.held(0, numbers) >= set(range(3 + MOST_ASKED, usage.SLOTS))
+    locks, numbers = SlotLocks(ask), range(3, usage_file.SLOTS)
+    assert locks.held(0, numbers) >= set(range(3 + MOST_ASKED, usage_file.SLOTS))
     assert len(asked) == MOST_ASKED
     looks = -(-len(numbers) // MOST_ASKED)
     found = [locks.held(0, numbers) for _ in range(looks - 1)]
@@ -143,7 +144,7 @@ def test_a_look_asks_for_a_bounded_number_of_locks_and_all_have_their_turn() -> 
 
 def test_holes_are_zeros_which_is_a_file_nobody_has_built(files: ContainerFiles) -> None:
     os.truncate(files.path / "usage", 0)
-    os.truncate(files.path / "usage", usage.SIZE)
+    os.truncate(files.path / "usage", usage_file.SIZE)
     assert files.read(BOUNDS) == Unbuilt()
 
 
@@ -152,7 +153,7 @@ def test_a_file_that_shrinks_vanishes_and_returns_while_it_is_read(files: Contai
     script = (
         f"import os\npath={str(path)!r}\n"
         "for n in range(3000):\n"
-        f"    os.truncate(path, n * 97 % 3000); os.truncate(path, {usage.SIZE})\n"
+        f"    os.truncate(path, n * 97 % 3000); os.truncate(path, {usage_file.SIZE})\n"
         "    os.rename(path, path + 'x'); os.rename(path + 'x', path)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as other:
@@ -209,7 +210,7 @@ def test_another_layout_is_refused(field: str) -> None:
     assert decode_usage(bytes(data), BOUNDS) == Garbled(Spoilt.LAYOUT)
 
 
-@given(st.binary(min_size=64, max_size=4096), st.integers(0, usage.SIZE - 4096))
+@given(st.binary(min_size=64, max_size=4096), st.integers(0, usage_file.SIZE - 4096))
 def test_no_bytes_make_it_fail(noise: bytes, at: int) -> None:
     data = a_usage({"uuid": CARD.encode()}, slots=({"card": 0},) * 8)
     data[at : at + len(noise)] = noise

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
-from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
-from tessera_core.usage_rates import (
+from tessera_core.hook.limits_file import CardLimit, Limits, Mode
+from tessera_core.hook.usage_file import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
+from tessera_core.node.usage_rates import (
     Counted,
     Driven,
     Held,

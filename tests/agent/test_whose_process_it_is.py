@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tessera_agent.pids import ProcOwners
-from tessera_core.cgroups import container_of
+from tessera_core.node.cgroups import container_of
 
 ID = "0123456789abcdef" * 4
 OTHER = "f" * 64

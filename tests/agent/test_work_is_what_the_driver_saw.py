@@ -1,7 +1,7 @@
 """A container's launches are its own words; whether it works is what the driver saw."""
 
 from tessera_agent.evidence import DriverEvidence
-from tessera_core.usage_rates import Driven
+from tessera_core.node.usage_rates import Driven
 
 CARD, KEY, VALID_S = "GPU-0a", "0a", 6.0
 

@@ -17,8 +17,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.signing import new_key
-from tessera_core.speaking import Speaker
+from tessera_core.trust.grants import new_key
+from tessera_core.trust.messages import Speaker
 from tessera_embedded.natsserver import open_nats
 from tessera_quota.quota import Quota, open_quota
 from tessera_quota.quota import World as QuotaWorld

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import yaml
 
-from tessera_core import terms
+from tessera_core.trust import fencing
 from tests.contract.client import Client, Json, open_client
 from tests.contract.kubebin import kube_bin
 from tests.contract.real import PROGRAMS, ControlPlane, Program, real_control_plane
@@ -38,7 +38,7 @@ _PATHS: Final = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    **{guard["kind"]: path for path, guard in terms.fence(HOME).items()},
+    **{guard["kind"]: path for path, guard in fencing.fence(HOME).items()},
 }
 _DEVICES: Final[Json] = {
     "metadata": {"name": "devices.scheduling.koordinator.sh"},

@@ -10,8 +10,8 @@ from typing import Final
 
 import aiohttp
 
-from tessera_core.kubescheduler import configuration, profiles
-from tessera_core.registry import Registry, load
+from tessera_core.registry.kube_scheduler_config import configuration, profiles
+from tessera_core.registry.registry import Registry, load
 from tests.cluster.plane import HOME, Plane, a_program
 from tests.contract.client import Json
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tessera_core.signing import new_key
-from tessera_core.speaking import Speaker
+from tessera_core.trust.grants import new_key
+from tessera_core.trust.messages import Speaker
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
-from tessera_core.charges import Charge, charges, init_is_over
-from tessera_core.inventory import cards_of
-from tessera_core.ledger import Ledger
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.fleet.charges import Charge, charges, init_is_over
+from tessera_core.inventory.merge import cards_of
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Seen
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
-from tessera_core.registry import Registry
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.registry.registry import Registry
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, decode_grant, encode_grant
 from tessera_schema.kube import Node, Pod

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.charges import Charge
-from tessera_core.fleet import Fleet
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import encode_grant
 from tessera_schema.quotas import Limit
 from tests.core.api_world import World

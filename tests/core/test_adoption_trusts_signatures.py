@@ -2,9 +2,9 @@
 
 import pytest
 
-from tessera_core.adoption import Adopted, adopt
-from tessera_core.registry import load
-from tessera_core.signing import Signer, Verifier, published_key
+from tessera_core.recovery.adopt import Adopted, adopt
+from tessera_core.registry.registry import load
+from tessera_core.trust.grants import Signer, Verifier, published_key
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tessera_testing.builders import a_card, a_container, a_pod
 

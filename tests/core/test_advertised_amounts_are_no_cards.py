@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.advertised import (
+from tessera_core.inventory.extended_resources import (
     FORMER,
     allocated_names,
     amounts_of,
     is_former,
     without_advertised,
 )
-from tessera_core.inventory import cards_of
-from tessera_core.registry import load
+from tessera_core.inventory.merge import cards_of
+from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Quantity
 from tessera_schema.node_cards import ALLOCATE, Published, encode_published

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.advertised import amounts_of
-from tessera_core.outcome import Outcome, Verdict
-from tessera_core.quantity import value
-from tessera_core.registry import load
+from tessera_core.inventory.extended_resources import amounts_of
+from tessera_core.kube.quantity import value
+from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
 from tessera_schema.kube import Node, Pod
 from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.verdicts import Outcome, Verdict
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tessera_testing.planning import plan
 

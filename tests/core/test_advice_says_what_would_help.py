@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.advice import Advice, Barrier, MemoryUnit
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Entry, Seen
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
-from tessera_core.registry import load
-from tessera_core.remedies import advise, memory_unit
+from tessera_core.explain.advice import Advice, Barrier, MemoryUnit
+from tessera_core.explain.remedies import advise, memory_unit
+from tessera_core.ledger.entries import Entry, Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit

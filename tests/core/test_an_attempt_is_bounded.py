@@ -11,12 +11,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.charges import charge_of
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.fitting import Fitting
-from tessera_core.ledger import Ledger
-from tessera_core.placement import (
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.fleet.charges import charge_of
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.node_fit import Fitting
+from tessera_core.placement.place import (
     MOST_SCREENED,
     MOST_TAKES,
     Found,
@@ -25,12 +24,13 @@ from tessera_core.placement import (
     in_turn,
     refused,
 )
-from tessera_core.placer import Placer
-from tessera_core.preempting import useful
-from tessera_core.quota import NO_LIMITS
-from tessera_core.registry import load
-from tessera_core.standing import Standing
-from tessera_core.units import units
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import NO_LIMITS
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.filter import Filter
+from tessera_core.scheduling.preemption import useful
 from tessera_schema.cards import MIB
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.quotas import Limit

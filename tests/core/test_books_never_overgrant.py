@@ -18,9 +18,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tessera_core.charges import Charge
+from tessera_core.fleet.charges import Charge
 from tessera_core.machines.allocation import Phase
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_container, a_node, a_pod

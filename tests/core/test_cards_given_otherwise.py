@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Shows
-from tessera_core.otherwise import given_otherwise
-from tessera_core.registry import load
+from tessera_core.dialect_kit.contract import Shows
+from tessera_core.node.device_mismatch import given_otherwise
+from tessera_core.registry.registry import load
 from tessera_schema.grants import Share
 from tessera_testing.builders import a_card
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tessera_core.charges import Charge, charges, init_is_over
+from tessera_core.fleet.charges import Charge, charges, init_is_over
 from tessera_schema.grants import Share
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_container, a_pod

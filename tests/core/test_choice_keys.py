@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.admission import Admission, admit
-from tessera_core.choice_keys import MOST_LOOKED_AT
-from tessera_core.registry import load
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.choice_keys import MOST_LOOKED_AT
+from tessera_core.registry.registry import load
 from tessera_schema.kube import Quantity
 from tessera_testing.builders import a_container, a_pod
 

@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.cores import MILLI, WHOLE_CARD, milli, percent
+from tessera_core.fleet.cores import MILLI, WHOLE_CARD, milli, percent
 from tessera_core.grants.resize import resized
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
-from tessera_core.registry import load
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
-from tessera_core.dialect import Rejected
-from tessera_core.registry import load
-from tessera_core.remembered import MOST_SHAPE, MOST_SHAPES, Admissions
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.cache import MOST_SHAPE, MOST_SHAPES, Admissions
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import EnvVar, HostPath, Pod, PodStatus, Volume, VolumeMount
 from tessera_testing.builders import a_container, a_pod

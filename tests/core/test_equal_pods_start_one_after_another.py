@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from tessera_core.allocating import Allocated, Reading, Start, reading
-from tessera_core.registry import load
-from tessera_core.starting import Starting
+from tessera_core.registry.plugin_requests import Allocated, Reading, Start, reading
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.in_flight import Starting
 from tessera_schema.kube import (
     ContainerState,
     ContainerStatus,

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
-from tessera_core.arrays import Bools
-from tessera_core.deciding import Waiting
-from tessera_core.ledger import Ledger
-from tessera_core.placer import Placer
-from tessera_core.preempting import useful
-from tessera_core.registry import load
-from tessera_core.reserved import LONGEST_S, Holding, Reserved
-from tessera_core.several import Room, rooms, scores, wishes
-from tessera_core.standing import Standing
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.fleet.arrays import Bools
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.node_reservations import LONGEST_S, Holding, Reserved
+from tessera_core.scheduling.preemption import useful
+from tessera_core.scheduling.prioritize import Room, rooms, scores, wishes
+from tessera_core.scheduling.reserve import Waiting
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Spread
 from tessera_schema.quotas import Limit

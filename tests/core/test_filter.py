@@ -5,13 +5,12 @@ import json
 import msgspec
 import pytest
 
-from tessera_core.decisions import MOST_MESSAGE, MOST_RECORDS, Decision, Decisions
-from tessera_core.filtering import MAX_ANSWERS, MOST_ASKED, Filter
-from tessera_core.ledger import Ledger
-from tessera_core.outcome import Verdict
-from tessera_core.placer import Placer
-from tessera_core.registry import load
-from tessera_core.standing import Standing
+from tessera_core.explain.decision_log import MOST_MESSAGE, MOST_RECORDS, Decision, Decisions
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.filter import MAX_ANSWERS, MOST_ASKED, Filter
 from tessera_schema.extender import (
     MOST_NODES,
     MOST_VICTIMS,
@@ -20,6 +19,7 @@ from tessera_schema.extender import (
 )
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest
+from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_card
 from tests.dialects.adding import acme
 

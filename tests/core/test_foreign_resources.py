@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.admission import Admission, admit
-from tessera_core.foreign_resources import MOST_NAMES, foreign_resource, foreign_resources
-from tessera_core.outcome import Verdict
-from tessera_core.registry import load
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.foreign_resources import MOST_NAMES, foreign_resource, foreign_resources
+from tessera_core.registry.registry import load
+from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.planning import plan
 

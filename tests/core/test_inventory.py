@@ -5,10 +5,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.counted import MOST_CARDS
-from tessera_core.fleet import Fleet
-from tessera_core.inventory import MOST_WARNINGS, cards_of
-from tessera_core.registry import load
+from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.inventory.merge import MOST_WARNINGS, cards_of
+from tessera_core.registry.registry import load
 from tessera_schema.cards import Siting
 from tessera_schema.kube import Node
 from tessera_testing.builders import a_card, a_node

@@ -3,10 +3,10 @@
 import pytest
 from msgspec import structs
 
-from tessera_core.charges import Charge
-from tessera_core.ledger import Ledger
+from tessera_core.fleet.charges import Charge
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Seen
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit

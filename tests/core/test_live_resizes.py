@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.dialect import Vendor
+from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.grants.resize import follows, resized
-from tessera_core.hookpaths import HOOK_LIBRARY
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
-from tessera_core.registry import load
+from tessera_core.hook.paths import HOOK_LIBRARY
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant, Share
 from tessera_schema.reasons import Reason

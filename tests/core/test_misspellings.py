@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.misspellings import nearest
+from tessera_core.admission.misspellings import nearest
 
 KNOWN = ("vgpu-mode", "use-gpuuuid", "nouse-gpuuuid", "use-gputype")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tessera_core.admission import Admission, admit
-from tessera_core.advertised import allocated_names
-from tessera_core.allocating import Allocated
-from tessera_core.inventory import cards_on
-from tessera_core.registry import load
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.inventory.extended_resources import allocated_names
+from tessera_core.inventory.merge import cards_on
+from tessera_core.registry.plugin_requests import Allocated
+from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.kube import Node, Quantity
 from tessera_schema.node_cards import ALLOCATE, Published, encode_published

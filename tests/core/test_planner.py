@@ -5,14 +5,14 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.cluster import Cluster
-from tessera_core.outcome import Verdict
 from tessera_core.planner import Planner
-from tessera_core.registry import load
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.registry.registry import load
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tessera_schema.kube import Pod, SecurityContext
 from tessera_schema.quotas import Limit
 from tessera_schema.reasons import Reason
+from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.planning import NOW_NS, plan
 from tests.dialects.adding import acme

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.charges import Charge
-from tessera_core.cores import milli
-from tessera_core.fleet import Fleet
-from tessera_core.ledger import Ledger
-from tessera_core.packing.packer import Packer
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
-from tessera_core.scoring import pressure
-from tessera_core.several import scores
-from tessera_core.units import units
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.cores import milli
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.packing.packer import Packer
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.scoring import pressure
+from tessera_core.placement.units import units
+from tessera_core.scheduling.prioritize import scores
 from tessera_schema.cards import MIB, Card
 from tessera_schema.hints import CardHint, NodeHints
 from tessera_schema.requests import (

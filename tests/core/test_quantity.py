@@ -1,6 +1,6 @@
 import pytest
 
-from tessera_core.quantity import BadQuantity, binary, milli, value, whole
+from tessera_core.kube.quantity import BadQuantity, binary, milli, value, whole
 
 
 @pytest.mark.parametrize(

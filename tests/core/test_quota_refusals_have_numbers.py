@@ -4,13 +4,13 @@ pod asks, in every dimension; and the cards of a node that has too few say their
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.explain import node_whys
-from tessera_core.fitting import Unfit
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
-from tessera_core.placement import NotFound
-from tessera_core.placer import Placer
-from tessera_core.units import units
+from tessera_core.explain.reasons import node_whys
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.place import NotFound
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import units
 from tessera_schema.cards import MIB, Siting
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.hookfiles.hamicore import MAGIC, NotARegion, RegionCard, read_region
+from tessera_core.hook.hami_core_region import MAGIC, NotARegion, RegionCard, read_region
 
 UUID = b"GPU-12345678-0000-0000-0000-000000000001"
 SIZES = {0: 1_197_896, 1: 2_008_952}

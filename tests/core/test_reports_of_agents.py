@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tessera_core.reports.agents import MOST_BYTES, AgentReports, Message, voices_of
 from tessera_core.reports.doubts import MOST_WORDS, Doubt
-from tessera_core.signing import new_key
-from tessera_core.speaking import Speaker, not_spoken
+from tessera_core.trust.grants import new_key
+from tessera_core.trust.messages import Speaker, not_spoken
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import (

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.charges import Charge
-from tessera_core.fitting import Unfit
-from tessera_core.fleet import Fleet
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
-from tessera_core.quota import Allowance
-from tessera_core.units import units
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import Allowance
 from tessera_schema.cards import MIB, Card
 from tessera_schema.requests import (
     CardKey,

@@ -5,12 +5,12 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.capacity import misfit
-from tessera_core.charges import charges
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
+from tessera_core.fleet.capacity_check import misfit
+from tessera_core.fleet.charges import charges
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.signing import BadKey, Signer, Verifier, published_key
+from tessera_core.trust.grants import BadKey, Signer, Verifier, published_key
 from tessera_schema.grants import Grant, decode_grant, encode_grant
 
 SIGNER = Signer(bytes(range(32)))

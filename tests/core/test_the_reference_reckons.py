@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.charges import charges
+from tessera_core.fleet.charges import charges
 from tessera_schema.grants import Grant, Share, encode_grant
 from tessera_schema.requests import Role
 from tests.core.reckoning import counts

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.admission import admit
-from tessera_core.dialect import Rejected
-from tessera_core.memory_units import LEAST_CARD_BYTES, MOST_CARD_BYTES, MemoryUnit
-from tessera_core.registry import load
+from tessera_core.admission.admit import admit
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.dialect_kit.memory_units import LEAST_CARD_BYTES, MOST_CARD_BYTES, MemoryUnit
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Quantity
 from tessera_testing.builders import a_container, a_pod

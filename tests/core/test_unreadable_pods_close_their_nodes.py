@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tessera_core.endings import Unreadable
-from tessera_core.fleet import Fleet
-from tessera_core.ledger import Ledger
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.ledger.tombstones import Unreadable
 from tessera_testing.builders import a_card
 
 CARDS = [a_card("g0", 0)]

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.deciding import Reserved, decide
-from tessera_core.ledger import Ledger
-from tessera_core.packing.packer import Packer
-from tessera_core.placer import Placer
-from tessera_core.quota import NO_LIMITS
-from tessera_core.standing import MOST_UNITS, Standing
-from tessera_core.units import units
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.packing.packer import Packer
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import MOST_UNITS, Standing
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import NO_LIMITS
+from tessera_core.scheduling.reserve import Reserved, decide
 from tessera_schema.cards import MIB, Card, Siting
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tessera_core.mountinfo import mount_of, origin_of, parse_mountinfo
+from tessera_core.node.mountinfo import mount_of, origin_of, parse_mountinfo
 
 ROOT = "90 80 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/a"
 LIMITS = "105 {parent} 8:1 /var/lib/t/limits /usr/local/tessera/limits {ro} - ext4 /dev/sda1 rw"

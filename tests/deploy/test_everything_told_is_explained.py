@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tessera_agent.telling import Alarm
-from tessera_core.judging import Why
+from tessera_core.node.container_admission import Why
 from tessera_scheduler.alarms import Wrong
 from tessera_schema.reasons import Reason
 from tests.deploy.manifests import ROOT

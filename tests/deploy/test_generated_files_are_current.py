@@ -8,7 +8,7 @@ from types import ModuleType
 
 import yaml
 
-from tessera_core import registry
+from tessera_core.registry import registry
 from tessera_runtime import dialect_config
 from tests.deploy.manifests import KUSTOMIZE
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 import yaml
 
-from tessera_core import kubescheduler
+from tessera_core.registry import kube_scheduler_config
 from tessera_runtime import dialect_config
 from tests.deploy.manifests import Json, combined, containers, environment, named
 from tests.deploy.test_generated_files_are_current import generator
@@ -79,7 +79,7 @@ def test_kube_scheduler_leaves_these_names_to_us(tmp_path: Path, *, aliases: boo
     assert managed["example.org/vmem"] is True
     assert "nvidia.com/gpumem" not in managed
     known = dialect_config.load(tmp_path / "mine.yaml")
-    profiles = kubescheduler.profiles(known) if aliases else ("tessera-scheduler",)
+    profiles = kube_scheduler_config.profiles(known) if aliases else ("tessera-scheduler",)
     assert {p["schedulerName"] for p in config["profiles"]} == set(profiles)
 
 

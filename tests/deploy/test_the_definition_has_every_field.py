@@ -10,7 +10,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import fields
 
-from tessera_core.limits import VERSION, AcceleratorQuotaSpec
+from tessera_core.quota.objects import VERSION, AcceleratorQuotaSpec
 from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
 from tessera_schema.plans import PLAN_KIND, PLANS, PlanSpec, PlanStatus
 from tessera_schema.quotas import QuotaStatus

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tessera_core.hookpaths import DRIVER_HOST
+from tessera_core.hook.paths import DRIVER_HOST
 from tests.deploy.manifests import ROOT
 
 LIBRARIES = f"/usr/lib/{platform.machine()}-linux-gnu"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_core.hookpaths import HOOK_LIBRARY_HOST, PRELOAD_HOST
+from tessera_core.hook.paths import HOOK_LIBRARY_HOST, PRELOAD_HOST
 from tests.deploy.manifests import ROOT
 
 PROGRAM = ROOT / "deploy/images/install-hook"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.admission import Admission, admit
-from tessera_core.dialect import Rejected
-from tessera_core.inventory import cards_of
-from tessera_core.outcome import Outcome, Verdict
-from tessera_core.registry import load
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.inventory.merge import cards_of
+from tessera_core.registry.registry import load
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod, Quantity
+from tessera_schema.verdicts import Outcome, Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.planning import plan
 from tests.dialects.adding import acme

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tessera_core.hookfiles.limits import PATH, BadLimits, Limits, decode_limits
+from tessera_core.hook.limits_file import PATH, BadLimits, Limits, decode_limits
 from tests.node.island import Island
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

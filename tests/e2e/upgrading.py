@@ -15,11 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from tessera_core.hookfiles import limits as limits_file
-from tessera_core.hookfiles import usage as usage_file
-from tessera_core.hookfiles.layout import CARDS, Record
-from tessera_core.hookpaths import HOOK_LIBRARY
-from tessera_core.signing import Signer
+from tessera_core.hook import limits_file, usage_file
+from tessera_core.hook.paths import HOOK_LIBRARY
+from tessera_core.hook.records import CARDS, Record
+from tessera_core.trust.grants import Signer
 from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY
 from tests.contract.client import Json

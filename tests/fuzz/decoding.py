@@ -14,10 +14,9 @@ from google.protobuf.message import DecodeError as NotProtobuf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core import quantity
-from tessera_core.dialect import BadLimit
-from tessera_core.hookfiles.hamicore import NotARegion, read_region
-from tessera_core.hookfiles.limits import (
+from tessera_core.dialect_kit.contract import BadLimit
+from tessera_core.hook.hami_core_region import NotARegion, read_region
+from tessera_core.hook.limits_file import (
     BadLimits,
     CardLimit,
     Limits,
@@ -25,12 +24,18 @@ from tessera_core.hookfiles.limits import (
     encode_limits,
     sequence_of,
 )  # fmt: skip
-from tessera_core.hookfiles.usage import Bounds, decode_usage
-from tessera_core.inventory import cards_on
-from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
-from tessera_core.registry import load
-from tessera_core.signing import Signer, Verifier, published_key
-from tessera_core.speaking import Speaker, not_spoken
+from tessera_core.hook.usage_file import Bounds, decode_usage
+from tessera_core.inventory.merge import cards_on
+from tessera_core.kube import quantity
+from tessera_core.quota.objects import (
+    AcceleratorQuota,
+    ResourceQuota,
+    accelerator_limit,
+    resource_limits,
+)
+from tessera_core.registry.registry import load
+from tessera_core.trust.grants import Signer, Verifier, published_key
+from tessera_core.trust.messages import Speaker, not_spoken
 from tessera_kubelet.errors import LinkGarbled, Unsayable
 from tessera_kubelet.nri import mux, protobuf, ttrpc
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Sandbox

@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tessera_core.hookfiles.layout import CARDS, HEAD, LAYOUT
-from tessera_core.hookfiles.limits import MAGIC, SIZE, CardLimit, Limits, encode_limits
+from tessera_core.hook.limits_file import MAGIC, SIZE, CardLimit, Limits, encode_limits
+from tessera_core.hook.records import CARDS, HEAD, LAYOUT
 from tests.fuzz.fuzzer import Fuzzer, mutated
 
 HOOK: Final = Path(__file__).parents[2] / "libs/hook"

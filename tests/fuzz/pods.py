@@ -11,15 +11,15 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.adoption import adopt
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.inventory import cards_of
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
-from tessera_core.placer import Placer
-from tessera_core.signing import Signer, Verifier, published_key
-from tessera_core.standing import Standing
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.inventory.merge import cards_of
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.recovery.adopt import adopt
+from tessera_core.scheduling.filter import Filter
+from tessera_core.trust.grants import Signer, Verifier, published_key
 from tessera_schema.cards import Card
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, encode_grant

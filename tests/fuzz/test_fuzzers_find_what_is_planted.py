@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_cli.__main__ import run
-from tessera_core.quantity import BadQuantity
-from tessera_core.rebalance.smoothing import Smoother
+from tessera_core.kube.quantity import BadQuantity
+from tessera_core.usage.smoother import Smoother
 from tessera_runtime.http.fast_request import UNKNOWN, Request
 from tessera_schema.cards import Card
 from tessera_schema.device_reports import NodeUsage

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.rebalance.smoothing import Smoother
 from tessera_core.reports.agents import AgentReports, Message
-from tessera_core.speaking import Speaker
+from tessera_core.trust.messages import Speaker
+from tessera_core.usage.smoother import Smoother
 from tessera_quota.usage import LONGEST_S, Usage
 from tessera_runtime.bus.api import News
 from tessera_schema import subjects

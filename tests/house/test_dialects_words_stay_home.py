@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("services/agent", "services/rebalancer", "libs/core/src/tessera_core/rebalance")
+FOLDERS = (
+    "services/agent", "services/rebalancer", "libs/core/src/tessera_core/rebalance",
+    "libs/core/src/tessera_core/usage",
+)  # fmt: skip
 DIALECTS = load().readers
 UNDECLARED = ("CUDA_DEVICE_", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "vcuda-")
 """Read by dialects, and not named by their fields."""

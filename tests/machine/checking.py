@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.charges import Charge
+from tessera_core.fleet.charges import Charge
 from tessera_core.machines.allocation import Phase
 from tessera_scheduler.explanations import Books, explain
 from tessera_scheduler.outlived import OCCUPIED

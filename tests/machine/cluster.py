@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from tessera_core import terms
+from tessera_core.trust import fencing
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_scheduler.settings import BindSettings, SchedulerSettings
 from tessera_schema.annotation_keys import CARDS_PREFIX
@@ -121,7 +121,7 @@ class Cluster:
         for namespace in (HOME, TEAM):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
-        for path, guard in terms.fence(HOME).items() if fenced else ():
+        for path, guard in fencing.fence(HOME).items() if fenced else ():
             self.call("POST", path, guard)
         self.limit(QUOTA_MIB)
         self.truth = Truth(self.store, self.time, self.cards, self.allocating, fenced=fenced)

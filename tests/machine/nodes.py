@@ -1,7 +1,7 @@
 """A node: its kubelet, and its agent as far as it judges who starts and tells what runs.
 
-A container starts only if `tessera_core.judging` gives it its shares, as in the agent. What then
-runs is reckoned here by plain addition, which knows nothing of books.
+A container starts only if `tessera_core.node.container_admission` gives it its shares, as in the
+agent. What then runs is reckoned here by plain addition, which knows nothing of books.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tessera_core.charges import Charge, charge_of
-from tessera_core.judging import Asked, Give, Refuse, Scene, Why, judge
+from tessera_core.fleet.charges import Charge, charge_of
+from tessera_core.node.container_admission import Asked, Give, Refuse, Scene, Why, judge
 from tessera_runtime.bus.outbox import Outbox
 from tessera_schema.device_reports import DeviceState, Occupied, encode
 from tessera_schema.grants import GRANT_KEY, Grant, Share

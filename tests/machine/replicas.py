@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 
-from tessera_core.terms import POLICY
+from tessera_core.trust.fencing import POLICY
 from tessera_runtime.errors import ApiLost, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Verb
 from tessera_scheduler.scheduler import Scheduler, open_scheduler

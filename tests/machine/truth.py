@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from tessera_core.charges import Charge, charges, init_is_over
-from tessera_core.signing import Verifier
+from tessera_core.fleet.charges import Charge, charges, init_is_over
+from tessera_core.trust.grants import Verifier
 from tessera_embedded.apiserver.store import Store
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.lease_object import LeaseObject

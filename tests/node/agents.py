@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.signing import Signer, published_key
+from tessera_core.trust.grants import Signer, published_key
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tessera_schema.injections import Injection
 from tests.agent.machine import NVML, ROOT, built

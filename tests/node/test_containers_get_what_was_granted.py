@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tessera_core.hookfiles.limits import PATH as LIMITS
-from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
+from tessera_core.hook.limits_file import PATH as LIMITS
+from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
 from tests.agent.limitsfile import limits_in

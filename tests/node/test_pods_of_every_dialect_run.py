@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.hookpaths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
+from tessera_core.hook.paths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
 from tests.node.agents import until
 from tests.node.conftest import OpenCluster
 from tests.node.cri import Container

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from tessera_core.charges import Charge, charges
-from tessera_core.fitting import Unfit
-from tessera_core.fleet import Fleet
-from tessera_core.packing import order
-from tessera_core.packing.state import State
-from tessera_core.placer import Placer
-from tessera_core.quota import Allowance
-from tessera_core.scoring import nodes
-from tessera_core.units import units
+from tessera_core.fleet.charges import Charge, charges
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.packing import ordering
+from tessera_core.placement.packing.state import State
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.scoring import nodes
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import Allowance
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Share
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
@@ -93,7 +93,7 @@ def a_pod(*wanted: Request, cpu_milli: int = 0, memory_bytes: int = 0) -> PodReq
 def place(fleet: Fleet, pod: PodRequest, state: State) -> tuple[str, tuple[Share, ...]] | None:
     """What placement does with the order of `pack`."""
     wanted = units(pod)
-    columns = order.keys(fleet, wanted[0].lead, state)
+    columns = ordering.keys(fleet, wanted[0].lead, state)
     left = np.array(sorted(fleet.rows.values()))
     while len(left):
         row = nodes.best(left, columns)

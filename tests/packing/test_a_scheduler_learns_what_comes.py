@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_core.admission import admit
-from tessera_core.dialect import Rejected
-from tessera_core.packing.history import ENOUGH, History
-from tessera_core.registry import load
+from tessera_core.admission.admit import admit
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.placement.packing.demand_history import ENOUGH, History
+from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.faults import Answer, Cut
 from tessera_scheduler.packing import ENTRY, HISTORY, PackingSettings
 from tessera_scheduler.scheduler import Scheduler, open_scheduler

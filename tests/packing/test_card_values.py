@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.packing.cutting import prices
-from tessera_core.packing.knapsack import Knapsack
-from tessera_core.packing.worth import OPEN, Table, table
+from tessera_core.placement.packing.card_values import OPEN, Table, table
+from tessera_core.placement.packing.cutting_stock import prices
+from tessera_core.placement.packing.knapsack import Knapsack
 
 
 def priced(sizes: list[int], demand: list[float], card: int = 10) -> list[float]:

@@ -10,17 +10,17 @@ from math import floor, inf
 import numpy as np
 import pytest
 
-from tessera_core.charges import Charge
-from tessera_core.cores import milli
-from tessera_core.fleet import Fleet
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.cores import milli
+from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import Host
-from tessera_core.packing import order
-from tessera_core.packing.counted import Hosts
-from tessera_core.packing.history import History, Wish
-from tessera_core.packing.kinds import Ask, Kinds, Past
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.state import State
-from tessera_core.packing.worth import OPEN
+from tessera_core.placement.packing import ordering
+from tessera_core.placement.packing.card_values import OPEN
+from tessera_core.placement.packing.demand import Ask, Kinds, Past
+from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.free_capacity import Hosts
+from tessera_core.placement.packing.state import State
 from tessera_schema.cards import MIB
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
@@ -140,7 +140,7 @@ def test_every_step_is_the_plain_policys(seed: int) -> None:
     for _ in range(60):
         pod = PAST[int(rng.integers(len(PAST)))]
         wanted, hosts = a_request(pod), hosts_of(fleet, nodes)
-        columns = order.keys(fleet, wanted, state, hosts=hosts, host=Host(pod.cpu, 16 * GIB))
+        columns = ordering.keys(fleet, wanted, state, hosts=hosts, host=Host(pod.cpu, 16 * GIB))
         for n, node in enumerate(nodes):
             assert columns[0][fleet.rows[f"node-{n}"]] == plain.steps(node, pod), (n, node, pod)
         best = min(range(9), key=lambda n: columns[0][fleet.rows[f"node-{n}"]])
@@ -155,7 +155,7 @@ def take(fleet: Fleet, state: State, node: Node, number: int, pod: Pod) -> None:
     name = f"node-{number}"
     view = fleet.view(fleet.rows[name], "acme")
     assert view is not None
-    numbers = order.card_keys(fleet, view, a_request(pod), state)
+    numbers = ordering.card_keys(fleet, view, a_request(pod), state)
     node.cpu -= pod.cpu
     node.memory -= 16 * GIB
     for i in sorted(range(4), key=numbers.__getitem__)[: pod.count]:

@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.charges import Charge
-from tessera_core.fitting import Unfit
-from tessera_core.packing.history import History
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.state import State
-from tessera_core.placer import Placer
-from tessera_core.units import units
+from tessera_core.fleet.charges import Charge
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.packing.demand_history import History
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.state import State
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import units
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
 from tests.packing.fleets import FREE, a_fleet, a_pod, charge, nodes_of, place, put, requests

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.admission import Admission, admit
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.fitting import Unfit
-from tessera_core.ledger import Ledger
-from tessera_core.packing.history import History
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.packer import MOST_NAMED, Packer
-from tessera_core.placer import Placer
-from tessera_core.quota import NO_LIMITS
-from tessera_core.registry import load
-from tessera_core.standing import Standing
-from tessera_core.units import units
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.packing.demand_history import History
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.packer import MOST_NAMED, Packer
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import NO_LIMITS
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.filter import Filter
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest

@@ -4,9 +4,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.packing import history as packing_history
-from tessera_core.packing.held import as_asked
-from tessera_core.packing.history import ENOUGH, History, Saved, Seen, UnknownHistoryVersion
+from tessera_core.placement.packing import demand_history as packing_history
+from tessera_core.placement.packing.demand_history import (
+    ENOUGH,
+    History,
+    Saved,
+    Seen,
+    UnknownHistoryVersion,
+)
+from tessera_core.placement.packing.inferred_demand import as_asked
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.requests import (

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.fleet import Fleet
+from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import Host
-from tessera_core.packing import order
-from tessera_core.packing.confined import SHAPES
-from tessera_core.packing.history import History, Wish
-from tessera_core.packing.hosts import HostBook
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.state import State
+from tessera_core.placement.packing import ordering
+from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.host_capacity import HostBook
+from tessera_core.placement.packing.scarce_hosts import SHAPES
+from tessera_core.placement.packing.state import State
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
 from tests.packing.fleets import GIB, a_pod, charge, place
@@ -48,7 +48,7 @@ def learned(fleet: Fleet, book: HostBook, past: dict[Wish, int]) -> State:
 def steps(fleet: Fleet, book: HostBook, state: State, wish: Wish) -> dict[str, float]:
     host = Host(int(wish.cpu), int(wish.memory))
     hosts = book.columns(fleet)
-    column = order.keys(fleet, wish.request, state, hosts=hosts, host=host)[0]
+    column = ordering.keys(fleet, wish.request, state, hosts=hosts, host=host)[0]
     return {name: float(column[row]) for name, row in fleet.rows.items()}
 
 

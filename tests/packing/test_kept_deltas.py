@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.arrays import Floats, Ints
-from tessera_core.charges import Charge
-from tessera_core.packing.history import History, Wish
-from tessera_core.packing.kept import Kept
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.potential import losses, potential
-from tessera_core.packing.state import State
+from tessera_core.fleet.arrays import Floats, Ints
+from tessera_core.fleet.charges import Charge
+from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.loss_cache import Kept
+from tessera_core.placement.packing.potential import losses, potential
+from tessera_core.placement.packing.state import State
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.requests import Request

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.charges import Charge
-from tessera_core.cores import milli
-from tessera_core.fleet import Fleet
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.cores import milli
+from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import Host
-from tessera_core.packing import order
-from tessera_core.packing.asks import MOST_KINDS
-from tessera_core.packing.counted import Hosts
-from tessera_core.packing.history import History, Wish
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.packer import Packer
-from tessera_core.packing.reserve import Reserve, whole_nodes
-from tessera_core.packing.state import State
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
-from tessera_core.quota import NO_LIMITS
+from tessera_core.placement.packing import ordering
+from tessera_core.placement.packing.catalogue import MOST_KINDS
+from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.free_capacity import Hosts
+from tessera_core.placement.packing.packer import Packer
+from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.whole_node_reserve import Reserve, whole_nodes
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.quota.allowance import NO_LIMITS
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
@@ -52,7 +52,7 @@ def learned(fleet: Fleet, past: dict[Request, int], hosts: Hosts | None = None) 
 
 
 def best(fleet: Fleet, request: Request, state: State) -> str:
-    column = order.keys(fleet, request, state)[0]
+    column = ordering.keys(fleet, request, state)[0]
     return min(fleet.rows, key=lambda name: column[fleet.rows[name]])
 
 
@@ -130,7 +130,7 @@ def test_a_kind_that_came_after_learning_has_the_defaults_values() -> None:
     state = learned(fleet, PAST)
     before = state.outlook.tables[1].value
     fleet.put("new", cards(2, memory_bytes=64 * GIB))
-    columns = order.keys(fleet, a_share(30), state)
+    columns = ordering.keys(fleet, a_share(30), state)
     assert columns[0][fleet.rows["new"]] < np.inf
     assert np.array_equal(state.outlook.tables[1].value, before)
     assert len(state.outlook.tables[2].value) == 9
@@ -143,9 +143,9 @@ def test_where_hosts_are_known_cards_are_not_stranded_without_processor() -> Non
     columns[:, fleet.rows["b"]] = 64000, 64 * GIB, 64000, 64 * GIB
     hosts = Hosts(*columns)
     state = learned(fleet, {WHOLE: 60}, hosts)
-    greedy = order.keys(fleet, WHOLE, state, hosts=hosts, host=Host(12000, GIB))[0]
+    greedy = ordering.keys(fleet, WHOLE, state, hosts=hosts, host=Host(12000, GIB))[0]
     assert greedy[fleet.rows["b"]] < greedy[fleet.rows["a"]]
-    modest = order.keys(fleet, WHOLE, state, hosts=hosts, host=Host(0, GIB))[0]
+    modest = ordering.keys(fleet, WHOLE, state, hosts=hosts, host=Host(0, GIB))[0]
     assert modest[fleet.rows["a"]] < modest[fleet.rows["b"]]
 
 
@@ -171,7 +171,9 @@ def test_shapes_warmed_are_answered_alike(reserve: bool) -> None:  # noqa: FBT00
     warm.follow(fleet)
     warm.warm(fleet, [Wish(WHOLE), Wish(a_share(30))])
     for request in (WHOLE, a_share(30)):
-        both = zip(order.keys(fleet, request, cold), order.keys(fleet, request, warm), strict=True)
+        both = zip(
+            ordering.keys(fleet, request, cold), ordering.keys(fleet, request, warm), strict=True
+        )
         assert all(np.array_equal(one, other) for one, other in both)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.fleet import Fleet
+from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host, of_node, of_pod
-from tessera_core.kubefit import requested
-from tessera_core.packing.hosts import HostBook
+from tessera_core.kube.scheduler_filters import requested
+from tessera_core.placement.packing.host_capacity import HostBook
 from tessera_schema.kube import Node, Pod
 from tessera_testing.builders import a_card
 from tests.packing.fleets import GIB

@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from tessera_core.signing import new_key
-from tessera_core.speaking import Speaker
+from tessera_core.trust.grants import new_key
+from tessera_core.trust.messages import Speaker
 from tessera_quota.quota import Quota
 from tessera_quota.tracked import MOST_HOURS
 from tessera_schema import subjects

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.settings import ResizeSettings
-from tessera_core.hookfiles.limits import CardLimit
+from tessera_core.hook.limits_file import CardLimit
 from tessera_embedded.apiserver import ApiServer, open_apiserver
 from tessera_embedded.natsserver import open_nats
 from tessera_embedded.runtime.runtime import open_runtime

@@ -11,14 +11,14 @@ from msgspec import UNSET
 
 from tessera_agent.readers import World as ReaderWorld
 from tessera_agent.readers.published import PublishedReader
-from tessera_core.dialect import BadLimit
-from tessera_core.inventory import cards_of
-from tessera_core.ledger import Ledger
-from tessera_core.limits import AcceleratorQuota, accelerator_limit
-from tessera_core.quota import Use, pool_of
-from tessera_core.quota_book import QuotaBook
-from tessera_core.readings import Readings
-from tessera_core.registry import load
+from tessera_core.dialect_kit.contract import BadLimit
+from tessera_core.dialect_kit.readings import Readings
+from tessera_core.inventory.merge import cards_of
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.quota.accounting import QuotaBook
+from tessera_core.quota.allowance import Use, pool_of
+from tessera_core.quota.objects import AcceleratorQuota, accelerator_limit
+from tessera_core.registry.registry import load
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import Siting
 from tessera_schema.kube import ObjectMeta

@@ -8,7 +8,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from tessera_core.signing import Signer, new_key
+from tessera_core.trust.grants import Signer, new_key
 from tessera_embedded.apiserver import open_apiserver
 from tessera_quota.main import serve
 from tessera_quota.settings import CountSettings, QuotaSettings

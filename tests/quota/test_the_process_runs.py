@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from tessera_core.signing import Signer, new_key
+from tessera_core.trust.grants import Signer, new_key
 from tessera_embedded.apiserver import ApiServer, open_apiserver
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube

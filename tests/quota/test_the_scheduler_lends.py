@@ -4,14 +4,14 @@ import json
 
 import msgspec
 
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.ledger import Ledger
-from tessera_core.limits import AcceleratorQuota, accelerator_limit
-from tessera_core.pages import Seen
-from tessera_core.placer import Placer
-from tessera_core.registry import load
-from tessera_core.standing import Standing
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.quota.objects import AcceleratorQuota, accelerator_limit
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.filter import Filter
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import ObjectMeta
 from tessera_testing.builders import a_card

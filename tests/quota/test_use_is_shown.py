@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tessera_core.signing import Signer, new_key
+from tessera_core.trust.grants import Signer, new_key
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardUse
 from tests.quota.world import Cluster, monitoring, settings

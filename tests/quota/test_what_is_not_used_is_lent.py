@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.lending import Pools
-from tessera_core.quota import Use
-from tessera_core.quota_book import QuotaBook
+from tessera_core.quota.accounting import QuotaBook
+from tessera_core.quota.allowance import Use
+from tessera_core.quota.borrowing import Pools
 from tessera_schema.quotas import Guaranteed, Limit
 
 KEY = ("acme", "A1")

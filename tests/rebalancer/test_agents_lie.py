@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.signing import new_key
-from tessera_core.speaking import Speaker
+from tessera_core.trust.grants import new_key
+from tessera_core.trust.messages import Speaker
 from tessera_rebalancer.rebalancer import Rebalancer
 from tessera_schema import subjects
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage, encode

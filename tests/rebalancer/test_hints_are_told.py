@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tessera_core.signing import Signer, new_key
+from tessera_core.trust.grants import Signer, new_key
 from tessera_testing.builders import a_card
 from tests.rebalancer.world import NODE, Cluster, a_use, rebalancing, settings, until
 

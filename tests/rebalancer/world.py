@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.registry import load
-from tessera_core.signing import Signer, new_key, published_key
-from tessera_core.speaking import Speaker
+from tessera_core.registry.registry import load
+from tessera_core.trust.grants import Signer, new_key, published_key
+from tessera_core.trust.messages import Speaker
 from tessera_embedded.apiserver.store import Store
 from tessera_rebalancer.rebalancer import Rebalancer, World, open_rebalancer
 from tessera_rebalancer.settings import RebalancerSettings

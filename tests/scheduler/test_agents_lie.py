@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tessera_core.signing import new_key
-from tessera_core.speaking import Speaker
+from tessera_core.trust.grants import new_key
+from tessera_core.trust.messages import Speaker
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardHeld, DeviceState, Occupied, encode

@@ -8,8 +8,8 @@ import asyncio
 import msgspec
 import pytest
 
-from tessera_core.signing import new_key
-from tessera_core.speaking import Speaker, not_spoken
+from tessera_core.trust.grants import new_key
+from tessera_core.trust.messages import Speaker, not_spoken
 from tessera_runtime.bus.outbox import Sign, open_outbox
 from tessera_schema.device_reports import DeviceState, encode
 from tessera_schema.node_cards import Published, encode_published

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tessera_core.fleet import Fleet
+from tessera_core.fleet.fleet import Fleet
 from tessera_runtime.bus.api import News
 from tessera_runtime.clock import SystemClock
 from tessera_scheduler.hints import MOST_BYTES, MOST_NODES, Hints, HintSettings

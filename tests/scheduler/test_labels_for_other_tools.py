@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.registry import load
-from tessera_core.results import written_labels
+from tessera_core.grants.result_annotations import written_labels
+from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.faults import Answer
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.binding import PodKey

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tessera_core import terms
 from tessera_core.machines.allocation import Phase
+from tessera_core.trust import fencing
 from tessera_embedded.apiserver.faults import Answer, Delay, Fault
 from tessera_scheduler.extender import NotLeading
 from tessera_schema.cards import MIB
@@ -133,7 +133,7 @@ async def test_a_binding_that_comes_when_another_leads_is_refused() -> None:
 async def test_nobody_leads_before_the_api_server_compares_with_his_term() -> None:
     """It hears of the Lease a little later."""
     world = World(1)
-    message = f"ValidatingAdmissionPolicy '{terms.POLICY}' denied request"
+    message = f"ValidatingAdmissionPolicy '{fencing.POLICY}' denied request"
     world.fault("POST", PROBE, Answer(403, message), times=6)
     async with standing_by(world) as scheduler:
         await until(lambda: scheduler.leading.holds, 60)
@@ -144,15 +144,15 @@ async def test_nobody_leads_before_the_api_server_compares_with_his_term() -> No
 
 async def test_who_is_not_compared_with_leads_and_says_so() -> None:
     world = World(1)
-    policies, policy = next(iter(terms.fence(HOME).items()))
-    world.call("DELETE", f"{policies}/{terms.POLICY}")
+    policies, policy = next(iter(fencing.fence(HOME).items()))
+    world.call("DELETE", f"{policies}/{fencing.POLICY}")
     async with leading(world, config=settings(fence_s=1)) as scheduler:
         assert counted(scheduler, "fenced") == 0
         world.pod("a")
         assert await world.place(scheduler, "a") == "n0"
         world.make(policies, policy)
         await until(lambda: counted(scheduler, "fenced") == 1, 5)
-        world.call("DELETE", f"{policies}/{terms.POLICY}")
+        world.call("DELETE", f"{policies}/{fencing.POLICY}")
         await until(lambda: counted(scheduler, "fenced") == 0, 5)
 
 

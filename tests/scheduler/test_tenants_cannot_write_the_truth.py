@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tessera_core.machines.allocation import Phase
-from tessera_core.signing import Signer
+from tessera_core.trust.grants import Signer
 from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tests.scheduler.world import World, counted, leading, phase, settings, the_entry, until

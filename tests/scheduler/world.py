@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from tessera_core import terms
-from tessera_core.charges import Charge, charges, init_is_over
+from tessera_core.fleet.charges import Charge, charges, init_is_over
+from tessera_core.ledger.entries import Entry
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Entry
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
 from tessera_core.reports.doubts import Doubt
-from tessera_core.signing import Verifier
+from tessera_core.trust import fencing
+from tessera_core.trust.grants import Verifier
 from tessera_embedded.apiserver.faults import Effect, Fault
 from tessera_runtime.kube.settings import KubeSettings, LeaseSettings
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
@@ -56,7 +56,7 @@ class World:
         self.kube = FakeKube(self.store)
         self.make("/api/v1/namespaces", {"metadata": {"name": HOME}})
         self.make(LEASE, {"metadata": {"name": "tessera-scheduler"}})
-        for path, guard in terms.fence(HOME).items():
+        for path, guard in fencing.fence(HOME).items():
             self.make(path, guard)
         self.nodes = [f"n{i}" for i in range(nodes)]
         for node in self.nodes:

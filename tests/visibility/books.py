@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.ledger import Ledger
-from tessera_core.placer import Placer
-from tessera_core.registry import load
-from tessera_core.standing import Standing
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.filter import Filter
 from tessera_runtime.metrics import Registry as Metrics
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card

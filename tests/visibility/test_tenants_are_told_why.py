@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_core.decisions import Decisions
+from tessera_core.explain.decision_log import Decisions
 from tessera_runtime.http.server import HttpSettings
 from tessera_scheduler.visibility import VisibilitySettings, serving
 from tessera_scheduler.visibility.podexplanations import NODES_MOST

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from tessera_core.quota import NO_LIMITS
-from tessera_core.registry import Registry
+from tessera_core.quota.allowance import NO_LIMITS
+from tessera_core.registry.registry import Registry
 from tessera_runtime.clock import Clock, SystemClock
 from tessera_runtime.http.server import HttpSettings, Served
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.patches import apply, operations
 from tessera_scheduler.webhook.judging import mutate, validate
 from tessera_scheduler.webhook.rules import Rules, Setting, rules_of

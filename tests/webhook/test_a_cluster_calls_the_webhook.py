@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
 from tessera_schema.grants import GRANT_KEY
 from tests.contract.client import Json
 from tests.contract.objects import a_binding

@@ -16,8 +16,8 @@ import pytest
 from msgspec.structs import replace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tessera_core.ownenv import OWN_ENVIRONMENT
-from tessera_core.quota import NO_LIMITS
+from tessera_core.admission.guarded_env import OWN_ENVIRONMENT
+from tessera_core.quota.allowance import NO_LIMITS
 from tessera_embedded.apiserver import Store
 from tessera_embedded.apiserver.patches import apply, operations
 from tessera_runtime.clock import SystemClock

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_core.signing import Signer, Verifier
+from tessera_core.trust.grants import Signer, Verifier
 from tessera_embedded.apiserver import Cut, Fault, Store
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Verb

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_core.allowances import KINDS, Kind, allowed_by, without_effect
-from tessera_core.cluster import Cluster
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.isolation import (
+from tessera_core.admission.allowances import KINDS, Kind, allowed_by, without_effect
+from tessera_core.admission.guarded_env import OWN_ENVIRONMENT
+from tessera_core.admission.isolation import (
     CAPABILITIES,
     GUARDED_NOTES,
     HARMLESS_FOLDERS,
@@ -22,18 +20,20 @@ from tessera_core.isolation import (
     NODE_FOLDERS,
     UNCONFINED,
 )  # fmt: skip
-from tessera_core.ledger import Ledger
-from tessera_core.outcome import Verdict
-from tessera_core.ownenv import OWN_ENVIRONMENT
-from tessera_core.placer import Placer
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
 from tessera_core.planner import Planner
-from tessera_core.standing import Standing
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.scheduling.filter import Filter
 from tessera_runtime.informers.namespaces import Namespaces, NamespaceSight
 from tessera_runtime.kube.reflector import Change
 from tessera_scheduler.webhook.namespaces import Namespaces as NotesOf
 from tessera_scheduler.webhook.rules import Setting
 from tessera_schema.extender import ExtenderArgs
 from tessera_schema.kube import Pod
+from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_node
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store

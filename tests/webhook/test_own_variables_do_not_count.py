@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.ownenv import OWN_ENVIRONMENT
+from tessera_core.admission.guarded_env import OWN_ENVIRONMENT
 from tessera_scheduler.webhook.rules import Setting
 from tests.webhook.setting import (
     Json,

@@ -10,23 +10,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_core import podsize
-from tessera_core.admission import Admission, admit, strip_results
-from tessera_core.cluster import Cluster
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.isolation import defeats
-from tessera_core.ledger import Ledger
-from tessera_core.outcome import Verdict
-from tessera_core.placer import Placer
+from tessera_core.admission import pod_size
+from tessera_core.admission.admit import Admission, admit, strip_results
+from tessera_core.admission.isolation import defeats
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
 from tessera_core.planner import Planner
-from tessera_core.registry import load
-from tessera_core.standing import Standing
-from tessera_core.takeover import count_by_requests
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.recovery.estimate import count_by_requests
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.filter import Filter
 from tessera_scheduler.webhook.oversize import unread
 from tessera_schema.admission_review import ReviewAnswer, decode_review
 from tessera_schema.extender import ExtenderArgs
 from tessera_schema.kube import HostPath, Pod, Volume, VolumeMount
+from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tests.dialects.adding import acme
 from tests.webhook.setting import (
@@ -85,13 +85,13 @@ def notes(n: int) -> Json:
 
 
 BOUNDS: dict[str, tuple[Callable[[int], Json], int, str]] = {
-    "containers": (containers, podsize.MOST_CONTAINERS, "spec.containers"),
-    "volumes": (volumes, podsize.MOST_VOLUMES, "spec.volumes"),
-    "mounts": (mounts, podsize.MOST_MOUNTS, "spec.containers[*].volumeMounts"),
-    "variables": (variables, podsize.MOST_VARIABLES, "spec.containers[*].env"),
-    "amounts": (amounts, podsize.MOST_AMOUNTS, "spec.containers[*].resources"),
-    "labels": (labels, podsize.MOST_LABELS, "metadata.labels"),
-    "annotations": (notes, podsize.MOST_ANNOTATIONS, "metadata.annotations"),
+    "containers": (containers, pod_size.MOST_CONTAINERS, "spec.containers"),
+    "volumes": (volumes, pod_size.MOST_VOLUMES, "spec.volumes"),
+    "mounts": (mounts, pod_size.MOST_MOUNTS, "spec.containers[*].volumeMounts"),
+    "variables": (variables, pod_size.MOST_VARIABLES, "spec.containers[*].env"),
+    "amounts": (amounts, pod_size.MOST_AMOUNTS, "spec.containers[*].resources"),
+    "labels": (labels, pod_size.MOST_LABELS, "metadata.labels"),
+    "annotations": (notes, pod_size.MOST_ANNOTATIONS, "metadata.annotations"),
 }
 
 
@@ -146,7 +146,7 @@ def test_a_pod_that_asks_for_nothing_may_be_larger(what: str) -> None:
 
 
 def test_a_debugging_container_is_held_to_the_same() -> None:
-    own = some(podsize.MOST_VARIABLES + 1, lambda i: {"name": f"NVIDIA_VISIBLE_DEVICES{i}"})
+    own = some(pod_size.MOST_VARIABLES + 1, lambda i: {"name": f"NVIDIA_VISIBLE_DEVICES{i}"})
     pod = a_manifest(ephemeralContainers=[{"name": "d", "env": own}])
     change: Json = {"old": a_manifest(), "operation": "UPDATE", "sub": "ephemeralcontainers"}
     for phase in (mutated, validated):
@@ -176,11 +176,11 @@ def test_a_large_object_is_refused_unread() -> None:
         "object: 2801 KiB: a pod that asks for shares has 512 KiB at most; move what is large to "
         "a ConfigMap, or start several pods",
     )
-    assert reviewed(large("nvidia.com/gpu", size=podsize.MOST_BYTES - 400)) is None
+    assert reviewed(large("nvidia.com/gpu", size=pod_size.MOST_BYTES - 400)) is None
 
 
 def test_many_small_parts_are_refused_unread() -> None:
-    parts = "{}," * podsize.MOST_OBJECTS
+    parts = "{}," * pod_size.MOST_OBJECTS
     answer = reviewed(f'{{"spec":{{"tolerations":[{parts}{{}}],"x":"nvidia.com/gpu","y":5}}}}')
     assert answer is not None
     assert why_not(answer)[1].startswith("object: 50003: a pod that asks for shares has 50000 ")
@@ -229,12 +229,12 @@ def test_many_keys_that_are_not_its_own_to_write_are_refused() -> None:
 
 
 def test_a_pod_beyond_the_bounds_that_runs_is_counted() -> None:
-    many = tuple(a_container({"acme.com/gib": 1}) for _ in range(podsize.MOST_CONTAINERS + 10))
+    many = tuple(a_container({"acme.com/gib": 1}) for _ in range(pod_size.MOST_CONTAINERS + 10))
     nodes = [a_node("n1", annotations={"acme.com/cards": "A0:300"})]
     for holder in (
         a_pod(*many, uid="u", node="n1"),
         a_pod(a_container({"acme.com/gib": 12}), uid="u", node="n1", labels={
-            f"l{i}": "" for i in range(podsize.MOST_LABELS + 1)
+            f"l{i}": "" for i in range(pod_size.MOST_LABELS + 1)
         }),
     ):  # fmt: skip
         books = Planner(ACME, Cluster(nodes=nodes, bound=[holder]))

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tessera_core.admission import is_result
-from tessera_core.leaving import scope_of
-from tessera_core.registry import load
+from tessera_core.admission.admit import is_result
+from tessera_core.admission.exempt_pods import scope_of
+from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.cel import evaluate, parse
 from tessera_scheduler import conditions
 from tessera_scheduler.registration import RegistrationSettings, Terms, configurations

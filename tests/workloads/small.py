@@ -9,8 +9,8 @@ import numpy as np
 
 from benchmarks.workloads_pods import Job, Serves, Workload, Works, constant
 from benchmarks.workloads_world import Part, World
-from tessera_core.arrays import Floats
-from tessera_core.registry import load
+from tessera_core.fleet.arrays import Floats
+from tessera_core.registry.registry import load
 
 REGISTRY = load()
 

@@ -11,7 +11,7 @@ from benchmarks.workloads_made import MADE, make
 from benchmarks.workloads_pods import Works
 from benchmarks.workloads_run import POLICIES, run
 from benchmarks.workloads_world import Unreadable, World
-from tessera_core.arrays import Floats
+from tessera_core.fleet.arrays import Floats
 from tests.workloads.small import REGISTRY, Witness, a_job, a_world, hami, serves, trains
 
 HOUR_S = 3600.0

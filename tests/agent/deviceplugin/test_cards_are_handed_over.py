@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from tessera_agent.readers.handing import NoNode, handed, handing_of
 from tessera_agent.settings import By, PluginSettings
-from tessera_core.hookfiles.limits import PATH
-from tessera_core.hookfiles.usage import PATH as USAGE_PATH
-from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
+from tessera_core.hook.limits_file import PATH
+from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
+from tessera_core.hook.usage_file import PATH as USAGE_PATH
 from tessera_kubelet.device_plugin.types import Allocation
 from tessera_kubelet.errors import NotAdmitted
 from tessera_schema.cards import Card

@@ -9,8 +9,8 @@ import pytest
 
 from tessera_agent.holdings import Stage
 from tessera_agent.settings import ResizeSettings
-from tessera_core.hookfiles.limits import PATH
-from tessera_core.readings import ProcessReading
+from tessera_core.dialect_kit.readings import ProcessReading
+from tessera_core.hook.limits_file import PATH
 from tessera_kubelet.device_plugin.types import Allocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb

@@ -8,7 +8,7 @@ import pytest
 
 from tessera_agent.allocations import Step
 from tessera_agent.holdings import Stage
-from tessera_core.hookfiles.limits import PATH
+from tessera_core.hook.limits_file import PATH
 from tessera_kubelet.device_plugin.types import Allocation
 from tessera_kubelet.errors import ContainerRefused, KubeletError
 from tests.agent.deviceplugin.world import GPU, TEAM, a_node, running

@@ -12,7 +12,7 @@ from tessera_agent.offering import MOST_IDS, amounts
 from tessera_agent.readers.handing import handing_by
 from tessera_agent.rivals import rivals_on
 from tessera_agent.settings import AgentSettings, Giving
-from tessera_core.advertised import names_of
+from tessera_core.inventory.extended_resources import names_of
 from tessera_core.vendors.nvidia import CARE
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Verb

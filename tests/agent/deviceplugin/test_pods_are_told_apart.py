@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tessera_agent.settings import PluginSettings
-from tessera_core.hookfiles.limits import PATH, decode_limits
+from tessera_core.hook.limits_file import PATH, decode_limits
 from tessera_embedded.apiserver.faults import Cut, Fault
 from tessera_kubelet.device_plugin.types import Allocation
 from tessera_kubelet.errors import NotAdmitted

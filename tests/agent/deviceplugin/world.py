@@ -20,9 +20,9 @@ from tessera_agent.settings import (
     PluginSettings,
     UsageSettings,
 )
-from tessera_core import registry
-from tessera_core.advertised import allocated_names
-from tessera_core.signing import published_key
+from tessera_core.inventory.extended_resources import allocated_names
+from tessera_core.registry import registry
+from tessera_core.trust.grants import published_key
 from tessera_embedded.kubelet.kubelet import Kubelet, open_kubelet
 from tessera_kubelet.device_plugin.types import Allocation
 from tessera_runtime.kube import paths

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.charges import Charge, charges
-from tessera_core.judging import Asked, Give, Scene, judge
-from tessera_core.signing import Verifier, published_key
+from tessera_core.fleet.charges import Charge, charges
+from tessera_core.node.container_admission import Asked, Give, Scene, judge
+from tessera_core.trust.grants import Verifier, published_key
 from tessera_kubelet.errors import ContainerRefused
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Share

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.hookfiles.limits import PATH, Limits, Mode, decode_limits
-from tessera_core.hookfiles.usage import PATH as USAGE_PATH
-from tessera_core.hookfiles.usage import SIZE
-from tessera_core.hookpaths import DRIVER_HOST, HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
+from tessera_core.hook.limits_file import PATH, Limits, Mode, decode_limits
+from tessera_core.hook.paths import DRIVER_HOST, HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
+from tessera_core.hook.usage_file import PATH as USAGE_PATH
+from tessera_core.hook.usage_file import SIZE
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Adjustment
 from tessera_schema.cards import MIB

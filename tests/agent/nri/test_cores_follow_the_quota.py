@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tessera_agent.settings import LendingSettings, ResizeSettings
 from tessera_agent.throttling import MOST_QUOTAS, Throttling
-from tessera_core.hookfiles.limits import CardLimit, Mode
+from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_schema.envelope import Envelope
 from tessera_schema.quotas import (
     QuotaEvent,

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.agent import Agent
-from tessera_core.signing import Signer
+from tessera_core.trust.grants import Signer
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Sandbox
 from tessera_schema.grants import GRANT_KEY, encode_grant

@@ -6,9 +6,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tessera_agent.settings import UsageSettings
-from tessera_core.hookfiles.layout import padded
-from tessera_core.hookfiles.usage import PATH
-from tessera_core.readings import ProcessReading
+from tessera_core.dialect_kit.readings import ProcessReading
+from tessera_core.hook.records import padded
+from tessera_core.hook.usage_file import PATH
 from tessera_kubelet.nri.types import Adjustment
 from tessera_testing.readers import a_reading
 from tests.agent.limitsfile import limits_of

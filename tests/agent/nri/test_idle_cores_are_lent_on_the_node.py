@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from tessera_agent.files import Key
 from tessera_agent.settings import LendingSettings
-from tessera_core.hookfiles import limits as limits_file
-from tessera_core.hookfiles import usage as usage_file
-from tessera_core.hookfiles.layout import HEAD
-from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode
-from tessera_core.readings import ProcessReading
+from tessera_core.dialect_kit.readings import ProcessReading
+from tessera_core.hook import limits_file, usage_file
+from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode
+from tessera_core.hook.records import HEAD
 from tessera_kubelet.nri.types import Adjustment, Sandbox
 from tessera_runtime.errors import ApiRefused
 from tessera_runtime.kube import paths

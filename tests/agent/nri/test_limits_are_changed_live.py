@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from tessera_agent.agent import Agent
 from tessera_agent.settings import ResizeSettings
-from tessera_core.hookfiles import usage as usage_file
-from tessera_core.hookfiles.limits import PATH, CardLimit, Mode
-from tessera_core.signing import Signer
+from tessera_core.hook import usage_file
+from tessera_core.hook.limits_file import PATH, CardLimit, Mode
+from tessera_core.trust.grants import Signer
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Adjustment, Sandbox
 from tessera_schema.cards import MIB

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.hookfiles.limits import PATH, decode_limits
+from tessera_core.hook.limits_file import PATH, decode_limits
 from tessera_embedded.apiserver.faults import Cut, Fault
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Adjustment

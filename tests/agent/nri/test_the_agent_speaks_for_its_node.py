@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from tessera_core.speaking import not_spoken
+from tessera_core.trust.messages import not_spoken
 from tessera_runtime.kube.api import Verb
 from tessera_schema.node_cards import decode_published
 from tests.agent.nri.world import NODE, Node, a_node, until

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.hookfiles.limits import PATH, decode_limits
-from tessera_core.signing import published_key
+from tessera_core.hook.limits_file import PATH, decode_limits
+from tessera_core.trust.grants import published_key
 from tessera_kubelet.errors import ContainerRefused
 from tessera_schema.cards import MIB
 from tests.agent.machine import NVML, built, polling

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tessera_agent.settings import UsageSettings
-from tessera_core.hookfiles.layout import padded
-from tessera_core.hookfiles.usage import PATH
+from tessera_core.hook.records import padded
+from tessera_core.hook.usage_file import PATH
 from tests.agent.nri.world import a_node, a_share, granted, until
 from tests.agent.usagefile import a_usage
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tessera_agent.settings import UsageSettings
-from tessera_core.hookfiles.layout import padded
-from tessera_core.readings import ProcessReading
+from tessera_core.dialect_kit.readings import ProcessReading
+from tessera_core.hook.records import padded
 from tessera_kubelet.nri.types import Adjustment
 from tessera_runtime.tracing.tracing import TelemetrySettings, open_telemetry
 from tessera_schema.allocation_events import AllocationPrepared, AllocationRunning, decode_event

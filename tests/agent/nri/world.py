@@ -18,8 +18,8 @@ from tessera_agent.settings import (
     NriSettings,
     UsageSettings,
 )
-from tessera_core import registry
-from tessera_core.signing import Signer, published_key
+from tessera_core.registry import registry
+from tessera_core.trust.grants import Signer, published_key
 from tessera_embedded.runtime.merge import amended
 from tessera_embedded.runtime.runtime import Runtime, open_runtime
 from tessera_kubelet.nri.settings import RuntimeSettings

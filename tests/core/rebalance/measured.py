@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_core.rebalance.holders import Held
-from tessera_core.rebalance.smooth import Key, SmoothCard
-from tessera_core.rebalance.smoothing import Smoother
+from tessera_core.usage.lending_terms import Held
+from tessera_core.usage.smoothed import Key, SmoothCard
+from tessera_core.usage.smoother import Smoother
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 
 NODE = "n0"

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from tessera_core.rebalance.hints import Hinting, Steps, is_news
-from tessera_core.rebalance.holders import Holders
-from tessera_core.rebalance.smoothing import Smoother
+from tessera_core.usage.hints import Hinting, Steps, is_news
+from tessera_core.usage.lending_terms import Holders
+from tessera_core.usage.smoother import Smoother
 from tessera_schema.hints import CardHint, NodeHints, decode_hints, encode_hints
 from tests.core.rebalance.measured import AT, GIB, NODE, a_use, granted, measure
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.rebalance.lending import FULL, Decision, Lender, Pace, Reading
+from tessera_core.node.core_lending import FULL, Decision, Lender, Pace, Reading
 
 TICK_S = 0.1
 SECOND = 1_000_000_000

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.rebalance.bounds import LendingRules
-from tessera_core.rebalance.hints import Hinting
-from tessera_core.rebalance.holders import Held, Holders, holders_of
-from tessera_core.rebalance.smooth import Key
-from tessera_core.rebalance.smoothing import Smoother
-from tessera_core.registry import load
+from tessera_core.registry.registry import load
+from tessera_core.usage.hints import Hinting
+from tessera_core.usage.lending_bounds import LendingRules
+from tessera_core.usage.lending_terms import Held, Holders, holders_of
+from tessera_core.usage.smoothed import Key
+from tessera_core.usage.smoother import Smoother
 from tessera_schema.device_reports import ContainerUse
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Pod

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.rebalance.smooth import Constants
-from tessera_core.rebalance.smoothing import Smoother
+from tessera_core.usage.smoothed import Constants
+from tessera_core.usage.smoother import Smoother
 from tests.core.rebalance.measured import GIB, NODE, a_message, a_use, card_of, measure, names
 
 

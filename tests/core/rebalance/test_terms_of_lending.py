@@ -8,10 +8,10 @@ import pytest
 
 from tessera_agent.given import limits_of, terms_in
 from tessera_agent.shown import read
-from tessera_core.hookfiles.limits import Mode
-from tessera_core.lending_terms import LendingTerms
-from tessera_core.rebalance.holders import Held, holders_of
-from tessera_core.registry import load
+from tessera_core.dialect_kit.lending_terms import LendingTerms
+from tessera_core.hook.limits_file import Mode
+from tessera_core.registry.registry import load
+from tessera_core.usage.lending_terms import Held, holders_of
 from tessera_kubelet.nri.types import Sandbox
 from tessera_schema.grants import Grant, Share
 from tessera_schema.injections import Injection

@@ -14,10 +14,10 @@ from tessera_core.machines.plan import (
     Refuted,
     advance,
 )
-from tessera_core.rebalance.budget import BudgetRules, Former, spent
-from tessera_core.rebalance.gains import GainRules, by_contention, by_placement, pause
-from tessera_core.rebalance.moving import MoveRules
-from tessera_core.rebalance.proposing import Rules, plan_name, propose
+from tessera_core.rebalance.movable_pods import MoveRules
+from tessera_core.rebalance.plan_budget import BudgetRules, Former, spent
+from tessera_core.rebalance.plan_gains import GainRules, by_contention, by_placement, pause
+from tessera_core.rebalance.proposals import Rules, plan_name, propose
 from tessera_schema.plans import (
     PlanKind,
     PlanPhase,

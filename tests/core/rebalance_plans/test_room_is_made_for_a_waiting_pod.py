@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tessera_core.rebalance.budget import BudgetRules, Spent
+from tessera_core.rebalance.cluster_view import PlanRules, WorthRules, at_once
 from tessera_core.rebalance.defragment import defragment, stale
-from tessera_core.rebalance.disruption import Disruption
-from tessera_core.rebalance.moving import MoveRules
-from tessera_core.rebalance.proposing import Rules, proposing
-from tessera_core.rebalance.situation import PlanRules, WorthRules, at_once
+from tessera_core.rebalance.disruption_budgets import Disruption
+from tessera_core.rebalance.movable_pods import MoveRules
+from tessera_core.rebalance.plan_budget import BudgetRules, Spent
+from tessera_core.rebalance.proposals import Rules, proposing
 from tessera_schema.kube import Taint, Toleration
 from tessera_schema.label_selectors import LabelTest
 from tessera_schema.plans import PlanKind, PlanSpec

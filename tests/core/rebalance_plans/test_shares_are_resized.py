@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.rebalance.budget import Spent
-from tessera_core.rebalance.resizing_plans import ResizeRules, give_back, grow
-from tessera_core.rebalance.smooth import SmoothContainer
+from tessera_core.rebalance.plan_budget import Spent
+from tessera_core.rebalance.resize_proposals import ResizeRules, give_back, grow
+from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.cards import MIB
 from tessera_schema.plans import PlanKind, PlanSpec
 from tests.core.rebalance_plans.world import HOUR_S, NOW, Cluster

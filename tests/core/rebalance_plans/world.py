@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
-from tessera_core.kubefit import KubeFit
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
-from tessera_core.rebalance.moving import Running
-from tessera_core.rebalance.situation import PlanRules, Situation, Waits
-from tessera_core.registry import load
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.kube.scheduler_filters import KubeFit
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.rebalance.cluster_view import PlanRules, Situation, Waits
+from tessera_core.rebalance.movable_pods import Running
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.hints import CardHint

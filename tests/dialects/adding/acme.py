@@ -11,8 +11,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from tessera_core.amounts import amount
-from tessera_core.dialect import (
+from tessera_core.dialect_kit.amounts import amount
+from tessera_core.dialect_kit.contract import (
     Admitted,
     Change,
     Dialect,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tessera_core.outcome import Outcome, Verdict
-from tessera_core.registry import BadConfiguration, load
+from tessera_core.registry.registry import BadConfiguration, load
 from tessera_schema.kube import Pod
+from tessera_schema.verdicts import Outcome, Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.planning import plan
 from tests.dialects.adding import acme

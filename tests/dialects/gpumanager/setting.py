@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from tessera_core.dialects import gpumanager
-from tessera_core.outcome import Outcome
-from tessera_core.topology.matrix import parse
+from tessera_core.topology.link_matrix import parse
 from tessera_core.topology.tree import Books, Group, Leaf, free_books, grow
 from tessera_schema.kube import Container, Node, Pod, Quantity
+from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.dialects import Speaker
 

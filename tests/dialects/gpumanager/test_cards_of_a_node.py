@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tessera_core.dialect import Held
+from tessera_core.dialect_kit.contract import Held
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Node, Pod, Quantity
 from tessera_testing.builders import a_card, a_container, a_node, a_pod

@@ -7,8 +7,8 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.dialect import Admitted, Placed, Rejected
-from tessera_core.topology.matrix import BadMatrix, parse
+from tessera_core.dialect_kit.contract import Admitted, Placed, Rejected
+from tessera_core.topology.link_matrix import BadMatrix, parse
 from tessera_schema.kube import Quantity
 from tessera_testing.builders import a_card, a_node, a_pod
 from tests.dialects.gpumanager.setting import CORE, INDEX, LIMIT, MEMORY, admitted, asking, made

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tessera_core.cluster import Cluster
 from tessera_core.planner import Planner
-from tessera_core.registry import load
-from tessera_core.topology.matrix import parse
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.registry.registry import load
+from tessera_core.topology.link_matrix import parse
 from tessera_core.topology.tree import Level
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.kube import Node, Pod

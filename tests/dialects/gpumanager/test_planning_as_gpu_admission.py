@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
-from tessera_core.cluster import Cluster
-from tessera_core.outcome import Verdict
 from tessera_core.planner import Planner
-from tessera_core.registry import load
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.registry.registry import load
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.reasons import Reason
+from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.planning import plan
 from tests.dialects.gpumanager.setting import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import BadLimit
+from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialects.gpumanager.quota import limits
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_pod

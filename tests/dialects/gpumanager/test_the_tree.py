@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.topology import text as drawing
-from tessera_core.topology.matrix import BadMatrix, parse
+from tessera_core.topology import render as drawing
+from tessera_core.topology.link_matrix import BadMatrix, parse
 from tessera_core.topology.tree import (
     Books,
     Group,

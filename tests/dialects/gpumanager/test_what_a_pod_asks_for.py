@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Admitted, Change
-from tessera_core.dialects.gpumanager.asks import read
+from tessera_core.dialect_kit.contract import Admitted, Change
+from tessera_core.dialects.gpumanager.amounts import read
 from tessera_core.dialects.gpumanager.names import Names
 from tessera_schema.kube import Pod, Quantity
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Request, Role

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from tessera_core.dialect import Placed
+from tessera_core.dialect_kit.contract import Placed
 from tessera_core.dialects.gpumanager.devices import minor_of
 from tessera_core.dialects.gpumanager.inventory import advertised
 from tessera_core.dialects.gpumanager.names import Names
-from tessera_core.dialects.gpumanager.results import assigned, predicate_time_ns, predicated
+from tessera_core.dialects.gpumanager.result_annotations import (
+    assigned,
+    predicate_time_ns,
+    predicated,
+)
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection, Mount
 from tessera_schema.kube import Container, Pod

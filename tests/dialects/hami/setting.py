@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from tessera_core.dialect_kit.hami_format import Device, Registered, encode_lists
 from tessera_core.dialects import hami
 from tessera_core.dialects.hami.codec import encode_register
-from tessera_core.hamiwire import Device, Registered, encode_lists
-from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.requests import Request
+from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan

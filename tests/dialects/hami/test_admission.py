@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.dialect import Change, Rejected
+from tessera_core.dialect_kit.contract import Change, Rejected
 from tessera_schema.kube import Pod, Quantity
 from tessera_testing.builders import a_container, a_pod
 from tessera_testing.planning import plan

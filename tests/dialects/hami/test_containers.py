@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tessera_core.charges import Charge, charges
-from tessera_core.cores import milli
-from tessera_core.hamiwire import Device, encode_lists
+from tessera_core.dialect_kit.hami_format import Device, encode_lists
+from tessera_core.fleet.charges import Charge, charges
+from tessera_core.fleet.cores import milli
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_card, a_container, a_pod

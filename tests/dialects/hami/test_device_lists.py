@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.hamiwire import BadList, Device, decode_lists, encode_lists
+from tessera_core.dialect_kit.hami_format import BadList, Device, decode_lists, encode_lists
 from tessera_schema.cards import MIB
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card, a_container, a_pod

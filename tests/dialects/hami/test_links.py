@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.cards import Cards, NodeView
-from tessera_core.choosing import links
+from tessera_core.fleet.columns import Cards, NodeView
+from tessera_core.placement.card_choice import links
 from tessera_core.vendors.nvidia import pair_closeness
 from tessera_schema.kube import Quantity
 from tessera_schema.requests import Policy, Request

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from aiohttp import ClientSession, web
 
-from tessera_core.hamiwire.metrics import families, text
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
+from tessera_core.explain.hami_metrics import families, text
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.http.server import HttpSettings, application, serving
 from tessera_scheduler.hamimetrics import routes
 from tessera_schema.cards import MIB, Card

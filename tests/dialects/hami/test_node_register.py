@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tessera_core.dialect_kit.hami_format import Registered, encode_csv, read_csv
 from tessera_core.dialects.hami.codec import encode_register, read_register
-from tessera_core.hamiwire import Registered, encode_csv, read_csv
-from tessera_core.inventory import cards_of
-from tessera_core.registry import load
+from tessera_core.inventory.merge import cards_of
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB, Inventory, Precision
 from tessera_testing.builders import a_node
 from tests.dialects.hami.setting import CORDON, REGISTER, SCORE, a_gpu_node, made

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tessera_core.fleet import Fleet
-from tessera_core.hamiwire import policy_of
-from tessera_core.scoring.cards import usage_score
+from tessera_core.dialect_kit.hami_format import policy_of
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.scoring.cards import usage_score
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Weights
 from tessera_testing.builders import a_card, a_pod
 from tessera_testing.planning import plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.dialect import Dimension
+from tessera_core.dialect_kit.contract import Dimension
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod
 from tessera_schema.quotas import Limit

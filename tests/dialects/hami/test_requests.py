@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.quantity import BadQuantity, value, whole
+from tessera_core.kube.quantity import BadQuantity, value, whole
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Quantity
 from tessera_schema.requests import Role

@@ -8,10 +8,10 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
-from tessera_core.hamiwire import Device, encode_lists
-from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
-from tessera_core.outcome import Outcome
-from tessera_core.registry import load
+from tessera_core.dialect_kit.hami_format import Device, encode_lists
+from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
+from tessera_core.registry.registry import load
+from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_container, a_pod
 from tessera_testing.planning import NOW_NS
 from tests.dialects.hami.setting import ALLOCATED, Gpu, a_gpu_node, asks, planned

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from tessera_agent.hamicore import region_of
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.hookfiles.hamicore import CACHE_ENV, MAGIC, read_region
-from tessera_core.inventory import cards_of
-from tessera_core.ledger import Ledger
-from tessera_core.limits import ResourceQuota, ResourceQuotaSpec
-from tessera_core.placer import Placer
-from tessera_core.registry import load
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.hook.hami_core_region import CACHE_ENV, MAGIC, read_region
+from tessera_core.inventory.merge import cards_of
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.quota.objects import ResourceQuota, ResourceQuotaSpec
+from tessera_core.registry.registry import load
+from tessera_core.scheduling.filter import Filter
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_scheduler.limits import Limits
 from tessera_schema.cards import MIB

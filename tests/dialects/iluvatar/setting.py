@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tessera_core.dialects import iluvatar
-from tessera_core.outcome import Outcome
 from tessera_schema.kube import Node, Pod, Quantity
+from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_node
 from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan

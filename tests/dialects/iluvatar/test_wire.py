@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Placed
+from tessera_core.dialect_kit.contract import Placed
 from tessera_schema.cards import MIB, Precision
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod, Quantity

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.registry import BadConfiguration, load
+from tessera_core.registry.registry import BadConfiguration, load
 from tessera_testing.builders import a_node
 from tessera_testing.planning import NOW_NS, plan
 from tests.dialects.koordinator.spoken import ALLOCATED, HALF, a_koord_pod, flat

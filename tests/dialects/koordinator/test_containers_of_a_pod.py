@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.dialect import Admitted, Rejected
+from tessera_core.dialect_kit.contract import Admitted, Rejected
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_node, a_pod
 from tessera_testing.planning import plan

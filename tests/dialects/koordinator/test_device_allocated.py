@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Placed
-from tessera_core.dialects.koordinator.allocated import (
+from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialects.koordinator.recorded_shares import (
     Allocation,
     CardAmounts,
     allocation,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.dialect import Admitted, Rejected
+from tessera_core.dialect_kit.contract import Admitted, Rejected
 from tessera_schema.kube import Custom, ObjectMeta
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tests.dialects.koordinator.spoken import ALLOCATED, KOORDINATOR, NAMES, a_device, a_koord_pod

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Placed
+from tessera_core.dialect_kit.contract import Placed
 from tessera_core.dialects.koordinator import Options, dialect
-from tessera_core.hookpaths import HOOK_LIBRARY_HOST
+from tessera_core.hook.paths import HOOK_LIBRARY_HOST
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection, Mount
 from tessera_testing.builders import a_card, a_node

@@ -8,7 +8,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Custom, Node, ObjectMeta, Quantity

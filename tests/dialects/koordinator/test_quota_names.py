@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Admitted, Dimension
+from tessera_core.dialect_kit.contract import Admitted, Dimension
 from tests.dialects.koordinator.spoken import KOORDINATOR, NAMES, a_koord_pod
 
 

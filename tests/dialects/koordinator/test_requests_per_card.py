@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from tessera_core.dialect import Admitted, Rejected
+from tessera_core.dialect_kit.contract import Admitted, Rejected
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Request
 from tests.dialects.koordinator.spoken import KOORDINATOR, NAMES, a_koord_pod, amounts
 

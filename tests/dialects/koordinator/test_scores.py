@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tessera_core.cards import Cards, NodeView
-from tessera_core.charges import Charge
-from tessera_core.fleet import Fleet
-from tessera_core.ladder import amounts
-from tessera_core.scoring.koordinator import card_score, node_score, part_score
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.columns import Cards, NodeView
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.predicates import amounts
+from tessera_core.placement.scoring.koordinator import card_score, node_score, part_score
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
 

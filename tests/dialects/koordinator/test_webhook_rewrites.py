@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.admission import admit
-from tessera_core.dialect import Admitted, Change, Rejected
-from tessera_core.registry import load
+from tessera_core.admission.admit import admit
+from tessera_core.dialect_kit.contract import Admitted, Change, Rejected
+from tessera_core.registry.registry import load
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.koordinator.spoken import KOORDINATOR, NAMES, a_koord_pod, amounts

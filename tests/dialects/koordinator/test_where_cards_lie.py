@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.dialect import Admitted, Rejected
-from tessera_core.outcome import Outcome
+from tessera_core.dialect_kit.contract import Admitted, Rejected
 from tessera_schema.kube import Custom
 from tessera_schema.requests import Grouping, Scope
+from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_node
 from tessera_testing.planning import plan
 from tests.dialects.koordinator.spoken import (

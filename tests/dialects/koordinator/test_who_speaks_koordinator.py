@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Admitted
+from tessera_core.dialect_kit.contract import Admitted
 from tessera_core.dialects.koordinator import Options, dialect
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.koordinator.spoken import (

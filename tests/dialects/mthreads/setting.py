@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tessera_core.dialects import mthreads
-from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
+from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.dialects import Speaker
 from tessera_testing.planning import plan

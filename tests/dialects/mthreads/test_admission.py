@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Claim
+from tessera_core.dialect_kit.contract import Claim
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_container, a_pod

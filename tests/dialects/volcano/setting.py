@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_core.dialects import volcano
-from tessera_core.outcome import Outcome
 from tessera_schema.kube import Container, Node, Pod, Quantity
+from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.dialects import Speaker
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.cluster import Cluster
-from tessera_core.dialect import Dimension, QuotaUnit
+from tessera_core.dialect_kit.contract import Dimension, QuotaUnit
 from tessera_core.planner import Planner
-from tessera_core.registry import BadConfiguration, load
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.registry.registry import BadConfiguration, load
 from tessera_schema.cards import MIB
 from tessera_schema.requests import NodeOrder
 from tessera_testing.builders import a_container, a_pod

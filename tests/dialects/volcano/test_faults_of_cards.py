@@ -6,7 +6,7 @@ import pytest
 
 from tessera_agent.cards import Keeper
 from tessera_agent.settings import HealthSettings
-from tessera_core.readings import CardReading, Fault, Readings
+from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.vendors.nvidia import CARE
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tessera_core.cluster import Cluster
 from tessera_core.planner import Planner
-from tessera_core.registry import load
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core import groups
+from tessera_core.admission import pod_groups
 from tessera_schema.kube import Pod, SchedulingGroup
 from tessera_testing.builders import a_container, a_pod
 from tessera_testing.planning import plan
@@ -23,7 +23,7 @@ K8S, VOLCANO = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name
 )
 def test_the_name_of_kubernetes_wins(annotations: dict[str, str], group: str) -> None:
     pod = a_pod(memory(1), namespace="ns", annotations=annotations)
-    assert groups.group_of(pod) == group
+    assert pod_groups.group_of(pod) == group
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect import Admitted
+from tessera_core.dialect_kit.contract import Admitted
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.requests import Role

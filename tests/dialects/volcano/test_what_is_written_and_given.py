@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.dialect import Placed
+from tessera_core.dialect_kit.contract import Placed
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection

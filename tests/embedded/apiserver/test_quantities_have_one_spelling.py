@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.quantity import milli
+from tessera_core.kube.quantity import milli
 from tessera_embedded.apiserver.errors import BadRequest
 from tessera_embedded.apiserver.quantities import MILLI, canonical, read
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.rebalance.proposing import Kinds
+from tessera_core.rebalance.proposals import Kinds
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_schema.plans import (
     PlanDeclined,

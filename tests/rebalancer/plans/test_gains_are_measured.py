@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.rebalance.gains import GainRules
-from tessera_core.rebalance.situation import WorthRules
+from tessera_core.rebalance.cluster_view import WorthRules
+from tessera_core.rebalance.plan_gains import GainRules
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime.kube.timestamps import written
 from tessera_schema.plans import PlanKind, PlanPhase

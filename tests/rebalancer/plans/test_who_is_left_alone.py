@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_core.ledger import Ledger
-from tessera_core.signing import Verifier
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.trust.grants import Verifier
 from tessera_rebalancer.plans.reading import PodReader
 from tests.rebalancer.plans.world import REGISTRY, Cluster, planning, until
 

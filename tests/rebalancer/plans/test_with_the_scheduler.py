@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_core.rebalance.moving import MoveRules
+from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_scheduler.extender import NotLeading
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.settings import SchedulerSettings

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.rebalance.moving import MoveRules
-from tessera_core.rebalance.situation import WorthRules
-from tessera_core.rebalance.smooth import SmoothContainer
-from tessera_core.registry import load
-from tessera_core.signing import Signer, new_key, published_key
+from tessera_core.rebalance.cluster_view import WorthRules
+from tessera_core.rebalance.movable_pods import MoveRules
+from tessera_core.registry.registry import load
+from tessera_core.trust.grants import Signer, new_key, published_key
+from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.plans import Planning, World, open_plans
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_rebalancer.plans.view import ViewSettings

@@ -12,36 +12,36 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit, claims_on, strip_results
-from tessera_core.adoption import adopt
-from tessera_core.allowances import allowed_by, without_effect
-from tessera_core.arrays import Bools
-from tessera_core.charges import init_is_over
-from tessera_core.cluster import Cluster
-from tessera_core.cores import percent
-from tessera_core.deciding import Waiting, decide
-from tessera_core.dialect import Rejected
-from tessera_core.explain import explain, summary
-from tessera_core.foreign_resources import foreign_resources
-from tessera_core.inventory import cards_on
-from tessera_core.kubefit import KubeFit
-from tessera_core.leaving import LEFT_OUT, left_alone, scope_of
-from tessera_core.ledger import Ledger
-from tessera_core.listing import ListedNode, listing, unpublished
-from tessera_core.outcome import Outcome, Verdict, Why
-from tessera_core.pages import Seen
-from tessera_core.placer import Placer
-from tessera_core.readmission import readmission
-from tessera_core.registry import Registry
-from tessera_core.remedies import advise, memory_unit
-from tessera_core.results import injections, written_annotations
-from tessera_core.served_names import ServedNames
-from tessera_core.standing import Standing
-from tessera_core.takeover import count_by_requests
+from tessera_core.admission.admit import Admission, admit, claims_on, strip_results
+from tessera_core.admission.allowances import allowed_by, without_effect
+from tessera_core.admission.exempt_pods import LEFT_OUT, left_alone, scope_of
+from tessera_core.admission.foreign_resources import foreign_resources
+from tessera_core.admission.readmission import readmission
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.explain.card_holders import ListedNode, listing, unpublished
+from tessera_core.explain.reasons import explain, summary
+from tessera_core.explain.remedies import advise, memory_unit
+from tessera_core.fleet.arrays import Bools
+from tessera_core.fleet.charges import init_is_over
+from tessera_core.fleet.cores import percent
+from tessera_core.grants.result_annotations import injections, written_annotations
+from tessera_core.inventory.merge import cards_on
+from tessera_core.inventory.served_names import ServedNames
+from tessera_core.kube.scheduler_filters import KubeFit
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.recovery.adopt import adopt
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.recovery.estimate import count_by_requests
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.reserve import Waiting, decide
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Custom, Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
+from tessera_schema.verdicts import Outcome, Verdict, Why
 
 Refusals = Mapping[str, tuple[Reason, str]]
 """Node -> why it is out for other reasons than cards."""

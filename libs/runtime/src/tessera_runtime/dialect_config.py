@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tessera_core import registry
-from tessera_core.registry import BadConfiguration, Registry
+from tessera_core.registry import registry
+from tessera_core.registry.registry import BadConfiguration, Registry
 from tessera_runtime.errors import BadSettings
 
 Options = Mapping[str, Mapping[str, Any]]

@@ -1,7 +1,7 @@
 """The parts of Kubernetes objects that Tessera reads.
 
 Decoding skips every other field, which keeps a list of 50,000 pods cheap. Quantities stay as
-written (`tessera_core.quantity` reads them); absent lists and maps are empty.
+written (`tessera_core.kube.quantity` reads them); absent lists and maps are empty.
 """
 
 from __future__ import annotations

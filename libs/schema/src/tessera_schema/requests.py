@@ -19,7 +19,7 @@ class Role(StrEnum):
 
 
 class NodeOrder(StrEnum):
-    """Which node is tried first; the formulas are in `tessera_core.scoring.nodes`."""
+    """Which node is tried first; the formulas are in `tessera_core.placement.scoring.nodes`."""
 
     BINPACK = "binpack"
     SPREAD = "spread"
@@ -28,12 +28,13 @@ class NodeOrder(StrEnum):
     LEAST_ALLOCATED = "least-allocated"
     MOST_ALLOCATED = "most-allocated"
     PACK = "pack"
-    """Least lost of what others will ask for (`tessera_core.packing`); binpack where nobody keeps
-    count of what is asked."""
+    """Least lost of what others will ask for (`tessera_core.placement.packing`); binpack where
+    nobody keeps count of what is asked."""
 
 
 class CardKey(StrEnum):
-    """A sort key over the cards of a node; the formulas are in `tessera_core.scoring.cards`."""
+    """A sort key over the cards of a node; the formulas are in
+    `tessera_core.placement.scoring.cards`."""
 
     BINPACK = "binpack"
     """HAMi: highest share of slots, cores and memory in use first."""
@@ -55,7 +56,7 @@ class CardKey(StrEnum):
 
 
 class Heed(StrEnum):
-    """What pressure of use on cards (`tessera_core.scoring.pressure`) may decide."""
+    """What pressure of use on cards (`tessera_core.placement.scoring.pressure`) may decide."""
 
     NOTHING = "nothing"
     TIES = "ties"
@@ -65,7 +66,8 @@ class Heed(StrEnum):
 
 
 class Choice(StrEnum):
-    """How cards are picked among those that fit: a module each in `tessera_core.choosing`."""
+    """How cards are picked among those that fit: a module each in
+    `tessera_core.placement.card_choice`."""
 
     ORDERED = "ordered"
     """The first ones in the order of the keys."""

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Admitted, Change, Dialect, Rejected
+from tessera_core.dialect_kit.amounts import InvalidField
+from tessera_core.dialect_kit.contract import Admitted, Change, Dialect, Rejected
 from tessera_schema.kube import Container, EnvVar, Pod, Quantity, Resources
 from tessera_schema.requests import Request
 
@@ -28,7 +28,8 @@ class Speaker:
         return made
 
     def admitted(self, pod: Pod, **options: Any) -> Admitted | Rejected:
-        """Admission's answer, refusals turned into values as `tessera_core.admission` does."""
+        """Admission's answer, refusals turned into values as `tessera_core.admission.admit`
+        does."""
         try:
             return self.made(**options).admit(pod)
         except InvalidField as e:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from tessera_core.cluster import Cluster
-from tessera_core.outcome import Outcome
 from tessera_core.planner import Planner
-from tessera_core.registry import load
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.registry.registry import load
 from tessera_schema.kube import Custom, Node, Pod
 from tessera_schema.quotas import Limit
+from tessera_schema.verdicts import Outcome
 
 NOW_NS = 1_700_000_000_000_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tessera_agent.readers import Silent
-from tessera_core.readings import CardReading, Fault, ProcessReading, Readings
+from tessera_core.dialect_kit.readings import CardReading, Fault, ProcessReading, Readings
 from tessera_schema.cards import MIB
 
 

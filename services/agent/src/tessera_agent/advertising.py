@@ -1,5 +1,5 @@
 """The resource names of the vendor's dialects on the node, so that kube-scheduler considers it,
-each with what the node's cards amount to (`tessera_core.advertised`).
+each with what the node's cards amount to (`tessera_core.inventory.extended_resources`).
 
 A pod that fitted nowhere is woken by a node only if the node has every name that the pod asks for.
 Names that no device plugin advertises are written here; a name that has another value belongs to a
@@ -22,8 +22,8 @@ from tessera_agent.devices import Devices
 from tessera_agent.holdings import Holdings
 from tessera_agent.inventory import Inventory
 from tessera_agent.settings import InventorySettings
-from tessera_core.advertised import is_former
-from tessera_core.quantity import BadQuantity, value
+from tessera_core.inventory.extended_resources import is_former
+from tessera_core.kube.quantity import BadQuantity, value
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiRefused, Passing
 from tessera_runtime.kube import paths

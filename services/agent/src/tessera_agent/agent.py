@@ -50,8 +50,8 @@ from tessera_agent.telling import Outlets, States, Teller
 from tessera_agent.throttling import Throttling
 from tessera_agent.usage import Sampler
 from tessera_agent.working import begin
-from tessera_core.care import Care
-from tessera_core.registry import Registry as Dialects
+from tessera_core.dialect_kit.monitoring import Care
+from tessera_core.registry.registry import Registry as Dialects
 from tessera_kubelet.background import open_tasks
 from tessera_kubelet.nri.plugin import Connected, Disconnected
 from tessera_runtime import logs

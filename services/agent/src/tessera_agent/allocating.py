@@ -24,8 +24,8 @@ from tessera_agent.preparing import Preparing, Unprepared
 from tessera_agent.readers.handing import Handed, Handing, NoNode, handed
 from tessera_agent.settings import PluginSettings
 from tessera_agent.telling import Alarm, Teller
-from tessera_core.dialect import Vendor
-from tessera_core.judging import Deny, Give, Refuse, Verdict, Why
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.node.container_admission import Deny, Give, Refuse, Verdict, Why
 from tessera_kubelet.device_plugin.types import Allocation, DeviceNode, Refused
 from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime import logs

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from tessera_agent.files import Key
-from tessera_core.hookfiles.layout import uuid_key
+from tessera_core.hook.records import uuid_key
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, Resync
 from tessera_runtime.clock import Clock

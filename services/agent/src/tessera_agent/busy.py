@@ -6,7 +6,7 @@ other. A driver that is opened anew counts from nought: what it had not told by 
 
 from __future__ import annotations
 
-from tessera_core.readings import CardReading
+from tessera_core.dialect_kit.readings import CardReading
 
 
 class Busy:

@@ -31,9 +31,9 @@ from tessera_agent.rivals import PREFIX
 from tessera_agent.settings import AgentSettings
 from tessera_agent.starting import Starting
 from tessera_agent.telling import Teller
-from tessera_core.advertised import allocated_names
-from tessera_core.lending_terms import variables_of
-from tessera_core.registry import Registry as Dialects
+from tessera_core.dialect_kit.lending_terms import variables_of
+from tessera_core.inventory.extended_resources import allocated_names
+from tessera_core.registry.registry import Registry as Dialects
 from tessera_kubelet.device_plugin.device_lists import Offers
 from tessera_kubelet.device_plugin.registration import serve
 from tessera_kubelet.device_plugin.settings import DevicePluginSettings

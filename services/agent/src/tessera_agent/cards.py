@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from tessera_agent.readers import Silent
 from tessera_agent.settings import HealthSettings
-from tessera_core.care import Care, version_problems
+from tessera_core.dialect_kit.monitoring import Care, version_problems
+from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.machines.health import (
     Answered,
     Event,
@@ -24,7 +25,6 @@ from tessera_core.machines.health import (
     advance,
     takes_pods,
 )
-from tessera_core.readings import CardReading, Fault, Readings
 from tessera_schema.cards import Card
 
 

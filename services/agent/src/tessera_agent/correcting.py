@@ -19,11 +19,11 @@ from tessera_agent.files import ContainerFiles, Key
 from tessera_agent.glancing import record_of
 from tessera_agent.pids import Owners
 from tessera_agent.usage import Watched
-from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.hookfiles.limits import CardLimit
-from tessera_core.hookfiles.usage import CARD
-from tessera_core.readings import CardReading, Readings
-from tessera_core.usage_rates import ANEW_NS, Counted, counted_at, is_limited, measured
+from tessera_core.dialect_kit.readings import CardReading, Readings
+from tessera_core.hook.limits_file import CardLimit
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_file import CARD
+from tessera_core.node.usage_rates import ANEW_NS, Counted, counted_at, is_limited, measured
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 

@@ -18,8 +18,8 @@ from tessera_agent.inventory import Inventory
 from tessera_agent.readers import Reader, Silent
 from tessera_agent.rivals import rivals_on
 from tessera_agent.settings import AgentSettings
-from tessera_core.care import Care
-from tessera_core.readings import Readings
+from tessera_core.dialect_kit.monitoring import Care
+from tessera_core.dialect_kit.readings import Readings
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_schema.device_reports import DeviceState, encode

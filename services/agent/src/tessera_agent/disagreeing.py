@@ -13,8 +13,8 @@ from typing import Final
 
 from tessera_agent.judge import Cards
 from tessera_agent.telling import Alarm, Teller
-from tessera_core.dialect import Vendor
-from tessera_core.otherwise import given_otherwise
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.node.device_mismatch import given_otherwise
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.usage_rates import Driven
+from tessera_core.hook.records import uuid_key
+from tessera_core.node.usage_rates import Driven
 
 
 class DriverEvidence:

@@ -25,10 +25,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.slotlocks import SlotLocks
-from tessera_core.hookfiles import limits as limits_file
-from tessera_core.hookfiles import usage as usage_file
-from tessera_core.hookfiles.limits import BadLimits, CardLimit, Limits, decode_limits, encode_limits
-from tessera_core.hookfiles.usage import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
+from tessera_core.hook import limits_file, usage_file
+from tessera_core.hook.limits_file import BadLimits, CardLimit, Limits, decode_limits, encode_limits
+from tessera_core.hook.usage_file import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
 from tessera_runtime.clock import Clock
 from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.injections import Mount

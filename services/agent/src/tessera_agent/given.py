@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.dialect import Dialect, Vendor
-from tessera_core.hookfiles.limits import CardLimit, Limits, Mode
-from tessera_core.lending_terms import LendingTerms, Written, terms_of
+from tessera_core.dialect_kit.contract import Dialect, Vendor
+from tessera_core.dialect_kit.lending_terms import LendingTerms, Written, terms_of
+from tessera_core.hook.limits_file import CardLimit, Limits, Mode
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Device, Sandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share

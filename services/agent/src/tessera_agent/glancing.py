@@ -12,7 +12,8 @@ from collections.abc import Collection
 from typing import Final
 
 from tessera_agent.files import ContainerFiles, Key
-from tessera_core.hookfiles.glance import (
+from tessera_core.hook.records import CARDS, uuid_key
+from tessera_core.hook.usage_counters import (
     NOTHING,
     SIZE,
     Glance,
@@ -21,7 +22,6 @@ from tessera_core.hookfiles.glance import (
     name_of,
     record_at,
 )
-from tessera_core.hookfiles.layout import CARDS, uuid_key
 
 _SELDOM: Final = 4
 """Looks between two searches for a record that is not there: nobody has used the card yet."""

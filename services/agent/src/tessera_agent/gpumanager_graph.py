@@ -21,9 +21,9 @@ from tessera_agent.agent import Agent
 from tessera_agent.holdings import Holding
 from tessera_agent.pids import Owners, ProcOwners
 from tessera_agent.settings import AgentSettings
-from tessera_core.choosing.tree import levels
-from tessera_core.readings import CardReading
-from tessera_core.topology import text
+from tessera_core.dialect_kit.readings import CardReading
+from tessera_core.placement.card_choice.tree import levels
+from tessera_core.topology import render
 from tessera_core.topology.tree import Books, Leaf, grow
 from tessera_runtime.metrics import CONTENT_TYPE
 from tessera_schema.cards import MIB, Card
@@ -52,7 +52,7 @@ def graph(view: View) -> str:
     readings = {one.id: one for one in view.readings}
     leaves = tuple(_leaf(card, held.get(card.id), readings.get(card.id)) for card in cards)
     idle = sum(1 << i for i, card in enumerate(cards) if card.id not in held and card.healthy)
-    return text.draw(grow(len(cards), levels(cards)), Books(leaves, idle))
+    return render.draw(grow(len(cards), levels(cards)), Books(leaves, idle))
 
 
 def usage(view: View, owners: Owners) -> dict[str, Any]:

@@ -23,9 +23,15 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_agent.files import Key
-from tessera_core.hookfiles.hamicore import CACHE_ENV, NotARegion, Region, RegionCard, read_region
-from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.hookfiles.usage import Gap, Spoilt
+from tessera_core.hook.hami_core_region import (
+    CACHE_ENV,
+    NotARegion,
+    Region,
+    RegionCard,
+    read_region,
+)
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_file import Gap, Spoilt
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_schema.cards import Card
 from tessera_schema.device_reports import CardUse, ContainerUse

@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.files import ContainerFiles, Key
-from tessera_core.charges import Charge, charge_of
-from tessera_core.hookfiles.limits import Limits
-from tessera_core.lending_terms import LendingTerms
+from tessera_core.dialect_kit.lending_terms import LendingTerms
+from tessera_core.fleet.charges import Charge, charge_of
+from tessera_core.hook.limits_file import Limits
 from tessera_kubelet.nri.types import Sandbox
 from tessera_schema.device_reports import CardHeld
 from tessera_schema.grants import Grant, Share

@@ -12,8 +12,8 @@ from tessera_agent.files import Key
 from tessera_agent.holdings import Holdings
 from tessera_agent.keys import Keys
 from tessera_agent.pods import NodePods
-from tessera_core.dialect import Vendor
-from tessera_core.judging import (
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.node.container_admission import (
     Asked,
     Scene,
     Verdict,

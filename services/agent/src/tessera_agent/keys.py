@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec import Struct
 
-from tessera_core.signing import BadKey, Verifier
+from tessera_core.trust.grants import BadKey, Verifier
 from tessera_runtime import atomic_write, logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube

@@ -1,5 +1,5 @@
 """Idle cores lent on the node's cards, ten times a second and without any network: the counters of
-the hooks come in, `tessera_core.rebalance.lending` decides, loans and holds go into limits files.
+the hooks come in, `tessera_core.node.core_lending` decides, loans and holds go into limits files.
 
 Both end by themselves a second after they were last renewed, with the agent or without. Hooks older
 than the agent may know no end of holds: the first look of an agent that comes after one that died
@@ -28,8 +28,8 @@ from tessera_agent.pods import NodePods
 from tessera_agent.reach import Reach
 from tessera_agent.settings import LendingSettings
 from tessera_agent.throttling import Throttling
-from tessera_core.hookfiles.limits import CardLimit, Flag, Limits, Mode
-from tessera_core.rebalance.lending import Decision, Lender, Pace, Reading
+from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode
+from tessera_core.node.core_lending import Decision, Lender, Pace, Reading
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry

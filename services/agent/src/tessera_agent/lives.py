@@ -26,7 +26,7 @@ from tessera_agent.pods import NodePods
 from tessera_agent.preparing import Preparing, Was
 from tessera_agent.recovering import given_files, recovered
 from tessera_agent.shown import Contained, Run, Shown
-from tessera_core.dialect import Dialect
+from tessera_core.dialect_kit.contract import Dialect
 from tessera_kubelet.errors import KubeletError
 from tessera_kubelet.pod_resources import PodResources
 from tessera_runtime import logs

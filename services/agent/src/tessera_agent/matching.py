@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tessera_agent.allocations import Allocated
 from tessera_agent.shown import Contained, Shown
-from tessera_core.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, value
 from tessera_kubelet.pod_resources import PodHolding
 
 _SHOWN: Final = 4

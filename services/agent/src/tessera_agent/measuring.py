@@ -23,8 +23,8 @@ from tessera_agent.pods import NodePods
 from tessera_agent.settings import AgentSettings
 from tessera_agent.telling import Alarm, States, Teller
 from tessera_agent.usage import Moment, Sampler, Watched
-from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.usage_rates import Held, is_limited
+from tessera_core.hook.records import uuid_key
+from tessera_core.node.usage_rates import Held, is_limited
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.tracing import tracing

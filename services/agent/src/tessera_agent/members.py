@@ -15,8 +15,8 @@ from tessera_agent.pods import NodePods
 from tessera_agent.reach import Reach
 from tessera_agent.throttling import FULL as UNTHROTTLED
 from tessera_agent.throttling import Throttling
-from tessera_core.hookfiles.limits import Mode
-from tessera_core.rebalance.lending import FULL
+from tessera_core.hook.limits_file import Mode
+from tessera_core.node.core_lending import FULL
 
 _PERMILLE: Final = 10
 _AGAIN_S: Final = 0.5

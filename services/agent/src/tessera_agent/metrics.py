@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.hookfiles.usage import Spoilt
+from tessera_core.hook.usage_file import Spoilt
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage

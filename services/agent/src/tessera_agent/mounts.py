@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from tessera_core.cgroups import container_of
-from tessera_core.hookfiles import limits as limits_file
-from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD
-from tessera_core.mountinfo import MountPoint, mount_of, origin_of, parse_mountinfo
+from tessera_core.hook import limits_file
+from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
+from tessera_core.node.cgroups import container_of
+from tessera_core.node.mountinfo import MountPoint, mount_of, origin_of, parse_mountinfo
 
 MOST_PROCESSES: Final = 64
 """Processes of one container that one look asks. Others have their turn at the next looks."""

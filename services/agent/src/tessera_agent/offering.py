@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 from msgspec import Struct
 
 from tessera_agent.cards import Seen
-from tessera_core.advertised import amounts_of
-from tessera_core.registry import Registry
+from tessera_core.inventory.extended_resources import amounts_of
+from tessera_core.registry.registry import Registry
 from tessera_kubelet.device_plugin.device_lists import Offers
 from tessera_kubelet.device_plugin.types import Device
 from tessera_runtime import logs

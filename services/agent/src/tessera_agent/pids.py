@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from tessera_core.cgroups import container_of
+from tessera_core.node.cgroups import container_of
 
 _MOST_ANCESTORS: Final = 64
 _PARENT: Final = 1

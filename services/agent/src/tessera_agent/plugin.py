@@ -32,9 +32,9 @@ from tessera_agent.holdings import Holding, Holdings, Stage
 from tessera_agent.judge import Judge
 from tessera_agent.preparing import Preparing, Unprepared, Was
 from tessera_agent.telling import Alarm, Teller
-from tessera_core.dialect import Dialect, Vendor
-from tessera_core.hookfiles import limits as limits_file
-from tessera_core.judging import Deny, Give, Refuse
+from tessera_core.dialect_kit.contract import Dialect, Vendor
+from tessera_core.hook import limits_file
+from tessera_core.node.container_admission import Deny, Give, Refuse
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox, State
 from tessera_runtime import logs
 from tessera_runtime.tracing import tracing

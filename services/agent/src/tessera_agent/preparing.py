@@ -26,10 +26,10 @@ from tessera_agent.judge import Judge
 from tessera_agent.reach import Reach
 from tessera_agent.settings import Giving
 from tessera_agent.telling import Teller
-from tessera_core.dialect import Dialect, Vendor
-from tessera_core.hookfiles.limits import Limits
-from tessera_core.judging import Give, Why
-from tessera_core.lending_terms import LendingTerms
+from tessera_core.dialect_kit.contract import Dialect, Vendor
+from tessera_core.dialect_kit.lending_terms import LendingTerms
+from tessera_core.hook.limits_file import Limits
+from tessera_core.node.container_admission import Give, Why
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
 from tessera_runtime import logs
 from tessera_runtime.tracing import tracing

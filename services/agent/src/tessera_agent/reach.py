@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_agent.holdings import Holdings
-from tessera_core.lending_terms import LendingTerms
+from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Change, Reflector, Watched

@@ -24,10 +24,10 @@ from tessera_agent.pods import NodePods
 from tessera_agent.reach import Reach
 from tessera_agent.throttling import FULL, Throttling
 from tessera_core.grants.resize import follows
-from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.hookfiles.limits import CardLimit, Mode
-from tessera_core.hookfiles.usage import Bounds, Usage
-from tessera_core.judging import no_room
+from tessera_core.hook.limits_file import CardLimit, Mode
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_file import Bounds, Usage
+from tessera_core.node.container_admission import no_room
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_schema.cards import MIB, Card

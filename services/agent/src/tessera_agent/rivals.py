@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tessera_core.care import Rival
+from tessera_core.dialect_kit.monitoring import Rival
 
 PREFIX: Final = "tessera"
 """How the names of our own plugin's sockets begin."""

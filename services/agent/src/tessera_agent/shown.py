@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.lending_terms import takes_part
+from tessera_core.dialect_kit.lending_terms import takes_part
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.json_codec import decoder

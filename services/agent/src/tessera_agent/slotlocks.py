@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tessera_core.hookfiles import usage as usage_file
+from tessera_core.hook import usage_file
 
 MOST_ASKED: Final = 64
 """Slots that one look at one file asks for: a container with more processes on cards is rare."""

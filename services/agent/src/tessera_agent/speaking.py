@@ -1,4 +1,4 @@
-"""The key that this agent's news are signed with (`tessera_core.speaking`).
+"""The key that this agent's news are signed with (`tessera_core.trust.messages`).
 
 It is kept on the node, so that an agent that starts anew speaks with the same voice, and the node's
 annotation need not be written for it. Where the node takes no file, a key is made for this life.
@@ -10,8 +10,8 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from tessera_core.signing import BadKey, new_key
-from tessera_core.speaking import Speaker
+from tessera_core.trust.grants import BadKey, new_key
+from tessera_core.trust.messages import Speaker
 from tessera_runtime import atomic_write, logs
 
 _log: Final = logs.named("tessera.agent.speaking")

@@ -19,7 +19,7 @@ from tessera_agent.matching import Named, disagreement, listed
 from tessera_agent.pods import NodePods
 from tessera_agent.preparing import Preparing, Unprepared
 from tessera_agent.telling import Alarm, Teller
-from tessera_core.judging import Deny, Give, Refuse, Why
+from tessera_core.node.container_admission import Deny, Give, Refuse, Why
 from tessera_kubelet.device_plugin.types import Refused
 from tessera_kubelet.errors import KubeletError
 from tessera_kubelet.nri.types import Sandbox

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.judging import Why
+from tessera_core.node.container_admission import Why
 from tessera_kubelet.nri.types import Sandbox
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox

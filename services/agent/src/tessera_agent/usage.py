@@ -20,10 +20,10 @@ from tessera_agent.files import ContainerFiles, Key
 from tessera_agent.mounts import MountLooks
 from tessera_agent.pids import Owners
 from tessera_agent.settings import UsageSettings
-from tessera_core.hookfiles.layout import uuid_key
-from tessera_core.hookfiles.usage import Bounds, Gap, Garbled, Spoilt, Unbuilt, Usage
-from tessera_core.readings import Readings
-from tessera_core.usage_rates import Driven, Held, Look, Tolerance, use_between
+from tessera_core.dialect_kit.readings import Readings
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_file import Bounds, Gap, Garbled, Spoilt, Unbuilt, Usage
+from tessera_core.node.usage_rates import Driven, Held, Look, Tolerance, use_between
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardLoad, ContainerUse, NodeUsage
 

@@ -12,7 +12,7 @@ from tessera_agent import pods, reach
 from tessera_agent.advertising import Advertising
 from tessera_agent.inventory import Inventory
 from tessera_agent.settings import AgentSettings
-from tessera_core.advertised import amounts_of
+from tessera_core.inventory.extended_resources import amounts_of
 from tessera_kubelet.nri.plugin import serve
 from tessera_kubelet.nri.settings import NriSettings
 from tessera_schema.cards import Card

@@ -15,7 +15,7 @@ from tessera_cli.output import number
 from tessera_cli.plain import printable, several
 from tessera_cli.screen import Screen
 from tessera_cli.tiles import bar
-from tessera_core.listing import Holder, ListedCard, ListedNode
+from tessera_core.explain.card_holders import Holder, ListedCard, ListedNode
 from tessera_schema.cards import MIB, Card
 
 _HEADS: Final = ("Node", "Card", "Held", "Pods")

@@ -7,14 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.admission import Admission
-from tessera_core.cores import percent
-from tessera_core.fitting import Unfit
-from tessera_core.outcome import Outcome
-from tessera_core.placer import Placer
+from tessera_core.admission.admit import Admission
+from tessera_core.fleet.cores import percent
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import units
 from tessera_core.planner import Planner
-from tessera_core.units import units
 from tessera_schema.reasons import Reason
+from tessera_schema.verdicts import Outcome
 
 NODES_SHOWN: Final = 12
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from tessera_cli.place import Plan
-from tessera_core.listing import Holder, ListedCard, ListedNode
-from tessera_core.outcome import Outcome
+from tessera_core.explain.card_holders import Holder, ListedCard, ListedNode
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
+from tessera_schema.verdicts import Outcome
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -14,9 +14,9 @@ from tessera_cli.plain import condensed
 from tessera_cli.settings import registry
 from tessera_cli.sources import sources
 from tessera_cli.world import World
-from tessera_core.listing import ListedNode
-from tessera_core.outcome import Outcome, Verdict
+from tessera_core.explain.card_holders import ListedNode
 from tessera_core.planner import Planner
+from tessera_schema.verdicts import Outcome, Verdict
 
 ALL_PLACED: Final = 0
 NOT_ALL_PLACED: Final = 2

@@ -18,7 +18,7 @@ from tessera_cli.kubeconfig import Target
 from tessera_cli.objects import every, open_cluster
 from tessera_cli.plain import printable
 from tessera_cli.screen import Screen
-from tessera_core.limits import VERSION
+from tessera_core.quota.objects import VERSION
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_schema.annotation_keys import GROUP

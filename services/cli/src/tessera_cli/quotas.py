@@ -1,4 +1,4 @@
-"""Quota objects of a file as limits; their meaning is `tessera_core.limits`."""
+"""Quota objects of a file as limits; their meaning is `tessera_core.quota.objects`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from msgspec import Struct
 from tessera_cli.errors import Malformed
 from tessera_cli.manifests import named
 from tessera_cli.reading import convert
-from tessera_core.dialect import BadLimit
+from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialects.gpumanager import quota as gpumanager
-from tessera_core.limits import (
+from tessera_core.quota.objects import (
     VERSION,
     AcceleratorQuota,
     ResourceQuota,
     accelerator_limit,
     resource_limits,
 )
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 from tessera_schema.kube import ObjectMeta
 from tessera_schema.quotas import Limit
 

@@ -9,7 +9,7 @@ from typing import Any
 from tessera_cli.errors import BadSettings
 from tessera_cli.manifests import key_shown, named
 from tessera_cli.yamlvalues import BadYaml, documents
-from tessera_core.registry import BadConfiguration, Registry, load
+from tessera_core.registry.registry import BadConfiguration, Registry, load
 
 
 def registry(path: str | None) -> Registry:

@@ -15,8 +15,8 @@ from tessera_cli.plain import printable, several
 from tessera_cli.screen import Screen
 from tessera_cli.screen import console as console
 from tessera_cli.tiles import Tiles, bar
-from tessera_core.fleet import Fleet
-from tessera_core.outcome import Outcome, Verdict
+from tessera_core.fleet.fleet import Fleet
+from tessera_schema.verdicts import Outcome, Verdict
 
 _UNBROKEN: Final = ("Pod", "Verdict", "Dialect", "Node")
 _MESSAGE: Final = 40

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tessera_cli.output import number
-from tessera_core.fleet import Fleet
-from tessera_core.outcome import Outcome
+from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import Share
+from tessera_schema.verdicts import Outcome
 
 _BAR: Final = 8
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"

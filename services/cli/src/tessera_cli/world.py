@@ -20,12 +20,12 @@ from tessera_cli.quotas import GPU_QUOTA, accelerator_quota, gpu_quota, resource
 from tessera_cli.reading import called, convert
 from tessera_cli.reservations import RESERVATION, reserved
 from tessera_cli.workloads import WORKLOADS, Copies, Gang, Read, Workload
-from tessera_core.admission import claims_on, is_result
-from tessera_core.cluster import Cluster
-from tessera_core.kubefit import requested
-from tessera_core.podsize import too_many_bytes
-from tessera_core.quantity import BadQuantity
-from tessera_core.registry import Registry
+from tessera_core.admission.admit import claims_on, is_result
+from tessera_core.admission.pod_size import too_many_bytes
+from tessera_core.kube.quantity import BadQuantity
+from tessera_core.kube.scheduler_filters import requested
+from tessera_core.recovery.cluster import Cluster
+from tessera_core.registry.registry import Registry
 from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Pod
 from tessera_schema.quotas import Limit

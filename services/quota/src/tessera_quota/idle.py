@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tessera_core.pages import Entry
-from tessera_core.quota_status import amounts, counts
+from tessera_core.ledger.entries import Entry
+from tessera_core.quota.status import amounts, counts
 from tessera_quota.pods import Pods, PodSight
 from tessera_runtime.kube import timestamps
 from tessera_schema.quotas import IdleGrant, Limit

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.throttle import Phase
-from tessera_core.quota import Use, Uses
-from tessera_core.quota_status import Measured, amounts, over, parts, quantity, waiting
+from tessera_core.quota.allowance import Use, Uses
+from tessera_core.quota.status import Measured, amounts, over, parts, quantity, waiting
 from tessera_quota.idle import idle_grant, resting
 from tessera_quota.objects import Objects, QuotaSight
 from tessera_quota.pods import Pods

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.throttle import Phase
 from tessera_quota.objects import Objects
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry

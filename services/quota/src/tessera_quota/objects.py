@@ -12,16 +12,16 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from tessera_core.dialect import BadLimit
-from tessera_core.ledger import Ledger
-from tessera_core.limits import (
+from tessera_core.dialect_kit.contract import BadLimit
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.quota.objects import (
     AcceleratorQuota,
     ResourceQuota,
     accelerator_limit,
     resource_limits,
     throttle_of,
 )
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 from tessera_quota.settings import ThrottleSettings
 from tessera_runtime import logs
 from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS

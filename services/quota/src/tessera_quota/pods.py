@@ -11,14 +11,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.admission import Admission, admit
-from tessera_core.allowances import EVERYTHING
-from tessera_core.charges import init_is_over
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Entry, Seen
-from tessera_core.quota import Uses, least_use
-from tessera_core.registry import Registry
-from tessera_core.signing import Verifier
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.allowances import EVERYTHING
+from tessera_core.fleet.charges import init_is_over
+from tessera_core.ledger.entries import Entry, Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.quota.allowance import Uses, least_use
+from tessera_core.registry.registry import Registry
+from tessera_core.trust.grants import Verifier
 from tessera_runtime.informers.grants import LIVING, Granted
 from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.reflector import Change, Watched

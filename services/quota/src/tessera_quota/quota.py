@@ -17,8 +17,8 @@ from typing import NoReturn, TypeVar
 
 from msgspec import Struct
 
-from tessera_core.ledger import Ledger
-from tessera_core.registry import Registry as Dialects
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.registry import Registry as Dialects
 from tessera_core.reports.agents import AgentReports
 from tessera_quota.judging import Judging, Parts
 from tessera_quota.metrics import QuotaMetrics

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
-from tessera_core.limits import VERSION
+from tessera_core.quota.objects import VERSION
 from tessera_quota.objects import QuotaSight
 from tessera_quota.pods import PodSight
 from tessera_quota.tracked import Change

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.quota_status import Measured
+from tessera_core.quota.status import Measured
 from tessera_core.reports.agents import AgentReports, Message
-from tessera_core.reports.usages import GrantOf
+from tessera_core.reports.usage import GrantOf
 from tessera_runtime.bus.api import Bus, News
 from tessera_schema import subjects
 from tessera_schema.device_reports import ContainerUse, NodeUsage

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.limits import VERSION
+from tessera_core.quota.objects import VERSION
 from tessera_quota.judging import Judging
 from tessera_quota.objects import QuotaSight
 from tessera_quota.settings import StatusSettings

@@ -11,11 +11,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.fleet import Fleet
-from tessera_core.rebalance.holders import Held, Holders, holders_of
-from tessera_core.rebalance.smooth import Key
-from tessera_core.registry import Registry
-from tessera_core.signing import Verifier
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.registry.registry import Registry
+from tessera_core.trust.grants import Verifier
+from tessera_core.usage.lending_terms import Held, Holders, holders_of
+from tessera_core.usage.smoothed import Key
 from tessera_runtime.informers.grants import LIVING, Granted
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched

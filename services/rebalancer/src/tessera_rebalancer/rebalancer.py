@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from tessera_core.ledger import Ledger
-from tessera_core.rebalance.hints import Hinting
-from tessera_core.rebalance.smooth import SmoothContainer
-from tessera_core.rebalance.smoothing import Smoother
-from tessera_core.registry import Registry as Dialects
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.registry import Registry as Dialects
 from tessera_core.reports.agents import AgentReports
+from tessera_core.usage.hints import Hinting
+from tessera_core.usage.smoothed import SmoothContainer
+from tessera_core.usage.smoother import Smoother
 from tessera_rebalancer.metrics import RebalancerMetrics
 from tessera_rebalancer.plans.plans import Planning, open_plans
 from tessera_rebalancer.plans.plans import World as PlanWorld

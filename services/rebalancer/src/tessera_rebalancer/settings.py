@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tessera_core.rebalance.bounds import LendingRules
-from tessera_core.rebalance.hints import Steps
-from tessera_core.rebalance.smooth import Constants
+from tessera_core.usage.hints import Steps
+from tessera_core.usage.lending_bounds import LendingRules
+from tessera_core.usage.smoothed import Constants
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings

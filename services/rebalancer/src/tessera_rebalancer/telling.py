@@ -11,8 +11,8 @@ from typing import Final, NoReturn
 
 from msgspec import Struct
 
-from tessera_core.rebalance.hints import Hinting, Steps, is_news
-from tessera_core.rebalance.smoothing import Smoother
+from tessera_core.usage.hints import Hinting, Steps, is_news
+from tessera_core.usage.smoother import Smoother
 from tessera_rebalancer.pods import Pods
 from tessera_rebalancer.settings import HintSettings
 from tessera_rebalancer.usage import Usage

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import msgspec
 
-from tessera_core.rebalance.smoothing import Smoother
 from tessera_core.reports.agents import AgentReports, Message
-from tessera_core.reports.usages import GrantOf
+from tessera_core.reports.usage import GrantOf
+from tessera_core.usage.smoother import Smoother
 from tessera_runtime.bus.api import Bus, News
 from tessera_schema import subjects
 

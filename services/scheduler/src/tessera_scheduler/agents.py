@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.charges import Charge
-from tessera_core.cores import milli
-from tessera_core.ledger import Ledger
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.cores import milli
+from tessera_core.ledger.ledger import Ledger
 from tessera_runtime import logs
 from tessera_schema.device_reports import CardHeld, DeviceState
 

@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec import Struct
 
-from tessera_core.charges import Charge
-from tessera_core.ledger import Ledger
+from tessera_core.fleet.charges import Charge
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock

@@ -23,11 +23,11 @@ import asyncio
 
 from msgspec import Struct
 
-from tessera_core.deciding import Reserved, decide
-from tessera_core.filtering import Ask
+from tessera_core.grants.result_annotations import written_labels
+from tessera_core.ledger.entries import Entry
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Entry
-from tessera_core.results import written_labels
+from tessera_core.scheduling.filter import Ask
+from tessera_core.scheduling.reserve import Reserved, decide
 from tessera_runtime.errors import ApiRefused, Passing
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.tracing import tracing

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.entries import Entry, Seen
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Entry, Seen
 from tessera_runtime.kube.binding import PodKey
 from tessera_scheduler.alarms import Alarm, Alarms, Wrong
 from tessera_scheduler.outlived import Outlived

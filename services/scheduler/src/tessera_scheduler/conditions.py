@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 from tessera_schema.annotation_keys import GROUP, OWNER_KEYS
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.resizes import RESIZE_KEY

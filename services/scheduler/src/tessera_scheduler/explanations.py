@@ -13,24 +13,24 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
-from tessera_core.decisions import Decision, Decisions
-from tessera_core.dialect import Rejected
-from tessera_core.explain import node_by_node, summary
-from tessera_core.fleet import Fleet
-from tessera_core.ledger import Ledger
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.explain.decision_log import Decision, Decisions
+from tessera_core.explain.reasons import node_by_node, summary
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.outcome import Verdict, Why
-from tessera_core.pages import Entry
-from tessera_core.quota import Allowance, least_use
-from tessera_core.registry import Registry
-from tessera_core.units import units
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import Allowance, least_use
+from tessera_core.registry.registry import Registry
 from tessera_runtime.clock import Clock
 from tessera_schema.decisions import DecisionRecord, ReasonRecord
 from tessera_schema.explanation import IGNORED, UNASKED, AskedShare, Explanation, Held, LimitUse
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
+from tessera_schema.verdicts import Verdict, Why
 
 PIECE: Final = 16
 """Nodes that are looked at in one go: one or two milliseconds."""

@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.admission import Admission, admit
-from tessera_core.filtering import Filter
-from tessera_core.ledger import Ledger
-from tessera_core.placer import Placer
-from tessera_core.preempting import useful
-from tessera_core.registry import Registry
-from tessera_core.several import TOP_SCORE, scores
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.placer import Placer
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.filter import Filter
+from tessera_core.scheduling.preemption import useful
+from tessera_core.scheduling.prioritize import TOP_SCORE, scores
 from tessera_runtime.http.fast_path import Answer, Reply, sentence
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.binder import Binder

@@ -1,4 +1,5 @@
-"""Whether the API server refuses grants of other terms (`tessera_core.terms`), found out by asking.
+"""Whether the API server refuses grants of other terms (`tessera_core.trust.fencing`), found out by
+asking.
 
 It learns of the Lease by a watch, so it may still compare with the former term for a moment after
 the Lease was taken. Bindings of a pod that does not exist are tried, and not kept: one under a term
@@ -11,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from tessera_core.terms import POLICY
+from tessera_core.trust.fencing import POLICY
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths

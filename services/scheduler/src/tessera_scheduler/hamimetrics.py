@@ -11,8 +11,8 @@ import asyncio
 
 from aiohttp import web
 
-from tessera_core.hamiwire.metrics import families, text
-from tessera_core.ledger import Ledger
+from tessera_core.explain.hami_metrics import families, text
+from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.metrics import CONTENT_TYPE
 
 

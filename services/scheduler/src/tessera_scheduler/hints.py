@@ -13,8 +13,8 @@ from typing import Annotated, Final, NoReturn
 import msgspec
 from msgspec import Meta, Struct
 
-from tessera_core.fleet import Fleet
-from tessera_core.scoring import pressure
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement.scoring import pressure
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, News
 from tessera_runtime.bus.latest_by_source import Latest

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.signing import BadKey, Signer, Verifier, new_key, published_key
+from tessera_core.trust.grants import BadKey, Signer, Verifier, new_key, published_key
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BadSettings

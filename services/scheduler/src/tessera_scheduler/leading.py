@@ -2,8 +2,9 @@
 
 The Lease itself is waited out by `tessera_runtime.kube.lease`, one call deadline included, so no
 Binding that the former holder sent in time is under way when the pods are read. One that comes
-later is of a former term, and the API server refuses it (`tessera_core.terms`). A replica that
-loses the Lease drops the reservations that it never sent, and goes on settling those that it did.
+later is of a former term, and the API server refuses it (`tessera_core.trust.fencing`). A replica
+that loses the Lease drops the reservations that it never sent, and goes on settling those that it
+did.
 """
 
 from __future__ import annotations

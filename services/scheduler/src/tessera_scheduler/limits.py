@@ -11,11 +11,16 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect import BadLimit
+from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialects.gpumanager import quota as gpu_quota
-from tessera_core.ledger import Ledger
-from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
-from tessera_core.registry import Registry
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.quota.objects import (
+    AcceleratorQuota,
+    ResourceQuota,
+    accelerator_limit,
+    resource_limits,
+)
+from tessera_core.registry.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.kube.lists import Identity, identity
 from tessera_schema.json_codec import decoder

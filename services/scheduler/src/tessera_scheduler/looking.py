@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back

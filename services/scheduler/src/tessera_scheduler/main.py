@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 from tessera_runtime import dialect_config, logs
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock

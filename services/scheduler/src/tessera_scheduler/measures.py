@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
 from tessera_runtime.metrics import GaugeMetricFamily, Metric, Registry
 from tessera_runtime.report_doubts import DoubtedReports

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from tessera_core.filtering import Answered
-from tessera_core.outcome import Verdict
-from tessera_core.refusals import Refusals
+from tessera_core.explain.refusals import Refusals
+from tessera_core.scheduling.filter import Answered
 from tessera_schema.allocation_events import (
     AllocationEvent,
     AllocationGranted,
@@ -22,6 +21,7 @@ from tessera_schema.allocation_events import (
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
+from tessera_schema.verdicts import Verdict
 
 REMEMBERED: Final = 20_000
 

@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.allocating import NOTHING_ALLOCATED, Allocated
-from tessera_core.inventory import cards_on
+from tessera_core.inventory.merge import cards_on
 from tessera_core.kube.host_requests import Host, of_node
-from tessera_core.ledger import Ledger
-from tessera_core.registry import Registry
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, Allocated
+from tessera_core.registry.registry import Registry
 from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime import logs
 from tessera_schema.cards import Card
@@ -44,7 +44,7 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...] = ()
     warnings: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
-    """See `tessera_core.inventory.NodeCards`."""
+    """See `tessera_core.inventory.merge.NodeCards`."""
     missing: frozenset[str] = frozenset()
     """See there."""
     allocated: Allocated = NOTHING_ALLOCATED

@@ -12,13 +12,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.filtering import Filter
-from tessera_core.ledger import Ledger
+from tessera_core.grants.result_annotations import written_labels
+from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Entry
-from tessera_core.placer import Placer
-from tessera_core.registry import Registry
-from tessera_core.results import written_labels
+from tessera_core.placement.placer import Placer
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.filter import Filter
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube import paths

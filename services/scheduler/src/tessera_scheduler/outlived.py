@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
 from tessera_schema.device_reports import DeviceState, Occupied
 from tessera_schema.grants import Grant, Share
 

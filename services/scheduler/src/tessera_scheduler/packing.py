@@ -17,18 +17,22 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from tessera_core.admission import claims_on
-from tessera_core.filtering import Filter
-from tessera_core.hamiwire.policies import CARD_POLICY, NODE_POLICY
+from tessera_core.admission.admit import claims_on
+from tessera_core.dialect_kit.hami_format.policies import CARD_POLICY, NODE_POLICY
 from tessera_core.kube.host_requests import Host
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.packing.held import as_asked
-from tessera_core.packing.history import HALF_LIFE_S, History, UnknownHistoryVersion
-from tessera_core.packing.hosts import HostBook
-from tessera_core.packing.outlook import learn
-from tessera_core.packing.packer import Packer
-from tessera_core.registry import Registry
+from tessera_core.placement.packing.demand_history import (
+    HALF_LIFE_S,
+    History,
+    UnknownHistoryVersion,
+)
+from tessera_core.placement.packing.forecast import learn
+from tessera_core.placement.packing.host_capacity import HostBook
+from tessera_core.placement.packing.inferred_demand import as_asked
+from tessera_core.placement.packing.packer import Packer
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.filter import Filter
 from tessera_runtime import logs
 from tessera_runtime.errors import Lasting, Passing, TesseraError
 from tessera_runtime.kube.api import Kube

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from tessera_core.leaving import LEFT_OUT, Scope
-from tessera_core.registry import Registry
+from tessera_core.admission.exempt_pods import LEFT_OUT, Scope
+from tessera_core.registry.registry import Registry
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
 from tessera_scheduler import conditions

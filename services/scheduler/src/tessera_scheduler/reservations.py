@@ -1,4 +1,5 @@
-"""Room that is made for waiting pods, read from the pods (`tessera_core.reserved`).
+"""Room that is made for waiting pods, read from the pods
+(`tessera_core.scheduling.node_reservations`).
 
 The plan's annotation and kube-scheduler's nomination are the truth: whoever leads after us reads
 the same.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tessera_core.reserved import Reserved
+from tessera_core.scheduling.node_reservations import Reserved
 from tessera_runtime import logs
 from tessera_scheduler.sights import Sight
 

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.grants.resize import resized
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Entry
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiRefused

@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tessera_core.admission import Admission, admit
-from tessera_core.allowances import EVERYTHING
-from tessera_core.registry import Registry
-from tessera_core.reserved import Holding
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.allowances import EVERYTHING
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.node_reservations import Holding
 from tessera_runtime import logs
 from tessera_schema.annotation_keys import RESERVE_KEY
 from tessera_schema.kube import Pod

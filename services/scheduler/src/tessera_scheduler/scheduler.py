@@ -15,16 +15,16 @@ from functools import partial
 from random import Random
 from typing import NoReturn
 
-from tessera_core.decisions import Decisions
-from tessera_core.filtering import Filter
-from tessera_core.ledger import Ledger
-from tessera_core.packing.packer import Packer
-from tessera_core.packing.state import State
-from tessera_core.placer import Placer
-from tessera_core.refusals import Refusals
-from tessera_core.registry import Registry
+from tessera_core.explain.decision_log import Decisions
+from tessera_core.explain.refusals import Refusals
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.packing.packer import Packer
+from tessera_core.placement.packing.state import State
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.registry.registry import Registry
 from tessera_core.reports.agents import AgentReports
-from tessera_core.standing import Standing
+from tessera_core.scheduling.filter import Filter
 from tessera_runtime import logs
 from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus

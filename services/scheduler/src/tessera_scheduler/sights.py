@@ -14,18 +14,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.adoption import adopt
-from tessera_core.allocating import Start, reading
-from tessera_core.charges import init_is_over
+from tessera_core.fleet.charges import init_is_over
 from tessera_core.grants.resize import follows
 from tessera_core.kube.host_requests import NOTHING, Host, of_pod
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import Phase
-from tessera_core.pages import Seen
-from tessera_core.registry import Registry
-from tessera_core.reserved import Holding
-from tessera_core.signing import Verifier
-from tessera_core.takeover import count_by_requests
+from tessera_core.recovery.adopt import adopt
+from tessera_core.recovery.estimate import count_by_requests
+from tessera_core.registry.plugin_requests import Start, reading
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.node_reservations import Holding
+from tessera_core.trust.grants import Verifier
 from tessera_runtime.kube.lists import Identity
 from tessera_scheduler.roomfor import held_for
 from tessera_schema.grants import GRANT_KEY, Grant

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from tessera_core.ledger import Ledger
-from tessera_core.packing.hosts import HostBook
-from tessera_core.registry import Registry
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.packing.host_capacity import HostBook
+from tessera_core.registry.registry import Registry
 from tessera_runtime.kube.reflector import Change
 from tessera_scheduler.books import Books
 from tessera_scheduler.device_states import DeviceStates

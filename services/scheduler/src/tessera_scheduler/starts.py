@@ -1,4 +1,4 @@
-"""Keeps the filter's starting pods (`tessera_core.starting`) in step with the cluster.
+"""Keeps the filter's starting pods (`tessera_core.scheduling.in_flight`) in step with the cluster.
 
 Which pods are bound and have not started is read from the pods: after a restart it is known again
 with the first list. A pod that takes too long is told of, as others may wait for it.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tessera_core.allocating import Allocated
-from tessera_core.filtering import Filter
-from tessera_core.starting import Overdue
+from tessera_core.registry.plugin_requests import Allocated
+from tessera_core.scheduling.filter import Filter
+from tessera_core.scheduling.in_flight import Overdue
 from tessera_scheduler.alarms import Alarm, Alarms, Wrong
 from tessera_scheduler.sights import Sight
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialects.volcano import conf as conf_of
+from tessera_core.dialects.volcano import scheduler_config as conf_of
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiNotFound, Passing, TesseraError
 from tessera_runtime.kube.api import Kube, Verb

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tessera_core.ledger import Ledger
+from tessera_core.ledger.ledger import Ledger
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiRefused, Passing

@@ -13,7 +13,7 @@ from random import Random
 
 from msgspec import Struct
 
-from tessera_core.registry import Registry
+from tessera_core.registry.registry import Registry
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tessera_core.admission import strip_results
-from tessera_core.ledger import Ledger
-from tessera_core.podsize import MOST_ANNOTATION_BYTES
-from tessera_core.registry import Registry
-from tessera_core.results import whole_annotations, written_annotations
-from tessera_core.signing import Signer
+from tessera_core.admission.admit import strip_results
+from tessera_core.admission.pod_size import MOST_ANNOTATION_BYTES
+from tessera_core.grants.result_annotations import whole_annotations, written_annotations
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.registry import Registry
+from tessera_core.trust.grants import Signer
 from tessera_runtime.clock import Clock
 from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.kube import Pod

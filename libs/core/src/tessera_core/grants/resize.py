@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from tessera_core.cores import milli, percent
-from tessera_core.dialect import Vendor
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.fleet.cores import milli, percent
 from tessera_schema.cards import MIB, MOST_MEMORY_BYTES
 from tessera_schema.grants import Grant, Share
 from tessera_schema.resizes import Resize, ShareChange

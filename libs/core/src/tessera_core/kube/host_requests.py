@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from tessera_core.kubefit import requested
-from tessera_core.quantity import BadQuantity, milli, value
+from tessera_core.kube.quantity import BadQuantity, milli, value
+from tessera_core.kube.scheduler_filters import requested
 from tessera_schema.kube import Node, Pod, Quantity
 
 _CPU: Final = "cpu"

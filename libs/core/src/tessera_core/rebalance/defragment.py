@@ -15,15 +15,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.fitting import Unfit
-from tessera_core.fleet import Fleet
-from tessera_core.kubefit import Refusals
-from tessera_core.placement import Found
-from tessera_core.placer import Placer
-from tessera_core.quota import NO_LIMITS, least_use
-from tessera_core.rebalance.moving import Running
-from tessera_core.rebalance.seating import Seated, parts_of, seat
-from tessera_core.rebalance.situation import (
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.kube.scheduler_filters import Refusals
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import Unit, units
+from tessera_core.quota.allowance import NO_LIMITS, least_use
+from tessera_core.rebalance.cluster_view import (
     Movable,
     Seats,
     Situation,
@@ -32,7 +31,8 @@ from tessera_core.rebalance.situation import (
     movable,
     take_off,
 )
-from tessera_core.units import Unit, units
+from tessera_core.rebalance.joint_fit import Seated, parts_of, seat
+from tessera_core.rebalance.movable_pods import Running
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
 from tessera_schema.reasons import Reason
 

@@ -13,9 +13,10 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tessera_core.reports import states, usages
+from tessera_core.reports import device_states
+from tessera_core.reports import usage as usages
 from tessera_core.reports.doubts import Doubt, Doubts, Notice
-from tessera_core.speaking import not_spoken
+from tessera_core.trust.messages import not_spoken
 from tessera_schema import subjects
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
@@ -110,7 +111,7 @@ class AgentReports:
         if known is None:
             return None
         doubts = Doubts()
-        counted = states.counting(state, known.cards.get(state.vendor, {}), doubts)
+        counted = device_states.counting(state, known.cards.get(state.vendor, {}), doubts)
         self._tell(state.node, doubts)
         return counted
 

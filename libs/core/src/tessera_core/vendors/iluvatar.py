@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.care import Care, Minimum
-from tessera_core.dialect import Shows, Vendor
-from tessera_core.readings import Readings
+from tessera_core.dialect_kit.contract import Shows, Vendor
+from tessera_core.dialect_kit.monitoring import Care, Minimum
+from tessera_core.dialect_kit.readings import Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.care import Care, Minimum, Rival
-from tessera_core.dialect import Vendor
-from tessera_core.hookpaths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD, PRELOAD_HOST
-from tessera_core.readings import CardReading, Link, Readings
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.dialect_kit.monitoring import Care, Minimum, Rival
+from tessera_core.dialect_kit.readings import CardReading, Link, Readings
+from tessera_core.hook.paths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD, PRELOAD_HOST
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection, Mount

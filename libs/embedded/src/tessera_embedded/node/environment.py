@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tessera_core.hookpaths import PRELOAD
+from tessera_core.hook.paths import PRELOAD
 from tessera_embedded.node.pods import Container, NodePod
 from tessera_embedded.node.settings import NodeDescription
 from tessera_schema.injections import Mount

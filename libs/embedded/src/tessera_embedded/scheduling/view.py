@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from tessera_core.kubefit import KubeFit
-from tessera_core.nodechoice import Refusal
+from tessera_core.kube.node_affinity import Refusal
+from tessera_core.kube.scheduler_filters import KubeFit
 from tessera_embedded.scheduling.config import Configuration
 from tessera_embedded.scheduling.objects import NodeSeen, PodSeen
 from tessera_embedded.scheduling.queue import Queue

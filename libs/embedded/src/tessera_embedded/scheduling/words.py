@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tessera_core.nodechoice import Refusal
+from tessera_core.kube.node_affinity import Refusal
 from tessera_schema.reasons import Reason
 
 _WORDS: Final = {

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 from msgspec import Struct
 
-from tessera_core.signing import BadKey, Verifier
+from tessera_core.trust.grants import BadKey, Verifier
 from tessera_runtime import logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Reflector, Watched

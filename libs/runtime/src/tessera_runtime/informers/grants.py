@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tessera_core.adoption import adopt
-from tessera_core.fleet import Fleet
-from tessera_core.registry import Registry
-from tessera_core.signing import Verifier
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.recovery.adopt import adopt
+from tessera_core.registry.registry import Registry
+from tessera_core.trust.grants import Verifier
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
 

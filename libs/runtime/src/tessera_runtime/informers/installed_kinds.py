@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tessera_core.limits import VERSION
+from tessera_core.quota.objects import VERSION
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.kube.api import Kube, Verb

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from tessera_core.allowances import allowed_by
-from tessera_core.ledger import Ledger
+from tessera_core.admission.allowances import allowed_by
+from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched
 from tessera_schema.json_codec import decoder

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tessera_core.inventory import cards_of
-from tessera_core.ledger import Ledger
-from tessera_core.registry import Registry
+from tessera_core.inventory.merge import cards_of
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.registry import Registry
 from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import Change, Watched

@@ -17,8 +17,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from tessera_agent.settings import ReaderSettings
-from tessera_core.readings import Readings
-from tessera_core.registry import Registry
+from tessera_core.dialect_kit.readings import Readings
+from tessera_core.registry.registry import Registry
 from tessera_runtime.clock import Clock
 from tessera_schema.kube import Node
 

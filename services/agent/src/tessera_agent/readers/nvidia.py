@@ -18,7 +18,7 @@ from tessera_agent.readers.handing import Handing
 from tessera_agent.readers.nvml import Session
 from tessera_agent.readers.onethread import Hanging, OneThread, one_thread
 from tessera_agent.settings import ReaderSettings
-from tessera_core.readings import Readings
+from tessera_core.dialect_kit.readings import Readings
 from tessera_core.vendors.nvidia import NONE_VISIBLE, VISIBLE
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock

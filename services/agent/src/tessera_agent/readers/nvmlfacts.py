@@ -12,7 +12,7 @@ import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.readings import CardReading, Link
+from tessera_core.dialect_kit.readings import CardReading, Link
 
 _LEVELS: Final = {
     nvml.NVML_TOPOLOGY_INTERNAL: Link.SAME_BOARD,

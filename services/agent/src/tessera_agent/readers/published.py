@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from tessera_agent.readers import Reader, Silent, World
 from tessera_agent.readers.nvidia import open_reader as open_nvml
 from tessera_agent.settings import ReaderSettings
-from tessera_core.inventory import cards_of
-from tessera_core.readings import CardReading, Readings
+from tessera_core.dialect_kit.readings import CardReading, Readings
+from tessera_core.inventory.merge import cards_of
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
 from tessera_schema.kube import Node

@@ -23,8 +23,8 @@ from tessera_cli.demo.scene import name_of
 from tessera_cli.demo.seen import Seen
 from tessera_cli.demo.stage import Stage
 from tessera_cli.demo.turns import Sample, Shares, judged, turns
-from tessera_core.hookfiles.glance import NOTHING, SIZE, Glance, glance, is_of, record_at
-from tessera_core.hookfiles.layout import uuid_key
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_counters import NOTHING, SIZE, Glance, glance, is_of, record_at
 from tessera_embedded.node.settings import NodeDescription
 from tessera_runtime.kube import paths
 from tessera_schema.grants import Grant

@@ -12,7 +12,7 @@ import msgspec
 from tessera_cli.demo.judging import Promise, grants
 from tessera_cli.demo.seen import Seen
 from tessera_cli.demo.stage import Stage
-from tessera_core.limits import VERSION
+from tessera_core.quota.objects import VERSION
 from tessera_runtime.errors import Passing
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb

@@ -16,8 +16,8 @@ from tessera_cli.demo.seen import Measured
 from tessera_cli.demo.stage import Stage
 from tessera_cli.demo.tracing import tree
 from tessera_cli.output import number
-from tessera_core.outcome import Verdict
 from tessera_schema.grants import Grant
+from tessera_schema.verdicts import Verdict
 
 
 def show(console: Console, evidence: Evidence, promises: Sequence[Promise], took_s: float) -> None:

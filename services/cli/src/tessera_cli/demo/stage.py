@@ -20,10 +20,10 @@ from tessera_cli.demo.installed import install_definitions, install_policies
 from tessera_cli.demo.programs import Programs, open_programs
 from tessera_cli.demo.scene import Scene
 from tessera_cli.errors import Refused
-from tessera_core import terms
-from tessera_core.hookpaths import HOOK_LIBRARY, PRELOAD_HOST
-from tessera_core.kubescheduler import configuration, profiles
-from tessera_core.registry import load
+from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD_HOST
+from tessera_core.registry.kube_scheduler_config import configuration, profiles
+from tessera_core.registry.registry import load
+from tessera_core.trust import fencing
 from tessera_embedded.collector import Collector, open_collector
 from tessera_embedded.natsserver import NatsServer, open_nats
 from tessera_embedded.node.settings import NodeDescription
@@ -187,7 +187,7 @@ async def open_stage(
             "metadata": {"name": SCHEDULER},
             "spec": {"type": "ExternalName", "externalName": "localhost"},
         })  # fmt: skip
-        for path, guard in terms.fence(NAMESPACE).items():
+        for path, guard in fencing.fence(NAMESPACE).items():
             await insist(kube, path, guard)
         await asyncio.to_thread(accounts.write_tokens, folder / "api")
         await install_definitions(kube)

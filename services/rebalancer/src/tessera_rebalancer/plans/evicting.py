@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.rebalance.moving import wish
+from tessera_core.rebalance.movable_pods import wish
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Passing

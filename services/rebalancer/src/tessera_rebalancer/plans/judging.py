@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.machines.plan import Refuted, advance
-from tessera_core.rebalance import gains, proposing
-from tessera_core.rebalance.budget import spent
-from tessera_core.rebalance.gains import Pause
-from tessera_core.rebalance.situation import Situation
-from tessera_core.rebalance.smooth import SmoothContainer
+from tessera_core.rebalance import plan_gains, proposals
+from tessera_core.rebalance.cluster_view import Situation
+from tessera_core.rebalance.plan_budget import spent
+from tessera_core.rebalance.plan_gains import Pause
+from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.objects import Gone, Plans, PlanSight
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_rebalancer.plans.telling import Teller
@@ -100,7 +100,7 @@ class Judging:
         rules, formers = self._means.settings.rules, self._means.plans.formers
         plan = rules.plan
         without = spent(formers, plan.move, plan.budget, situation.now, but=sight.name)
-        return proposing.stale(replace(situation, spent=without), rules, sight.spec)
+        return proposals.stale(replace(situation, spent=without), rules, sight.spec)
 
     def contention(self, sight: PlanSight) -> float | None:
         """Of the card that the plan is about, percent of the time; None = nobody knows."""
@@ -154,7 +154,7 @@ class Judging:
 
     async def _propose(self) -> None:
         means, now = self._means, self._means.clock.time()
-        await self._pause(gains.pause(means.plans.formers, means.settings.gain, now))
+        await self._pause(plan_gains.pause(means.plans.formers, means.settings.gain, now))
         if self.paused is not None:
             return
         if not (means.view.pods.waits() or means.hints() or means.measured()):
@@ -162,7 +162,7 @@ class Judging:
             return  # nobody needs anything
         situation = await self._situation()
         known = frozenset(means.plans.known)
-        found = await _in_pieces(proposing.proposing(situation, means.settings.rules, known))
+        found = await _in_pieces(proposals.proposing(situation, means.settings.rules, known))
         self.why_not = found.why_not
         for name, spec in found.specs.items():
             whole = replace(spec, dry_run=means.settings.dry_run)
@@ -189,7 +189,7 @@ class Judging:
     async def _measure(self) -> None:
         means, horizon_s = self._means, self._means.settings.worth.horizon_s
         for sight in means.plans.in_phase(PlanPhase.DONE):
-            if not gains.measurable(sight.former):
+            if not plan_gains.measurable(sight.former):
                 continue
             sight = await self._seen_placed(sight)
             gained = self._gained(sight, horizon_s)
@@ -209,10 +209,10 @@ class Judging:
         means, now, former = self._means, self._means.clock.time(), sight.former
         waited = sight.spec.for_pod
         if waited is None:
-            return gains.by_contention(former, self.contention(sight), horizon_s, now)
+            return plan_gains.by_contention(former, self.contention(sight), horizon_s, now)
         there = means.view.pods.get(waited.uid) is not None
         placed = timestamps.read(sight.status.placed)
-        return gains.by_placement(former, placed, None if there else now, horizon_s, now)
+        return plan_gains.by_placement(former, placed, None if there else now, horizon_s, now)
 
     async def _put(self, sight: PlanSight, status: PlanStatus) -> PlanSight:
         try:

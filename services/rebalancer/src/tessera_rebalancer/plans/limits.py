@@ -12,10 +12,15 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect import BadLimit
-from tessera_core.ledger import Ledger
-from tessera_core.limits import AcceleratorQuota, ResourceQuota, accelerator_limit, resource_limits
-from tessera_core.registry import Registry
+from tessera_core.dialect_kit.contract import BadLimit
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.quota.objects import (
+    AcceleratorQuota,
+    ResourceQuota,
+    accelerator_limit,
+    resource_limits,
+)
+from tessera_core.registry.registry import Registry
 from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube.lists import identity
 from tessera_runtime.kube.reflector import Change, Watched

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_core.ledger import Ledger
-from tessera_core.rebalance.disruption import Disruption
-from tessera_core.registry import Registry
-from tessera_core.selectors import selector
+from tessera_core.kube.label_selectors import selector
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.rebalance.disruption_budgets import Disruption
+from tessera_core.registry.registry import Registry
 from tessera_runtime.informers import nodes
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.lists import identity

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from tessera_core.machines.plan import OVER
-from tessera_core.rebalance.budget import Former
+from tessera_core.rebalance.plan_budget import Former
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube import timestamps

@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.rebalance.smooth import SmoothContainer
-from tessera_core.registry import Registry as Dialects
+from tessera_core.registry.registry import Registry as Dialects
+from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans import executing, judging
 from tessera_rebalancer.plans.executing import Executing
 from tessera_rebalancer.plans.judging import Judging

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tessera_core.ledger import Ledger
-from tessera_core.pages import Seen
-from tessera_core.rebalance.moving import Running
-from tessera_core.rebalance.situation import Waits
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.rebalance.cluster_view import Waits
+from tessera_core.rebalance.movable_pods import Running
 from tessera_rebalancer.plans.reading import PodSight
 from tessera_runtime.kube.reflector import Change
 from tessera_schema.kube import Pod

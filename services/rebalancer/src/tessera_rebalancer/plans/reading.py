@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, admit
-from tessera_core.allowances import EVERYTHING
-from tessera_core.charges import init_is_over
-from tessera_core.kubescheduler import profiles
-from tessera_core.ledger import Ledger
-from tessera_core.registry import Registry
-from tessera_core.signing import Verifier
+from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.allowances import EVERYTHING
+from tessera_core.fleet.charges import init_is_over
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.registry.kube_scheduler_config import profiles
+from tessera_core.registry.registry import Registry
+from tessera_core.trust.grants import Verifier
 from tessera_runtime.informers.grants import LIVING, Granted
 from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.reflector import Watched

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from tessera_core.cores import milli
-from tessera_core.quantity import value
+from tessera_core.fleet.cores import milli
+from tessera_core.kube.quantity import value
 from tessera_rebalancer.plans.objects import PlanSight
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tessera_core.rebalance.budget import HOUR_S, BudgetRules
-from tessera_core.rebalance.contention import ContentionRules
-from tessera_core.rebalance.gains import GainRules
-from tessera_core.rebalance.moving import MoveRules
-from tessera_core.rebalance.proposing import Kinds, Rules
-from tessera_core.rebalance.resizing_plans import ResizeRules
-from tessera_core.rebalance.situation import PlanRules, WorthRules
+from tessera_core.rebalance.cluster_view import PlanRules, WorthRules
+from tessera_core.rebalance.movable_pods import MoveRules
+from tessera_core.rebalance.plan_budget import HOUR_S, BudgetRules
+from tessera_core.rebalance.plan_gains import GainRules
+from tessera_core.rebalance.proposals import Kinds, Rules
+from tessera_core.rebalance.relieve_contention import ContentionRules
+from tessera_core.rebalance.resize_proposals import ResizeRules
 from tessera_runtime.errors import BadSettings
 from tessera_schema.plans import PlanKind
 
@@ -75,7 +75,7 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> Rules:
-        """For `tessera_core.rebalance.proposing`."""
+        """For `tessera_core.rebalance.proposals`."""
         return Rules(
             plan=PlanRules(move=self.move, budget=self.budget, worth=self.worth),
             contention=self.contention, resizes=self.resizes, gain=self.gain, kinds=self.kinds,

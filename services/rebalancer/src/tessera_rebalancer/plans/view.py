@@ -8,14 +8,14 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec import Struct
 
-from tessera_core.kubefit import KubeFit
-from tessera_core.ledger import Ledger
-from tessera_core.quantity import BadQuantity
-from tessera_core.rebalance.budget import Former, spent
-from tessera_core.rebalance.proposing import Rules
-from tessera_core.rebalance.situation import Situation
-from tessera_core.rebalance.smooth import SmoothContainer
-from tessera_core.registry import Registry
+from tessera_core.kube.quantity import BadQuantity
+from tessera_core.kube.scheduler_filters import KubeFit
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.rebalance.cluster_view import Situation
+from tessera_core.rebalance.plan_budget import Former, spent
+from tessera_core.rebalance.proposals import Rules
+from tessera_core.registry.registry import Registry
+from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.limits import Book
 from tessera_rebalancer.plans.nodes import Disruptions, Nodes
 from tessera_rebalancer.plans.pods import Pods

@@ -11,12 +11,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.cores import percent
-from tessera_core.fitting import Unfit
-from tessera_core.listing import Holder, ListedCard, listed
-from tessera_core.placer import Placer
-from tessera_core.quota import Allowance
-from tessera_core.units import Unit, units
+from tessera_core.explain.card_holders import Holder, ListedCard, listed
+from tessera_core.fleet.cores import percent
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import Unit, units
+from tessera_core.quota.allowance import Allowance
 from tessera_scheduler.explanations import PIECE, Books
 from tessera_schema import visibility
 from tessera_schema.cards import MIB

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.advice import Advice
-from tessera_core.advice import Holder as InTheWay
+from tessera_core.explain.advice import Advice
+from tessera_core.explain.advice import Holder as InTheWay
 from tessera_schema import visibility
 from tessera_schema.reasons import Reason
 

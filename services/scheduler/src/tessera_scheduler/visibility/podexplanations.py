@@ -7,11 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission
-from tessera_core.advice import Advice
-from tessera_core.explain import NO_CARDS
-from tessera_core.outcome import Verdict
-from tessera_core.remedies import advise, memory_unit
+from tessera_core.admission.admit import Admission
+from tessera_core.explain.advice import Advice
+from tessera_core.explain.reasons import NO_CARDS
+from tessera_core.explain.remedies import advise, memory_unit
 from tessera_runtime.kube import timestamps
 from tessera_scheduler.explanations import Books, admitted, explain, unasked
 from tessera_scheduler.visibility.cards import with_cards
@@ -22,6 +21,7 @@ from tessera_schema.explanation import UNASKED, Explanation
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
+from tessera_schema.verdicts import Verdict
 
 NODES_MOST: Final = 200
 """Nodes of one answer; those that have cards come first."""

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager, nullcontext
 
 from msgspec import Struct
 
-from tessera_core.quota import Allowance
-from tessera_core.registry import Registry
+from tessera_core.quota.allowance import Allowance
+from tessera_core.registry.registry import Registry
 from tessera_runtime.clock import Clock
 from tessera_runtime.http import server
 from tessera_runtime.http.tls import TlsSettings, open_tls

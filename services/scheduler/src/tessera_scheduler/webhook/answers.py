@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from tessera_core.dialect import Rejected
-from tessera_core.draft import Step
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.kube.json_patch import Step
 from tessera_schema.admission_review import ReviewAnswer, ReviewRequest, ReviewStatus, encoded_patch
 from tessera_schema.reasons import Reason
 

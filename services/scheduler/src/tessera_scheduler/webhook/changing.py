@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.admission import claims_on, is_result
-from tessera_core.isolation import defeats_debugging
-from tessera_core.ownenv import own_variables
-from tessera_core.patching import Wanted
-from tessera_core.podsize import oversize
-from tessera_core.registry import Registry
+from tessera_core.admission.admit import claims_on, is_result
+from tessera_core.admission.guarded_env import own_variables
+from tessera_core.admission.isolation import defeats_debugging
+from tessera_core.admission.pod_patch import Wanted
+from tessera_core.admission.pod_size import oversize
+from tessera_core.registry.registry import Registry
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.reading import read_old, read_pod, steps_to
 from tessera_scheduler.webhook.rules import Rules, Setting

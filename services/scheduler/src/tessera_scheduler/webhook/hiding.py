@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tessera_core.draft import Where
-from tessera_core.foreign_resources import foreign_resource
-from tessera_core.isolation import containers_of
-from tessera_core.leaving import opted_out
+from tessera_core.admission.exempt_pods import opted_out
+from tessera_core.admission.foreign_resources import foreign_resource
+from tessera_core.admission.isolation import containers_of
+from tessera_core.kube.json_patch import Where
 from tessera_scheduler.webhook.rules import Rules, Setting
 from tessera_schema.kube import Container, Pod
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tessera_core.admission import Admission, strip_results
-from tessera_core.allowances import without_effect
-from tessera_core.dialect import Rejected
-from tessera_core.leaving import left_alone
-from tessera_core.ownenv import own_variables
-from tessera_core.patching import Wanted, scheduler_for
-from tessera_core.podsize import too_many_annotations
-from tessera_core.quota import least_use
+from tessera_core.admission.admit import Admission, strip_results
+from tessera_core.admission.allowances import without_effect
+from tessera_core.admission.exempt_pods import left_alone
+from tessera_core.admission.guarded_env import own_variables
+from tessera_core.admission.pod_patch import Wanted, scheduler_for
+from tessera_core.admission.pod_size import too_many_annotations
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.quota.allowance import least_use
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.webhook.answers import allowed, refused, written_by_us
 from tessera_scheduler.webhook.changing import EPHEMERAL, mutate_debugging, validate_change

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from msgspec import DecodeError, Struct
 
-from tessera_core.allowances import ALLOW, without_effect
+from tessera_core.admission.allowances import ALLOW, without_effect
 from tessera_runtime import logs
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube, Verb

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from tessera_core.dialect import Rejected
-from tessera_core.leaving import left_to_others
-from tessera_core.podsize import (
+from tessera_core.admission.exempt_pods import left_to_others
+from tessera_core.admission.pod_size import (
     MOST_BYTES,
     MOST_OBJECTS,
     too_many_bytes,
     too_many_containers,
     too_many_objects,
 )
+from tessera_core.dialect_kit.contract import Rejected
 from tessera_scheduler.webhook.answers import allowed, refused
 from tessera_scheduler.webhook.rules import Rules, Setting
 from tessera_schema.admission_review import ReviewAnswer, ReviewRequest

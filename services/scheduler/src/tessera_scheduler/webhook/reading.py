@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tessera_core.draft import Step
-from tessera_core.patching import Wanted, patch
+from tessera_core.admission.pod_patch import Wanted, patch
+from tessera_core.kube.json_patch import Step
 from tessera_schema.admission_review import ReviewRequest
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from tessera_core.allowances import Allowed, allowed_by
-from tessera_core.leaving import Scope, scope_of
-from tessera_core.ownenv import OWN_ENVIRONMENT, Guarded, guarded_by
-from tessera_core.quota import NO_LIMITS, Allowance
-from tessera_core.registry import Registry
-from tessera_core.remembered import Admissions
+from tessera_core.admission.allowances import Allowed, allowed_by
+from tessera_core.admission.cache import Admissions
+from tessera_core.admission.exempt_pods import Scope, scope_of
+from tessera_core.admission.guarded_env import OWN_ENVIRONMENT, Guarded, guarded_by
+from tessera_core.quota.allowance import NO_LIMITS, Allowance
+from tessera_core.registry.registry import Registry
 
 
 class Rules(Struct, frozen=True, kw_only=True):

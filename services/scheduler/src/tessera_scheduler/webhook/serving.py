@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import DecodeError, Struct
 
-from tessera_core.dialect import Rejected
-from tessera_core.quota import Allowance
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.quota.allowance import Allowance
 from tessera_runtime import logs
 from tessera_runtime.http.fast_path import Answer, Reply, sentence
 from tessera_runtime.metrics import Registry as Metrics

@@ -10,16 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from tessera_core.dialect import Dialect, Dimension, Held, Placed, QuotaUnit, claim_by_name
+from tessera_core.dialect_kit.contract import (
+    Dialect,
+    Dimension,
+    Held,
+    Placed,
+    QuotaUnit,
+    claim_by_name,
+)
 from tessera_core.dialects.gpumanager.admission import admit
-from tessera_core.dialects.gpumanager.ceiling import terms
+from tessera_core.dialects.gpumanager.core_ceiling import terms
 from tessera_core.dialects.gpumanager.devices import inject
-from tessera_core.dialects.gpumanager.held import held
 from tessera_core.dialects.gpumanager.inventory import inventories
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, Names
 from tessera_core.dialects.gpumanager.options import Options
 from tessera_core.dialects.gpumanager.quota import POOL_LABELS
-from tessera_core.dialects.gpumanager.results import annotate
+from tessera_core.dialects.gpumanager.recorded_shares import held
+from tessera_core.dialects.gpumanager.result_annotations import annotate
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Custom, Node, Pod

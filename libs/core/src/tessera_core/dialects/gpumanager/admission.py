@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.amounts import amount
-from tessera_core.dialect import Admitted
-from tessera_core.dialects.gpumanager.asks import Ask, asks
-from tessera_core.dialects.gpumanager.ceiling import ceiling_warnings
+from tessera_core.dialect_kit.amounts import amount
+from tessera_core.dialect_kit.contract import Admitted
+from tessera_core.dialect_kit.resources import spelled_out
+from tessera_core.dialects.gpumanager.amounts import Ask, asks
+from tessera_core.dialects.gpumanager.core_ceiling import ceiling_warnings
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, Names
 from tessera_core.kube.containers import field_of, roles
-from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Pod
 from tessera_schema.requests import CardKey, Choice, ContainerRequest, NodeOrder, Policy, Request
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.amounts import InvalidField
-from tessera_core.dialect import Placed
-from tessera_core.dialects.gpumanager.asks import Ask, given
-from tessera_core.dialects.gpumanager.ceiling import ceiling
+from tessera_core.dialect_kit.amounts import InvalidField
+from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialects.gpumanager.amounts import Ask, given
+from tessera_core.dialects.gpumanager.core_ceiling import ceiling
 from tessera_core.dialects.gpumanager.names import BLOCK, Names
 from tessera_core.dialects.gpumanager.options import Options
 from tessera_core.vendors.nvidia import VISIBLE, visible

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_core.counted import MOST_CARDS
+from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, MOST_BLOCKS, VENDOR, WHOLE, Names
 from tessera_core.dialects.gpumanager.options import Options
-from tessera_core.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, value
 from tessera_core.vendors.nvidia import made_up_id
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Node

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from tessera_core.dialect import BadLimit
+from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialects.gpumanager.names import VENDOR
 from tessera_schema.quotas import Limit
 

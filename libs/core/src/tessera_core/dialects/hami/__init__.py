@@ -14,8 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tessera_core.core_policy import CORE_POLICY_ENV
-from tessera_core.dialect import (
+from tessera_core.dialect_kit.contract import (
     Capacity,
     Dialect,
     Dimension,
@@ -23,12 +22,13 @@ from tessera_core.dialect import (
     QuotaUnit,
     claim_by_name,
 )
-from tessera_core.dialects.hami import result
+from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
+from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
+from tessera_core.dialects.hami import result_annotations
 from tessera_core.dialects.hami.admission import CHOICES, VISIBLE_ENV, admit
 from tessera_core.dialects.hami.inventory import inventory
 from tessera_core.dialects.hami.options import NAME, VENDOR, Options
 from tessera_core.dialects.hami.terms import PRIORITY_ENV, terms
-from tessera_core.hamiwire import POLICY_KEYS, binding_labels
 from tessera_schema.cards import MIB
 
 __all__ = ["Options", "dialect"]
@@ -47,7 +47,7 @@ def dialect(options: Options) -> Dialect:
         vendor=VENDOR,
         resources=names,
         allocated=frozenset({options.count}),
-        result_keys=result.KEYS,
+        result_keys=result_annotations.KEYS,
         plain_env={VISIBLE_ENV: "none"} if options.overwrite_env else {},
         schedulers=("hami-scheduler",),
         opt_out={"hami.io/webhook": "ignore"},
@@ -62,12 +62,12 @@ def dialect(options: Options) -> Dialect:
         },
         claim=lambda pod: claim_by_name(pod, names),
         admit=partial(admit, options),
-        annotate=result.annotate,
+        annotate=result_annotations.annotate,
         labels=binding_labels,
         choices=CHOICES | POLICY_KEYS,
-        inject=partial(result.inject, options),
+        inject=partial(result_annotations.inject, options),
         inventory=partial(inventory, options),
-        held=partial(result.held, options),
+        held=partial(result_annotations.held, options),
         terms=terms,
         terms_env=frozenset({CORE_POLICY_ENV, PRIORITY_ENV}),
     )

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.amounts import find, invalid
-from tessera_core.core_policy import CORE_POLICY_ENV
-from tessera_core.dialect import Admitted, Change
-from tessera_core.dialects.hami.asking import WHOLE, Asked, asked
-from tessera_core.dialects.hami.options import NAME, VENDOR, Options
-from tessera_core.dialects.hami.terms import PRIORITY_ENV
-from tessera_core.hamiwire import (
+from tessera_core.dialect_kit.amounts import find, invalid
+from tessera_core.dialect_kit.contract import Admitted, Change
+from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
+from tessera_core.dialect_kit.hami_format import (
     annotation_field,
     boolean_of,
     field_in,
@@ -20,9 +17,12 @@ from tessera_core.hamiwire import (
     policy_warnings,
     words_of,
 )
-from tessera_core.hamiwire.notes import bool_word
+from tessera_core.dialect_kit.hami_format.pod_annotations import bool_word
+from tessera_core.dialect_kit.resources import spelled_out
+from tessera_core.dialects.hami.amounts import WHOLE, Asked, asked
+from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_core.dialects.hami.terms import PRIORITY_ENV
 from tessera_core.kube.containers import roles
-from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import ContainerRequest, Request
 

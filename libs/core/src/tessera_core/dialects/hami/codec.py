@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.hamiwire import Registered, read_csv
+from tessera_core.dialect_kit.hami_format import Registered, read_csv
 from tessera_schema.json_codec import decoder
 
 _pieces: Final = decoder(list[msgspec.Raw])

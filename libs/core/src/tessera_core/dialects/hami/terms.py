@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.core_policy import core_policy
-from tessera_core.lending_terms import LendingTerms, Written, whole_number
+from tessera_core.dialect_kit.core_policy import core_policy
+from tessera_core.dialect_kit.lending_terms import LendingTerms, Written, whole_number
 
 PRIORITY_ENV: Final = "CUDA_TASK_PRIORITY"
 _LOW: Final = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tessera_core.dialect import (
+from tessera_core.dialect_kit.contract import (
     Capacity,
     Dialect,
     Dimension,
@@ -18,8 +18,9 @@ from tessera_core.dialect import (
     QuotaUnit,
     claim_by_name,
 )
+from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.iluvatar.admission import admit
-from tessera_core.dialects.iluvatar.holding import held
+from tessera_core.dialects.iluvatar.inventory import inventory
 from tessera_core.dialects.iluvatar.options import (
     LEGACY_WORD,
     MEMORY_UNIT,
@@ -29,9 +30,8 @@ from tessera_core.dialects.iluvatar.options import (
     Options,
     forms,
 )
-from tessera_core.dialects.iluvatar.publishing import inventory
-from tessera_core.dialects.iluvatar.results import ASSIGNED, annotate, result_keys
-from tessera_core.hamiwire import POLICY_KEYS, binding_labels
+from tessera_core.dialects.iluvatar.recorded_shares import held
+from tessera_core.dialects.iluvatar.result_annotations import ASSIGNED, annotate, result_keys
 
 __all__ = ["Model", "Options", "dialect"]
 

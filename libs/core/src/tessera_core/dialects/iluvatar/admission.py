@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from tessera_core.dialect import Admitted, Change
-from tessera_core.dialects.iluvatar.asking import Asked, asked, in_vain
+from tessera_core.dialect_kit.contract import Admitted, Change
+from tessera_core.dialect_kit.hami_format import field_in, ids_of, policy_of, policy_warnings
+from tessera_core.dialect_kit.resources import spelled_out
+from tessera_core.dialects.iluvatar.amounts import Asked, asked, in_vain
 from tessera_core.dialects.iluvatar.options import (
     CORES,
     LEGACY_WORD,
@@ -16,8 +18,6 @@ from tessera_core.dialects.iluvatar.options import (
     Form,
     Options,
 )
-from tessera_core.hamiwire import field_in, ids_of, policy_of, policy_warnings
-from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import ContainerRequest, Policy, Request
 

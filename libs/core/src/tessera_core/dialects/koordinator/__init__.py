@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from tessera_core.core_policy import CORE_POLICY_ENV, core_policy
-from tessera_core.dialect import Capacity, Dialect, Dimension, Measure, QuotaUnit
+from tessera_core.dialect_kit.contract import Capacity, Dialect, Dimension, Measure, QuotaUnit
+from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV, core_policy
 from tessera_core.dialects.koordinator.injection import inject
 from tessera_core.dialects.koordinator.inventory import DEVICES, inventory
 from tessera_core.dialects.koordinator.names import (
@@ -23,7 +23,7 @@ from tessera_core.dialects.koordinator.names import (
     Options,
 )
 from tessera_core.dialects.koordinator.requests import admit, claim
-from tessera_core.dialects.koordinator.results import annotate, held, labels
+from tessera_core.dialects.koordinator.result_annotations import annotate, held, labels
 
 __all__ = ["Options", "dialect"]
 

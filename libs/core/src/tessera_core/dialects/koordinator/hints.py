@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from tessera_core.amounts import InvalidField, invalid
-from tessera_core.dialects.koordinator.asks import MEMORY_MAX
+from tessera_core.dialect_kit.amounts import InvalidField, invalid
+from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import HINT, JOINT, PARTITION_SPEC
-from tessera_core.quantity import BadQuantity, value
-from tessera_core.selectors import BadSelector, selector
+from tessera_core.kube.label_selectors import BadSelector, selector
+from tessera_core.kube.quantity import BadQuantity, value
 from tessera_schema.label_selectors import Selector
 from tessera_schema.requests import Grouping, Scope
 

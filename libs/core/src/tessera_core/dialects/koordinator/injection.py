@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialect import Placed
+from tessera_core.dialect_kit.contract import Placed
 from tessera_core.dialects.koordinator.names import Options, isolated
-from tessera_core.dialects.koordinator.results import asked_percents, percent
-from tessera_core.hookpaths import HOOK_LIBRARY_HOST
+from tessera_core.dialects.koordinator.result_annotations import asked_percents, percent
+from tessera_core.hook.paths import HOOK_LIBRARY_HOST
 from tessera_schema.injections import Injection, Mount
 from tessera_schema.kube import Container
 

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from tessera_core.counted import MOST_CARDS, Counting, counted_cards
-from tessera_core.dialects.koordinator.asks import MEMORY_MAX
+from tessera_core.dialect_kit.capacity_cards import MOST_CARDS, Counting, counted_cards
+from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
     DIALECT,
@@ -25,7 +25,7 @@ from tessera_core.dialects.koordinator.names import (
     Kind,
 )
 from tessera_core.dialects.koordinator.partitions import Groups, groups
-from tessera_core.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, value
 from tessera_core.vendors.nvidia import made_up_id
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Custom, Node

@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tessera_core.counted import MOST_CARDS
-from tessera_core.dialects.koordinator.asks import MEMORY_MAX
+from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
+from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import PARTITION_LABEL, PARTITION_TABLE
-from tessera_core.quantity import value
+from tessera_core.kube.quantity import value
 from tessera_schema.cards import Partition, Siting
 from tessera_schema.kube import ObjectMeta
 

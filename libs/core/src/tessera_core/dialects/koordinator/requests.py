@@ -11,10 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_core.amounts import InvalidField, invalid
-from tessera_core.dialect import Admitted, Change, Claim, Rejected, claim_by_name
-from tessera_core.dialects.koordinator.asks import Ask, read
-from tessera_core.dialects.koordinator.combos import VALID, PerCard, check, completed, per_card
+from tessera_core.dialect_kit.amounts import InvalidField, invalid
+from tessera_core.dialect_kit.contract import Admitted, Change, Claim, Rejected, claim_by_name
+from tessera_core.dialects.koordinator.amounts import Ask, read
+from tessera_core.dialects.koordinator.combinations import (
+    VALID,
+    PerCard,
+    check,
+    completed,
+    per_card,
+)
 from tessera_core.dialects.koordinator.hints import Wishes, wishes
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
@@ -28,7 +34,7 @@ from tessera_core.dialects.koordinator.names import (
     isolated,
 )
 from tessera_core.kube.containers import roles
-from tessera_core.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, value
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.requests import (
     CardKey,

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tessera_core.counted import Counting, counted_cards
-from tessera_core.dialect import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialect_kit.capacity_cards import Counting, counted_cards
+from tessera_core.dialect_kit.contract import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.mthreads.admission import CHOICES, admit
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD, Options
-from tessera_core.dialects.mthreads.results import KEYS, annotate, held
-from tessera_core.hamiwire import POLICY_KEYS, binding_labels
+from tessera_core.dialects.mthreads.result_annotations import KEYS, annotate, held
 from tessera_schema.cards import Inventory
 from tessera_schema.kube import Custom, Node
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect import Admitted
-from tessera_core.dialects.mthreads.asking import Asked, asked
+from tessera_core.dialect_kit.contract import Admitted
+from tessera_core.dialect_kit.hami_format import field_in, ids_of, policy_of, policy_warnings
+from tessera_core.dialect_kit.resources import spelled_out
+from tessera_core.dialects.mthreads.amounts import Asked, asked
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, Options
-from tessera_core.hamiwire import field_in, ids_of, policy_of, policy_warnings
-from tessera_core.spelling import spelled_out
 from tessera_schema.kube import Pod
 from tessera_schema.requests import ContainerRequest, Policy, Request
 

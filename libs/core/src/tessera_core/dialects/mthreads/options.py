@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from tessera_core.hamiwire.policies import CARD_POLICIES, NODE_POLICIES, card_words
+from tessera_core.dialect_kit.hami_format.policies import CARD_POLICIES, NODE_POLICIES, card_words
 from tessera_schema.cards import MIB
 
 NAME: Final = "mthreads"

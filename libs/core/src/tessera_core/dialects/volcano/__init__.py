@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from tessera_core.amounts import invalid
-from tessera_core.core_policy import CORE_POLICY_ENV, core_policy
-from tessera_core.dialect import (
+from tessera_core.dialect_kit.amounts import invalid
+from tessera_core.dialect_kit.contract import (
     Admitted,
     Capacity,
     Dialect,
@@ -23,11 +22,12 @@ from tessera_core.dialect import (
     Rejected,
     claim_by_name,
 )
-from tessera_core.dialects.volcano import gpushare, podgroup, unread, vgpu
-from tessera_core.dialects.volcano.held import held
+from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV, core_policy
+from tessera_core.dialects.volcano import gpushare, ignored, podgroup, vgpu
 from tessera_core.dialects.volcano.inventory import inventories
-from tessera_core.dialects.volcano.keys import CHOICES, DIALECT, RESULT_KEYS, VENDOR
+from tessera_core.dialects.volcano.names import CHOICES, DIALECT, RESULT_KEYS, VENDOR
 from tessera_core.dialects.volcano.options import Options, settled
+from tessera_core.dialects.volcano.recorded_shares import held
 from tessera_schema.cards import MIB, Card, Inventory
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Custom, Node, Pod
@@ -97,7 +97,7 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
         return Admitted(
             containers=gpushare.requests(sharing, options),
             changes=gpushare.changes(sharing, options),
-            warnings=(*unread.by_gpushare(pod), *told),
+            warnings=(*ignored.by_gpushare(pod), *told),
         )
     wished = vgpu.wishes(pod) if virtual else vgpu.Wishes()
     return Admitted(
@@ -105,7 +105,7 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
         changes=vgpu.changes(virtual, options),
         warnings=(
             *vgpu.warnings(pod, virtual, wished, options),
-            *(unread.by_vgpu(pod) if virtual else ()),
+            *(ignored.by_vgpu(pod) if virtual else ()),
             *told,
         ),
     )

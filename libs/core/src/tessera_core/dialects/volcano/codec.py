@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX
+from tessera_core.dialect_kit.amounts import INT32_MAX
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 

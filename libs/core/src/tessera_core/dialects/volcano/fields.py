@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tessera_core.amounts import INT32_MAX, find, invalid
-from tessera_core.quantity import BadQuantity, milli, value
+from tessera_core.dialect_kit.amounts import INT32_MAX, find, invalid
+from tessera_core.kube.quantity import BadQuantity, milli, value
 from tessera_schema.kube import Container, Pod, Quantity
 
 
@@ -15,7 +15,7 @@ def first_field(pod: Pod, position: int, names: tuple[str, ...]) -> str:
 
 def limit_of(container: Container, name: str) -> int:
     """The limit as Volcano reads it of a pod that already runs: rounded up, and 0 where it is no
-    amount. For new pods read it with `tessera_core.amounts.amount`, which refuses."""
+    amount. For new pods read it with `tessera_core.dialect_kit.amounts.amount`, which refuses."""
     try:
         return min(max(value(container.resources.limits.get(name, 0)), 0), INT32_MAX)
     except BadQuantity:

@@ -10,8 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.amounts import INT32_MAX, amount, invalid, memory_amount
-from tessera_core.dialect import Change, Placed
+from tessera_core.dialect_kit.amounts import INT32_MAX, amount, invalid, memory_amount
+from tessera_core.dialect_kit.contract import Change, Placed
+from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.volcano import codec
 from tessera_core.dialects.volcano.fields import (
     first_field,
@@ -19,10 +20,9 @@ from tessera_core.dialects.volcano.fields import (
     refuse_request_alone,
     refuse_unequal,
 )
-from tessera_core.dialects.volcano.keys import DIALECT, GPU_INDEX, PREDICATE_TIME, VENDOR
+from tessera_core.dialects.volcano.names import DIALECT, GPU_INDEX, PREDICATE_TIME, VENDOR
 from tessera_core.dialects.volcano.options import Options
 from tessera_core.kube.containers import roles
-from tessera_core.memory_units import MemoryUnit
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod

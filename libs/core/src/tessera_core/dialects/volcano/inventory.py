@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.amounts import INT32_MAX
-from tessera_core.counted import MOST_CARDS
-from tessera_core.dialects.volcano import codec, keys
+from tessera_core.dialect_kit.amounts import INT32_MAX
+from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
+from tessera_core.dialects.volcano import codec, names
 from tessera_core.dialects.volcano.options import Options
-from tessera_core.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, value
 from tessera_core.vendors.nvidia import made_up_id
 from tessera_schema.cards import MIB, Card, Inventory, Precision
 from tessera_schema.kube import Node, Quantity
@@ -20,7 +20,7 @@ from tessera_schema.kube import Node, Quantity
 _OLD_FIELDS, _FIELDS = 5, 6
 _HEALTHY: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _SICK: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-_MODES: Final = frozenset({keys.HAMI_CORE, keys.MIG, keys.MPS})
+_MODES: Final = frozenset({names.HAMI_CORE, names.MIG, names.MPS})
 
 
 def inventories(node: Node, options: Options) -> tuple[Inventory, ...]:
@@ -31,8 +31,8 @@ def inventories(node: Node, options: Options) -> tuple[Inventory, ...]:
 
 def _inventory(precision: Precision, cards: list[Card], warnings: list[str]) -> Inventory:
     return Inventory(
-        vendor=keys.VENDOR,
-        source=keys.DIALECT,
+        vendor=names.VENDOR,
+        source=names.DIALECT,
         precision=precision,
         cards=tuple(cards),
         warnings=tuple(warnings),
@@ -74,7 +74,7 @@ def _counted_card(node: Node, index: int, mib: int, *, healthy: bool) -> Card:
     return Card(
         id=made_up_id(node.name, index),
         index=index,
-        vendor=keys.VENDOR,
+        vendor=names.VENDOR,
         memory_bytes=mib * MIB,
         healthy=healthy,
     )
@@ -100,7 +100,7 @@ def _total(node: Node, resource: str, warnings: list[str]) -> int | None:
 
 def _unhealthy(node: Node, number: int, warnings: list[str]) -> frozenset[int]:
     """Numbers of sick cards. Each must stand alone: ` 3` is not read, as upstream."""
-    text = node.metadata.annotations.get(keys.UNHEALTHY_IDS)
+    text = node.metadata.annotations.get(names.UNHEALTHY_IDS)
     sick = set()
     for piece in text.split(",") if text else ():
         index = codec.integer(piece)
@@ -108,7 +108,7 @@ def _unhealthy(node: Node, number: int, warnings: list[str]) -> frozenset[int]:
             sick.add(index)
         else:
             warnings.append(
-                f"node {node.name}: metadata.annotations[{keys.UNHEALTHY_IDS}]: {piece[:64]!r} is "
+                f"node {node.name}: metadata.annotations[{names.UNHEALTHY_IDS}]: {piece[:64]!r} is "
                 f"no card from 0 to {number - 1} and is skipped; write numbers without spaces, "
                 "such as 1,3"
             )
@@ -120,7 +120,7 @@ def _unhealthy(node: Node, number: int, warnings: list[str]) -> frozenset[int]:
 
 def _registered(node: Node, options: Options) -> Inventory:
     """`UUID,slots,<memory>,TYPE,health,mode:` for each card; the plugin of 2023 wrote no mode."""
-    text = node.metadata.annotations.get(keys.VGPU_REGISTER)
+    text = node.metadata.annotations.get(names.VGPU_REGISTER)
     warnings: list[str] = []
     cards: list[Card] = []
     if text is None:
@@ -137,7 +137,7 @@ def _registered(node: Node, options: Options) -> Inventory:
 
 
 def _register_says(node: Node, piece: str, problem: str) -> str:
-    where = f"node {node.name}: metadata.annotations[{keys.VGPU_REGISTER}]"
+    where = f"node {node.name}: metadata.annotations[{names.VGPU_REGISTER}]"
     return f"{where}: {piece[:80]!r}: {problem}; restart Volcano's vgpu device plugin"
 
 
@@ -171,7 +171,7 @@ def _register_cards(node: Node, text: str, options: Options, warnings: list[str]
             warnings.append(_register_says(node, piece, "is listed twice; the first one counts"))
         else:
             cards[found.id] = found
-            if found.mode == keys.MIG:
+            if found.mode == names.MIG:
                 problem = "the card is in MIG mode and left alone: Tessera gives no MIG instances"
                 warnings.append(f"node {node.name}: {found.id}: {problem}")
     return list(cards.values())
@@ -189,14 +189,14 @@ def _register_card(index: int, piece: str, options: Options) -> Card | str:
         return f"memory {fields[2]!r} must be a number above 0"
     if fields[4] not in _HEALTHY | _SICK:
         return f"health {fields[4]!r} must be true or false"
-    mode = fields[5] if len(fields) >= _FIELDS else keys.HAMI_CORE
+    mode = fields[5] if len(fields) >= _FIELDS else names.HAMI_CORE
     return Card(
         id=fields[0],
         index=index,
-        vendor=keys.VENDOR,
+        vendor=names.VENDOR,
         model=fields[3],
         memory_bytes=memory * options.vgpu_memory_factor * MIB,
         slots=slots,
-        mode=keys.MIG if mode == keys.MIG else keys.HAMI_CORE,
+        mode=names.MIG if mode == names.MIG else names.HAMI_CORE,
         healthy=fields[4] in _HEALTHY,
     )

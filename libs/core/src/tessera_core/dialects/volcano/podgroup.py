@@ -1,9 +1,9 @@
 """The one rule of Volcano's pod groups that concerns cards; groups as such are told about for every
-dialect in `tessera_core.groups`."""
+dialect in `tessera_core.admission.pod_groups`."""
 
 from __future__ import annotations
 
-from tessera_core.dialects.volcano.keys import VGPU_PODGROUP_POLICY
+from tessera_core.dialects.volcano.names import VGPU_PODGROUP_POLICY
 from tessera_schema.kube import Pod
 
 

@@ -12,10 +12,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.amounts import amount, find, invalid, memory_amount
-from tessera_core.core_policy import CORE_POLICY_ENV
-from tessera_core.dialect import Change, Placed
-from tessera_core.dialects.volcano import codec, keys
+from tessera_core.dialect_kit.amounts import amount, find, invalid, memory_amount
+from tessera_core.dialect_kit.contract import Change, Placed
+from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
+from tessera_core.dialect_kit.memory_units import MemoryUnit
+from tessera_core.dialects.volcano import codec, names
 from tessera_core.dialects.volcano.fields import (
     first_field,
     limit_of,
@@ -24,7 +25,6 @@ from tessera_core.dialects.volcano.fields import (
 )
 from tessera_core.dialects.volcano.options import Options
 from tessera_core.kube.containers import roles
-from tessera_core.memory_units import MemoryUnit
 from tessera_core.vendors.nvidia import VISIBLE, visible
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
@@ -37,7 +37,7 @@ _CARD_KEYS: Final = {
     "binpack": (CardKey.MOST_USED_MEMORY,),
     "spread": (CardKey.FEWEST_SHARERS,),
 }
-_SERVED_BY: Final = {keys.HAMI_CORE: (keys.HAMI_CORE, keys.MPS), keys.MIG: (keys.MIG,)}
+_SERVED_BY: Final = {names.HAMI_CORE: (names.HAMI_CORE, names.MPS), names.MIG: (names.MIG,)}
 """Mode that a pod asks for -> modes of cards that serve it: Volcano takes MPS for hami-core."""
 _SECOND_NS: Final = 1_000_000_000
 Holder = tuple[int, Container, Role]
@@ -154,21 +154,21 @@ def _refuse_without_cards(pod: Pod, position: int, options: Options) -> None:
 def wishes(pod: Pod) -> Wishes:
     """Constraints of the pod's annotations. Raises InvalidField for an unknown mode."""
     annotations = pod.metadata.annotations
-    models = codec.comma_list(annotations.get(keys.USE_TYPE, ""))
-    denied = codec.comma_list(annotations.get(keys.NOUSE_TYPE, ""))
-    mode = annotations.get(keys.VGPU_MODE)
+    models = codec.comma_list(annotations.get(names.USE_TYPE, ""))
+    denied = codec.comma_list(annotations.get(names.NOUSE_TYPE, ""))
+    mode = annotations.get(names.VGPU_MODE)
     if mode is not None and mode not in _SERVED_BY:
         raise invalid(
-            f"metadata.annotations[{keys.VGPU_MODE}]",
+            f"metadata.annotations[{names.VGPU_MODE}]",
             mode,
-            f"write {keys.HAMI_CORE} (which also serves {keys.MPS} cards), or leave it out.",
+            f"write {names.HAMI_CORE} (which also serves {names.MPS} cards), or leave it out.",
         )
     return Wishes(
         models=models,
         models_denied=() if models else denied,
         modes=_SERVED_BY[mode] if mode else (),
-        ids=codec.comma_list(annotations.get(keys.VGPU_USE_UUID, "")),
-        ids_denied=codec.comma_list(annotations.get(keys.VGPU_NOUSE_UUID, "")),
+        ids=codec.comma_list(annotations.get(names.VGPU_USE_UUID, "")),
+        ids_denied=codec.comma_list(annotations.get(names.VGPU_NOUSE_UUID, "")),
     )
 
 
@@ -189,8 +189,8 @@ def requests(
             role=ask.role,
             requests=(
                 Request(
-                    vendor=keys.VENDOR,
-                    dialect=keys.DIALECT,
+                    vendor=names.VENDOR,
+                    dialect=names.DIALECT,
                     count=ask.cards,
                     memory_bytes=0 if ask.percent else (ask.memory or 0) * unit,
                     memory_percent=ask.percent or (0 if ask.memory else WHOLE),
@@ -243,15 +243,15 @@ def warnings(pod: Pod, found: tuple[Ask, ...], wished: Wishes, options: Options)
         for ask in found
         if ask.percent and ask.memory
     ]
-    if wished.modes == (keys.MIG,):
+    if wished.modes == (names.MIG,):
         told.append(
-            f"metadata.annotations[{keys.VGPU_MODE}]: mig: the pod waits: Tessera does not give "
-            f"MIG instances; write {keys.HAMI_CORE} to share cards in software"
+            f"metadata.annotations[{names.VGPU_MODE}]: mig: the pod waits: Tessera does not give "
+            f"MIG instances; write {names.HAMI_CORE} to share cards in software"
         )
-    denied = pod.metadata.annotations.get(keys.NOUSE_TYPE)
+    denied = pod.metadata.annotations.get(names.NOUSE_TYPE)
     if denied is not None and wished.models:
         told.append(
-            f"metadata.annotations[{keys.NOUSE_TYPE}]: {denied}: ignored, as {keys.USE_TYPE} wins"
+            f"metadata.annotations[{names.NOUSE_TYPE}]: {denied}: ignored, as {names.USE_TYPE} wins"
         )
     return tuple(told)
 
@@ -261,12 +261,12 @@ def annotate(placed: Placed, options: Options) -> dict[str, str]:
     seconds = str(placed.now_ns // _SECOND_NS)
     listed = codec.devices_text(placed.shares, options.vgpu_memory_factor)
     return {
-        keys.VGPU_NODE: placed.node,
-        keys.VGPU_TIME: seconds,
-        keys.VGPU_IDS: listed,
-        keys.VGPU_TO_ALLOCATE: listed,
-        keys.BIND_PHASE: "success" if placed.given else "allocating",
-        keys.BIND_TIME: seconds,
+        names.VGPU_NODE: placed.node,
+        names.VGPU_TIME: seconds,
+        names.VGPU_IDS: listed,
+        names.VGPU_TO_ALLOCATE: listed,
+        names.BIND_PHASE: "success" if placed.given else "allocating",
+        names.BIND_TIME: seconds,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialects.iluvatar.results import ASSIGNED, CARD_NUMBERS
+from tessera_core.dialects.iluvatar.result_annotations import ASSIGNED, CARD_NUMBERS
 from tessera_embedded.node.toolkits import Allocation, Asked, Toolkit
 
 _UNIT_MIB: Final = 256

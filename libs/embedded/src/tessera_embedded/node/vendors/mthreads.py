@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialects.mthreads.results import GPU_INDEX
+from tessera_core.dialects.mthreads.result_annotations import GPU_INDEX
 from tessera_embedded.node.toolkits import Allocation, Asked, Toolkit
 
 _UNIT_MIB: Final = 512

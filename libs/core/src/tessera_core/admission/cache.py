@@ -1,0 +1,108 @@
+"""Admission of pods that come by the hundred: what equal ones were told is remembered.
+
+Pods are equal here when they differ in nothing that a dialect reads: their names, uids and traces,
+the node they are on, their status and their volumes may be others. What volumes would defeat is
+therefore looked at each time, as their number is. Only answers are remembered, not refusals: those
+name the pod's own fields and are few. Whoever may create pods, or only try to, chooses what is
+remembered, so it is bounded by bytes, and nothing is kept of a manifest but its digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from tessera_core.admission.admit import Admission, admit, strip_results
+from tessera_core.admission.allowances import NOTHING, Allowed
+from tessera_core.admission.isolation import defeats
+from tessera_core.admission.pod_size import too_many
+from tessera_core.bounded_cache import Cache
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.registry.registry import Registry
+from tessera_schema.annotation_keys import TRACE_KEY
+from tessera_schema.kube import Container, Pod
+
+MOST_SHAPE: Final = 16 << 10
+"""Bytes of what admission reads of a pod that is remembered. Pods that come by the hundred have
+less than one kilobyte; larger ones are admitted each time."""
+MOST_SHAPES: Final = 1 << 20
+"""The same of all that are remembered: some thousand of them. Their answers take up to thirty times
+as much memory, where each container is a few letters that ask for a card."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Known(NamedTuple):
+    answer: Admission | None
+
+
+class Admissions:
+    """`admission.admit` for the pods of one cluster."""
+
+    def __init__(self, registry: Registry) -> None:
+        """Remembers nothing yet. Another registry, another one of these."""
+        self._registry = registry
+        self._known = Cache[_Known](MOST_SHAPES)
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """How many answers are remembered, and the bytes of their shapes."""
+        return len(self._known), self._known.bytes
+
+    def admit(self, pod: Pod, allowed: Allowed = NOTHING) -> Admission | Rejected | None:
+        """What `admission.admit` says of the pod."""
+        shape = _shape(pod, allowed)
+        if len(shape) > MOST_SHAPE:
+            return admit(self._registry, pod, allowed=allowed)
+        key = blake2b(shape, digest_size=16).hexdigest()
+        found = self._known.get(key)
+        if found is None:
+            return self._learn(key, len(shape), pod, allowed)
+        known = found.answer
+        if known is None:
+            return None
+        meta = pod.metadata
+        wrong = self._looked_at(pod, known, allowed) if _has_more(pod) else None
+        return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
+
+    def _looked_at(self, pod: Pod, known: Admission, allowed: Allowed) -> Rejected | None:
+        asks = bool(known.request.containers)
+        return too_many(pod) or (defeats(pod, known.request, allowed) if asks else None)
+
+    def _learn(
+        self, key: str, size: int, pod: Pod, allowed: Allowed
+    ) -> Admission | Rejected | None:
+        answer = admit(self._registry, pod, allowed=allowed)
+        if isinstance(answer, Rejected) or strip_results(self._registry, pod)[1]:
+            return answer
+        self._known.keep(key, _Known(answer), size)
+        return answer
+
+
+def _has_more(pod: Pod) -> bool:
+    """Whether the pod has any of what its shape leaves out, and `Admissions` looks at itself."""
+    spec = pod.spec
+    return bool(
+        spec.volumes or spec.node_name or spec.ephemeral_containers
+        or any(c.volume_mounts for c in spec.containers)
+        or any(c.volume_mounts for c in spec.init_containers)
+    )  # fmt: skip
+
+
+def _shape(pod: Pod, allowed: Allowed) -> bytes:
+    """Everything that admission may read, but for what `_has_more` of."""
+    meta, spec = pod.metadata, pod.spec
+    notes = {k: v for k, v in meta.annotations.items() if k != TRACE_KEY}
+    plain = replace(
+        spec, node_name="", volumes=(), ephemeral_containers=(),
+        containers=_plain(spec.containers), init_containers=_plain(spec.init_containers),
+    )  # fmt: skip
+    return _encode((meta.namespace, meta.labels, notes, plain, sorted(allowed)))
+
+
+def _plain(containers: Iterable[Container]) -> tuple[Container, ...]:
+    return tuple(replace(c, volume_mounts=()) if c.volume_mounts else c for c in containers)

@@ -1,0 +1,65 @@
+"""HAMi's wire form, as far as it is the same for every vendor.
+
+HAMi writes one form of device list, node register and policy annotations for all makes of cards.
+The dialects that speak it must not know each other, so what they share is here: nothing in this
+package names a vendor.
+
+- `lists`: what a pod was given, as `id,word,MiB,cores:...;` on the pod
+- `register`: what a node has, as `id,count,MiB,cores,type,numa,health[,index,mode]:` on the node
+- `notes`: the annotations around a binding, and the small values users write in annotations
+- `policies`: how a user asks for nodes and cards to be chosen
+"""
+
+from __future__ import annotations
+
+from tessera_core.dialect_kit.hami_format.device_lists import (
+    BadList,
+    Device,
+    decode_lists,
+    encode_lists,
+    held_by,
+    list_text,
+)
+from tessera_core.dialect_kit.hami_format.node_register import (
+    Registered,
+    card_of,
+    encode_csv,
+    plugin_is_gone,
+    read_csv,
+)
+from tessera_core.dialect_kit.hami_format.pod_annotations import (
+    RESULT_KEYS,
+    annotation_field,
+    binding_labels,
+    binding_notes,
+    boolean_of,
+    field_in,
+    ids_of,
+    words_of,
+)
+from tessera_core.dialect_kit.hami_format.policies import POLICY_KEYS, policy_of, policy_warnings
+
+__all__ = [
+    "POLICY_KEYS",
+    "RESULT_KEYS",
+    "BadList",
+    "Device",
+    "Registered",
+    "annotation_field",
+    "binding_labels",
+    "binding_notes",
+    "boolean_of",
+    "card_of",
+    "decode_lists",
+    "encode_csv",
+    "encode_lists",
+    "field_in",
+    "held_by",
+    "ids_of",
+    "list_text",
+    "plugin_is_gone",
+    "policy_of",
+    "policy_warnings",
+    "read_csv",
+    "words_of",
+]

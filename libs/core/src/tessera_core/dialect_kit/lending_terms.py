@@ -1,0 +1,94 @@
+"""On what terms a container takes part in lending: what its pod's annotations, its dialect and its
+variables say. Read here for everybody, the agent and the rebalancer alike.
+
+Each dialect reads its own words (`Dialect.terms`); a container whose dialect has none is lent all
+that is idle, has no priority and keeps its limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from tessera_schema.annotation_keys import LENDING_KEY
+from tessera_schema.kube import Pod
+
+if TYPE_CHECKING:
+    from tessera_core.dialect_kit.contract import Dialect
+
+FULL_PERCENT: Final = 100.0
+_NO: Final = "false"
+_DIGITS: Final = 9
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """What is written about one container, as far as its reader knows it."""
+
+    pod: Pod
+    env: Mapping[str, str] = {}
+    """The container's variables, what it is given included."""
+    given: Mapping[str, str] = {}
+    """Of these, what the scheduler gives: an operator's settings."""
+    annotations: Mapping[str, str] = {}
+    """The container's own, which a runtime keeps; a pod's are in `pod`."""
+
+
+class LendingTerms(Struct, frozen=True, kw_only=True):
+    """One container's."""
+
+    lends: bool = True
+    """False = nothing is lent to it or of it."""
+    most_percent: float | None = None
+    """Of a card, up to which it may be lent to; at or below what it was granted, nothing is. None =
+    nothing is said."""
+    unlimited: bool = False
+    """It gives its limit of cores up: on cards that it shares with its own namespace alone."""
+    unlimited_by_operator: bool = False
+    """Its limit of cores was given up for it, on all cards."""
+    priority: int | None = None
+    """The smaller goes before the larger; None = it goes before nobody, and nobody before it."""
+
+    @property
+    def ceiling_percent(self) -> float:
+        """Of a card, up to which it may be lent to."""
+        return FULL_PERCENT if self.most_percent is None else self.most_percent
+
+
+def takes_part(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod with these annotations takes part in lending."""
+    return annotations.get(LENDING_KEY, "").strip().lower() != _NO
+
+
+def terms_of(
+    dialects: Mapping[str, Dialect], names: Iterable[str], written: Written
+) -> LendingTerms:
+    """The terms of a container that speaks these dialects, one for each vendor: the narrowest."""
+    said = [dialects[name].terms(written) for name in sorted(set(names)) if name in dialects]
+    ceilings = [one.most_percent for one in said if one.most_percent is not None]
+    priorities = [one.priority for one in said if one.priority is not None]
+    return LendingTerms(
+        lends=takes_part(written.pod.metadata.annotations),
+        most_percent=min(ceilings, default=None),
+        unlimited=bool(said) and all(one.unlimited for one in said),
+        unlimited_by_operator=bool(said) and all(one.unlimited_by_operator for one in said),
+        priority=max(priorities, default=None),
+    )
+
+
+def variables_of(dialects: Mapping[str, Dialect]) -> frozenset[str]:
+    """All variables that any of these dialects reads for its terms."""
+    return frozenset(name for dialect in dialects.values() for name in dialect.terms_env)
+
+
+def plain_terms(_written: Written) -> LendingTerms:
+    """Of a dialect that has no words for it."""
+    return LendingTerms()
+
+
+def whole_number(text: str) -> int | None:
+    """A number as authors write it: up to nine decimal digits."""
+    plain = text.strip()
+    known = plain.isascii() and plain.isdecimal() and len(plain) <= _DIGITS
+    return int(plain) if known else None

@@ -1,0 +1,83 @@
+"""What an agent must know about one make of hardware to look after its cards: a value, beside
+`VENDOR`, that each module of `tessera_core.vendors` offers as `CARE`.
+
+It judges nothing by itself: `tessera_agent` reads, `machines.health` remembers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.dialect_kit.readings import Readings
+from tessera_schema.cards import Card
+
+_NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
+
+
+class Minimum(Struct, frozen=True, kw_only=True):
+    """A version that the vendor's sharing needs."""
+
+    of: str
+    """Field of Readings: driver, api or toolkit."""
+    name: str
+    """What it is a version of, for messages."""
+    version: str
+    above: bool = False
+    """True: newer than `version`; False: `version` will do."""
+
+
+class Rival(Struct, frozen=True, kw_only=True):
+    """Something else that hands out the same cards."""
+
+    name: str
+    socket: str
+    """Pattern of its socket's path below kubelet's folder."""
+
+
+class Care(Struct, frozen=True, kw_only=True):
+    """One make of hardware, from its agent's side."""
+
+    vendor: str
+    cards: Callable[[Readings, int], tuple[tuple[Card, ...], tuple[str, ...]]]
+    """Readings and slots per card -> cards as if all were healthy, and what is odd about them."""
+    counted: bool = False
+    """True: cards are known only from what the vendor's plugin published on the node, so that
+    seeing none says nothing about them."""
+    application_faults: frozenset[int] = frozenset()
+    """Codes of faults that a program brings upon itself: the card is well."""
+    reset_faults: frozenset[int] = frozenset()
+    """Codes after which good polls prove nothing until the driver was opened anew."""
+    minimums: tuple[Minimum, ...] = ()
+    rivals: tuple[Rival, ...] = ()
+
+
+def version_problems(minimums: Sequence[Minimum], readings: Readings) -> tuple[str, ...]:
+    """A sentence for each version that can be read and is too old."""
+    told = []
+    for minimum in minimums:
+        text = getattr(readings, minimum.of)
+        if text and not _suffices(text, minimum):
+            needed = f"newer than {minimum.version}" if minimum.above else minimum.version
+            told.append(
+                f"{minimum.name} is version {text}, sharing needs {needed}"
+                f"{'' if minimum.above else ' or newer'}: upgrade it"
+            )
+    return tuple(told)
+
+
+def _suffices(text: str, minimum: Minimum) -> bool:
+    found = _NUMBERS.search(text)
+    if found is None:
+        return True
+    have, need = _numbers(found.group()), _numbers(minimum.version)
+    length = max(len(have), len(need))
+    padded = [v + (0,) * (length - len(v)) for v in (have, need)]
+    return padded[0] > padded[1] or (padded[0] == padded[1] and not minimum.above)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part[:9]) for part in text.split("."))

@@ -1,0 +1,1 @@
+"""The cards of all nodes in columns, and what shares cost them."""

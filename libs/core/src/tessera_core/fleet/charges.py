@@ -1,0 +1,111 @@
+"""What a pod's shares cost each card, given how long each container lives.
+
+Kubernetes' own rule, per card: app containers and sidecars run together; an init container runs
+beside the sidecars that were started before it. A card is charged the larger of the two sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from tessera_core.fleet import cores
+from tessera_schema.grants import Share
+from tessera_schema.kube import Pod
+from tessera_schema.requests import Role
+
+
+class Charge(Struct, frozen=True, array_like=True):
+    """What one pod holds of one card. In logs it is a list of these numbers."""
+
+    memory_bytes: int = 0
+    cores_milli: int = 0
+    """In the units of `tessera_core.fleet.cores`."""
+    slots: int = 0
+    exclusive: int = 0
+
+    @property
+    def cores_percent(self) -> float:
+        """Percent of a card."""
+        return cores.percent(self.cores_milli)
+
+    def plus(self, other: Charge) -> Charge:
+        """Both at the same time."""
+        return Charge(
+            self.memory_bytes + other.memory_bytes,
+            self.cores_milli + other.cores_milli,
+            self.slots + other.slots,
+            self.exclusive + other.exclusive,
+        )
+
+    def or_else(self, other: Charge) -> Charge:
+        """One after the other: the larger of each."""
+        return Charge(
+            max(self.memory_bytes, other.memory_bytes),
+            max(self.cores_milli, other.cores_milli),
+            max(self.slots, other.slots),
+            max(self.exclusive, other.exclusive),
+        )
+
+    def negative(self) -> Charge:
+        """What takes this charge back."""
+        return Charge(-self.memory_bytes, -self.cores_milli, -self.slots, -self.exclusive)
+
+
+def charge_of(share: Share) -> Charge:
+    """One share by itself."""
+    return Charge(share.memory_bytes, cores.milli(share.cores_percent), 1, int(share.exclusive))
+
+
+def charges(shares: Iterable[Share], *, init_over: bool = False) -> dict[str, Charge]:
+    """Card id -> charge. With `init_over` only what still runs counts."""
+    tally = Tally()
+    for share in sorted(shares, key=lambda s: s.position):
+        tally.add(share)
+    if init_over or not tally.peaks:
+        return tally.running
+    return {card: tally.of(card) for card in {**tally.running, **tally.peaks}}
+
+
+_NOTHING = Charge()
+
+
+class Tally:
+    """What shares that come one by one, in the order of their containers, cost their cards."""
+
+    def __init__(self) -> None:
+        """Nothing has come."""
+        self.running: dict[str, Charge] = {}
+        self.peaks: dict[str, Charge] = {}
+        """While init containers run, beside what runs from before them."""
+
+    def add(self, share: Share) -> None:
+        """The next share."""
+        now = self.running.get(share.card, _NOTHING).plus(charge_of(share))
+        if share.role is Role.INIT:
+            self.peaks[share.card] = self.peaks.get(share.card, _NOTHING).or_else(now)
+        else:
+            self.running[share.card] = now
+
+    def then(self, share: Share) -> Charge:
+        """What all of them and the next share would cost its card at the busiest time."""
+        card, now = share.card, self.running.get(share.card, _NOTHING).plus(charge_of(share))
+        peak = self.peaks.get(card, _NOTHING).or_else(now)
+        return peak.or_else(self.running.get(card, _NOTHING))
+
+    def of(self, card: str) -> Charge:
+        """What all of them cost a card at the busiest time."""
+        return self.running.get(card, _NOTHING).or_else(self.peaks.get(card, _NOTHING))
+
+
+def init_is_over(pod: Pod) -> bool:
+    """True when no init container can run again: all ended well and the pod never restarts.
+
+    With other restart policies kubelet runs init containers again when the sandbox is re-created
+    (a reboot is enough), so their shares stay reserved. HAMi releases them at once.
+    """
+    statuses = pod.status.init_container_statuses
+    inits = {c.name for c in pod.spec.init_containers if c.restart_policy != "Always"}
+    done = {s.name for s in statuses if s.state.terminated and s.state.terminated.exit_code == 0}
+    return pod.spec.restart_policy == "Never" and bool(inits) and inits <= done

@@ -1,0 +1,114 @@
+"""Columns over cards: the same arrays and tests serve one node and five thousand.
+
+`Cards` holds what can be used and what is, in arrays of one shape: (cards,) for a node while a
+pod is being fitted to it, (nodes, cards) for the whole fleet. `tessera_core.placement.predicates`
+tests them. The fleet's arrays lie column by column in memory (Fortran order): the sum over a node's
+cards is then a sum of long columns, several times as fast.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tessera_core.fleet.arrays import Codes, Ints
+from tessera_schema.cards import Card
+
+NO_VENDOR: Final = -1
+"""Vendor number of a column without a card."""
+
+
+USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
+"""The columns that change as grants come and go; the others are facts from the inventory."""
+
+
+class Cards:
+    """Columns over cards."""
+
+    __slots__ = (
+        "blocked", "cores_total", "cores_used", "exclusive", "memory_total", "memory_used",
+        "mode", "model", "numa", "pressure", "sharers", "slots", "vendor",
+    )  # fmt: skip
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        """All columns empty: no card anywhere."""
+
+        def ints() -> Ints:
+            return np.zeros(shape, np.int64, "F")
+
+        self.vendor = ints() + NO_VENDOR
+        self.model = ints()
+        """Number of the model's name."""
+        self.mode = ints()
+        """Number of the operating mode's name; 0 = none."""
+        self.numa = ints()
+        self.blocked: Codes = np.zeros(shape, np.uint8, "F")
+        """0, or the Reason for which no pod may be placed here (health, cordon, mode)."""
+        self.memory_total = ints()
+        self.memory_used = ints()
+        self.cores_total = ints()
+        """In the units of `tessera_core.fleet.cores`, as `cores_used`."""
+        self.cores_used = ints()
+        self.slots = ints()
+        self.sharers = ints()
+        """Slots in use."""
+        self.exclusive = ints()
+        """Sharers that hold the card as their own."""
+        self.pressure: Codes = np.zeros(shape, np.uint8, "F")
+        """See `tessera_core.placement.scoring.pressure`; 0 = nothing is known against the card."""
+
+    def at(self, row: int, columns: slice | Ints = slice(None)) -> Cards:
+        """One node's columns; those of what is used are copies, the others may be shared."""
+        part = object.__new__(Cards)
+        for name in self.__slots__:
+            setattr(part, name, getattr(self, name)[row, columns])
+        if isinstance(columns, slice):
+            for name in USAGE:
+                setattr(part, name, getattr(part, name).copy())
+        return part
+
+    def idle(self) -> Cards:
+        """The same cards, none of them used."""
+        idle = self.copy()
+        for name in USAGE:
+            setattr(idle, name, np.zeros_like(getattr(self, name)))
+        return idle
+
+    def copy(self, *columns: str) -> Cards:
+        """These columns copied, the others shared."""
+        copy = object.__new__(Cards)
+        for name in self.__slots__:
+            column = getattr(self, name)
+            setattr(copy, name, column.copy(order="K") if name in columns else column)
+        return copy
+
+
+class NodeView:
+    """One node's cards of one vendor while a pod is fitted to it.
+
+    `facts[i]` describes the card whose state is in column i of `state`, which already counts
+    what the pod's earlier containers took.
+    """
+
+    __slots__ = ("facts", "node", "state")
+
+    def __init__(self, node: str, facts: tuple[Card, ...], state: Cards) -> None:
+        """`state` is this view's own copy."""
+        self.node = node
+        self.facts = facts
+        self.state = state
+
+    def idle(self, card: int) -> bool:
+        """True when nobody has a share of the card."""
+        return not self.state.sharers[card]
+
+
+def at(column: Any, card: int) -> Any:
+    """The card's value in a column, which may be one number for all cards."""
+    return column[card] if isinstance(column, np.ndarray) else column
+
+
+def each(column: Any, count: int) -> list[Any]:
+    """The values of the first `count` cards in a column, which may be one number for all."""
+    return column.tolist() if isinstance(column, np.ndarray) else [column] * count

@@ -1,0 +1,350 @@
+"""The cards of all nodes in columns, with what is used of them.
+
+A filter over thousands of nodes is then a few array operations
+(`tessera_core.placement.predicates`). Rows are nodes, columns their cards; a free row has no card.
+The ledger owns the truth about who holds what and tells the fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy as copy_of
+from typing import Final
+
+import numpy as np
+
+from tessera_core.fleet import cores
+from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.columns import NO_VENDOR, USAGE, Cards, NodeView
+from tessera_schema.cards import Card
+from tessera_schema.reasons import Reason
+
+MODES_LEFT_ALONE: Final = ("mig",)
+"""Cards in these modes are not cut into tiles. They are set in hardware: a card whose source names
+no mode is in none of them."""
+_MOST_CHANGES: Final = 4_096
+
+
+class Names:
+    """Names as small numbers, for columns; number 0 is the empty name. A number lasts as long as a
+    card has the name, and is then given to another one: so there are never more than cards."""
+
+    def __init__(self) -> None:
+        """Knows only the empty name."""
+        self.of: list[str] = [""]
+        self._numbers = {"": 0}
+        self._users = [1]
+        self._free: list[int] = []
+
+    def take(self, name: str) -> int:
+        """The number of a card's name, a new one if need be."""
+        number = self._numbers.get(name)
+        if number is None:
+            if not self._free:
+                self._free.append(len(self.of))
+                self.of.append("")
+                self._users.append(0)
+            number = self._numbers[name] = self._free.pop()
+            self.of[number] = name
+        self._users[number] += 1
+        return number
+
+    def drop(self, name: str) -> None:
+        """A card that had the name is gone."""
+        number = self._numbers[name]
+        self._users[number] -= 1
+        if not self._users[number]:
+            del self._numbers[name]
+            self.of[number] = ""
+            self._free.append(number)
+
+    def known(self, name: str) -> int | None:
+        """The name's number if it has one."""
+        return self._numbers.get(name)
+
+    def copy(self) -> Names:
+        """The same names, to be changed apart."""
+        copy = copy_of(self)
+        copy.of, copy._numbers = list(self.of), dict(self._numbers)
+        copy._users, copy._free = list(self._users), list(self._free)
+        return copy
+
+
+class Fleet:
+    """Nodes and their cards in columns."""
+
+    def __init__(self) -> None:
+        """No nodes."""
+        self.cards = Cards((0, 0))
+        self.names: list[str] = []
+        """Row -> node's name; empty for a free row."""
+        self.rows: dict[str, int] = {}
+        self.facts: list[tuple[Card, ...]] = []
+        """Row -> cards, by column."""
+        self.blocked: Bools = np.zeros(0, np.bool_)
+        """Rows where nothing may be placed, whatever is free."""
+        self.vendors, self.models, self.modes = Names(), Names(), Names()
+        self.pools = Names()
+        self.pool: Ints = np.zeros(0, np.int64)
+        """Row -> number of its node's pool."""
+        self.layout = 0
+        """Changes whenever a row gets or loses its node."""
+        self.changes: list[tuple[int, int]] = []
+        """Cards, by row and column, whose use has changed, in order. It is another list after any
+        other change of nodes and cards, `blocked` and pressure apart, and when it has become long.
+        """
+        self.pressed: dict[str, Mapping[str, int]] = {}
+        """Node -> card's id -> its pressure, where that is not 0. Set by `press`."""
+        self.given: dict[str, frozenset[str]] = {}
+        """Node -> vendors whose cards an agent of ours gives there. Set by who reads nodes."""
+        self.missing: dict[str, frozenset[str]] = {}
+        """Node -> vendors whose cards are expected there and not published. Set by who reads nodes.
+        """
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        self._columns: list[dict[str, Ints]] = []
+        self._renamed: list[dict[str, str]] = []
+        """Row -> former id of a card -> its id."""
+        self._rank: Ints | None = None
+        self._free_rows: list[int] = []
+        self._shared = False
+        """True while a snapshot shares the facts."""
+
+    # -- nodes
+
+    def put(self, node: str, cards: Sequence[Card]) -> None:
+        """Add a node or replace its cards, of which nothing is used yet. Ids are unique on it."""
+        self._own()
+        if node in self.rows:
+            self._clear(self.rows[node])
+        row = self.rows.get(node)
+        if row is None:
+            if not self._free_rows:
+                self._resize(max(8, len(self.names) // 8), len(cards))
+            row = self._free_rows.pop()
+            self.rows[node], self.names[row] = row, node
+            self._new_layout()
+        if len(cards) > self.cards.vendor.shape[1]:
+            self._resize(0, len(cards))
+        self.facts[row] = tuple(cards)
+        self.pool[row] = self.pools.take(_pool_of(cards))
+        for column, card in enumerate(cards):
+            self._fill(row, column, card)
+            self._places.setdefault(card.id, []).append((row, column))
+        vendors = [c.vendor for c in cards]
+        self._columns[row] = {
+            v: np.array([i for i, x in enumerate(vendors) if x == v]) for v in set(vendors)
+        }
+
+    def remove(self, node: str) -> None:
+        """Forget a node; what the ledger holds on it stays in the ledger."""
+        self._own()
+        row = self.rows.pop(node, None)
+        if row is not None:
+            self._clear(row)
+            self.names[row] = ""
+            self.blocked[row] = False
+            self._free_rows.append(row)
+            self._new_layout()
+
+    def charge(self, node: str, card_id: str, charge: Charge, sign: int = 1) -> None:
+        """Add (or with sign -1 take back) a charge; a card that is not there is left out."""
+        place = self.place(node, card_id)
+        if place is not None:
+            c = self.cards
+            c.memory_used[place] += sign * charge.memory_bytes
+            c.cores_used[place] += sign * charge.cores_milli
+            c.sharers[place] += sign * charge.slots
+            c.exclusive[place] += sign * charge.exclusive
+            if len(self.changes) >= _MOST_CHANGES:
+                self.changes = []
+            self.changes.append(place)
+
+    def press(self, node: str, pressures: Mapping[str, int]) -> None:
+        """Set the pressure of a node's cards; of those not named it is 0. It lasts until it is set
+        again, also while the node is not here."""
+        if self.pressed.get(node, {}) == pressures:
+            return
+        self.pressed.pop(node, None)
+        if pressures:
+            self.pressed[node] = dict(pressures)
+        row = self.rows.get(node)
+        if row is not None:
+            column = self.cards.pressure = self.cards.pressure.copy(order="K")  # not a snapshot's
+            for i, card in enumerate(self.facts[row]):
+                column[row, i] = pressures.get(card.id, 0)
+
+    # -- reading
+
+    def place(self, node: str, card_id: str) -> tuple[int, int] | None:
+        """Row and column of a card, by its id or one that it had before."""
+        row = self.rows.get(node)
+        if row is None:
+            return None
+        card_id = self._renamed[row].get(card_id, card_id)
+        for i, card in enumerate(self.facts[row]):
+            if card.id == card_id:
+                return row, i
+        return None
+
+    def rename(self, node: str, old_id: str, vendor: str, index: int) -> None:
+        """A grant names a card that is not there: its vendor's card of that index is meant, if
+        there is one. Cards get other ids when a better source names them."""
+        row = self.rows.get(node)
+        if row is not None:
+            facts = self.facts[row]
+            new = next((c.id for c in facts if (c.vendor, c.index) == (vendor, index)), None)
+            if new is not None:
+                self._renamed[row][old_id] = new
+
+    def places(self, card_id: str) -> Sequence[tuple[int, int]]:
+        """Rows and columns of every card of that id, on whatever node."""
+        return self._places.get(card_id, ())
+
+    def card(self, node: str, card_id: str) -> Card | None:
+        """The facts of a card."""
+        place = self.place(node, card_id)
+        return None if place is None else self.facts[place[0]][place[1]]
+
+    def view(self, row: int, vendor: str) -> NodeView | None:
+        """A private view of one vendor's cards on a node; None where it has none."""
+        if vendor not in self._columns[row]:
+            return None
+        columns, facts = self.columns(row, vendor), self.facts[row]
+        if not isinstance(columns, slice):
+            facts = tuple(facts[i] for i in columns)
+        return NodeView(self.names[row], facts, self.cards.at(row, columns))
+
+    def columns(self, row: int, vendor: str) -> Ints | slice:
+        """Where a vendor's cards are in a node's row."""
+        columns, count = self._columns[row][vendor], len(self.facts[row])
+        return columns if len(columns) != count else slice(count)
+
+    def of_vendor(self, vendor: str) -> Bools:
+        """The cards of a vendor, (nodes, cards); none for a vendor that no node has."""
+        number = self.vendors.known(vendor)
+        if number is None:
+            return np.zeros_like(self.cards.vendor, np.bool_)
+        mask: Bools = self.cards.vendor == number
+        return mask
+
+    def misses(self, vendor: str) -> Bools:
+        """The rows on which the vendor's cards are expected and not published."""
+        rows = np.zeros(len(self.names), np.bool_)
+        for node, vendors in self.missing.items():
+            if vendor in vendors and node in self.rows:
+                rows[self.rows[node]] = True
+        return rows
+
+    def only(self, node: str) -> Bools:
+        """The rows, of which only the node's is set; none where it is not known."""
+        rows = np.zeros(len(self.names), np.bool_)
+        if node in self.rows:
+            rows[self.rows[node]] = True
+        return rows
+
+    @property
+    def rank(self) -> Ints:
+        """Row -> position of the node's name in alphabetical order: the last tie-break."""
+        if self._rank is None:
+            order = sorted(range(len(self.names)), key=self.names.__getitem__)
+            self._rank = np.empty(len(order), np.int64)
+            self._rank[order] = np.arange(len(order))
+        return self._rank
+
+    def usage(self) -> Floats:
+        """Per node the parts of slots, cores and memory in use, added up, all vendors together;
+        a part of nothing is 0. Ten times this is HAMi's score of a node."""
+        c = self.cards
+        return (
+            _part(c.sharers.sum(1), c.slots.sum(1))
+            + _part(c.cores_used.sum(1), c.cores_total.sum(1))
+            + _part(c.memory_used.sum(1), c.memory_total.sum(1))
+        )
+
+    def overgranted(self) -> int:
+        """Cards on which more is held than they have."""
+        c = self.cards
+        memory, cores = c.memory_used > c.memory_total, c.cores_used > c.cores_total
+        return int((memory | cores | (c.sharers > c.slots)).sum())
+
+    def snapshot(self) -> Fleet:
+        """A copy for reading (but for `places`), which later changes leave alone."""
+        copy = copy_of(self)
+        copy.cards = self.cards.copy(*USAGE)
+        copy.blocked = self.blocked.copy()
+        copy.changes = []
+        self._shared = True
+        return copy
+
+    # -- rows
+
+    def _own(self) -> None:
+        """Before facts change: leave those that snapshots share to them."""
+        self.changes = []
+        if self._shared:
+            self._shared = False
+            self.cards = self.cards.copy(*Cards.__slots__)
+            self.names, self.facts = list(self.names), list(self.facts)
+            self._columns, self.rows = list(self._columns), dict(self.rows)
+            self._renamed = list(self._renamed)
+            self.pool = self.pool.copy()
+            self.models, self.modes = self.models.copy(), self.modes.copy()
+            self.vendors, self.pools = self.vendors.copy(), self.pools.copy()
+
+    def _new_layout(self) -> None:
+        self._rank = None
+        self.layout += 1
+
+    def _fill(self, row: int, column: int, card: Card) -> None:
+        c, at = self.cards, (row, column)
+        c.vendor[at] = self.vendors.take(card.vendor)
+        c.model[at] = self.models.take(card.model)
+        c.mode[at] = self.modes.take(card.mode)
+        c.numa[at] = card.numa
+        c.memory_total[at] = card.memory_bytes
+        c.cores_total[at] = cores.milli(card.cores_percent)
+        c.slots[at] = card.slots
+        c.pressure[at] = self.pressed.get(self.names[row], {}).get(card.id, 0)
+        if not card.healthy:
+            c.blocked[at] = Reason.CARD_NOT_HEALTH
+        elif card.cordoned:
+            c.blocked[at] = Reason.CARD_CORDONED
+        elif card.mode in MODES_LEFT_ALONE:
+            c.blocked[at] = Reason.MODE_NOT_FIT
+
+    def _clear(self, row: int) -> None:
+        for card in self.facts[row]:
+            left = [p for p in self._places.pop(card.id, ()) if p[0] != row]
+            if left:
+                self._places[card.id] = left
+            self.models.drop(card.model)
+            self.modes.drop(card.mode)
+        self.pools.drop(self.pools.of[self.pool[row]])
+        self.pool[row] = 0
+        for name in Cards.__slots__:
+            getattr(self.cards, name)[row] = NO_VENDOR if name == "vendor" else 0
+        self.facts[row], self._columns[row], self._renamed[row] = (), {}, {}
+
+    def _resize(self, more_rows: int, columns: int) -> None:
+        """Keep every row, add `more_rows` free ones, and have at least so many columns."""
+        rows, had = self.cards.vendor.shape
+        wider = Cards((rows + more_rows, max(columns, had)))
+        for name in Cards.__slots__:
+            getattr(wider, name)[:rows, :had] = getattr(self.cards, name)
+        self.cards = wider
+        self.names += [""] * more_rows
+        self.facts += [()] * more_rows
+        self._columns += [{} for _ in range(more_rows)]
+        self._renamed += [{} for _ in range(more_rows)]
+        self.pool = np.concatenate([self.pool, np.zeros(more_rows, np.int64)])
+        self.blocked = np.concatenate([self.blocked, np.zeros(more_rows, np.bool_)])
+        self._free_rows += range(rows + more_rows - 1, rows - 1, -1)
+
+
+def _pool_of(cards: Sequence[Card]) -> str:
+    return next((c.siting.pool for c in cards if c.siting), "")
+
+
+def _part(used: Floats | Ints, total: Floats | Ints) -> Floats:
+    return np.divide(used, total, out=np.zeros(len(used)), where=total > 0)

@@ -1,0 +1,18 @@
+"""What a request needs of each card."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Bools, Ints
+
+
+class Amounts(Struct, frozen=True):
+    """What is needed of each card, in columns or one number for all."""
+
+    memory: Ints | int
+    cores: Ints | int
+    """In the units of `tessera_core.fleet.cores`."""
+    alone: Bools | bool
+    """The card must be idle, and becomes its holder's own."""
+    slots: int = 1

@@ -1,0 +1,51 @@
+"""A glance at one card's record of a usage file: the few counters that lending needs ten times a
+second, in 64 and 40 bytes. What the file says of everything else is `usage`'s part.
+
+The container writes them: they are told as they are, and whoever uses them bounds what follows.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packed
+from typing import Final, NamedTuple
+
+from tessera_core.hook.records import CARDS, ORDER, UUID_BYTES, text_of, uuid_key
+from tessera_core.hook.usage_file import CARD, CARD_AT
+
+SIZE: Final = CARD.offsets["last_launch_ns"]
+"""Bytes from a record's beginning that a glance takes in."""
+_COUNTERS: Final = Packed(f"{ORDER}QQQ")
+_COUNTERS_AT: Final = CARD.offsets["gpu_ns"]
+
+
+class Glance(NamedTuple):
+    """One container's work on one card so far."""
+
+    gpu_ns: int = 0
+    throttled_ns: int = 0
+    launches: int = 0
+
+
+NOTHING: Final = Glance()
+
+
+def record_at(position: int) -> int:
+    """Where the record of that number begins in the file."""
+    if not 0 <= position < CARDS:
+        raise ValueError(f"card record {position}: there are {CARDS}")
+    return CARD_AT + position * CARD.size
+
+
+def is_of(data: bytes, key: str) -> bool:
+    """Whether the beginning of a record is that of the card whose id `uuid_key` spells so."""
+    return len(data) == SIZE and uuid_key(text_of(data[:UUID_BYTES])) == key
+
+
+def name_of(data: bytes) -> bytes:
+    """The card's id as it stands there: cheaper to compare with an earlier one than to read."""
+    return data[:UUID_BYTES]
+
+
+def glance(data: bytes) -> Glance:
+    """What the beginning of a record says; it must be `SIZE` long."""
+    return Glance(*_COUNTERS.unpack_from(data, _COUNTERS_AT))

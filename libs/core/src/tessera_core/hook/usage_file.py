@@ -1,0 +1,293 @@
+"""The usage file: what the hook says one container uses. Written by the container: every number is
+clamped here and none is trusted, whatever the bytes are.
+
+Only decoding, of bytes that `tessera_agent.files` has read: it knows how to read a hostile file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from struct import unpack_from
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.hook.records import CARDS, HEAD, LAYOUT, ORDER, Record, text_of, uuid_key
+
+MAGIC: Final = int.from_bytes(b"TUSAGES1", "little")
+SIZE: Final = 274_432
+PATH: Final = "/usr/local/tessera/usage"
+"""Where the hook looks for it, in the container."""
+SLOTS: Final = 512
+ALIVE_AT: Final = 1 << 40
+"""A living slot's process holds a lock on the byte at this offset plus the slot's number."""
+KINDS: Final = (
+    "device", "array", "virtual", "pool", "managed", "graph", "context", "other",
+)  # fmt: skip
+
+CARD_AT: Final = 4096
+SLOT_AT: Final = 142_336
+_EXPORTS: Final = 448
+_BINS: Final = 2048
+_NEVER: Final = (1 << 63) - 1
+_MOST_COUNT: Final = 1 << 53
+_SECOND: Final = 1_000_000_000
+
+CARD: Final = Record(
+    "tessera_card_usage", 8640,
+    {
+        "uuid": "64s", "lock": "I", "used": "I", "charged_bytes": "Q", "peak_bytes": "Q",
+        "limit_bytes": "Q", "denials": "Q", "physical_bytes": "Q", "reserved_memory": "16s",
+        "tokens_ns": "q", "refilled_ns": "Q", "reserved_bucket": "48s", "raw_ns": "Q",
+        "gpu_ns": "Q", "throttled_ns": "Q", "launches": "Q", "last_launch_ns": "Q",
+        "generation": "Q", "cores_permille": "I", "gain_permille": "I", "longest_ns": "Q",
+        "gain_at_ns": "Q", "gain_measured_ns": "Q", "gain_usage_ns": "Q", "balance_at_ns": "Q",
+        "balance_measured_ns": "Q", "balance_gpu_ns": "Q", "reserved": "144s",
+        "bin": f"{_BINS * 4}s",
+    },
+)  # fmt: skip
+SLOT: Final = Record(
+    "tessera_slot", 256,
+    {
+        "state": "I", "pid": "i", "started": "Q", "card": "I", "version": "I", "gaps": "I",
+        "contexts": "I", "bytes": f"{len(KINDS) * 8}s", "gpu_ns": "Q", "launches": "Q",
+        "throttled_ns": "Q", "denials": "Q", "last_launch_ns": "Q", "last_active_ns": "Q",
+        "outstanding_ns": "q", "overhead_bytes": "Q", "imported_bytes": "Q", "command": "16s",
+        "reserved": "72s",
+    },
+)  # fmt: skip
+FILE: Final = Record(
+    "tessera_usage", SIZE,
+    {
+        "head": "64s", "version": "I", "slots": "I", "exported": f"{_EXPORTS * 8}s",
+        "reserved": "440s", "card": f"{CARDS * 8640}s", "slot": f"{SLOTS * 256}s",
+        "reserved_end": "1024s",
+    },
+)  # fmt: skip
+
+
+class Gap(StrEnum):
+    """Why limits may not hold, or why nothing is known; the words of `ContainerUse.gaps`."""
+
+    SYMBOL = "unhooked-symbol"
+    """The driver offered a function that the hook does not know."""
+    LIMITS = "limits-not-valid"
+    ALONE = "counts-alone"
+    """A process found no usage file it could use."""
+    EVENTS = "time-predicted"
+    """GPU time could not be measured there, only predicted."""
+    OVER = "above-limit"
+    """More is charged than is allowed."""
+    NO_HOOK = "no-hook"
+    """A process uses the card and shows no slot."""
+    UNCHARGED = "use-above-charge"
+    """The driver sees more memory than the hook charges and measured."""
+    FILE = "usage-file-bad"
+    """The usage file cannot be read or makes no sense."""
+    MOUNTS = "mounts-changed"
+    """A process does not see the limits, the hook or its loader's file as they were mounted."""
+
+
+_SLOT_GAPS: Final = (Gap.SYMBOL, Gap.LIMITS, Gap.ALONE, Gap.EVENTS, Gap.OVER)
+"""By bit of `tessera_slot.gaps`."""
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What no honest number exceeds."""
+
+    memory_bytes: Mapping[str, int]
+    """Card's id, as `uuid_key` spells it -> its memory, or the container's limit where greater."""
+    now_ns: int
+    """Wall clock."""
+
+
+class SlotUse(Struct, frozen=True, kw_only=True):
+    """One process on one card."""
+
+    number: int
+    locked: bool
+    """Whether a process holds the slot's lock; one that closed all its files lives without."""
+    pid: int
+    """As the container numbers it."""
+    started: int
+    """Field 22 of /proc/<pid>/stat; 0 = unknown."""
+    card: int
+    """Position of the card's record."""
+    version: tuple[int, int, int]
+    """Of the library."""
+    gaps: tuple[Gap, ...]
+    contexts: int
+    bytes: Mapping[str, int]
+    """Kind of memory -> charge."""
+    overhead_bytes: int
+    """Contexts and code: measured, not charged."""
+    imported_bytes: int
+    gpu_ns: int
+    last_active_ns: int
+    command: str
+
+
+class CardRecord(Struct, frozen=True, kw_only=True):
+    """One card, all processes of the container together, those that ended included."""
+
+    uuid: str
+    position: int
+    charged_bytes: int
+    peak_bytes: int
+    limit_bytes: int
+    """In force; 0 = none."""
+    denials: int
+    raw_ns: int
+    """GPU time as measured and predicted."""
+    gpu_ns: int
+    """The same, corrected by what the agent measured."""
+    throttled_ns: int
+    launches: int
+    last_launch_ns: int
+    generation: int
+    """Of the limits in force."""
+    cores_permille: int
+    """In force, loans included; 1000 = no limit."""
+    gain_permille: int
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What the file says, within bounds."""
+
+    built: int
+    """Times that the file was built: counters of different builds do not compare."""
+    built_ns: int
+    cards: tuple[CardRecord, ...] = ()
+    slots: tuple[SlotUse, ...] = ()
+
+
+class Unbuilt(Struct, frozen=True):
+    """Nobody has written to the file yet: no process of the container has used a card."""
+
+
+class Spoilt(StrEnum):
+    """What is wrong with a usage file."""
+
+    MISSING = "missing"
+    NOT_A_FILE = "not-a-file"
+    """A link, a directory, a FIFO, a device, a socket."""
+    SIZE = "wrong-size"
+    GROWN = "grown"
+    """Larger than it was made: the container wrote beyond its end."""
+    REPLACED = "replaced"
+    """Not the file that the agent made."""
+    UNREADABLE = "unreadable"
+    LAYOUT = "no-known-layout"
+
+
+class Garbled(Struct, frozen=True):
+    """A file that no hook of this layout has written, or none at all."""
+
+    why: Spoilt
+
+
+Locked = Callable[[Sequence[int]], Collection[int]]
+"""Of these slots, by number and in ascending order, those whose lock somebody holds."""
+
+
+def all_locked(numbers: Sequence[int]) -> Sequence[int]:
+    """Where locks cannot be asked for, every slot's word counts."""
+    return numbers
+
+
+def decode_usage(
+    data: bytes | bytearray, bounds: Bounds, locked: Locked = all_locked
+) -> Usage | Unbuilt | Garbled:
+    """What the bytes of a whole file say. Never raises."""
+    if len(data) != SIZE:
+        return Garbled(Spoilt.SIZE)
+    head = HEAD.read(data)
+    if not head["magic"]:
+        return Unbuilt()
+    if head["magic"] != MAGIC or head["layout"] != LAYOUT or head["size"] != SIZE:
+        return Garbled(Spoilt.LAYOUT)
+    cards = _cards(data, bounds)
+    known = {card.position: bounds.memory_bytes[uuid_key(card.uuid)] for card in cards}
+    return Usage(
+        built=head["sequence"], built_ns=_until(head["written_ns"], bounds.now_ns), cards=cards,
+        slots=_slots(data, known, bounds, locked),
+    )  # fmt: skip
+
+
+def _cards(data: bytes | bytearray, bounds: Bounds) -> tuple[CardRecord, ...]:
+    """Each card once, whatever the file repeats."""
+    found: dict[str, CardRecord] = {}
+    for position in range(CARDS):
+        record = _card(data, position, bounds)
+        if record is not None:
+            found.setdefault(uuid_key(record.uuid), record)
+    return tuple(found.values())
+
+
+def _card(data: bytes | bytearray, position: int, bounds: Bounds) -> CardRecord | None:
+    at = CARD_AT + position * CARD.size
+    if unpack_from(f"{ORDER}I", data, at + CARD.offsets["used"])[0] != 1:
+        return None
+    values = CARD.read(data, at)
+    uuid = text_of(values["uuid"])
+    most = bounds.memory_bytes.get(uuid_key(uuid))
+    if most is None:
+        return None
+    return CardRecord(
+        uuid=uuid, position=position,
+        charged_bytes=min(values["charged_bytes"], most),
+        peak_bytes=min(values["peak_bytes"], most),
+        limit_bytes=min(values["limit_bytes"], most),
+        denials=_count(values["denials"]), raw_ns=_time(values["raw_ns"]),
+        gpu_ns=_time(values["gpu_ns"]), throttled_ns=_time(values["throttled_ns"]),
+        launches=_count(values["launches"]),
+        last_launch_ns=_until(values["last_launch_ns"], bounds.now_ns),
+        generation=values["generation"], cores_permille=min(values["cores_permille"], 1000),
+        gain_permille=min(max(values["gain_permille"], 125), 8000),
+    )  # fmt: skip
+
+
+def _slots(
+    data: bytes | bytearray, known: Mapping[int, int], bounds: Bounds, locked: Locked
+) -> tuple[SlotUse, ...]:
+    words = np.frombuffer(data, np.uint32, SLOTS * SLOT.size // 4, SLOT_AT)
+    found = []
+    for number in np.flatnonzero(words[:: SLOT.size // 4]).tolist():
+        values = SLOT.read(data, SLOT_AT + number * SLOT.size)
+        if values["state"] == 1 and values["card"] in known:
+            found.append(_slot(number, values, known[values["card"]], bounds))
+    held = frozenset(locked([slot.number for slot in found]))
+    return tuple(replace(slot, locked=slot.number in held) for slot in found)
+
+
+def _slot(number: int, values: Mapping[str, Any], most: int, bounds: Bounds) -> SlotUse:
+    version, gaps = values["version"], values["gaps"]
+    kinds = unpack_from(f"{ORDER}{len(KINDS)}Q", values["bytes"])
+    return SlotUse(
+        number=number, locked=False, pid=max(values["pid"], 0), started=values["started"],
+        card=values["card"],
+        version=(version >> 16 & 0xFFFF, version >> 8 & 0xFF, version & 0xFF),
+        gaps=tuple(gap for bit, gap in enumerate(_SLOT_GAPS) if gaps >> bit & 1),
+        contexts=min(values["contexts"], 1 << 16),
+        bytes={kind: min(size, most) for kind, size in zip(KINDS, kinds, strict=True) if size},
+        overhead_bytes=min(values["overhead_bytes"], most),
+        imported_bytes=min(values["imported_bytes"], most),
+        gpu_ns=_time(values["gpu_ns"]),
+        last_active_ns=_until(values["last_active_ns"], bounds.now_ns),
+        command=text_of(values["command"]),
+    )  # fmt: skip
+
+
+def _time(ns: int) -> int:
+    return min(ns, _NEVER)
+
+
+def _count(count: int) -> int:
+    return min(count, _MOST_COUNT)
+
+
+def _until(ns: int, now_ns: int) -> int:
+    return ns if ns <= now_ns + _SECOND else 0

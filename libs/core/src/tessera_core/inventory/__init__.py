@@ -1,0 +1,1 @@
+"""The cards of a node, from everything that publishes them."""

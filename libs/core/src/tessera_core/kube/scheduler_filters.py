@@ -1,0 +1,262 @@
+"""What kube-scheduler would refuse for other reasons than cards, so that a plan is no promise that
+the cluster breaks.
+
+Respected: what `tessera_core.kube.node_affinity` reads, and cpu, memory, ephemeral storage, huge
+pages, the number of pods, and extended resources that belong to no dialect. Not read: host ports,
+volumes, affinity between pods and topology spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Bools, Floats
+from tessera_core.kube.containers import roles
+from tessera_core.kube.node_affinity import NodeChoice, Refusal
+from tessera_core.kube.quantity import BadQuantity, milli, value
+from tessera_schema.kube import Node, Pod, Quantity, Resources
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import Role
+
+_PODS: Final = "pods"
+_NATIVE: Final = frozenset({"cpu", "memory", "ephemeral-storage", _PODS})
+_HUGE: Final = "hugepages-"
+_SHAPES_KEPT: Final = 64
+
+Refusals = Mapping[str, Refusal]
+Amounts = dict[str, int]
+"""Resource -> thousandths of a CPU, bytes, or pods."""
+
+
+class _Answer(Struct):
+    """What pods of one shape were told, and how much of the log of changed rows it knows."""
+
+    choice: Refusals
+    refusals: dict[str, Refusal]
+    known: int
+
+
+class KubeFit:
+    """The nodes as kube-scheduler's filters see them.
+
+    A node is not limited in what it does not list, except huge pages and extended resources:
+    hand-written nodes often list nothing. Amounts that cannot be read do not limit and are told in
+    `warnings`.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], bound: Iterable[Pod] = (), ours: frozenset[str] = frozenset()
+    ) -> None:
+        """Takes in the nodes and what the pods bound to them request. `ours` are the resources of
+        dialects, which are not counted here."""
+        self.warnings: list[str] = []
+        self._ours = ours
+        self._nodes = tuple(nodes)
+        self._rows = {node.name: row for row, node in enumerate(self._nodes)}
+        self._total: dict[str, Floats] = {}
+        self._used: dict[str, Floats] = {}
+        for row, node in enumerate(self._nodes):
+            self._list(row, node)
+        self._barring = [n for n in self._nodes if n.spec.taints or n.spec.unschedulable]
+        self._changed: list[int] = []
+        self._choices: dict[bytes, Refusals] = {}
+        self._answers: dict[tuple[bytes, tuple[tuple[str, int], ...]], _Answer] = {}
+        for pod in bound:
+            if not pod.terminal:
+                self._bind(pod)
+
+    def refusals(self, pod: Pod) -> Refusals:
+        """Node -> reason and message, for the nodes that cannot take the pod now."""
+        spec = pod.spec
+        shape = msgspec.json.encode((spec.node_selector, spec.tolerations, spec.affinity))
+        try:
+            asked = requested(pod, self._ours)
+        except BadQuantity as e:
+            return self._everywhere(str(e))
+        key = (shape, tuple(sorted(asked.items())))
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = self._fresh(self._choose(shape, pod), asked)
+            if len(self._answers) > _SHAPES_KEPT:
+                self._answers.pop(next(iter(self._answers)))
+        else:
+            self._renew(answer, asked)
+        return MappingProxyType(answer.refusals)
+
+    def take(self, pod: Pod, node: str) -> None:
+        """The pod runs on the node from now on. Unknown nodes are left out."""
+        row = self._rows.get(node)
+        if row is None:
+            return
+        for name, amount in requested(pod, self._ours).items():
+            if name in self._used or _must_be_listed(name):
+                self._column(name)
+                self._used[name][row] += amount
+        self._changed.append(row)
+
+    # -- what nodes have
+
+    def _list(self, row: int, node: Node) -> None:
+        amounts = node.status.allocatable or node.status.capacity
+        for name, quantity in amounts.items():
+            if not is_counted(name, self._ours):
+                continue
+            try:
+                total = _read(name, quantity)
+            except BadQuantity as e:
+                self.warnings.append(
+                    f"node {node.name}: status.allocatable[{name}]: {e}: it does not limit pods"
+                )
+                continue
+            self._column(name)[row] = total
+
+    def _column(self, name: str) -> Floats:
+        if name not in self._total:
+            none = 0.0 if _must_be_listed(name) else np.inf
+            self._total[name] = np.full(len(self._nodes), none)
+            self._used[name] = np.zeros(len(self._nodes))
+        return self._total[name]
+
+    def _bind(self, pod: Pod) -> None:
+        try:
+            self.take(pod, pod.spec.node_name)
+        except BadQuantity as e:
+            self.warnings.append(f"pod {pod.name}: {e}: counted as asking nothing of its node")
+
+    # -- what pods are told
+
+    def _choose(self, shape: bytes, pod: Pod) -> Refusals:
+        if shape not in self._choices:
+            if len(self._choices) >= _SHAPES_KEPT:
+                self._choices.pop(next(iter(self._choices)))
+            self._choices[shape] = self._chosen(NodeChoice(pod.spec))
+        return self._choices[shape]
+
+    def _chosen(self, choice: NodeChoice) -> Refusals:
+        if choice.problem:
+            return self._everywhere(choice.problem)
+        nodes = self._barring if choice.any_label else self._nodes
+        found = ((node.name, choice.refusal(node)) for node in nodes)
+        return {name: refusal for name, refusal in found if refusal is not None}
+
+    def _everywhere(self, problem: str) -> Refusals:
+        return dict.fromkeys(self._rows, (Reason.INVALID_REQUEST, problem))
+
+    def _fresh(self, choice: Refusals, asked: Amounts) -> _Answer:
+        short: Bools = np.zeros(len(self._nodes), np.bool_)
+        for name, amount in asked.items():
+            if amount and (name in self._total or _must_be_listed(name)):
+                short |= self._column(name) - self._used[name] < amount
+        refusals = dict(choice)
+        for row in np.flatnonzero(short).tolist():
+            self._judge(row, choice, asked, refusals)
+        return _Answer(choice, refusals, len(self._changed))
+
+    def _renew(self, answer: _Answer, asked: Amounts) -> None:
+        """Only rows that changed are judged anew; an answer already given is never altered."""
+        changed = set(self._changed[answer.known :])
+        answer.known = len(self._changed)
+        if changed:
+            answer.refusals = dict(answer.refusals)
+            for row in changed:
+                self._judge(row, answer.choice, asked, answer.refusals)
+
+    def _judge(
+        self, row: int, choice: Refusals, asked: Amounts, refusals: dict[str, Refusal]
+    ) -> None:
+        node = self._nodes[row].name
+        if node in choice:
+            return
+        text = "; ".join(
+            f"{name}: asks {_shown(name, amount)}, "
+            f"{_shown(name, max(self._total[name][row] - self._used[name][row], 0))} of "
+            f"{_shown(name, self._total[name][row])} free"
+            for name, amount in asked.items()
+            if amount
+            and name in self._total
+            and self._total[name][row] - self._used[name][row] < amount
+        )
+        if text:
+            refusals[node] = (Reason.NODE_INSUFFICIENT_RESOURCE, text)
+        else:
+            refusals.pop(node, None)
+
+
+def is_counted(name: str, ours: Container[str]) -> bool:
+    """True for what kubelet accounts for, and for extended resources that are not `ours`."""
+    return name in _NATIVE or (_must_be_listed(name) and name not in ours)
+
+
+def _must_be_listed(name: str) -> bool:
+    """True for resources of which a node that does not list them has none."""
+    return name.startswith(_HUGE) or "/" in name
+
+
+def requested(pod: Pod, ours: Container[str] = frozenset()) -> Amounts:
+    """What the pod requests of a node, by Kubernetes' rule. Raises BadQuantity naming the field.
+
+    App containers and sidecars run together; an init container runs beside the sidecars started
+    before it; the larger counts, unless the pod as a whole requests another amount; plus the
+    overhead of the runtime class, plus one pod. A limit without a request is a request.
+    """
+    running: Amounts = {}
+    sidecars: Amounts = {}
+    highest: Amounts = {}
+    for position, container, role in roles(pod):
+        resources = container.resources
+        field = f"container {container.name or position}: resources"
+        own = _amounts(resources, field, ours)
+        if role is Role.INIT:
+            highest = _larger(highest, _plus(own, sidecars))
+            continue
+        running = _plus(running, own)
+        if role is Role.SIDECAR:
+            sidecars = _plus(sidecars, own)
+    whole_pod = _amounts(pod.spec.resources, "spec.resources", ours)
+    overhead = _amounts(Resources(requests=pod.spec.overhead), "spec.overhead", ours)
+    return {**_plus({**_larger(running, highest), **whole_pod}, overhead), _PODS: 1}
+
+
+def _amounts(resources: Resources, field: str, ours: Container[str]) -> Amounts:
+    found: Amounts = {}
+    for name, quantity in {**resources.limits, **resources.requests}.items():
+        if is_counted(name, ours) and name != _PODS:
+            try:
+                found[name] = _read(name, quantity)
+            except BadQuantity as e:
+                raise BadQuantity(f"{field}[{name}]: {e}") from e
+    return found
+
+
+def _read(name: str, quantity: Quantity) -> int:
+    amount = milli(quantity) if name == "cpu" else value(quantity)
+    if amount < 0:
+        raise BadQuantity(f"{quantity} is negative: write 0 or more")
+    return amount
+
+
+def _plus(a: Amounts, b: Amounts) -> Amounts:
+    return {name: a.get(name, 0) + b.get(name, 0) for name in (*a, *(n for n in b if n not in a))}
+
+
+def _larger(a: Amounts, b: Amounts) -> Amounts:
+    return {
+        name: max(a.get(name, 0), b.get(name, 0)) for name in (*a, *(n for n in b if n not in a))
+    }
+
+
+def _shown(name: str, amount: float) -> str:
+    if name == "cpu":
+        return f"{amount / 1000:g}"
+    if name == _PODS or "/" in name:
+        return f"{amount:g}"
+    for size, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if amount >= size:
+            return f"{amount / size:.5g} {unit}"
+    return f"{amount:g} bytes"

@@ -1,0 +1,1 @@
+"""Who holds which shares: entries, charges, and what changes them."""

@@ -1,0 +1,47 @@
+"""What the ledger writes down of a pod, what it is told, and how it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from tessera_core.fleet.charges import Charge
+from tessera_core.machines.allocation import Phase
+from tessera_core.quota.allowance import Uses
+from tessera_schema.grants import Grant
+from tessera_schema.reasons import Reason
+
+
+class Entry(Struct, kw_only=True):
+    """One pod in the books."""
+
+    grant: Grant
+    phase: Phase
+    charges: Mapping[str, Charge]
+    """Card id -> charge."""
+    uses: Uses
+    """What it counts in its namespace's quota."""
+    since: float
+    """When it was assumed or first seen, in seconds of the caller's clock."""
+    init_over: bool = False
+    pending: Grant | None = None
+    """What it will hold once its pod bears it: meanwhile the charges do for either."""
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Why a transaction was not taken. Nothing of it was."""
+
+    uid: str
+    reason: Reason
+    message: str
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """A pod as the API server shows it. Without a grant it holds nothing of ours (yet)."""
+
+    uid: str
+    grant: Grant | None
+    ended: bool = False
+    """Gone or terminal."""
+    init_over: bool = False

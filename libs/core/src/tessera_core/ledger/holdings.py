@@ -1,0 +1,77 @@
+"""Who holds which cards now, kept in step four times: the page of the pod, the charges on its
+node's cards, the fleet's columns and the namespace's quota.
+
+The ledger alone writes here. What is held of a card stays held while its node is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.booking import find_cards, uses
+from tessera_core.ledger.entries import Entry
+from tessera_core.quota.accounting import QuotaBook
+
+
+class Holdings:
+    """The pages, and what they add up to."""
+
+    def __init__(self, fleet: Fleet, quota: QuotaBook) -> None:
+        """Nobody holds anything."""
+        self.entries: dict[str, Entry] = {}
+        """By the pod's uid."""
+        self._fleet = fleet
+        self._quota = quota
+        self._held: dict[str, dict[str, Charge]] = {}
+        self._on_node: dict[str, dict[str, None]] = {}
+
+    def held(self, node: str) -> Mapping[str, Charge]:
+        """Card id -> sum of charges on a node, whether the cards are there or not."""
+        return self._held.get(node, {})
+
+    def hold(self, entry: Entry) -> Entry:
+        """Add a page; the page."""
+        self._count(entry, 1)
+        self._quota.ask_no_more(entry.grant.uid)
+        self.entries[entry.grant.uid] = entry
+        self._on_node.setdefault(entry.grant.node, {})[entry.grant.uid] = None
+        return entry
+
+    def release(self, entry: Entry) -> None:
+        """Take a page out."""
+        self._count(entry, -1)
+        node, uid = entry.grant.node, entry.grant.uid
+        del self.entries[uid], self._on_node[node][uid]
+        if not self._on_node[node]:
+            del self._on_node[node]
+
+    def carry_over(self, node: str) -> None:
+        """The fleet has other cards for the node: what is held on it is held on these, and counts
+        in quotas as they do."""
+        for entry in self.on(node):
+            find_cards(self._fleet, entry.grant)
+        for card, charge in self.held(node).items():
+            self._fleet.charge(node, card, charge)
+        for entry in self.on(node):
+            self._quota.count(entry.grant.namespace, entry.uses, -1)
+            entry.uses = uses(self._fleet, entry.grant, entry.charges)
+            self._quota.count(entry.grant.namespace, entry.uses)
+
+    def on(self, node: str) -> Iterator[Entry]:
+        """The pages of a node."""
+        for uid in self._on_node.get(node, ()):
+            yield self.entries[uid]
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        node = entry.grant.node
+        held = self._held.setdefault(node, {})
+        for card, charge in entry.charges.items():
+            held[card] = held.get(card, Charge()).plus(charge if sign > 0 else charge.negative())
+            if not held[card].slots:
+                del held[card]
+            self._fleet.charge(node, card, charge, sign)
+        if not held:
+            del self._held[node]
+        self._quota.count(entry.grant.namespace, entry.uses, sign)

@@ -1,0 +1,321 @@
+"""Who holds what: the books, rebuilt from the pods of the API server, plus what is assumed.
+
+Every change of what is held goes through `_hold` and `_release`, and so through `holdings`.
+The ledger promises that `assume` never takes a card beyond its memory, cores or slots, and that
+a grant is released only when its pod is gone or terminal, or was definitely never bound.
+It does not look at clocks or the network: callers tell what happened and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tessera_core.admission.allowances import Allowed, allowed_by
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.grants.resize import follows
+from tessera_core.ledger.booking import find_cards, page, refusal, too_much
+from tessera_core.ledger.entries import Entry, Refusal, Seen
+from tessera_core.ledger.holdings import Holdings
+from tessera_core.ledger.resize import page_for_both
+from tessera_core.ledger.tombstones import Ends, Unreadable
+from tessera_core.machines.allocation import (
+    Bound,
+    Ended,
+    Event,
+    Expired,
+    OutcomeUnknown,
+    Phase,
+    Refused,
+    Sent,
+    advance,
+)
+from tessera_core.quota.accounting import QuotaBook
+from tessera_core.quota.allowance import Allowance, Use, Uses
+from tessera_schema.cards import Card
+from tessera_schema.grants import Grant
+from tessera_schema.quotas import Limit
+
+
+class Ledger:
+    """The books of a cluster."""
+
+    def __init__(self) -> None:
+        """Empty: tell it the nodes, then the pods, before anything is assumed."""
+        self.fleet = Fleet()
+        """For reading; only the ledger writes to it."""
+        self.generation = 0
+        """Changes whenever an answer about room may change."""
+        self._quota = QuotaBook()
+        self._holdings = Holdings(self.fleet, self._quota)
+        self._entries: Mapping[str, Entry] = self._holdings.entries
+        self._ends = Ends()
+        self._unreadable = Unreadable(self.fleet)
+
+    # -- reading
+
+    def entry(self, uid: str) -> Entry | None:
+        """The books' page of a pod."""
+        return self._entries.get(uid)
+
+    def entries(self) -> Iterator[Entry]:
+        """All pages."""
+        yield from self._entries.values()
+
+    def on(self, node: str) -> Iterator[Entry]:
+        """The pages of the pods that hold cards of a node."""
+        yield from self._holdings.on(node)
+
+    def has_ended(self, uid: str) -> bool:
+        """True for a pod that is known to be gone or terminal."""
+        return uid in self._ends
+
+    def held(self, node: str) -> Mapping[str, Charge]:
+        """Card id -> sum of charges on a node, whether the cards are there or not."""
+        return self._holdings.held(node)
+
+    def allowance(self, namespace: str) -> Allowance:
+        """What the namespace's quota leaves its next pod."""
+        return self._quota.allowance(namespace)
+
+    # -- nodes and limits
+
+    def put_node(self, node: str, cards: Sequence[Card]) -> None:
+        """Add a node or replace its cards. What is held on it stays held: by the card's id, or,
+        when the card got another id, by its vendor and index."""
+        self.fleet.put(node, cards)
+        self._unreadable.mark(node)
+        self._holdings.carry_over(node)
+        self.generation += 1
+
+    def remove_node(self, node: str) -> None:
+        """A node left. Its grants stay until their pods are gone."""
+        self.fleet.remove(node)
+        self.generation += 1
+
+    def set_limits(self, limits: Iterable[Limit]) -> None:
+        """Replace all limits of all namespaces."""
+        self._quota.set_limits(limits)
+        self.generation += 1
+
+    def set_namespaces(self, labels: Mapping[str, Mapping[str, str]]) -> bool:
+        """All namespaces with their labels, which limits may select; True when that changed what
+        is limited."""
+        changed = self._quota.set_namespaces(labels)
+        self.generation += changed
+        return changed
+
+    def allowed_in(self, namespace: str) -> Allowed:
+        """The ways around a share's limits that the namespace's labels allow."""
+        return allowed_by(self._quota.labels_of(namespace))
+
+    def resolved(self, limit: Limit) -> Limit:
+        """The limit with the namespaces that it selects, as far as they are known."""
+        return self._quota.resolved(limit)
+
+    def used(self, limit: Limit) -> Use:
+        """What the limit's group uses of what it counts."""
+        return self._quota.used(limit)
+
+    @property
+    def lent(self) -> int:
+        """Changes whenever what quotas lend to each other does."""
+        return self._quota.lent
+
+    def ask(self, uid: str, namespace: str, uses: Uses) -> None:
+        """A waiting pod asks for this much: what its groups have lent of it is asked back."""
+        if uid not in self._ends and uid not in self._entries:
+            self.generation += self._quota.ask(uid, namespace, uses)
+
+    def block(self, node: str, uid: str, now: float) -> None:
+        """What a pod holds cannot be read: until it ends or can be read, nothing may be placed
+        beside it."""
+        if uid not in self._ends:
+            self._unreadable.add(uid, node, now)
+            self.generation += 1
+
+    # -- our own decisions
+
+    def assume(self, grants: Sequence[Grant], now: float) -> Refusal | None:
+        """Reserve the grants of one or several pods, all or none.
+
+        A pod's earlier reservation is replaced, and restored if the transaction is refused. A
+        pod that is bound or being bound, has ended, or is named twice is refused.
+        """
+        uids = [grant.uid for grant in grants]
+        for grant in grants:
+            closed = self._closed(grant, uids)
+            if closed:
+                return refusal(grant, closed)
+        before = [self._entries[uid] for uid in uids if uid in self._entries]
+        for entry in before:
+            self._release(entry)
+        taken: list[Entry] = []
+        for grant in grants:
+            made = page(self.fleet, grant, Phase.RESERVED, now)
+            problem = too_much(self.fleet, made, self.allowance(grant.namespace))
+            if problem is not None:
+                for entry in reversed(taken):
+                    self._release(entry)
+                for entry in before:
+                    self._hold(entry)
+                return problem
+            taken.append(self._hold(made))
+        return None
+
+    def sent(self, uid: str) -> None:
+        """The pod's Binding is under way."""
+        self._advance(uid, Sent())
+
+    def settle(self, uid: str, *, bound: bool | None) -> None:
+        """What became of a Binding: True written, False definitely not, None not known.
+
+        The watch may have shown the pod bound already; then the answer changes nothing.
+        """
+        event: Event = OutcomeUnknown() if bound is None else Bound() if bound else Refused()
+        self._advance(uid, event)
+
+    def forget(self, uid: str) -> None:
+        """Drop a reservation that was never sent."""
+        self._advance(uid, Expired())
+
+    def expire(self, older_than: float) -> list[Grant]:
+        """Drop reservations made before `older_than` and never sent; the grants dropped."""
+        old = [
+            e.grant for e in self._entries.values()
+            if e.phase is Phase.RESERVED and e.since < older_than
+        ]  # fmt: skip
+        for grant in old:
+            self.forget(grant.uid)
+        return old
+
+    def resize(self, grant: Grant) -> Refusal | None:
+        """Reserve a bound pod's next grant beside the one that it has, until `resized` tells which
+        of the two it bears."""
+        entry = self._entries.get(grant.uid)
+        if entry is None or entry.phase is not Phase.BOUND or not follows(grant, entry.grant):
+            return refusal(grant, "the pod does not hold what would be changed")
+        made = page_for_both(self.fleet, entry, grant, self.allowance(grant.namespace))
+        if isinstance(made, Refusal):
+            return made
+        self._release(entry)
+        self._hold(made)
+        return None
+
+    def resized(self, uid: str, *, done: bool) -> None:
+        """What became of a resize: True written, False definitely not."""
+        entry = self._entries.get(uid)
+        if entry is not None and entry.pending is not None:
+            self._exchange(entry, entry.pending if done else entry.grant)
+
+    # -- the API server's view
+
+    def observe(self, seen: Seen, now: float) -> bool:
+        """Take over what the API server shows of a pod.
+
+        Repeats change nothing, and a pod that has ended never comes back, whatever order events
+        arrive in. Of two grants of a bound pod that differ in amounts alone the later one holds.
+        False when it shows another than the books hold: the books keep theirs, the caller restores
+        it and raises the alarm.
+        """
+        if seen.uid in self._ends:
+            return True
+        if seen.ended:
+            self._end(seen.uid)
+            return True
+        if seen.grant is None:
+            return True
+        self.generation += self._unreadable.discard(seen.uid)
+        return self._adopt(seen, seen.grant, now)
+
+    def relist(self, view: Iterable[Seen], started: float, now: float) -> None:
+        """Replace the API server's view after a start or a gap.
+
+        `view` shows every pod that exists, bound or not. A pod that it does not show, and that
+        the ledger knew before the list `started`, is gone. Events from before the list must not
+        be delivered after it.
+        """
+        shown = set()
+        for seen in view:
+            shown.add(seen.uid)
+            self.observe(seen, now)
+        old = [uid for uid, entry in self._entries.items() if entry.since < started]
+        for uid in (*old, *self._unreadable.before(started)):
+            if uid not in shown:
+                self._end(uid)
+        for uid in self._quota.asking - shown:
+            self.generation += self._quota.ask_no_more(uid)
+        self._ends.keep(shown)
+
+    def ended(self, uid: str) -> None:
+        """The pod is gone from the API server, bound or not."""
+        self._end(uid)
+
+    def dropped(self, uid: str) -> None:
+        """What was held under a uid that is no pod's is free. It may come again."""
+        self._advance(uid, Ended())
+
+    # -- keeping in step
+
+    def _closed(self, grant: Grant, uids: Sequence[str]) -> str:
+        """Why the pod takes no reservation, whatever is free; empty when it does."""
+        if uids.count(grant.uid) > 1:
+            return "the pod is named twice in one transaction"
+        if grant.uid in self._ends:
+            return "the pod has ended"
+        entry = self._entries.get(grant.uid)
+        if entry is None or entry.phase is Phase.RESERVED:
+            return ""
+        return f"the pod's allocation is {entry.phase}"
+
+    def _adopt(self, seen: Seen, grant: Grant, now: float) -> bool:
+        entry = self._entries.get(seen.uid)
+        if grant.uid != seen.uid:
+            return False
+        if entry is None:
+            find_cards(self.fleet, grant)
+            self._hold(page(self.fleet, grant, Phase.BOUND, now, init_over=seen.init_over))
+            return True
+        known = entry.phase is Phase.BOUND
+        entry.phase = advance(entry.phase, Bound())
+        same = entry.grant == grant
+        if known and not same:
+            if not follows(grant, entry.grant):
+                return False
+            self._exchange(entry, grant)
+            return True
+        init_over = seen.init_over or entry.init_over
+        if entry.pending is not None:
+            entry.init_over = init_over  # counts once it is known what the pod bears
+        elif not same or init_over != entry.init_over:
+            self._release(entry)
+            find_cards(self.fleet, grant)
+            self._hold(page(self.fleet, grant, Phase.BOUND, entry.since, init_over=init_over))
+        return True
+
+    def _exchange(self, entry: Entry, grant: Grant) -> None:
+        """A bound pod's grant for another one on the same cards."""
+        self._release(entry)
+        self._hold(page(self.fleet, grant, entry.phase, entry.since, init_over=entry.init_over))
+
+    def _advance(self, uid: str, event: Event) -> None:
+        entry = self._entries.get(uid)
+        if entry is None:
+            return
+        entry.phase = advance(entry.phase, event)
+        if entry.phase is Phase.RELEASED:
+            self._release(entry)
+
+    def _end(self, uid: str) -> None:
+        self._ends.add(uid)
+        self.generation += self._quota.ask_no_more(uid)
+        self.generation += self._unreadable.discard(uid)
+        self._advance(uid, Ended())
+
+    def _hold(self, entry: Entry) -> Entry:
+        self.generation += 1
+        return self._holdings.hold(entry)
+
+    def _release(self, entry: Entry) -> None:
+        self.generation += 1
+        self._holdings.release(entry)

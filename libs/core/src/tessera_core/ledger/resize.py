@@ -1,0 +1,85 @@
+"""A live resize in the books: whether they have room for a bound pod's next grant. Only what grows
+is looked at: giving back is always possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from tessera_core.fleet.capacity_check import unusable
+from tessera_core.fleet.charges import Charge, charges
+from tessera_core.fleet.cores import percent
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.ledger.booking import refusal, uses
+from tessera_core.ledger.entries import Entry, Refusal
+from tessera_core.quota.allowance import Allowance, Use, Uses
+from tessera_schema.cards import MIB
+from tessera_schema.grants import Grant
+from tessera_schema.reasons import Reason
+
+
+def page_for_both(
+    fleet: Fleet, entry: Entry, grant: Grant, allowance: Allowance
+) -> Entry | Refusal:  # fmt: skip
+    """A bound pod's page with its next grant beside the one that it has: it holds enough for
+    either. Else why the cards, or `allowance`, that of its namespace, do not leave so much."""
+    cost = charges(grant.shares, init_over=entry.init_over)
+    problem = _no_room(fleet, grant, _growth(entry.charges, cost))
+    if problem is not None:
+        return refusal(grant, problem[1], problem[0])
+    over = allowance.exceeded(_more_used(entry.uses, uses(fleet, grant, cost)))
+    if over:
+        return refusal(grant, over, Reason.RESOURCE_QUOTA_NOT_FIT)
+    both = {card: charge.or_else(cost[card]) for card, charge in entry.charges.items()}
+    return replace(entry, pending=grant, charges=both, uses=uses(fleet, grant, both))
+
+
+def _growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[str, Charge]:
+    """Card -> what is charged more."""
+    return {
+        card: Charge(
+            max(charge.memory_bytes - before[card].memory_bytes, 0),
+            max(charge.cores_milli - before[card].cores_milli, 0),
+        )
+        for card, charge in after.items()
+    }
+
+
+def _more_used(before: Uses, after: Uses) -> dict[tuple[str, str], Use]:
+    """What counts more in quotas; it holds no further card."""
+    return {key: _positive(use.plus(before.get(key, Use()), -1)) for key, use in after.items()}
+
+
+def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Reason, str] | None:
+    """Why a bound pod's cards have not so much more for it, in numbers; None where they have."""
+    if not any(charge.memory_bytes or charge.cores_milli for charge in more.values()):
+        return None
+    closed = unusable(fleet, grant)
+    if closed is not None:
+        return closed
+    cards = fleet.cards
+    for card, charge in more.items():
+        place = fleet.place(grant.node, card)
+        if place is None:
+            continue
+        free_bytes = int(cards.memory_total[place] - cards.memory_used[place])
+        free_cores = int(cards.cores_total[place] - cards.cores_used[place])
+        if charge.memory_bytes > max(free_bytes, 0):
+            return Reason.CARD_INSUFFICIENT_MEMORY, (
+                f"card {card} on {grant.node}: {-(-charge.memory_bytes // MIB)} MiB more asked, "
+                f"{max(free_bytes, 0) // MIB} MiB free"
+            )
+        if charge.cores_milli > max(free_cores, 0):
+            return Reason.CARD_INSUFFICIENT_CORE, (
+                f"card {card} on {grant.node}: {charge.cores_percent:g} % of cores more asked, "
+                f"{percent(max(free_cores, 0)):g} % free"
+            )
+    return None
+
+
+def _positive(use: Use) -> Use:
+    return Use(
+        max(use.memory_bytes, 0), max(use.cores_milli, 0), max(use.cards, 0), max(use.parts, 0)
+    )

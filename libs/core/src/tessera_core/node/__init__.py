@@ -1,0 +1,1 @@
+"""What an agent decides on its node: admission of containers, lending, usage."""

@@ -1,0 +1,287 @@
+"""The last judge: what a container that is about to be created is given of one vendor's cards.
+
+The scheduler's books may be wrong, an annotation may be forged, a pod may still run although it is
+gone; here is the last place where that can be told. So a share is given only if our scheduler
+signed it for this pod on this node, and if it fits beside what really runs. Whatever is in doubt
+is refused, and asked again: a refusal must be harmless when its cause goes away.
+
+It knows one vendor's cards on one node, and nothing of what the world looks like elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.fleet.charges import Charge, charges
+from tessera_core.fleet.cores import milli
+from tessera_core.grants.checks import credible
+from tessera_core.grants.injection import what_is_given
+from tessera_core.grants.resize import follows
+from tessera_core.trust.grants import Verifier
+from tessera_schema.cards import MIB, Card
+from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
+from tessera_schema.injections import Injection
+
+
+class Why(StrEnum):
+    """Why a container is refused; the reason of its event, in Kubernetes' spelling."""
+
+    KEYS_UNKNOWN = "GrantKeysUnknown"
+    """No public key has been read yet."""
+    FORGED = "ForgedGrant"
+    """The signature is missing, unknown or wrong: written by a tenant, cut off, or changed."""
+    COPIED = "GrantOfAnother"
+    """Signed, for another pod or node."""
+    UNREADABLE = "GrantUnreadable"
+    """Signed, and makes no sense all the same."""
+    NEWER = "GrantOfNewerRelease"
+    REMOVED = "GrantRemoved"
+    """The pod had a grant when its first container was created, and has none now."""
+    CARD_UNKNOWN = "CardUnknown"
+    CARD_UNHEALTHY = "CardUnhealthy"
+    NO_ROOM = "CardOverfull"
+    """With what runs it would exceed the card."""
+    SET_TWICE = "VariableSetTwice"
+    """Its image and its pod both set a variable that is ours to set, and the runtime would leave
+    the pod's value."""
+    MOUNTED = "CardsByMount"
+    """It mounts something where the vendor's runtime takes a mount's name for a card's."""
+    NOT_PREPARED = "ContainerNotPrepared"
+    """Its files could not be made."""
+
+    @property
+    def alarming(self) -> bool:
+        """Whether somebody or something is at fault, rather than merely late."""
+        return self not in (Why.KEYS_UNKNOWN, Why.NEWER, Why.CARD_UNKNOWN, Why.CARD_UNHEALTHY)
+
+
+class Give(Struct, frozen=True, kw_only=True):
+    """The container gets these shares."""
+
+    grant: Grant
+    shares: tuple[Share, ...]
+    """Of this vendor's cards, each with the id of a card that is here."""
+    injection: Injection
+    """Without the hook's files, which are the agent's to make."""
+
+
+class Deny(Struct, frozen=True):
+    """The container holds nothing of this vendor's cards."""
+
+    env: Mapping[str, str] = {}
+    """What keeps it from seeing them."""
+
+
+class Refuse(Struct, frozen=True, kw_only=True):
+    """The container must not be created now."""
+
+    why: Why
+    message: str
+    """For people: what is wrong, and what would do."""
+
+
+Verdict = Give | Deny | Refuse
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A container that is about to be created."""
+
+    uid: str
+    container: str
+    texts: tuple[str, ...] = ()
+    """The grant annotation: as the runtime knows the pod, and as the API server shows it, where
+    they differ. Of those that are good the last revision counts."""
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    """What is known on the node at this moment."""
+
+    node: str
+    vendor: Vendor
+    vendors: Mapping[str, Vendor]
+    """All, by name: a container may hold cards of several."""
+    verifier: Verifier | None
+    """None = no key is known."""
+    cards: Mapping[str, Card] | None
+    """This vendor's, by id; None = nobody has seen them yet."""
+    held: Mapping[str, Sequence[Share]] = {}
+    """Pod's uid -> this vendor's shares of its containers that run or are about to, except those
+    of the container in question."""
+    earlier: Grant | None = None
+    """What the pod was granted when one of its containers was created before."""
+
+
+def judge(asked: Asked, scene: Scene) -> Verdict:
+    """What the container is given. Raises nothing, whatever the annotation says."""
+    grant = granted(asked, scene)
+    if not isinstance(grant, Grant):
+        return grant
+    mine = [s for s in grant.shares if s.container == asked.container]
+    wanted = [s for s in mine if s.vendor == scene.vendor.name]
+    if not wanted:
+        return Deny(scene.vendor.deny)
+    placed = _on_cards(wanted, scene)
+    if isinstance(placed, Refuse):
+        return placed
+    shares, cards = placed
+    full = no_room(asked.uid, shares, cards, scene.held)
+    if full:
+        return Refuse(why=Why.NO_ROOM, message=full)
+    injection = what_is_given(
+        asked.container, grant, shares, vendor=scene.vendor, vendors=scene.vendors, cards=cards
+    )
+    return Give(grant=grant, shares=shares, injection=injection)
+
+
+def granted(asked: Asked, scene: Scene) -> Grant | Deny | Refuse:
+    """The pod's grant, whatever it says of cards and containers."""
+    if not asked.texts:
+        if scene.earlier is None:
+            return Deny(scene.vendor.deny)
+        return _refuse(Why.REMOVED, "the pod had one and lost it: the scheduler writes it again")
+    if scene.verifier is None:
+        return _refuse(
+            Why.KEYS_UNKNOWN, "the scheduler's public keys have not been read yet: see whether it "
+            "and the API server run"
+        )  # fmt: skip
+    good, refused = [], list[Refuse]()
+    for text in asked.texts:
+        found = _verified(text, asked, scene, scene.verifier)
+        if isinstance(found, Grant):
+            good.append(found)
+        else:
+            refused.append(found)
+    if good:
+        return _newest(good, scene.earlier)
+    return refused[0] if refused else Deny(scene.vendor.deny)
+
+
+def no_room(
+    uid: str,
+    shares: Sequence[Share],
+    cards: Mapping[str, Card],
+    held: Mapping[str, Sequence[Share]],
+) -> str:
+    """Why a pod's container cannot have these shares beside what is held, in numbers; empty when it
+    can. Init containers of one pod are reckoned as the books reckon them."""
+    others = {pod: charges(theirs) for pod, theirs in held.items() if pod != uid}
+    own = charges([*held.get(uid, ()), *shares])
+    for share in shares:
+        card = cards[share.card]
+        beside = _sum(charge[card.id] for charge in others.values() if card.id in charge)
+        short = _shortage(card, own[card.id], beside)
+        if short:
+            pods = sum(card.id in charge for charge in others.values())
+            return (
+                f"card {card.index} ({card.id}): {short}, with {pods} other pods running on it; "
+                "wait until one of them has ended"
+            )
+    return ""
+
+
+def card_of(share: Share, node: str, cards: Mapping[str, Card]) -> Card | None:
+    """The share's card. One that was granted when only the number of cards was known has a name
+    made of node, vendor and index."""
+    made_up = share.card == f"{node}-{share.vendor}-{share.index}"
+    if share.card in cards or not made_up:
+        return cards.get(share.card)
+    return next((card for card in cards.values() if card.index == share.index), None)
+
+
+def readable_grant(text: str, uid: str, node: str) -> Grant | Refuse:
+    """The grant of this pod on this node that an annotation holds. Signatures are the caller's."""
+    try:
+        grant = decode_grant(text)
+    except UnknownGrantVersion as e:
+        return _refuse(Why.NEWER, f"{e}: upgrade the agent of this node")
+    except msgspec.DecodeError as e:
+        return _refuse(Why.UNREADABLE, f"it makes no sense: {e}: delete the pod")
+    if not all(credible(share) for share in grant.shares):
+        return _refuse(Why.UNREADABLE, "it has shares beyond belief: delete the pod")
+    if grant.uid != uid or grant.node != node:
+        return _refuse(
+            Why.COPIED,
+            f"it was made for pod {grant.uid} on node {grant.node}, this is pod {uid} on node "
+            f"{node}: leave the annotation to the scheduler",
+        )
+    return grant
+
+
+def _verified(text: str, asked: Asked, scene: Scene, verifier: Verifier) -> Grant | Refuse:
+    problem = verifier.problem(text)
+    if problem:
+        return _refuse(Why.FORGED, f"{problem}: leave the annotation to the scheduler")
+    return readable_grant(text, asked.uid, scene.node)
+
+
+def _newest(good: Sequence[Grant], earlier: Grant | None) -> Grant:
+    """A pod's grant after its last resize; the runtime knows the first one alone."""
+    newest = max(good, key=lambda grant: grant.revision)
+    return earlier if earlier is not None and follows(earlier, newest) else newest
+
+
+def _refuse(why: Why, problem: str) -> Refuse:
+    return Refuse(why=why, message=f"annotation {GRANT_KEY}: {problem}")
+
+
+def _on_cards(
+    wanted: Sequence[Share], scene: Scene
+) -> tuple[tuple[Share, ...], dict[str, Card]] | Refuse:
+    """The shares with the ids that their cards have here."""
+    if scene.cards is None:
+        return Refuse(
+            why=Why.CARD_UNKNOWN, message=f"the {scene.vendor.name} cards of this node have not "
+            "been seen yet: see whether their driver answers"
+        )  # fmt: skip
+    shares, cards = [], {}
+    for share in wanted:
+        card = card_of(share, scene.node, scene.cards)
+        if card is None:
+            return Refuse(
+                why=Why.CARD_UNKNOWN, message=f"card {share.index} ({share.card}) is not on this "
+                "node: delete the pod, so that it gets another"
+            )  # fmt: skip
+        if not card.healthy:
+            return Refuse(
+                why=Why.CARD_UNHEALTHY, message=f"card {card.index} ({card.id}) is unhealthy: wait "
+                "until it is well, or delete the pod"
+            )  # fmt: skip
+        shares.append(replace(share, card=card.id))
+        cards[card.id] = card
+    return tuple(shares), cards
+
+
+def _sum(parts: Iterator[Charge]) -> Charge:
+    total = Charge()
+    for part in parts:
+        total = total.plus(part)
+    return total
+
+
+def _shortage(card: Card, own: Charge, beside: Charge) -> str:
+    both = own.plus(beside)
+    if both.memory_bytes > card.memory_bytes:
+        return (
+            f"{_mib(own.memory_bytes)} MiB wanted, {_mib(beside.memory_bytes)} of "
+            f"{_mib(card.memory_bytes)} MiB in use"
+        )
+    if both.cores_milli > milli(card.cores_percent):
+        return (
+            f"{own.cores_percent:g} % of cores wanted, {beside.cores_percent:g} of "
+            f"{card.cores_percent:g} % in use"
+        )
+    if both.slots > card.slots:
+        return f"all {card.slots} slots in use"
+    if both.exclusive and beside.slots:
+        return "exclusive use wanted, or in force"
+    return ""
+
+
+def _mib(size: int) -> int:
+    return -(-size // MIB)

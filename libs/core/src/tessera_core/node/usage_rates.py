@@ -1,0 +1,271 @@
+"""From two looks at one container's usage file to what it used in between, and whether anything
+shows that its limits do not hold.
+
+The file is the container's to write. So rates stay within what the time between the looks allows,
+and what the driver says about the container's processes is held against what the file claims: a
+difference is told, never corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.hook.limits_file import CardLimit, Limits, Mode
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_file import (
+    SLOTS,
+    CardRecord,
+    Gap,
+    Garbled,
+    SlotUse,
+    Unbuilt,
+    Usage,
+)
+from tessera_schema.device_reports import CardUse, ContainerUse
+
+_SECOND: Final = 1_000_000_000
+_FULL: Final = 1000
+"""Permille from which cores are not limited."""
+ANEW_NS: Final = 2000 * _SECOND
+"""More than can have been measured in one go: a hook that hears of it begins anew, and holds what
+it counted while nobody measured against nothing."""
+
+Suspicion = tuple[str, Gap]
+"""Card's key and what looks wrong there."""
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A container that holds shares of one vendor's cards."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    limits: Limits
+    hooked: bool = True
+    """False where the vendor's own tools limit it: there is no usage file to look at."""
+
+
+class Driven(Struct, frozen=True, kw_only=True):
+    """What the driver says about one container's processes on one card."""
+
+    memory_bytes: int = 0
+    busy_ns: int = -1
+    """Time that they kept the card busy since the look before; below 0 = it did not say."""
+    processes: int = 0
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """One look at one container."""
+
+    at_s: float
+    """By a clock that never jumps."""
+    wall_ns: int
+    usage: Usage | Unbuilt | Garbled
+    driven: Mapping[str, Driven] = {}
+    """Card's key (`uuid_key`) -> its driver's view."""
+    seen: frozenset[Gap] = frozenset()
+    """Gaps that neither file nor driver show."""
+    suspicions: frozenset[Suspicion] = frozenset()
+    """Told when the next look has them too: file and driver are not read at one moment."""
+
+
+class Tolerance(Struct, frozen=True, kw_only=True):
+    """What is not yet a difference."""
+
+    memory_bytes: int
+    """Memory that a process may have beyond what the hook charged and measured."""
+    overhead_bytes: int
+    """The most that a process is believed to need for contexts and code."""
+    context_bytes: int = 0
+    """What its first context may take, which the hook measures only where contexts are charged."""
+    card_bytes: Mapping[str, int] = {}
+    """Card's key -> its memory: who holds all of it has nothing to exceed."""
+
+
+def use_between(
+    held: Held, before: Look | None, after: Look, tolerance: Tolerance
+) -> tuple[ContainerUse, Look]:
+    """What the container used from `before` to `after`, and the look to compare the next with."""
+    cards = [_card_use(held, limit, before, after) for limit in held.limits.cards]
+    suspicions = _suspicions(held, after, tolerance)
+    lasting = suspicions & before.suspicions if before else frozenset()
+    gaps = {gap for card in _records(after) for slot in _living(after, card) for gap in slot.gaps}
+    gaps |= {gap for _, gap in lasting} | after.seen
+    if held.hooked and isinstance(after.usage, Garbled):
+        gaps.add(Gap.FILE)
+    use = ContainerUse(
+        namespace=held.namespace, pod=held.pod, uid=held.uid, container=held.container,
+        cards=tuple(cards), enforced=not gaps, gaps=tuple(sorted(gaps)),
+    )  # fmt: skip
+    return use, replace(after, suspicions=suspicions)
+
+
+def _card_use(held: Held, limit: CardLimit, before: Look | None, after: Look) -> CardUse:
+    key = uuid_key(limit.uuid)
+    known = CardUse(
+        card=limit.uuid, memory_limit_bytes=limit.memory_bytes,
+        cores_limit_percent=_cores_limit(limit, after.wall_ns),
+    )  # fmt: skip
+    record = _record(after, key)
+    driven = after.driven.get(key, Driven())
+    if record is None:
+        if not driven.processes and held.hooked:
+            return known
+        return replace(
+            known, memory_bytes=driven.memory_bytes, cores_percent=_busy(before, after, driven),
+            processes=driven.processes, measured_by="driver",
+        )  # fmt: skip
+    slots = _living(after, record)
+    moments = [record.last_launch_ns, *(slot.last_active_ns for slot in slots)]
+    return replace(
+        known,
+        memory_bytes=sum(_charge(slot) for slot in slots),
+        processes=len({slot.pid for slot in slots}),
+        last_active=max(moments) / _SECOND,
+        **_rates(before, after, record),
+    )
+
+
+def _busy(before: Look | None, after: Look, driven: Driven) -> float:
+    interval_ns = (after.at_s - before.at_s) * _SECOND if before else 0
+    return min(max(driven.busy_ns, 0) / interval_ns, 1) * 100 if interval_ns > 0 else 0
+
+
+def _rates(before: Look | None, after: Look, record: CardRecord) -> dict[str, float]:
+    interval_ns = (after.at_s - before.at_s) * _SECOND if before else 0
+    if before is None or interval_ns <= 0:
+        return {}
+    old = _record(before, uuid_key(record.uuid))
+    same = old is not None and _built(before) == _built(after)
+
+    def grown(field: str) -> int:
+        start = getattr(old, field) if same else 0
+        end: int = getattr(record, field)
+        return end - start if end >= start else 0
+
+    return {
+        "cores_percent": min(grown("gpu_ns") / interval_ns, 1) * 100,
+        "throttled_percent": min(grown("throttled_ns") / interval_ns, SLOTS) * 100,
+        "launches": grown("launches"),
+        "denials": grown("denials"),
+    }
+
+
+def _suspicions(held: Held, look: Look, tolerance: Tolerance) -> frozenset[Suspicion]:
+    if not held.hooked:
+        return frozenset()
+    found = set()
+    for limit in held.limits.cards:
+        key = uuid_key(limit.uuid)
+        driven = look.driven.get(key)
+        if driven is None or not driven.processes or _unlimited(limit, tolerance):
+            continue
+        record = _record(look, key)
+        slots = _living(look, record) if record else ()
+        if not slots:
+            found.add((key, Gap.NO_HOOK))
+            continue
+        spare = _spare(slots, driven.processes, tolerance)
+        if driven.memory_bytes > _explained(limit, slots, tolerance) + spare:
+            found.add((key, Gap.UNCHARGED))
+    return frozenset(found)
+
+
+def _spare(slots: tuple[SlotUse, ...], processes: int, tolerance: Tolerance) -> int:
+    """Memory that processes have without its being measured."""
+    contexts = min(sum(slot.contexts > 0 for slot in slots), processes)
+    return tolerance.memory_bytes * processes + tolerance.context_bytes * contexts
+
+
+def _explained(limit: CardLimit, slots: tuple[SlotUse, ...], tolerance: Tolerance) -> int:
+    """Memory that the file accounts for; claims beyond the limit explain nothing."""
+    charged = sum(_charge(slot) for slot in slots)
+    believed = min(charged, limit.memory_bytes or charged)
+    return believed + sum(min(slot.overhead_bytes, tolerance.overhead_bytes) for slot in slots)
+
+
+def _unlimited(limit: CardLimit, tolerance: Tolerance) -> bool:
+    whole = tolerance.card_bytes.get(uuid_key(limit.uuid), 1 << 62)
+    memory = limit.memory_bytes == 0 or limit.memory_bytes >= whole
+    return memory and not 0 < limit.cores_permille < _FULL
+
+
+def _cores_limit(limit: CardLimit, wall_ns: int) -> float:
+    if not is_limited(limit):
+        return 0
+    lent = limit.mode is Mode.ELASTIC and wall_ns < limit.lent_until_ns
+    permille = limit.cores_permille + (limit.lent_permille if lent else 0)
+    return min(permille, _FULL) / 10
+
+
+def _records(look: Look) -> tuple[CardRecord, ...]:
+    return look.usage.cards if isinstance(look.usage, Usage) else ()
+
+
+def _record(look: Look, key: str) -> CardRecord | None:
+    return next((card for card in _records(look) if uuid_key(card.uuid) == key), None)
+
+
+def _living(look: Look, record: CardRecord) -> tuple[SlotUse, ...]:
+    """Slots of processes that live: those that hold their locks, and the others as well where the
+    driver sees more processes than hold one."""
+    slots = look.usage.slots if isinstance(look.usage, Usage) else ()
+    here = tuple(slot for slot in slots if slot.card == record.position)
+    locked = tuple(slot for slot in here if slot.locked)
+    driven = look.driven.get(uuid_key(record.uuid), Driven())
+    return here if driven.processes > len(locked) else locked
+
+
+def _built(look: Look) -> tuple[int, int]:
+    usage = look.usage
+    return (usage.built, usage.built_ns) if isinstance(usage, Usage) else (0, 0)
+
+
+def _charge(slot: SlotUse) -> int:
+    return sum(slot.bytes.values())
+
+
+def is_limited(limit: CardLimit) -> bool:
+    """Whether the container may have only a part of the card's time, loans aside."""
+    return limit.mode is not Mode.OFF and 0 < limit.cores_permille < _FULL
+
+
+def measured(limit: CardLimit, busy_ns: int, counted_ns: int, wall_ns: int) -> CardLimit:
+    """The limit with `busy_ns` more of the container's GPU time, as the driver measured it up to a
+    moment at which the hook's `raw_ns` was `counted_ns`.
+
+    The hook trims its own event times by the two, which include other tenants' time slices.
+    """
+    return replace(
+        limit,
+        measured_ns=limit.measured_ns + busy_ns,
+        measured_at_ns=wall_ns,
+        measured_usage_ns=counted_ns,
+    )
+
+
+class Counted(NamedTuple):
+    """The hook's `raw_ns` at one moment of the wall clock."""
+
+    at_ns: int
+    raw_ns: int
+
+
+def counted_at(at_ns: int, before: Counted | None, now: Counted) -> int:
+    """What the figure was at a moment between two looks, had it grown evenly; outside of them that
+    of the nearer, and that of the later where the figure began anew.
+
+    The driver's samples end some time before they are read: counting what came since would take
+    busy time for time slices of others whenever the container has just begun to work.
+    """
+    if before is None or before.raw_ns > now.raw_ns or at_ns >= now.at_ns:
+        return now.raw_ns
+    if at_ns <= before.at_ns:
+        return before.raw_ns
+    grown, passed = now.raw_ns - before.raw_ns, now.at_ns - before.at_ns
+    return before.raw_ns + grown * (at_ns - before.at_ns) // passed

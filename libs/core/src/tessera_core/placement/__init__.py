@@ -1,0 +1,1 @@
+"""Where a pod goes: nodes, cards, and the order in which they are tried."""

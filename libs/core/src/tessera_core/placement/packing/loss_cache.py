@@ -1,0 +1,71 @@
+"""Losses kept per shape and node: only nodes that changed since a shape was last asked are asked
+again.
+
+Whoever changes a node says so (`changed`); a shape catches up when it is asked for. The least
+recently asked shapes are forgotten beyond `SHAPES`: each takes 16 bytes per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Floats, Ints
+
+SHAPES: Final = 512
+
+Judge = Callable[[Ints | None], tuple[Floats, Ints]]
+"""Rows (None = all) -> for each its steps and its best card's column."""
+
+
+class Judged(Struct):
+    """What one shape was told about all nodes."""
+
+    steps: Floats
+    """(nodes,): the least is the best; infinite where it does not fit."""
+    card: Ints
+    """(nodes,): the best card's column; meaningful for shapes of one card."""
+    known: int
+    """How far into the log of changes it has read."""
+
+
+class Kept:
+    """Answers per shape, for a fixed list of nodes and one outlook."""
+
+    def __init__(self, nodes: int, shapes: int = SHAPES) -> None:
+        """Nothing is known yet."""
+        self._nodes, self._shapes = nodes, shapes
+        self._judged: dict[Hashable, Judged] = {}
+        self._log: list[int] = []
+        self._forgotten = 0
+        """Entries cut off the log's front; a shape that had not read them starts afresh."""
+
+    def changed(self, row: int) -> None:
+        """What the node has is no longer what it was."""
+        self._log.append(row)
+        if len(self._log) > 4 * self._nodes + 64:
+            cut = len(self._log) // 2
+            del self._log[:cut]
+            self._forgotten += cut
+
+    def of(self, shape: Hashable, judge: Judge) -> Judged:
+        """What holds now for the shape. `judge` must be the same function of the nodes each
+        time."""
+        judged = self._judged.pop(shape, None)
+        now = self._forgotten + len(self._log)
+        stale: set[int] = set()
+        if judged is not None and judged.known >= self._forgotten:
+            stale = set(self._log[judged.known - self._forgotten :])
+        if judged is None or judged.known < self._forgotten or 2 * len(stale) > self._nodes:
+            judged = Judged(*judge(None), now)
+        elif stale:
+            rows = np.fromiter(stale, np.int64, len(stale))
+            judged.steps[rows], judged.card[rows] = judge(rows)
+        judged.known = now
+        self._judged[shape] = judged
+        if len(self._judged) > self._shapes:
+            del self._judged[next(iter(self._judged))]
+        return judged

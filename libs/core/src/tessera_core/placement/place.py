@@ -1,0 +1,109 @@
+"""What a placer finds, how much one attempt of it may cost, and what it tests of all cards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Bools, Ints
+from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.cores import milli
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.needs import Amounts
+from tessera_core.placement import predicates
+from tessera_core.placement.screen_cache import ids_in
+from tessera_core.placement.units import Unit
+from tessera_schema.grants import Share
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import Role
+
+SEARCHED_FITS: Final = 256
+"""How many fits one pod's search may cost where the attempt is not bounded."""
+SEARCHED_FITS_OF_A_NODE: Final = 32
+MOST_TAKES: Final = 192
+"""Units that a bounded attempt fits to nodes, at about 0.1 ms each: so many nodes for a pod of one
+unit, half as many for a pod of two."""
+MOST_SCREENED: Final = 16
+"""Different units of a pod that are tested against all cards, at about 1 ms each where there are
+40,000 of them. The others are tested node by node."""
+
+
+class Found(Struct, frozen=True):
+    """A node that takes the pod, and the shares it would give."""
+
+    node: str
+    shares: tuple[Share, ...]
+    feasible: int
+    """Nodes that passed the screen."""
+
+
+class NotFound(Struct, frozen=True):
+    """No node takes the pod now. `tessera_core.explain.reasons` says why, node by node."""
+
+    units: tuple[Unit, ...]
+    untried: frozenset[int] = frozenset()
+    """Rows that may have room, and are left to the pod's next attempts."""
+
+
+def fits_of_an_attempt(wanted: Sequence[Unit], orders: int = 1) -> int:
+    """How many nodes a bounded attempt tries in each of its orders. A pod of several units needs as
+    much again for the search."""
+    return max(MOST_TAKES // (len(wanted) * orders * (2 if len(wanted) > 1 else 1)), 1)
+
+
+def in_turn(order: Sequence[int], fits: int | None, attempt: int) -> Sequence[int]:
+    """The rows that an attempt tries: the first one the best of them; each later one the very best
+    and another part of the others, by their row, until all have had their turn."""
+    if fits is None or len(order) <= fits:
+        return order
+    if attempt == 1:
+        return order[:fits]
+    others = sorted(order[1:])
+    start, part = (attempt - 2) * max(fits - 1, 1) % len(others), max(fits - 1, 1)
+    return [order[0], *(others[start:] + others[:start])[:part]]
+
+
+def different(wanted: Sequence[Unit]) -> list[Unit]:
+    """The units that ask for different things, the first of each, at most `MOST_SCREENED`."""
+    if len(wanted) == 1:
+        return list(wanted)
+    first: dict[object, Unit] = {}
+    for unit in wanted:
+        first.setdefault(tuple((p.container.role, p.request) for p in unit.parts), unit)
+    return list(first.values())[:MOST_SCREENED]
+
+
+def refused(fleet: Fleet, unit: Unit, need: Amounts) -> list[tuple[Reason, Bools]]:
+    """Each reason of the ladder with the cards of the fleet that it refuses to the unit."""
+    return predicates.rungs(
+        unit.lead, need, fleet.cards,
+        models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
+    )  # fmt: skip
+
+
+def room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
+    """The rows whose free slots, memory and cores, added up, suffice for all that runs together."""
+    rows = np.ones(len(fleet.names), np.bool_)
+    for vendor in {unit.lead.vendor for unit in wanted}:
+        mine = fleet.of_vendor(vendor) & (fleet.cards.blocked == 0)
+        requests = [
+            part.request
+            for unit in wanted
+            for part in unit.parts
+            if part.request.vendor == vendor and part.container.role is not Role.INIT
+        ]
+        slots, memory, cores = _free(fleet.cards, mine)
+        rows &= slots >= sum(r.count for r in requests)
+        rows &= memory >= sum(r.count * r.memory_bytes for r in requests)
+        rows &= cores >= sum(r.count * milli(r.cores_percent) for r in requests)
+    return rows
+
+
+def _free(cards: Cards, mine: Bools) -> tuple[Ints, Ints, Ints]:
+    slots = np.maximum(cards.slots - cards.sharers, 0)
+    memory = np.maximum(cards.memory_total - cards.memory_used, 0)
+    cores = np.maximum(cards.cores_total - cards.cores_used, 0)
+    return tuple(np.where(mine, column, 0).sum(1) for column in (slots, memory, cores))

@@ -1,0 +1,223 @@
+"""Choosing a node and its cards for one pod over the whole fleet.
+
+1. Screen: array tests over all cards leave the nodes that have enough cards for every unit by
+   itself, and enough free memory and cores for all of them. What it leaves out cannot take the pod.
+2. Order: the policy's columns say which of those nodes is best.
+3. Fit: the best node is tried card by card (`tessera_core.placement.node_fit`), then the next.
+4. Search: where all that failed, and several containers take cards, a node may still do with
+   another choice of cards for the first ones (`Placer.search`).
+
+An attempt that others wait for is bounded: it tries the best nodes only, and the next attempts
+another part of the nodes each, so that every node is tried in the end (`in_turn`).
+
+Equal inputs give equal answers: the last tie-break is the node's name.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from tessera_core.fleet.arrays import Bools, Floats, Ints
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.kube.host_requests import NOTHING, Host
+from tessera_core.placement import predicates
+from tessera_core.placement.node_fit import Fitting, Unfit
+from tessera_core.placement.packing.packer import Packer, joint
+from tessera_core.placement.place import (
+    SEARCHED_FITS,
+    SEARCHED_FITS_OF_A_NODE,
+    Found,
+    NotFound,
+    different,
+    fits_of_an_attempt,
+    in_turn,
+    refused,
+    room_for_all,
+)
+from tessera_core.placement.scoring import nodes, pressure
+from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.units import Unit, units
+from tessera_core.quota.allowance import Allowance
+from tessera_schema.grants import Share
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import PodRequest, Request
+
+
+class Placer:
+    """Places pods on a fleet, which it only reads.
+
+    What it remembers changes no answer. A fleet whose columns are written past its own methods,
+    such as a snapshot on trial, takes a placer without screens.
+    """
+
+    __slots__ = ("fleet", "packer", "screens")
+
+    def __init__(
+        self, fleet: Fleet, screens: Standing | None = None, packer: Packer | None = None
+    ) -> None:
+        """Without `screens` everything is computed for each pod; without `packer` policy `pack` is
+        binpack."""
+        self.fleet = fleet
+        self.screens = screens
+        self.packer = packer
+
+    def place(
+        self,
+        pod: PodRequest,
+        allowance: Allowance,
+        candidates: Bools | None = None,
+        attempt: int | None = None,
+    ) -> Found | NotFound:
+        """The best node for the pod. `candidates` are the rows that may be used; None = all.
+        `attempt`, 1 for the pod's first, bounds the work by `MOST_TAKES`; None = every node is
+        tried."""
+        fleet, asked = self.fleet, units(pod)
+        wanted = asked if self.packer is None else self.packer.units(pod.uid, asked)
+        left, room = self.screened(wanted, allowance, candidates)
+        rows = left.nonzero()[0]
+        untried: frozenset[int] = frozenset()
+        if len(rows):
+            pressed = self.with_pressure(pod.uid, wanted)
+            # the search is bounded: in another order it may find what it did not find in one
+            orders = [wanted] if pressed is wanted else [pressed, wanted]
+            host = Host(pod.cpu_milli, pod.memory_bytes)
+            fits = None if attempt is None else fits_of_an_attempt(wanted, len(orders))
+            for each in orders:
+                columns = self.keys(joint(each[0]), room, host)
+                best = nodes.best(rows, columns)
+                fitted = self.fit(best, each, allowance, None if allowance.limits else room)
+                if not isinstance(fitted, Unfit):
+                    return Found(fleet.names[best], fitted, len(rows))
+                order = in_turn(nodes.in_order(rows, columns), fits, attempt or 1)
+                found = self._next_best(order, each, allowance, fits)
+                if found is not None:
+                    return Found(fleet.names[found[0]], found[1], len(rows))
+                untried = frozenset(rows.tolist()).difference(order)
+        return NotFound(asked, untried)
+
+    def screen(
+        self, wanted: Sequence[Unit], allowance: Allowance, candidates: Bools | None
+    ) -> Bools:
+        """The rows that may take the pod. It is exact for a pod of one unit without limits, and
+        without conditions on NUMA nodes and topology; for others it is a necessary condition."""
+        return self.screened(wanted, allowance, candidates)[0]
+
+    def screened(
+        self, wanted: Sequence[Unit], allowance: Allowance, candidates: Bools | None
+    ) -> tuple[Bools, Bools]:
+        """The rows of `screen`, and the cards that have room for the first unit, taken by itself:
+        to be read until the fleet changes."""
+        room: Bools | None = None
+        fleet, cards, screens = self.fleet, self.fleet.cards, self.screens
+        rows = ~fleet.blocked if candidates is None else candidates & ~fleet.blocked
+        for unit in different(wanted):
+            vendor, count = unit.lead.vendor, unit.lead.count
+            known = None if screens is None else screens.screen(fleet, unit)
+            if known is None:
+                need = unit.need(cards)
+                fits = predicates.passed(refused(fleet, unit, need), fleet.of_vendor(vendor))
+                enough = fits.sum(1) >= count
+            else:
+                fits, enough = known
+            if allowance.limits:
+                outside = allowance.outside_pools(vendor, fleet.pools)
+                if outside is not None:
+                    rows &= ~outside[fleet.pool]
+                barred = allowance.bars(vendor, unit.need(cards), cards, fleet.models)
+                if barred is not None:
+                    fits = fits & ~barred
+                    enough = fits.sum(1) >= count
+            rows &= enough
+            room = fits if room is None else room
+        if len(wanted) > 1:
+            rows &= room_for_all(fleet, wanted)
+        return rows, np.zeros_like(cards.vendor, np.bool_) if room is None else room
+
+    def fit(
+        self,
+        row: int,
+        wanted: Sequence[Unit],
+        allowance: Allowance,
+        room: Bools | None = None,
+    ) -> tuple[Share, ...] | Unfit:
+        """The shares that one node gives the pod, in container order, or why it cannot. `room` are
+        the fleet's cards that have room for the first unit, where that is known."""
+        if self.fleet.blocked[row]:
+            return Unfit(Reason.NODE_BLOCKED, wanted[0])
+        fitting = Fitting(self.fleet, row, allowance, room, self.packer)
+        for unit in wanted:
+            unfit = fitting.take(unit)
+            if unfit is not None:
+                return unfit
+        return _in_container_order(fitting)
+
+    def search(
+        self, row: int, wanted: Sequence[Unit], allowance: Allowance, tries: int
+    ) -> tuple[tuple[Share, ...] | None, int]:
+        """The shares of a node where taking the best cards first fails, and the fits that it took.
+
+        When a unit fails, the cards of the units before it are taken from them one at a time,
+        breadth first: so the answer differs from the greedy one in as few cards as can be.
+        """
+        queue = deque([(frozenset[str](),) * len(wanted)])
+        seen = set(queue)
+        for used in range(1, tries + 1):
+            if not queue:
+                return None, used
+            bans = queue.popleft()
+            fitting = Fitting(self.fleet, row, allowance, packer=self.packer)
+            failed = next((n for n, u in enumerate(wanted) if fitting.take(u, bans[n])), None)
+            if failed is None:
+                return _in_container_order(fitting), used
+            for n in range(failed):
+                for card in sorted(fitting.chosen[n]):
+                    more = (*bans[:n], bans[n] | {card}, *bans[n + 1 :])
+                    if more not in seen:
+                        seen.add(more)
+                        queue.append(more)
+        return None, tries
+
+    def keys(
+        self, request: Request, room: Bools | None = None, host: Host = NOTHING
+    ) -> list[Floats | Ints]:
+        """The columns by which nodes are ordered for the request
+        (`tessera_core.placement.scoring.nodes`)."""
+        usage = None if self.screens is None else partial(self.screens.usage, self.fleet)
+        return nodes.keys(self.fleet, request, room, host=host, packer=self.packer, usage=usage)
+
+    def with_pressure(self, uid: str, wanted: Sequence[Unit]) -> Sequence[Unit]:
+        """The units with policies that respond to pressure
+        (`tessera_core.placement.scoring.pressure`)."""
+        return pressure.heeding(self.fleet, self.packer, uid, wanted)
+
+    def _next_best(
+        self,
+        rows: Sequence[int],
+        wanted: Sequence[Unit],
+        allowance: Allowance,
+        fits: int | None,
+    ) -> tuple[int, tuple[Share, ...]] | None:
+        for row in rows[1:]:
+            fitted = self.fit(row, wanted, allowance)
+            if not isinstance(fitted, Unfit):
+                return row, fitted
+        left = (SEARCHED_FITS if fits is None else fits) if len(wanted) > 1 else 0
+        if left == 1:  # the first fit of a search is the one that failed already
+            return None
+        for row in rows:
+            if left <= 0:
+                break
+            tries = min(left, SEARCHED_FITS_OF_A_NODE)
+            shares, used = self.search(row, wanted, allowance, tries)
+            left -= used
+            if shares is not None:
+                return row, shares
+        return None
+
+
+def _in_container_order(fitting: Fitting) -> tuple[Share, ...]:
+    return tuple(sorted(fitting.shares, key=lambda s: s.position))

@@ -1,0 +1,127 @@
+"""The tests that a card must pass for a request, in the order in which they name the reason.
+
+The order is HAMi's, so that a card refused here for one reason is refused there for the same.
+Everything works on columns of any shape: one node's cards, or the whole fleet's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tessera_core.fleet.arrays import Bools, Codes, Ints
+from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.cores import WHOLE_CARD, milli
+from tessera_core.fleet.fleet import MODES_LEFT_ALONE, Names
+from tessera_core.fleet.needs import Amounts
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import Request
+
+_BLOCKED = tuple(
+    (reason, int(reason))  # numpy takes ten times as long to compare with a member of an enum
+    for reason in (Reason.CARD_NOT_HEALTH, Reason.CARD_CORDONED, Reason.MODE_NOT_FIT)
+)
+
+
+def amounts(request: Request, cards: Cards) -> Amounts:
+    """The request on each card: percentages become bytes of that card."""
+    memory: Ints | int = request.memory_bytes
+    if not memory and request.memory_percent:
+        unit = request.memory_unit
+        memory = cards.memory_total * request.memory_percent // 100 // unit * unit
+    alone: Bools | bool = request.exclusive
+    if request.owns_whole_cores and not alone and request.cores_percent >= 100:
+        alone = cards.cores_total == WHOLE_CARD
+    return Amounts(memory, milli(request.cores_percent), alone)
+
+
+def rungs(
+    request: Request,
+    need: Amounts,
+    cards: Cards,
+    *,
+    models: Names,
+    modes: Names,
+    ids: Bools | None = None,
+) -> list[tuple[Reason, Bools]]:
+    """Each reason with the cards that it refuses. `ids` are the cards that the request's lists
+    of ids allow; None = all. Quota, which stands before memory, is asked per node in
+    `tessera_core.placement.node_fit`."""
+    refused: list[tuple[Reason, Bools]] = [
+        (reason, cards.blocked == number) for reason, number in _BLOCKED
+    ]
+    if request.models or request.models_denied:
+        fits = _by_name(models, lambda name: _model_fits(name, request))
+        refused.append((Reason.CARD_TYPE_MISMATCH, ~fits[cards.model]))
+    if request.modes:
+        never = asks_for_left_alone(request)
+        fits = _by_name(modes, lambda name: name in request.modes or not (name or never))
+        reason = Reason.MODE_NOT_FIT if never else Reason.CARD_TYPE_MISMATCH
+        refused.append((reason, ~fits[cards.mode]))
+    if ids is not None:
+        refused.append((Reason.CARD_UUID_MISMATCH, ~ids))
+    busy = cards.sharers > 0
+    refused.append((Reason.CARD_TIME_SLICING_EXHAUSTED, cards.slots < cards.sharers + need.slots))
+    if request.policy.idle_cards_only:
+        refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy))
+    if request.memory_percent and not request.memory_bytes:
+        # a part of nobody knows what would be a tile without a limit
+        unknown = (cards.memory_total == 0) & np.logical_not(need.alone)
+        refused.append((Reason.CARD_INSUFFICIENT_MEMORY, unknown))
+    refused += [
+        (Reason.CARD_INSUFFICIENT_MEMORY, cards.memory_total - cards.memory_used < need.memory),
+        (Reason.CARD_INSUFFICIENT_CORE, cards.cores_total - cards.cores_used < need.cores),
+        (Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy & need.alone),
+    ]
+    if request.needs_free_cores:
+        spent = (cards.cores_used >= cards.cores_total) & (cards.cores_total > 0) & busy
+        none_asked = np.asarray(need.cores) == 0
+        refused.append((Reason.CARD_COMPUTE_UNITS_EXHAUSTED, spent & none_asked))
+    refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, cards.exclusive > 0))
+    return refused
+
+
+def passed(refused: Sequence[tuple[Reason, Bools]], among: Bools) -> Bools:
+    """Those of the cards that no test refuses."""
+    barred = ~among
+    for _, by in refused:
+        barred |= by
+    return ~barred
+
+
+def first_reasons(refused: Sequence[tuple[Reason, Bools]], shape: tuple[int, ...]) -> Codes:
+    """For each card the first reason that refuses it, 0 where none does."""
+    codes = np.zeros(shape, np.uint8, "F")
+    for reason, by in reversed(refused):
+        codes[by] = int(reason)
+    return codes
+
+
+def ids_allowed(request: Request, ids: Sequence[str]) -> Bools | None:
+    """The cards that the request's lists allow, None without lists. Denial wins."""
+    if not request.ids and not request.ids_denied:
+        return None
+    return np.array(
+        [(not request.ids or i in request.ids) and i not in request.ids_denied for i in ids],
+        np.bool_,
+    )
+
+
+def asks_for_left_alone(request: Request) -> bool:
+    """Whether the request allows only cards in a mode in which cards are left alone. Users spell it
+    in any case, and name what they want of it: `mig-1g.10gb`."""
+    return bool(request.modes) and all(
+        any(mode in asked.lower() for mode in MODES_LEFT_ALONE) for asked in request.modes
+    )
+
+
+def _by_name(names: Names, fits: Callable[[str], bool]) -> Bools:
+    return np.array([fits(name) for name in names.of], np.bool_)
+
+
+def _model_fits(model: str, request: Request) -> bool:
+    name = model.lower()
+    if any(part.lower() in name for part in request.models_denied):
+        return False
+    return not request.models or any(part.lower() in name for part in request.models)

@@ -1,0 +1,110 @@
+"""How good each card of a node is for a request, key by key.
+
+`usage_score` is HAMi's: ten times the weighted parts of slots, cores and memory that would be in
+use with the request. Koordinator's score is in `tessera_core.placement.scoring.koordinator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import add
+from typing import Final
+
+from tessera_core.fleet.columns import NodeView, each
+from tessera_core.fleet.needs import Amounts
+from tessera_core.placement.scoring.koordinator import card_score
+from tessera_core.placement.scoring.pressure import felt
+from tessera_schema.requests import CardKey, Heed, Request, Weights
+
+
+def usage_score(used: Sequence[float], total: Sequence[float], weights: Weights) -> float:
+    """Slots, cores, memory in use (request included) of the totals; 0 where a total is 0."""
+    slots, cores, memory = total
+    if not (slots and cores and memory):
+        return 0.0
+    return 10 * (
+        weights.slot * used[0] / slots
+        + weights.core * used[1] / cores
+        + weights.memory * used[2] / memory
+    )
+
+
+Column = Sequence[float] | Sequence[tuple[float, float]]
+"""A number, or several in order, for each card of a view."""
+Key = Callable[[NodeView, Request, Amounts], Column]
+
+
+def _usage(view: NodeView, request: Request, need: Amounts) -> Sequence[float]:
+    s, weights, count, more = view.state, request.policy.weights, len(view.facts), need.slots
+    used = zip(
+        [sharers + more for sharers in s.sharers.tolist()],
+        map(add, s.cores_used.tolist(), each(need.cores, count)),
+        map(add, s.memory_used.tolist(), each(need.memory, count)),
+        strict=True,
+    )
+    totals = zip(s.slots.tolist(), s.cores_total.tolist(), s.memory_total.tolist(), strict=True)
+    return list(map(usage_score, used, totals, repeat(weights)))
+
+
+def _negative(column: Sequence[float]) -> Sequence[float]:
+    return [-number for number in column]
+
+
+def _tightest(view: NodeView, _r: Request, _n: Amounts) -> Sequence[tuple[float, float]]:
+    s = view.state
+    cores, memory = s.cores_total - s.cores_used, s.memory_total - s.memory_used
+    return list(zip(cores.tolist(), memory.tolist(), strict=True))
+
+
+def _allocated(*, most: bool) -> Key:
+    def column(view: NodeView, request: Request, need: Amounts) -> Sequence[float]:
+        cards = range(len(view.facts))
+        return [-card_score(view, i, request, need, most=most) for i in cards]
+
+    return column
+
+
+KEYS: Final[Mapping[CardKey, Key]] = {
+    CardKey.BINPACK: lambda v, r, n: _negative(_usage(v, r, n)),
+    CardKey.SPREAD: _usage,
+    CardKey.NUMA_LOW: lambda v, _r, _n: v.state.numa.tolist(),
+    CardKey.NUMA_HIGH: lambda v, _r, _n: (-v.state.numa).tolist(),
+    CardKey.TIGHTEST: _tightest,
+    CardKey.MOST_USED_MEMORY: lambda v, _r, _n: (-v.state.memory_used).tolist(),
+    CardKey.FEWEST_SHARERS: lambda v, _r, _n: v.state.sharers.tolist(),
+    CardKey.LEAST_ALLOCATED: _allocated(most=False),
+    CardKey.MOST_ALLOCATED: _allocated(most=True),
+    CardKey.PACK: lambda v, r, n: _negative(_usage(v, r, n)),
+}
+"""Key -> number of each card; the least is the best."""
+
+
+def in_order(
+    view: NodeView, cards: list[int], request: Request, need: Amounts,
+    packed: Sequence[float] = (),
+) -> list[int]:  # fmt: skip
+    """The cards, best first by the request's keys, then by index. `packed` is what each card of
+    the view loses by the request (`tessera_core.placement.packing`), where that is known."""
+    policy = request.policy
+    sign = -1 if policy.highest_index_first else 1
+    keys = [_told(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
+    match policy.heed:
+        case Heed.FIRST:
+            keys.insert(0, _pressure)
+        case Heed.TIES:
+            keys.append(_pressure)
+        case Heed.NOTHING:
+            pass
+    columns = [key(view, request, need) for key in keys]
+    ranks = list(zip(*columns, [sign * card.index for card in view.facts], strict=True))
+    return sorted(cards, key=ranks.__getitem__)
+
+
+def _pressure(view: NodeView, request: Request, _need: Amounts) -> Sequence[float]:
+    numbers: list[float] = felt(view.state, request).tolist()
+    return numbers
+
+
+def _told(numbers: Sequence[float]) -> Key:
+    return lambda _v, _r, _n: numbers

@@ -1,0 +1,117 @@
+"""Pressure: how much a card is used, as a number that orders may go by.
+
+It comes from hints, counts by their confidence and in coarse steps, so that what was measured moves
+no pod unless it says much. It never decides whether something fits: where an order that heeds it
+finds no place, the order without it is asked too. While no card is under pressure that could be
+felt, every answer is what it is without this module.
+
+It is heeded first where nobody named an order (`tessera_core.placement.packing.packer` knows): by
+`pack`, and by the orders that give way to it. A pod that names an order keeps it, and so do
+dialects that spread or whose strategy an operator chose: there pressure decides between equals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from tessera_core.fleet.arrays import Bools, Codes, Ints
+from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.placement import predicates
+from tessera_core.placement.packing.packer import GIVE_WAY, Packer
+from tessera_core.placement.units import Unit
+from tessera_schema.hints import CardHint, NodeHints
+from tessera_schema.requests import Heed, NodeOrder, Policy, Request
+
+STEPS: Final = 8
+"""The pressure of a card that is used all the time."""
+SOFT: Final = 5
+"""Steps that a request without promised cores does not feel: it lives on what others leave, so it
+feels a card of which three quarters are used. Where less is felt, packing suffers: more pods wait.
+"""
+FIRM: Final = 6
+"""The same for one with promised cores: it feels a card that is used nearly all the time."""
+IDLE: Final = 1
+"""What a request for a part feels of a card that nobody holds: it begins a card that others could
+have had as a whole, so it rather goes where little is felt. Without this, pods that ask for whole
+cards wait longer than they would without any hints (docs/measurements.md, Rebalancing)."""
+_WHOLE: Final = 100
+_SOON_H: Final = 0.25
+"""Hours for which a trend is believed."""
+
+
+def steps(hint: CardHint) -> int:
+    """The pressure of one card, 0 to `STEPS`: its GPU time as it will soon be, and half of the time
+    that somebody waits there."""
+    soon = hint.busy_percent + max(hint.trend_percent, 0) * _SOON_H
+    percent = min(soon + hint.contended_percent / 2, 100) * hint.confidence
+    return int(percent * STEPS // 100)
+
+
+def press(fleet: Fleet, told: NodeHints) -> None:
+    """From now on the node's cards are under this pressure; those not named are under none."""
+    found = {hint.card: steps(hint) for hint in told.cards}
+    fleet.press(told.node, {card: number for card, number in found.items() if number})
+
+
+def heeding(
+    fleet: Fleet, packer: Packer | None, uid: str, wanted: Sequence[Unit]
+) -> Sequence[Unit]:
+    """The units with policies that heed pressure; the very same ones while no card is under any
+    that could be felt."""
+    if not fleet.pressed or fleet.cards.pressure.max(initial=0) <= SOFT:
+        return wanted
+    named = packer is None or packer.has_named(uid)
+    return tuple(_heeding(unit, named=named) for unit in wanted)
+
+
+def felt(cards: Cards, request: Request) -> Codes:
+    """What the request feels of the cards: those that are used, and those that nobody holds."""
+    soft = not request.cores_percent and not request.exclusive
+    least = np.uint8(SOFT if soft else FIRM)
+    over: Codes = np.maximum(cards.pressure, least) - least
+    if request.policy.heed is not Heed.FIRST or _takes_all(request):
+        return over
+    begun: Codes = np.maximum(over, np.where(cards.sharers == 0, np.uint8(IDLE), np.uint8(0)))
+    return begun
+
+
+def _takes_all(request: Request) -> bool:
+    whole = request.cores_percent >= _WHOLE or request.memory_percent >= _WHOLE
+    return request.exclusive or whole
+
+
+def of_nodes(fleet: Fleet, request: Request, room: Bools | None = None) -> Ints:
+    """What the request would feel on each node: on the worst of the cards that it would get, were
+    it given those of the least pressure that have room (`room`, where that is known already)."""
+    if room is None:
+        cards = fleet.cards
+        refused = predicates.rungs(
+            request,
+            predicates.amounts(request, cards),
+            cards,
+            models=fleet.models,
+            modes=fleet.modes,
+        )
+        room = predicates.passed(refused, fleet.of_vendor(request.vendor))
+    over = np.where(room, felt(fleet.cards, request), np.uint8(STEPS))
+    worst = min(request.count, over.shape[1]) - 1
+    least = np.partition(over, worst, axis=1)[:, worst] if worst > 0 else over.min(1)
+    column: Ints = least.astype(np.int64)
+    return column
+
+
+def _heeding(unit: Unit, *, named: bool) -> Unit:
+    policy = _policy(unit.lead.policy, named=named)
+    return Unit(
+        tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)
+    )
+
+
+def _policy(policy: Policy, *, named: bool) -> Policy:
+    first = not named and (policy.node in GIVE_WAY or policy.node is NodeOrder.PACK)
+    return replace(policy, heed=Heed.FIRST if first else Heed.TIES)

@@ -1,0 +1,95 @@
+"""What must be placed as one: a container's request, or all requests that share one card.
+
+One vendor lets one card serve all containers of a pod, Volcano's gpu-memory counts per pod: such
+requests (`together`) are sized jointly, by the rule of `tessera_core.fleet.charges`, so that a card
+is never chosen which holds only the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.needs import Amounts
+from tessera_core.placement.predicates import amounts
+from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
+
+
+class Part(Struct, frozen=True):
+    """One container's request."""
+
+    container: ContainerRequest
+    request: Request
+
+
+class Unit(Struct, frozen=True):
+    """Requests that get the same cards; most often just one."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def lead(self) -> Request:
+        """Whose constraints and policy count: parts of one unit come from one dialect and pod."""
+        return self.parts[0].request
+
+    def need(self, cards: Cards) -> Amounts:
+        """What the unit needs of each card at its busiest."""
+        if len(self.parts) == 1:
+            return amounts(self.lead, cards)
+        return _peak(self._each(cards))
+
+    def stays(self, cards: Cards) -> Amounts:
+        """What of it runs beside the app containers."""
+        total = _NOTHING
+        for role, need in self._each(cards):
+            if role is not Role.INIT:
+                total = _plus(total, need)
+        return total
+
+    def _each(self, cards: Cards) -> list[tuple[Role, Amounts]]:
+        return [(p.container.role, amounts(p.request, cards)) for p in self.parts]
+
+
+def units(pod: PodRequest) -> tuple[Unit, ...]:
+    """The pod's units, in order of their first container."""
+    found: dict[tuple[str, str, int], list[Part]] = {}
+    for container in pod.containers:
+        for n, request in enumerate(container.requests):
+            key = (request.vendor, request.dialect, -1)
+            if not request.together:
+                key = (str(container.position), request.vendor, n)
+            found.setdefault(key, []).append(Part(container, request))
+    return tuple(Unit(tuple(parts)) for parts in found.values())
+
+
+_NOTHING: Final = Amounts(memory=0, cores=0, alone=False, slots=0)
+
+
+def _peak(each: Sequence[tuple[Role, Amounts]]) -> Amounts:
+    """The most that runs at one time, the containers being in spec order."""
+    running = highest = _NOTHING
+    for role, need in each:
+        both = _plus(running, need)
+        highest = _larger(highest, both)
+        if role is not Role.INIT:
+            running = both
+    return highest
+
+
+def _plus(a: Amounts, b: Amounts) -> Amounts:
+    return Amounts(
+        a.memory + b.memory, a.cores + b.cores, np.logical_or(a.alone, b.alone), a.slots + b.slots
+    )
+
+
+def _larger(a: Amounts, b: Amounts) -> Amounts:
+    return Amounts(
+        np.maximum(a.memory, b.memory),
+        np.maximum(a.cores, b.cores),
+        np.logical_or(a.alone, b.alone),
+        max(a.slots, b.slots),
+    )

@@ -1,0 +1,1 @@
+"""What namespaces may use, use, and lend each other."""

@@ -1,0 +1,222 @@
+"""Limits, use and waiting pods of every namespace, kept in step with what they lend.
+
+Limits, counts and asks may come in any order: the outcome is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tessera_core.kube.label_selectors import selects
+from tessera_core.quota.allowance import Allowance, Use, Uses, entry_of, may_be, within
+from tessera_core.quota.borrowing import (
+    CARDS,
+    CORES,
+    MEMORY,
+    Key,
+    Pools,
+    Standing,
+    covers,
+    key_of,
+    of_model,
+)
+from tessera_schema.quotas import Limit
+
+
+class _Ask(NamedTuple):
+    namespace: str
+    uses: Uses
+
+
+class QuotaBook:
+    """Limits and use of every namespace, and what waiting pods ask of guaranteed amounts."""
+
+    def __init__(self) -> None:
+        """Nothing is limited, and no namespace is known."""
+        self._all: list[Limit] = []
+        self._namespaces: dict[str, Mapping[str, str]] | None = None
+        self._selects = False
+        self.lent = 0
+        """Changes whenever what is lent or borrowed does."""
+        self._limits: dict[str, list[Limit]] = {}
+        self._pools = Pools()
+        self._uses: dict[str, dict[tuple[str, str], Use]] = {}
+        self._asks: dict[str, _Ask] = {}
+        self._asked: dict[str, dict[tuple[str, str], Use]] = {}
+
+    def set_limits(self, limits: Iterable[Limit]) -> None:
+        """Replace all limits."""
+        self._all = list(limits)
+        self._selects = any(limit.selector is not None for limit in self._all)
+        self._settle()
+
+    def set_namespaces(self, labels: Mapping[str, Mapping[str, str]]) -> bool:
+        """All namespaces with their labels; True when that changes what is limited. From then on,
+        while limits select by labels, a namespace that is not among them may use nothing."""
+        before, self._namespaces = self._namespaces, dict(labels)
+        if not self._selects or before == self._namespaces:
+            return False
+        self._settle()
+        return True
+
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The namespace's labels; none where it is not known."""
+        return (self._namespaces or {}).get(namespace, {})
+
+    def resolved(self, limit: Limit) -> Limit:
+        """The limit with the namespaces that it selects, as far as they are known."""
+        return self._with_selected(limit)
+
+    def used(self, limit: Limit) -> Use:
+        """What the limit's group uses of what it counts."""
+        return within(limit, self._uses_of(self.resolved(limit)))
+
+    def _settle(self) -> None:
+        limits = [self._with_selected(limit) for limit in self._all]
+        self._limits, self._pools = {}, Pools(limits)
+        for limit in limits:
+            for namespace in limit.group:
+                self._limits.setdefault(namespace, []).append(limit)
+        self._asked = {}
+        for ask in self._asks.values():
+            self._count_ask(ask, 1)
+        for namespace in self._limits:
+            self._lend(namespace)
+
+    def count(self, namespace: str, uses: Uses, sign: int = 1) -> None:
+        """Add use, or with sign -1 take it back."""
+        _count(self._uses, namespace, uses, sign)
+        self._lend(namespace)
+
+    def ask(self, uid: str, namespace: str, uses: Uses) -> bool:
+        """A waiting pod asks for this much; True when it changes what others may borrow.
+
+        More than a guarantee holds was never lent, so such a pod asks nothing back.
+        """
+        if not uses:
+            return self.ask_no_more(uid)
+        ask, before = _Ask(namespace, uses), self._asks.get(uid)
+        if ask == before:
+            return False
+        changed = self.ask_no_more(uid)
+        self._asks[uid] = ask
+        return self._count_ask(ask, 1) or changed
+
+    def ask_no_more(self, uid: str) -> bool:
+        """The pod has what it asked for, or is gone; True when that changes what others may
+        borrow."""
+        ask = self._asks.pop(uid, None)
+        return ask is not None and self._count_ask(ask, -1)
+
+    @property
+    def asking(self) -> frozenset[str]:
+        """The waiting pods that were told of."""
+        return frozenset(self._asks)
+
+    def allowance(self, namespace: str) -> Allowance:
+        """What the namespace's next pod is held to."""
+        if self._selects and self._namespaces is not None and namespace not in self._namespaces:
+            closed = Limit(
+                namespace=namespace, cards=0,
+                source=f"Namespace {namespace}, whose labels are not known yet,",
+            )  # fmt: skip
+            return Allowance([closed], {})
+        limits: list[Limit] = []
+        together: dict[Key, Uses] = {}
+        for limit in self._limits.get(namespace, ()):
+            ceiling = self._pools.ceiling(limit)
+            for each in (limit,) if ceiling is None else (limit, ceiling):
+                limits.append(each)
+                if limit.namespaces or limit.selector is not None:
+                    together[key_of(each)] = self._uses_of(limit)
+        return Allowance(limits, dict(self._uses.get(namespace, {})) if limits else {}, together)
+
+    def _with_selected(self, limit: Limit) -> Limit:
+        selector = limit.selector
+        if selector is None:
+            return limit
+        known = self._namespaces or {}
+        found = {name for name, labels in known.items() if selects(selector, labels)}
+        return replace(limit, namespaces=tuple(sorted({*limit.namespaces, *found})))
+
+    def _uses_of(self, limit: Limit) -> Uses:
+        return _sum(self._uses.get(namespace, {}) for namespace in limit.group)
+
+    def _guaranteed(self, namespace: str, uses: Uses) -> bool:
+        """Whether some group of the namespace is guaranteed this much."""
+        return any(
+            covers(limit.guaranteed, _asked(limit, uses))
+            for limit in self._limits.get(namespace, ())
+            if limit.guaranteed is not None
+        )
+
+    def _count_ask(self, ask: _Ask, sign: int) -> bool:
+        if not self._guaranteed(ask.namespace, ask.uses):
+            return False
+        _count(self._asked, ask.namespace, ask.uses, sign)
+        return self._lend(ask.namespace)
+
+    def _lend(self, namespace: str) -> bool:
+        """Bring what the namespace's groups lend and borrow up to date."""
+        changed = False
+        for limit in self._limits.get(namespace, ()):
+            if limit.guaranteed is not None:
+                used = _used(limit, self._uses_of(limit))
+                asked = _sum(self._asked.get(each, {}) for each in limit.group)
+                changed |= self._pools.put(limit, used, _asked(limit, asked))
+        self.lent += changed
+        return changed
+
+
+def _count(
+    books: dict[str, dict[tuple[str, str], Use]], namespace: str, uses: Uses, sign: int
+) -> None:
+    book = books.setdefault(namespace, {})
+    for key, use in uses.items():
+        book[key] = book.get(key, Use()).plus(use, sign)
+        if not book[key].cards:
+            del book[key]
+    if not book:
+        del books[namespace]
+
+
+def _sum(books: Iterable[Uses]) -> dict[tuple[str, str], Use]:
+    total: dict[tuple[str, str], Use] = {}
+    for uses in books:
+        for key, use in uses.items():
+            total[key] = total.get(key, Use()).plus(use)
+    return total
+
+
+def _used(limit: Limit, uses: Uses) -> Standing:
+    """What is held, in each dimension. A card counts under the first entry that its model has."""
+    models = _models(limit)
+    standing = _amounts(limit, uses)
+    for (vendor, model), use in uses.items():
+        entry = entry_of(models, model) if limit.vendor in ("", vendor) else None
+        if entry is not None:
+            standing[of_model(entry)] = standing.get(of_model(entry), 0) + use.parts
+    return standing
+
+
+def _asked(limit: Limit, uses: Uses) -> Standing:
+    """What waiting pods ask, in each dimension. Which card they will get is not known: they ask
+    for whole cards of every model that they may get."""
+    standing = _amounts(limit, uses)
+    for (vendor, model), use in uses.items():
+        for entry in _models(limit) if limit.vendor in ("", vendor) else ():
+            if may_be(entry, model):
+                standing[of_model(entry)] = standing.get(of_model(entry), 0) + use.cards
+    return standing
+
+
+def _models(limit: Limit) -> Mapping[str, float]:
+    return (limit.guaranteed.models if limit.guaranteed is not None else None) or {}
+
+
+def _amounts(limit: Limit, uses: Uses) -> dict[str, float]:
+    total = within(limit, uses)
+    return {MEMORY: total.memory_bytes, CORES: total.cores_milli, CARDS: total.cards}

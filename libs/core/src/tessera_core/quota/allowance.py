@@ -1,0 +1,279 @@
+"""What each namespace uses, and whether it may use more: decided in the step that assumes.
+
+Use is counted from the same charges as the cards' own books, so percentages and whole cards
+count with what they really take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.fleet import cores
+from tessera_core.fleet.arrays import Bools
+from tessera_core.fleet.charges import Charge
+from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.fleet import Names
+from tessera_core.fleet.needs import Amounts
+from tessera_core.quota.borrowing import Key, key_of
+from tessera_schema.cards import MIB, Card
+from tessera_schema.quotas import Limit
+from tessera_schema.requests import PodRequest, Role
+
+
+class Use(Struct, frozen=True):
+    """Use of one vendor's cards of one model. `parts` are cards, a tile counting by the larger
+    of its memory and its cores."""
+
+    memory_bytes: int = 0
+    cores_milli: int = 0
+    """In the units of `tessera_core.fleet.cores`."""
+    cards: int = 0
+    parts: float = 0
+
+    @property
+    def cores_percent(self) -> float:
+        """Percent, 100 = a card."""
+        return cores.percent(self.cores_milli)
+
+    def plus(self, other: Use, sign: int = 1) -> Use:
+        """The sum, or with sign -1 the difference."""
+        return Use(
+            self.memory_bytes + sign * other.memory_bytes,
+            self.cores_milli + sign * other.cores_milli,
+            self.cards + sign * other.cards,
+            self.parts + sign * other.parts,
+        )
+
+
+Uses = Mapping[tuple[str, str], Use]
+"""(vendor, model) -> use."""
+
+
+def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], Use]:
+    """The use that charges on cards amount to."""
+    uses: dict[tuple[str, str], Use] = {}
+    for card, charge in held:
+        key = (card.vendor, card.model)
+        use = use_on(card, charge)
+        uses[key] = uses[key].plus(use) if key in uses else use
+    return uses
+
+
+def use_on(card: Card, charge: Charge) -> Use:
+    """The use that one pod's charge on a card amounts to."""
+    memory = charge.memory_bytes / card.memory_bytes if card.memory_bytes else 0
+    has = cores.milli(card.cores_percent)
+    part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
+    return Use(charge.memory_bytes, charge.cores_milli, 1, part)
+
+
+class Allowance:
+    """The limits that hold for one pod, and what its namespace uses without it."""
+
+    def __init__(
+        self, limits: Sequence[Limit], uses: Uses, together: Mapping[Key, Uses] | None = None
+    ) -> None:
+        """No limits = everything is allowed. `together` is what the groups of limits over several
+        namespaces use."""
+        self.limits = limits
+        self._uses = uses
+        self._together = together or {}
+
+    def used(self, limit: Limit) -> Use:
+        """What the namespace, or the limit's group of them, uses of what the limit counts."""
+        return within(limit, self._uses_of(limit))
+
+    def narrowed(self, limits: Sequence[Limit]) -> Allowance:
+        """The same use, held to these limits alone."""
+        return Allowance(limits, self._uses, self._together)
+
+    def over(self) -> str:
+        """Which limit is exceeded already, in numbers; empty when none."""
+        for limit in self.limits:
+            message = _exceeded(limit, self.used(limit), None) or self._models_over(limit)
+            if message:
+                return message
+        return ""
+
+    def _uses_of(self, limit: Limit) -> Uses:
+        return self._together.get(key_of(limit), self._uses)
+
+    def _models_over(self, limit: Limit) -> str:
+        if limit.models is None:
+            return ""
+        uses = self._uses_of(limit)
+        return self._denied(limit, limit.models, uses) or next(
+            (
+                f"{limit.source} allows {allowed:g} cards of model {entry}, {used:g} are used"
+                for entry, allowed in limit.models.items()
+                if (used := self._parts(limit, entry, uses)) > allowed + 1e-9
+            ),
+            "",
+        )
+
+    def _denied(self, limit: Limit, models: Mapping[str, float], uses: Uses) -> str:
+        if limit.open_models:
+            return ""
+        for (vendor, model), use in uses.items():
+            if limit.vendor in ("", vendor) and use.parts and entry_of(models, model) is None:
+                return f"{limit.source} allows no cards of model {model or 'unknown'}"
+        return ""
+
+    def exceeded(self, more: Uses) -> str:
+        """Which limit `more` would exceed, in numbers; empty when none."""
+        for limit in self.limits:
+            used, asked = self.used(limit), within(limit, more)
+            message = _exceeded(limit, used, asked) or self._models(limit, more)
+            if message:
+                return message
+        return ""
+
+    def outside(self, card: Card) -> str:
+        """Which limit lies the card outside of, whatever is used; empty when none."""
+        for limit in self.limits:
+            if limit.node_pools and limit.vendor in ("", card.vendor):
+                pool = pool_of(card)
+                if pool not in limit.node_pools:
+                    return (
+                        f"{limit.source} allows node pools {', '.join(limit.node_pools)}, "
+                        f"the node is in {pool or 'none'}"
+                    )
+        return ""
+
+    def outside_pools(self, vendor: str, pools: Names) -> Bools | None:
+        """The pools that some limit does not allow, by number; None when all are allowed."""
+        allowed = [
+            set(limit.node_pools) for limit in self.limits
+            if limit.node_pools and limit.vendor in ("", vendor)
+        ]  # fmt: skip
+        if not allowed:
+            return None
+        return np.array([any(pool not in each for each in allowed) for pool in pools.of], np.bool_)
+
+    def bars(self, vendor: str, need: Amounts, cards: Cards, models: Names) -> Bools | None:
+        """The cards that would exceed a limit all by themselves; None when no limit bars any.
+
+        For the screen over many cards: what a pod's other containers use is not counted.
+        """
+        barred: Bools | None = None
+        for limit in self.limits:
+            if limit.vendor in ("", vendor):
+                used = self.used(limit)
+                bars = np.zeros_like(cards.memory_total, np.bool_)
+                if limit.memory_bytes is not None:
+                    bars |= used.memory_bytes + need.memory > limit.memory_bytes
+                if limit.cores_percent is not None:
+                    bars |= used.cores_milli + need.cores > cores.milli(limit.cores_percent)
+                if limit.models is not None:
+                    left = [self._left(limit, limit.models, name) for name in models.of]
+                    bars |= (np.array(left) <= 0)[cards.model]
+                barred = bars if barred is None else barred | bars
+        return barred
+
+    def _left(self, limit: Limit, models: Mapping[str, float], model: str) -> float:
+        entry = entry_of(models, model)
+        if entry is None:
+            return math.inf if limit.open_models else 0
+        return models[entry] - self._parts(limit, entry, self._uses_of(limit))
+
+    def _parts(self, limit: Limit, entry: str, uses: Uses) -> float:
+        return sum(
+            use.parts for (vendor, model), use in uses.items()
+            if limit.vendor in ("", vendor) and entry_of(limit.models or {}, model) == entry
+        )  # fmt: skip
+
+    def _models(self, limit: Limit, more: Uses) -> str:
+        if limit.models is None:
+            return ""
+        denied = self._denied(limit, limit.models, more)
+        if denied:
+            return denied
+        for entry, allowed in limit.models.items():
+            used = self._parts(limit, entry, self._uses_of(limit))
+            asked = self._parts(limit, entry, more)
+            if asked and used + asked > allowed + 1e-9:
+                return (
+                    f"{limit.source} allows {allowed:g} cards of model {entry}, "
+                    f"{used:g} are used and {asked:g} asked"
+                )
+        return ""
+
+
+NO_LIMITS: Final = Allowance((), {})
+
+
+def entry_of(models: Mapping[str, float], model: str) -> str | None:
+    """The first entry that the model's name contains."""
+    return next((entry for entry in models if entry.lower() in model.lower()), None)
+
+
+def may_be(entry: str, model: str) -> bool:
+    """Whether a pod that asks for a model (as part of its name; empty = any) may be given cards
+    that count under an entry."""
+    return entry.lower() in model.lower() or model.lower() in entry.lower()
+
+
+def pool_of(card: Card) -> str:
+    """The pool of the card's node; empty = none."""
+    return card.siting.pool if card.siting else ""
+
+
+def within(limit: Limit, uses: Uses) -> Use:
+    """The part of these uses that the limit counts."""
+    total = Use()
+    for (vendor, _), use in uses.items():
+        if limit.vendor in ("", vendor):
+            total = total.plus(use)
+    return total
+
+
+def _exceeded(limit: Limit, used: Use, asked: Use | None) -> str:
+    """What `asked` would exceed, or, with None, what is exceeded already."""
+    for allowed, have, more, scale, unit in (
+        (limit.memory_bytes, used.memory_bytes, asked and asked.memory_bytes, MIB, "MiB of memory"),
+        (_milli(limit.cores_percent), used.cores_milli, asked and asked.cores_milli, cores.MILLI,
+         "percent of cores"),
+        (limit.cards, used.cards, asked and asked.cards, 1, "cards"),
+    ):  # fmt: skip
+        if allowed is None or more == 0 or have + (more or 0) <= allowed:
+            continue
+        tail = f" and {more / scale:g} asked" if more else ""
+        return f"{limit.source} allows {allowed / scale:g} {unit}, {have / scale:g} are used{tail}"
+    return ""
+
+
+def _milli(percent: float | None) -> int | None:
+    return None if percent is None else cores.milli(percent)
+
+
+def least_use(pod: PodRequest) -> dict[tuple[str, str], Use]:
+    """What the pod uses at the very least, on whatever cards: amounts asked as percentages, and
+    parts of cards, are not known before a card is. Where it names one model that is the model."""
+    total: dict[tuple[str, str], Use] = {}
+    for vendor in {r.vendor for c in pod.containers for r in c.requests}:
+        running = highest = Use()
+        for container in pod.containers:
+            for r in (r for r in container.requests if r.vendor == vendor):
+                each = Use(r.memory_bytes, cores.milli(r.cores_percent))
+                both = running.plus(Use(r.count * each.memory_bytes, r.count * each.cores_milli))
+                highest = Use(
+                    max(highest.memory_bytes, both.memory_bytes),
+                    max(highest.cores_milli, both.cores_milli),
+                )
+                running = running if container.role is Role.INIT else both
+        cards = max(r.count for c in pod.containers for r in c.requests if r.vendor == vendor)
+        total[vendor, _model(pod, vendor)] = replace(highest, cards=cards)
+    return total
+
+
+def _model(pod: PodRequest, vendor: str) -> str:
+    """The one model that all of the pod's requests of the vendor name; empty = another number."""
+    named = {r.models for c in pod.containers for r in c.requests if r.vendor == vendor}
+    models = named.pop() if len(named) == 1 else ()
+    return models[0] if len(models) == 1 else ""

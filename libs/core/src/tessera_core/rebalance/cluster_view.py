@@ -1,0 +1,215 @@
+"""The cluster as plans see it: the books, the nodes as kube-scheduler sees them, who runs and who
+waits. It is read, never changed; trials are made on copies of the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Bools
+from tessera_core.fleet.charges import charges
+from tessera_core.fleet.fleet import Fleet
+from tessera_core.kube.scheduler_filters import KubeFit, Refusals
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
+from tessera_core.rebalance.movable_pods import MoveRules, Running, cost, not_now, untouchable
+from tessera_core.rebalance.plan_budget import BudgetRules, Spent, overspent
+from tessera_core.usage.smoothed import SmoothContainer
+from tessera_schema.grants import Share
+from tessera_schema.hints import CardHint
+from tessera_schema.kube import Node, Pod
+from tessera_schema.requests import PodRequest
+
+T = TypeVar("T")
+_AT_ONCE: Final = 200
+"""Pods looked at between two pauses: a few milliseconds."""
+
+
+class WorthRules(Struct, frozen=True, kw_only=True):
+    """What a change must be worth."""
+
+    horizon_s: float = 3600.0
+    """Seconds after the change for which its gain is counted."""
+    times: float = 1.5
+    """How many times its cost a plan's gain must be."""
+    wait_s: float = 120.0
+    """Seconds that a pod must have waited before others are moved for it: most find room."""
+
+
+class PlanRules(Struct, frozen=True, kw_only=True):
+    """What proposals go by."""
+
+    move: MoveRules = MoveRules()
+    budget: BudgetRules = BudgetRules()
+    worth: WorthRules = WorthRules()
+
+
+class Waits(Struct, frozen=True, kw_only=True):
+    """A pod that asks for cards and has no node."""
+
+    pod: Pod
+    request: PodRequest
+    since: float
+    """Unix time of its creation."""
+
+    @property
+    def priority(self) -> int:
+        """The pod's."""
+        return self.pod.spec.priority or 0
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """One moment."""
+
+    now: float
+    ledger: Ledger
+    kubefit: KubeFit
+    """All nodes with all that is bound to them."""
+    nodes: Mapping[str, Node]
+    bound: Callable[[str], Iterable[Pod]]
+    """Node -> the pods bound to it, with cards or without."""
+    ours: frozenset[str]
+    """Resources of dialects."""
+    running: Mapping[str, Running]
+    """By uid."""
+    waiting: Mapping[str, Waits]
+    """By uid."""
+    disruptions: Sequence[Disruption] = ()
+    hints: Mapping[str, Mapping[str, CardHint]] = {}
+    """Node -> card -> hint, of those that are fresh."""
+    measured: Sequence[SmoothContainer] = ()
+    """Containers of which something was measured lately."""
+    spent: Spent = Spent()
+    rules: PlanRules = PlanRules()
+
+    def on(self, node: str) -> Iterable[Running]:
+        """The pods with cards on a node."""
+        return (one for one in self.running.values() if one.grant.node == node)
+
+    def stays(self, one: Running) -> str:
+        """Why a pod is not moved now; empty when it may be."""
+        moves = self.rules.move
+        cooling = self.spent.cooling.get(one.owner or one.uid, 0)
+        return (
+            untouchable(one, moves)
+            or not_now(one, moves, cooling, self.now)
+            or ("another plan is about it" if one.uid in self.spent.busy else "")
+            or forbidden(self.disruptions, (one.pod,))
+        )
+
+    def stay(self, pods: Sequence[Running]) -> str:
+        """Why these pods are not all moved now; empty when they may be."""
+        each = (f"{one.pod.name}: {why}" for one in pods if (why := self.stays(one)))
+        return next(each, "") or (
+            overspent(self.spent, self.rules.budget, pods)
+            or forbidden(self.disruptions, [one.pod for one in pods])
+        )
+
+    def cost(self, pods: Iterable[Running]) -> float:
+        """Card-seconds that moving these pods loses."""
+        return sum(cost(one, self.rules.move, self.now) for one in pods)
+
+
+def charge(fleet: Fleet, node: str, shares: Iterable[Share], sign: int) -> None:
+    """Put these shares on a copy of the fleet, or with sign -1 take them off."""
+    for card, amount in charges(shares).items():
+        fleet.charge(node, card, amount, sign)
+
+
+def take_off(fleet: Fleet, situation: Situation, pods: Iterable[Running], sign: int = -1) -> None:
+    """Take what these pods hold off a copy of the fleet; with sign 1 put it back."""
+    for one in pods:
+        entry = situation.ledger.entry(one.uid)
+        for card, amount in (entry.charges if entry is not None else {}).items():
+            fleet.charge(one.grant.node, card, amount, sign)
+
+
+class Movable(Struct, frozen=True, kw_only=True):
+    """Whoever may be moved just now."""
+
+    on: Mapping[str, Sequence[Running]]
+    """By node."""
+    without: Fleet
+    """The fleet as it would be without all of them."""
+    form: tuple[int, tuple[int, ...]]
+    """Of the fleet that it was made of."""
+
+    def fits(self, fleet: Fleet) -> bool:
+        """Whether nodes and cards are still where they were."""
+        return self.form == _form(fleet)
+
+
+def _form(fleet: Fleet) -> tuple[int, tuple[int, ...]]:
+    return fleet.layout, fleet.cards.vendor.shape
+
+
+def movable(situation: Situation) -> Generator[None, None, Movable]:
+    """All pods that may be moved; it pauses now and then, for a caller that has other things to do.
+    What pods do meanwhile does no harm: whoever has gone leaves more room than is thought."""
+    on: dict[str, list[Running]] = {}
+    without = situation.ledger.fleet.snapshot()
+    form = _form(without)
+    for number, one in enumerate(list(situation.running.values()), 1):
+        if one.grant.node in without.rows and not situation.stays(one):
+            on.setdefault(one.grant.node, []).append(one)
+            take_off(without, situation, (one,))
+        if not number % _AT_ONCE:
+            yield
+    return Movable(on=on, without=without, form=form)
+
+
+def at_once(work: Generator[None, None, T]) -> T:
+    """What the work comes to, without pauses."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as e:
+            found: T = e.value
+            return found
+
+
+class Seats:
+    """Nodes as kube-scheduler would see them when some pods have gone and others have come."""
+
+    def __init__(self, situation: Situation, gone: Iterable[Running]) -> None:
+        """These pods have gone; nobody has come."""
+        self._situation = situation
+        self._gone = {one.uid for one in gone}
+        self._changed: dict[str, KubeFit] = {}
+        for node in {one.grant.node for one in gone}:
+            self._anew(node)
+
+    def refusals(self, pod: Pod) -> Refusals:
+        """Node -> why it does not take the pod, for other reasons than cards."""
+        refused = {
+            node: why
+            for node, why in self._situation.kubefit.refusals(pod).items()
+            if node not in self._changed
+        }
+        for fit in self._changed.values():
+            refused.update(fit.refusals(pod))
+        return refused
+
+    def rows(self, fleet: Fleet, pod: Pod) -> Bools:
+        """The rows that take the pod as far as kube-scheduler is concerned."""
+        refused = self.refusals(pod)
+        rows = np.zeros(len(fleet.names), np.bool_)
+        rows[[row for node, row in fleet.rows.items() if node not in refused]] = True
+        return rows
+
+    def take(self, pod: Pod, node: str) -> None:
+        """The pod comes to the node."""
+        self._anew(node).take(pod, node)
+
+    def _anew(self, node: str) -> KubeFit:
+        if node not in self._changed:
+            known = self._situation.nodes.get(node)
+            there = (
+                pod for pod in self._situation.bound(node) if pod.metadata.uid not in self._gone
+            )
+            nodes = () if known is None else (known,)
+            self._changed[node] = KubeFit(nodes, there, self._situation.ours)
+        return self._changed[node]

@@ -1,0 +1,89 @@
+"""What a bound pod holds, from what was written on it: by us, or by the system it was placed by.
+
+Tenants can write annotations. With a verifier only what the scheduler signed is a grant of ours;
+what another system wrote counts only where the caller says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tessera_core.grants.checks import credible
+from tessera_core.registry.registry import Registry
+from tessera_core.trust.grants import Verifier
+from tessera_schema.cards import Card
+from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
+from tessera_schema.kube import Pod
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """The pod's shares as written. `problem` is set when something on it cannot be read."""
+
+    grant: Grant | None = None
+    problem: str = ""
+    unknown_version: bool = False
+    """A newer release's grant: its node is to be treated as full."""
+    forged: bool = False
+    """The pod bears a grant that our scheduler did not make for it: it counts nothing, and somebody
+    should know. `problem` says what is wrong with it."""
+
+
+def adopt(
+    registry: Registry, pod: Pod, cards: Sequence[Card], *, verifier: Verifier | None = None,
+    others: bool = True,
+) -> Adopted:  # fmt: skip
+    """Read the pod's own grant, else (if `others` count) every dialect's result annotations.
+
+    Without a verifier signatures are not looked at: for plans, never for books that count.
+    """
+    text = pod.metadata.annotations.get(GRANT_KEY)
+    ours = None if text is None else _ours(pod, text, verifier)
+    if ours is not None and not (ours.forged and others):
+        return ours
+    theirs = _theirs(registry, pod, cards) if others else Adopted()
+    if ours is None:
+        return theirs
+    problem = "; ".join(p for p in (ours.problem, theirs.problem) if p)
+    return Adopted(grant=theirs.grant, problem=problem, forged=True)
+
+
+def _theirs(registry: Registry, pod: Pod, cards: Sequence[Card]) -> Adopted:
+    shares: list[Share] = []
+    problems = []
+    for dialect in registry.readers.values():
+        held = dialect.held(pod, [c for c in cards if c.vendor == dialect.vendor])
+        if held is not None:
+            shares += held.shares
+            if not all(credible(share) for share in held.shares):
+                problems.append(f"{dialect.name}: its annotations have shares beyond belief")
+            if held.problem:
+                problems.append(f"{dialect.name}: {held.problem}")
+    grant = Grant(
+        uid=pod.metadata.uid, namespace=pod.metadata.namespace or "default",
+        name=pod.metadata.name, node=pod.spec.node_name,
+        shares=tuple(sorted(shares, key=lambda s: s.position)),
+    )  # fmt: skip
+    return Adopted(grant=grant if shares and not problems else None, problem="; ".join(problems))
+
+
+def _ours(pod: Pod, text: str, verifier: Verifier | None) -> Adopted:
+    problem = "" if verifier is None else verifier.problem(text)
+    if problem:
+        return Adopted(problem=f"annotation {GRANT_KEY}: {problem}", forged=True)
+    try:
+        grant = decode_grant(text)
+    except UnknownGrantVersion as e:
+        return Adopted(problem=str(e), unknown_version=True)
+    except msgspec.DecodeError as e:
+        return Adopted(problem=f"annotation {GRANT_KEY}: {e}")
+    if not all(credible(share) for share in grant.shares):
+        return Adopted(problem=f"annotation {GRANT_KEY} has shares beyond belief")
+    if grant.uid != pod.metadata.uid or grant.node != pod.spec.node_name:
+        return Adopted(
+            problem=f"annotation {GRANT_KEY} belongs to another pod or node",
+            forged=verifier is not None,
+        )
+    return Adopted(grant=grant)

@@ -1,0 +1,1 @@
+"""The dialects and vendors that are on, and what is derived from all of them."""

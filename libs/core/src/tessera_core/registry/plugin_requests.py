@@ -1,0 +1,106 @@
+"""What kubelet asks device plugins for: names on a node, amounts of a pod.
+
+A resource that a device plugin registered is allocated by kubelet when it admits the pod, one call
+for each container and resource, which says how much and not for whom
+(`tessera_core.scheduling.in_flight`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.registry.registry import Registry
+from tessera_schema.kube import Pod, Quantity
+
+Asks = frozenset[tuple[str, int]]
+"""What kubelet asks device plugins for a pod: resource name and amount, container by container."""
+
+NOT_YET: Final = ("", "Pending")
+_TRUE: Final = "true"
+_PLAIN: Final = 19
+"""Fewer digits than that fit into 64 bits."""
+
+
+class Allocated(Struct, frozen=True, kw_only=True):
+    """Resource names that kubelet has allocated on a node."""
+
+    ours: frozenset[str] = frozenset()
+    """By our agent, which remembers for whom."""
+    theirs: frozenset[str] = frozenset()
+    """By a vendor's own plugin, which looks for a pod that has not started."""
+
+    def __bool__(self) -> bool:
+        """True where there are any."""
+        return bool(self.ours or self.theirs)
+
+
+NOTHING_ALLOCATED: Final = Allocated()
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """A bound pod that has not started, as the API server shows it."""
+
+    asks: Asks
+    admitted: bool = False
+    """Kubelet has reported it: it asked the plugins before."""
+
+
+class Reading(Struct, frozen=True):
+    """Reads from pods what kubelet asks for them."""
+
+    names: frozenset[str]
+    """All that are allocated anywhere, in any dialect."""
+    assigned: frozenset[str]
+    """See `Dialect.assigned`."""
+
+    def asks(self, pod: Pod) -> Asks:
+        """What kubelet asks device plugins for the pod's containers: their limits."""
+        return frozenset(
+            (name, amount)
+            for container in pod.all_containers
+            for name, quantity in container.resources.limits.items()
+            if name in self.names and (amount := _amount(quantity))
+        )
+
+    def start(self, pod: Pod) -> Start | None:
+        """A bound pod's; None once it has started, and for one that asks for no card."""
+        status = pod.status
+        if status.phase not in NOT_YET:
+            return None
+        asks = self.asks(pod)
+        if not asks or self._given(pod) or _one_started(pod):
+            return None
+        return Start(asks=asks, admitted=bool(status.start_time))
+
+    def _given(self, pod: Pod) -> bool:
+        notes = pod.metadata.annotations
+        return any(notes.get(key) == _TRUE for key in self.assigned)
+
+
+def reading(registry: Registry) -> Reading:
+    """For the dialects of a registry, on or off."""
+    readers = registry.readers.values()
+    return Reading(
+        frozenset(name for d in readers for name in d.allocated),
+        frozenset(key for d in readers for key in d.assigned),
+    )
+
+
+def _amount(quantity: Quantity) -> int:
+    if isinstance(quantity, str) and len(quantity) < _PLAIN and quantity.isdecimal():
+        return int(quantity)  # as the API server writes it
+    try:
+        return value(quantity)
+    except BadQuantity:
+        return 0
+
+
+def _one_started(pod: Pod) -> bool:
+    status = pod.status
+    return any(
+        told.state.running is not None or told.state.terminated is not None
+        for told in (*status.init_container_statuses, *status.container_statuses)
+    )

@@ -1,0 +1,124 @@
+"""Finds the dialects and vendors, configures them, and knows which one owns a resource name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from tessera_core import dialects, vendors
+from tessera_core.dialect_kit.contract import Dialect, Vendor
+from tessera_schema.annotation_keys import GROUP
+
+
+class BadConfiguration(ValueError):
+    """A dialect's configuration is wrong; the message names dialect and field."""
+
+
+class Registry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The dialects that are switched on, by name, and the vendors."""
+
+    dialects: Mapping[str, Dialect]
+    readers: Mapping[str, Dialect]
+    """All dialects: what is published on nodes and held by running pods counts, whether new pods
+    may speak the dialect or not."""
+    vendors: Mapping[str, Vendor]
+    owners: Mapping[str, str]
+    """Resource name -> dialect."""
+
+    result_keys: frozenset[str]
+    """Pod annotations that only a scheduler or an agent may write, ours among them."""
+    result_prefixes: tuple[str, ...]
+    """The same, by their beginnings."""
+
+    ordered: frozenset[str] = frozenset()
+    """The dialects whose configuration names an order of nodes or cards, be it the default one:
+    somebody wants it."""
+
+    @cached_property
+    def plain_env(self) -> dict[str, str]:
+        """Variables that are set on containers of pods that ask for nothing."""
+        return {n: v for d in self.dialects.values() for n, v in d.plain_env.items()}
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """Every resource name of every dialect, on or off."""
+        return frozenset(name for d in self.readers.values() for name in d.resources)
+
+
+def _siblings(package: ModuleType) -> list[ModuleType]:
+    names = sorted(found.name for found in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+
+
+def load(
+    config: Mapping[str, Mapping[str, Any]] | None = None, extra: Iterable[ModuleType] = ()
+) -> Registry:
+    """Load every dialect that is not switched off.
+
+    `config` maps a dialect's name to its options; the option `enabled: false` switches it off.
+    `extra` are dialect modules from elsewhere. Raises BadConfiguration for an unknown dialect or
+    option, and when two dialects own one resource name.
+    """
+    config = config or {}
+    modules = {m.__name__.rpartition(".")[2]: m for m in (*_siblings(dialects), *extra)}
+    unknown = sorted(set(config) - set(modules))
+    if unknown:
+        raise BadConfiguration(
+            f"dialects.{unknown[0]}: no such dialect; known: {', '.join(modules)}"
+        )
+    readers, on, ordered = {}, {}, set()
+    for name, module in modules.items():
+        options = dict(config.get(name) or {})
+        enabled = options.pop("enabled", True)
+        if not isinstance(enabled, bool):
+            raise BadConfiguration(f"dialects.{name}.enabled: {enabled!r}: write true or false")
+        try:
+            readers[name] = module.dialect(msgspec.convert(options, module.Options))
+        except (msgspec.ValidationError, ValueError) as e:
+            known = ", ".join(("enabled", *module.Options.__struct_fields__))
+            raise BadConfiguration(f"dialects.{name}: {e}; options: {known}") from e
+        if not set(_keys_in(options)).isdisjoint(getattr(module.Options, "ORDERS", ())):
+            ordered.add(name)
+        if enabled:
+            on[name] = readers[name]
+    keys = [key for d in readers.values() for key in d.result_keys]
+    return Registry(
+        dialects=on,
+        readers=readers,
+        result_keys=frozenset(k for k in keys if not k.endswith("*")),
+        result_prefixes=(f"{GROUP}/", *(k[:-1] for k in keys if k.endswith("*"))),
+        vendors={m.VENDOR.name: m.VENDOR for m in _siblings(vendors)},
+        owners=_owners(on.values()),
+        ordered=frozenset(ordered),
+    )
+
+
+def _keys_in(config: object) -> Iterator[str]:
+    """Every key that says something, however deep, without what stands before its last dot."""
+    if isinstance(config, Mapping):
+        for key, value in config.items():
+            if value not in ("", None):
+                yield str(key).rpartition(".")[2]
+            yield from _keys_in(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from _keys_in(value)
+
+
+def _owners(loaded: Iterable[Dialect]) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    for dialect in loaded:
+        for name in sorted(dialect.resources - dialect.lent):
+            if name in owners:
+                raise BadConfiguration(
+                    f"resource {name} belongs to both {owners[name]} and {dialect.name}: "
+                    "rename it in one of them or switch one off"
+                )
+            owners[name] = dialect.name
+    return owners

@@ -1,0 +1,1 @@
+"""The calls of kube-scheduler's extender, from bytes to bytes."""

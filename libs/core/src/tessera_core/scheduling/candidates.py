@@ -1,0 +1,86 @@
+"""The nodes that kube-scheduler offers for a pod, looked up once while the same ones keep coming,
+without those on which room is made for others or an equal pod has to start first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import repeat
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.fleet.arrays import Bools, Ints
+from tessera_core.fleet.fleet import Fleet
+from tessera_schema.extender import decode_name_set, decode_names
+
+_KEPT: Final = 64
+"""Narrowed offers that are kept while one offer keeps coming."""
+_NONE: Final[Mapping[str, str]] = {}
+_Nodes = frozenset[tuple[str, str]]
+
+
+class Offer(Struct, frozen=True):
+    """The nodes that kube-scheduler offers."""
+
+    data: bytes
+    layout: int
+    """The fleet's, when the rows were looked up."""
+    names: tuple[str, ...]
+    known: frozenset[str]
+    """The names again."""
+    at: Ints
+    """Each name's row, -1 where the fleet does not know it."""
+    rows: Bools
+    reserved: Mapping[str, str] = {}
+    """Nodes that are left to others although they were offered, with why."""
+    starting: Mapping[str, str] = {}
+    """Nodes on which another pod has to start first, with which."""
+
+
+class Offers:
+    """Equal offers are one object, which others may remember answers by."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        """The fleet is the ledger's."""
+        self._fleet = fleet
+        self._last: Offer | None = None
+        self._narrowed: dict[tuple[_Nodes, _Nodes], Offer] = {}
+
+    def of(self, raw: msgspec.Raw) -> Offer:
+        """The names offered, in whatever order: kube-scheduler's changes from pod to pod. Raises
+        msgspec.DecodeError."""
+        last = self._last
+        if last is None or not self._is(last, raw):
+            last = self._last = self._looked_up(raw)
+            self._narrowed = {}
+        return last
+
+    def _is(self, last: Offer, raw: msgspec.Raw) -> bool:
+        same = last.data == bytes(raw) or last.known == decode_name_set(raw)
+        return same and last.layout == self._fleet.layout
+
+    def _looked_up(self, raw: msgspec.Raw) -> Offer:
+        fleet, names = self._fleet, decode_names(raw)
+        at = np.array(list(map(fleet.rows.get, names, repeat(-1))), np.int64)
+        rows = np.zeros(len(fleet.names), np.bool_)
+        rows[at[at >= 0]] = True
+        return Offer(bytes(raw), fleet.layout, names, frozenset(names), at, rows)
+
+    def without(
+        self, offer: Offer, closed: Mapping[str, str], starting: Mapping[str, str] = _NONE
+    ) -> Offer:
+        """The offer without these nodes, left to others or to be asked for later; the same object
+        while they are the same."""
+        if not closed and not starting:
+            return offer
+        key = frozenset(closed.items()), frozenset(starting.items())
+        if key not in self._narrowed:
+            rows, known = offer.rows.copy(), self._fleet.rows
+            rows[[known[node] for node in (*closed, *starting) if node in known]] = False
+            if len(self._narrowed) >= _KEPT:
+                self._narrowed = {}
+            self._narrowed[key] = replace(offer, rows=rows, reserved=closed, starting=starting)
+        return self._narrowed[key]

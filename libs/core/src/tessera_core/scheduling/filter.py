@@ -1,0 +1,311 @@
+"""kube-scheduler's filter call, from bytes to bytes: choose a node, reserve its cards, answer it.
+
+One node is answered and the others left out, so that two pods are never sent to one tile; the
+reservation makes it true. A pod asked about again gets its reservation again while that node is
+offered and can still be used. Failed nodes carry one of a closed set of words; the numbers are in
+the decision. Pods that wish where to be get all nodes with room instead
+(`tessera_core.scheduling.prioritize`).
+
+Failed nodes are called unresolvable, whatever their reason. kube-scheduler asks only about nodes
+that have room as it counts; told to look for victims there, it would try every node by its own
+view, find that none has to go, and write a sentence for each node into the pod's condition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.admission.admit import Admission
+from tessera_core.admission.cache import Admissions
+from tessera_core.bounded_cache import Cache
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.explain.decision_log import Decision, Decisions
+from tessera_core.explain.node_reasons import node_words
+from tessera_core.fleet.capacity_check import unusable
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.machines.allocation import Phase
+from tessera_core.placement.placer import Placer
+from tessera_core.quota.allowance import least_use
+from tessera_core.registry.plugin_requests import Allocated, reading
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.candidates import Offer, Offers
+from tessera_core.scheduling.in_flight import Starting
+from tessera_core.scheduling.node_reservations import Reserved as ReservedNodes
+from tessera_core.scheduling.prioritize import Room, rooms, wishes
+from tessera_core.scheduling.reserve import Reserved, Waiting, decide
+from tessera_schema.extender import (
+    ExtenderArgs,
+    ExtenderFilterResult,
+    decode_args,
+    encode_result,
+)
+from tessera_schema.grants import Grant
+from tessera_schema.kube import Pod
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import PodRequest
+from tessera_schema.verdicts import Verdict
+
+MAX_ANSWERS: Final = 64
+"""Answers kept for shapes that wait under one generation; one for 5,000 nodes has 180 kB."""
+MOST_ASKED: Final = 16 << 20
+"""Bytes, as JSON, of pods that have a node and are not bound yet: thousands of them. Pods that are
+forgotten are filtered again before they are bound."""
+_encode = msgspec.json.Encoder().encode
+_REASONS: Final = {r.wire: r for r in Reason}
+
+
+class Ask(Struct, frozen=True):
+    """A pod that was given a node to be bound to, as kube-scheduler showed it."""
+
+    pod: Pod
+    request: PodRequest
+
+
+class Answered(Struct, frozen=True, kw_only=True):
+    """An answer, and what it means."""
+
+    body: bytes
+    verdict: Verdict = Verdict.IGNORED
+    pod: Pod | None = None
+    node: str = ""
+    """Where it is reserved; empty where several nodes are answered."""
+    grant: Grant | None = None
+    """What this call reserved."""
+    reason: Reason | None = None
+    """Of a refusal, the one that most nodes gave."""
+    message: str = ""
+    """What no node can change: a limit of the namespace, or why the pod was rejected."""
+
+
+class _Known(Struct, frozen=True):
+    """What a shape is answered while the books do not change."""
+
+    body: bytes
+    waiting: Waiting
+    reason: Reason
+
+
+class Filter:
+    """Answers filter calls on a ledger."""
+
+    def __init__(
+        self, registry: Registry, ledger: Ledger, placer: Placer, decisions: Decisions
+    ) -> None:
+        """All are shared with the rest of the scheduler; the placer's fleet is the ledger's."""
+        self._admissions = Admissions(registry)
+        self._ledger = ledger
+        self._placer = placer
+        self._decisions = decisions
+        self.reserved = ReservedNodes(lambda uid: ledger.entry(uid) is not None)
+        """Nodes on which plans and preemption make room for pods."""
+        self.starting = Starting(reading(registry), self._held_on)
+        """Nodes on which an equal pod has to start first."""
+        self._offers = Offers(ledger.fleet)
+        self._waiting: dict[object, _Known] = {}
+        self._waiting_at: tuple[int, Offer | None] = (-1, None)
+        self._asks = Cache[Ask](MOST_ASKED)
+
+    def __call__(self, body: bytes, now: float) -> bytes:
+        """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
+        return self.answer(decode_args(body), now).body
+
+    def answer(self, args: ExtenderArgs, now: float) -> Answered:
+        """The answer to a filter call. Raises msgspec.DecodeError when the node names are none."""
+        problem = _unasked(args)
+        if args.pod is None or problem:
+            return Answered(body=encode_result(ExtenderFilterResult(error=problem)))
+        offer = self._offers.of(args.node_names)
+        allowed = self._ledger.allowed_in(args.pod.metadata.namespace)
+        admission = self._admissions.admit(args.pod, allowed)
+        if isinstance(admission, Rejected):
+            return self._reject(args.pod, admission, offer, now)
+        if admission is None or not admission.request.containers:
+            return Answered(body=_several(offer.names), pod=args.pod)
+        closed = self.reserved.closed_to(admission.request, args.pod.spec.priority or 0, now)
+        offer = self._offers.without(offer, closed, self.starting.closed_to(args.pod))
+        node = self._held(admission, offer, now)
+        if node:
+            self._remember(args.pod, admission)
+            return Answered(body=_several((node,)), verdict=Verdict.PLACED, pod=args.pod, node=node)
+        if wishes(args.pod):
+            return self._offer_rooms(args.pod, admission, offer, now)
+        return self._decide(args.pod, admission, offer, now)
+
+    def closed(self, ask: Ask, node: str, now: float) -> str:
+        """Why the node is left to another pod just now; empty when it is not."""
+        priority = ask.pod.spec.priority or 0
+        closed = self.reserved.closed_to(ask.request, priority, now).get(node, "")
+        return closed or self.starting.closed_to(ask.pod).get(node, "")
+
+    def put_node(self, node: str, allocated: Allocated, now: float) -> bool:
+        """How the node's containers get cards; True when that was otherwise before."""
+        if not self.starting.put_node(node, allocated):
+            return False
+        for uid, ask in self._asks.items():
+            if self._held_on(uid) == node:
+                self.starting.reserve(ask.pod, node, now)
+        return True
+
+    def _held_on(self, uid: str) -> str:
+        entry = self._ledger.entry(uid)
+        return "" if entry is None else entry.grant.node
+
+    def ask(self, uid: str) -> Ask | None:
+        """The pod as it was when it got its node; None when that is too long ago."""
+        return self._asks.get(uid)
+
+    def done_with(self, uid: str) -> None:
+        """The pod is bound, or gone."""
+        self._asks.forget(uid)
+
+    def _remember(self, pod: Pod, admission: Admission) -> None:
+        self._asks.keep(pod.metadata.uid, Ask(pod, admission.request), len(_encode(pod)))
+
+    def _held(self, admission: Admission, offer: Offer, now: float) -> str:
+        """The node of a pod that has cards already; empty where it needs others."""
+        fleet, uid = self._ledger.fleet, admission.request.uid
+        entry = self._ledger.entry(uid)
+        if entry is None:
+            return ""
+        node = entry.grant.node
+        if entry.phase is not Phase.RESERVED:
+            return node
+        row = fleet.rows.get(node)
+        if row is not None and offer.rows[row] and unusable(fleet, entry.grant) is None:
+            entry.since = now
+            return node
+        self._ledger.forget(uid)
+        return ""
+
+    def _decide(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
+        request = admission.request
+        shape = (request.namespace, request.containers)
+        known = self._known(offer, shape)
+        if known is None:
+            attempt = self._decisions.attempt(request.uid)
+            decided = decide(self._ledger, self._placer, request, offer.rows, now, attempt)
+            if isinstance(decided, Reserved):
+                return self._place(pod, admission, decided.feasible, now, decided.grant)
+            known = self._refuse(decided, offer, request)
+            if not decided.itself and not decided.untried:
+                self._waiting[shape] = known
+            if len(self._waiting) > MAX_ANSWERS:
+                del self._waiting[next(iter(self._waiting))]
+        return self._keep_waiting(pod, request, known, offer, now)
+
+    def _offer_rooms(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
+        attempt = self._decisions.attempt(admission.request.uid)
+        found = rooms(self._ledger, self._placer, admission.request, offer.rows, attempt)
+        if isinstance(found, Room):
+            placed = self._place(pod, admission, len(found.names), now, None)
+            return replace(placed, body=_several(found.names))
+        refusal = self._refuse(found, offer, admission.request)
+        return self._keep_waiting(pod, admission.request, refusal, offer, now)
+
+    def _place(
+        self, pod: Pod, admission: Admission, feasible: int, now: float, grant: Grant | None
+    ) -> Answered:
+        request, node = admission.request, "" if grant is None else grant.node
+        self._remember(pod, admission)
+        self.starting.reserve(pod, node, now)
+        self._decisions.keep(
+            Decision(
+                uid=request.uid, request=request, verdict=Verdict.PLACED, at=now, node=node,
+                feasible=feasible,
+            ),
+            self._ledger.fleet,
+        )  # fmt: skip
+        return Answered(
+            body=_several((node,)), verdict=Verdict.PLACED, pod=pod, node=node, grant=grant
+        )
+
+    def _keep_waiting(
+        self, pod: Pod, request: PodRequest, known: _Known, offer: Offer, now: float
+    ) -> Answered:
+        waiting = known.waiting
+        self._ledger.ask(request.uid, request.namespace, least_use(request))
+        self._decisions.keep(
+            Decision(
+                uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
+                over=waiting.over, untried=len(waiting.untried),
+                generation=self._ledger.generation,
+                allowance=self._ledger.allowance(request.namespace), candidates=offer.rows,
+                reserved=offer.reserved, starting=offer.starting,
+            ),
+            self._ledger.fleet,
+        )  # fmt: skip
+        return Answered(
+            body=known.body, verdict=Verdict.WAITING, pod=pod, reason=known.reason,
+            message=waiting.over,
+        )  # fmt: skip
+
+    def _reject(self, pod: Pod, rejected: Rejected, offer: Offer, now: float) -> Answered:
+        self._decisions.keep(
+            Decision(
+                uid=pod.metadata.uid, verdict=Verdict.REJECTED, at=now, over=rejected.message,
+                reason=rejected.reason,
+            ),
+            self._ledger.fleet,
+        )  # fmt: skip
+        return Answered(
+            body=_none(dict.fromkeys(offer.names, rejected.reason.wire)), pod=pod,
+            verdict=Verdict.REJECTED, reason=rejected.reason, message=rejected.message,
+        )  # fmt: skip
+
+    def _refuse(self, waiting: Waiting, offer: Offer, request: PodRequest) -> _Known:
+        failed = self._failed(waiting, offer, request)
+        words = Counter(failed.values())
+        bare = words.pop(Reason.NODE_HAS_NO_CARDS.wire, 0)
+        word = words.most_common(1)
+        without = Reason.NODE_HAS_NO_CARDS if bare else Reason.NODE_UNREGISTERED
+        reason = _REASONS[word[0][0]] if word else without
+        return _Known(_none(failed), waiting, reason)
+
+    def _known(self, offer: Offer, shape: object) -> _Known | None:
+        """The answer that the same shape got under the same books, if it had to wait."""
+        generation, at = self._waiting_at
+        if generation != self._ledger.generation or at is not offer:
+            self._waiting, self._waiting_at = {}, (self._ledger.generation, offer)
+        return self._waiting.get(shape)
+
+    def _failed(self, waiting: Waiting, offer: Offer, request: PodRequest) -> dict[str, str]:
+        """A word for each node that was offered."""
+        if waiting.over:
+            return dict.fromkeys(offer.names, Reason.RESOURCE_QUOTA_NOT_FIT.wire)
+        allowance = self._ledger.allowance(request.namespace)
+        words = node_words(self._ledger.fleet, waiting.units, allowance)
+        for row in waiting.untried:
+            words[row] = Reason.NODE_NOT_TRIED.wire
+        given = (words[row] for row in offer.at.tolist())
+        failed = dict(zip(offer.names, given, strict=True))
+        for reason, closed in (
+            (Reason.NODE_STARTING_EQUAL_POD, offer.starting),
+            (Reason.NODE_RESERVED, offer.reserved),
+        ):
+            failed |= dict.fromkeys(failed.keys() & closed.keys(), reason.wire)
+        return failed
+
+
+def _unasked(args: ExtenderArgs) -> str:
+    """What the body lacks; empty when it lacks nothing."""
+    if args.pod is None:
+        return "Pod: missing: send the pod to filter"
+    if bytes(args.node_names) == b"null":
+        return "NodeNames: missing: set nodeCacheCapable in the extender's configuration"
+    return ""
+
+
+def _several(nodes: tuple[str, ...]) -> bytes:
+    return encode_result(ExtenderFilterResult(node_names=nodes))
+
+
+def _none(failed: Mapping[str, str]) -> bytes:
+    return encode_result(
+        ExtenderFilterResult(node_names=(), failed_and_unresolvable_nodes=dict(failed))
+    )

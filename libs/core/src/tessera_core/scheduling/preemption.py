@@ -1,0 +1,43 @@
+"""Whether evicting pods would make room for another one, card by card.
+
+kube-scheduler proposes nodes by what it counts itself, which is not cards. Quota is left out: who
+is evicted may be of another namespace. It promises no eviction that helps in the end: cards that
+become free may be taken by a pod that comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.place import fits_of_an_attempt
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import units
+from tessera_core.quota.allowance import NO_LIMITS
+from tessera_schema.requests import PodRequest
+
+
+def useful(
+    ledger: Ledger, request: PodRequest, victims: Mapping[str, Iterable[str]]
+) -> frozenset[str]:
+    """The nodes that could take the pod once these pods (node -> uids) have left them. Of those
+    that pass the screen then, as many are tried as in one attempt to place it."""
+    fleet, wanted = ledger.fleet.snapshot(), units(request)
+    for node, uids in victims.items():
+        for uid in uids:
+            entry = ledger.entry(uid)
+            if entry is not None and entry.grant.node == node:
+                for card, charge in entry.charges.items():
+                    fleet.charge(node, card, charge, -1)
+    named = np.zeros(len(fleet.names), np.bool_)
+    named[[fleet.rows[node] for node in victims if node in fleet.rows]] = True
+    placer = Placer(fleet)
+    rows = np.flatnonzero(placer.screen(wanted, NO_LIMITS, named))[: fits_of_an_attempt(wanted)]
+    return frozenset(
+        fleet.names[row]
+        for row in rows.tolist()
+        if not isinstance(placer.fit(row, wanted, NO_LIMITS), Unfit)
+    )

@@ -1,0 +1,95 @@
+"""Pods that also wish where to be: all nodes with room are told, and scored.
+
+One node is answered for most pods (`tessera_core.scheduling.filter`). A pod with preferred affinity
+or a ScheduleAnyway spread leaves the choice to kube-scheduler, which weighs its wishes against our
+scores; its cards are reserved when the Binding is asked for, so another pod may be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Bools, Ints
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.place import fits_of_an_attempt, in_turn
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.scoring import nodes
+from tessera_core.placement.units import Unit, units
+from tessera_core.quota.allowance import Allowance, least_use
+from tessera_core.scheduling.reserve import Waiting
+from tessera_schema.kube import Pod
+from tessera_schema.requests import Choice, PodRequest
+
+TOP_SCORE: Final = 10
+_AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class Room(Struct, frozen=True):
+    """Nodes that can take the pod now. Nothing is reserved."""
+
+    names: tuple[str, ...]
+
+
+def wishes(pod: Pod) -> bool:
+    """True for a pod whose wishes only kube-scheduler can weigh."""
+    affinity = pod.spec.affinity or {}
+    return any(_preferred(affinity.get(kind)) for kind in _AFFINITIES) or any(
+        s.when_unsatisfiable == "ScheduleAnyway" for s in pod.spec.topology_spread_constraints
+    )
+
+
+def _preferred(affinity: Any) -> bool:
+    return isinstance(affinity, dict) and bool(affinity.get(_PREFERRED))
+
+
+def rooms(
+    ledger: Ledger, placer: Placer, request: PodRequest, candidates: Bools, attempt: int = 1
+) -> Room | Waiting:
+    """All nodes with room for the pod, the best first. Where the screen alone is not exact, those
+    are fitted card by card that are this attempt's turn
+    (`tessera_core.placement.place.in_turn`)."""
+    fleet, allowance, wanted = placer.fleet, ledger.allowance(request.namespace), units(request)
+    over = allowance.exceeded(least_use(request))
+    if over:
+        return Waiting(wanted, over)
+    rows = np.flatnonzero(placer.screen(wanted, allowance, candidates))
+    if not len(rows):
+        return Waiting(wanted)
+    order: Sequence[int] = nodes.in_order(rows, placer.keys(wanted[0].lead))
+    untried: frozenset[int] = frozenset()
+    if not _screen_is_exact(wanted, allowance):
+        tried = in_turn(order, fits_of_an_attempt(wanted), attempt)
+        untried = frozenset(order).difference(tried)
+        fitted = ((row, placer.fit(row, wanted, allowance)) for row in tried)
+        order = [row for row, shares in fitted if not isinstance(shares, Unfit)]
+    if not order:
+        return Waiting(wanted, untried=untried)
+    return Room(tuple(fleet.names[row] for row in order))
+
+
+def scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
+    """Node -> 0 to 10 by the pod's own policy; nodes that are not known get 0."""
+    fleet = placer.fleet
+    wanted = placer.with_pressure(request.uid, units(request))
+    scored = dict.fromkeys(names, 0)
+    rows: Ints = np.array([fleet.rows[n] for n in scored if n in fleet.rows], np.int64)
+    if len(rows):
+        *columns, _ = placer.keys(wanted[0].lead)
+        keys = np.stack([np.asarray(column, np.float64)[rows] for column in columns], axis=1)
+        _, rank = np.unique(keys, axis=0, return_inverse=True)
+        worst = max(int(rank.max()), 1)
+        for row, place in zip(rows.tolist(), rank.reshape(-1).tolist(), strict=True):
+            scored[fleet.names[row]] = round(TOP_SCORE * (1 - place / worst))
+    return scored
+
+
+def _screen_is_exact(wanted: Sequence[Unit], allowance: Allowance) -> bool:
+    policy = wanted[0].lead.policy
+    plain = policy.choice is Choice.ORDERED and not policy.same_numa
+    return len(wanted) == 1 and plain and not allowance.limits

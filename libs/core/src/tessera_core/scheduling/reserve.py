@@ -1,0 +1,63 @@
+"""One decision about one pod: quota, placement and the books, for the scheduler and the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from tessera_core.fleet.arrays import Bools
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.place import Found
+from tessera_core.placement.placer import Placer
+from tessera_core.placement.units import Unit, units
+from tessera_core.quota.allowance import least_use
+from tessera_schema.grants import Grant
+from tessera_schema.requests import PodRequest
+
+
+class Reserved(Struct, frozen=True):
+    """The pod's cards are held for it."""
+
+    grant: Grant
+    feasible: int
+    """Nodes that passed the screen."""
+
+
+class Waiting(Struct, frozen=True):
+    """No node takes the pod now."""
+
+    units: Sequence[Unit]
+    over: str = ""
+    """What no node can change, in numbers: a limit of the namespace."""
+    itself: bool = False
+    """Why is in the pod itself: it says nothing about another one that asks for the same."""
+    untried: frozenset[int] = frozenset()
+    """Rows that may have room, and are left to the pod's next attempts."""
+
+
+def decide(
+    ledger: Ledger,
+    placer: Placer,
+    request: PodRequest,
+    candidates: Bools | None,
+    now: float,
+    attempt: int | None = None,
+) -> Reserved | Waiting:
+    """Reserve the best cards for the pod. The placer's fleet is the ledger's; `candidates` are its
+    rows that may be used, `attempt` bounds the work (`Placer.place`)."""
+    allowance = ledger.allowance(request.namespace)
+    over = allowance.exceeded(least_use(request)) if allowance.limits else ""
+    if over:
+        return Waiting(units(request), over)
+    found = placer.place(request, allowance, candidates, attempt)
+    if not isinstance(found, Found):
+        return Waiting(found.units, untried=found.untried)
+    grant = Grant(
+        uid=request.uid, namespace=request.namespace, name=request.name, node=found.node,
+        shares=found.shares,
+    )  # fmt: skip
+    refusal = ledger.assume([grant], now)
+    if refusal is not None:
+        return Waiting(units(request), refusal.message, itself=True)
+    return Reserved(grant, found.feasible)

@@ -1,0 +1,1 @@
+"""Signatures of grants and messages, and the fencing of former leaders."""

@@ -1,0 +1,1 @@
+"""From measured usage to hints and bounds for lending."""

@@ -1,0 +1,152 @@
+"""One vendor's cards on one node through time, and the containers on them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tessera_core.usage.smoothed import Constants, Key, SmoothCard, SmoothContainer
+from tessera_core.usage.window_columns import Columns, Pace, Sample, Span
+from tessera_schema.device_reports import CardUse, NodeUsage
+
+_LONGEST_S: Final = 60.0
+"""An interval that claims to be longer is not believed to be."""
+_CROWDED_FROM: Final = 90.0
+"""Percent of GPU time from which several active containers may be in each other's way; at 100 they
+surely are."""
+_ACTIVE: Final = 1.0
+"""Percent of GPU time from which a container counts as active."""
+_LEAST_SPAN_S: Final = 5.0
+"""Means that are less apart in time tell no trend."""
+_HOUR_S: Final = 3600.0
+_MOST_BYTES: Final = 1 << 52
+"""No card has more; a double still counts single bytes."""
+
+# columns of means
+_BUSY, _BUSY_SLOW, _TIME, _TIME_SLOW = range(4)
+
+
+class _Use(NamedTuple):
+    """What one message says of one container on one card, kept for names and newest numbers."""
+
+    namespace: str
+    pod: str
+    use: CardUse
+
+
+class Block:
+    """Measurements of one vendor's agent on one node."""
+
+    def __init__(self, vendor: str, constants: Constants) -> None:
+        """Nothing was measured yet."""
+        self.at = float("-inf")
+        """Unix time of the newest measurement, by the node's clock."""
+        self.heard = float("-inf")
+        """When it came, by ours."""
+        self._vendor = vendor
+        self._began = 0.0
+        load, slow = constants.load_s, constants.slow_s
+        rest = (constants.rise_s, constants.fall_s, constants.peak_s, constants.keep_s)
+        self._cards: Columns[str] = Columns(Pace((load, slow, load, slow), *rest), 1, 0)
+        self._uses: Columns[Key] = Columns(Pace((load,), *rest), 1, 2)
+        self._newest: dict[Key, _Use] = {}
+
+    def take(self, usage: NodeUsage, now: float) -> None:
+        """The next message, newer than the one before."""
+        covered = min(usage.interval_s, _LONGEST_S)
+        if self.at == float("-inf"):
+            self._began, self.at = usage.at, usage.at - covered
+        elapsed = usage.at - self.at
+        span = Span(usage.at - self._began, elapsed, min(covered, elapsed))
+        self.at, self.heard = usage.at, now
+        self._newest = {
+            (one.uid, one.container, use.card): _Use(one.namespace, one.pod, use)
+            for one in usage.containers
+            for use in one.cards
+        }
+        self._take_uses(span)
+        self._take_cards(usage, span)
+
+    def _take_uses(self, span: Span) -> None:
+        keys = tuple(self._newest)
+        numbers = np.array(
+            [
+                (n.use.cores_percent, n.use.throttled_percent, float(n.use.memory_bytes))
+                for n in self._newest.values()
+            ],
+            np.float64,
+        ).reshape(len(keys), 3)
+        cores = np.clip(numbers[:, :1], 0, 100)
+        waits = np.clip(numbers[:, 1:2], 0, 100)
+        memory = np.clip(numbers[:, 2:], 0, _MOST_BYTES)
+        self._uses.take(Sample(keys, cores, waits, np.hstack([cores, memory])), span)
+
+    def _take_cards(self, usage: NodeUsage, span: Span) -> None:
+        busy = {load.card: _percent(load.cores_percent) for load in usage.cards}
+        used: dict[str, float] = {}
+        active: dict[str, int] = {}
+        for (_, _, card), newest in self._newest.items():
+            cores = _percent(newest.use.cores_percent)
+            used[card] = used.get(card, 0) + cores
+            active[card] = active.get(card, 0) + (cores >= _ACTIVE)
+        for card, cores in used.items():
+            busy[card] = max(busy.get(card, 0), min(cores, 100))
+        ids = tuple(busy)
+        load = np.fromiter(busy.values(), np.float64, len(ids))
+        several = np.fromiter((active.get(card, 0) > 1 for card in ids), np.bool_, len(ids))
+        crowded = np.clip((load - _CROWDED_FROM) / (100 - _CROWDED_FROM) * 100, 0, 100) * several
+        middle = np.full(len(ids), span.at - span.covered / 2)
+        means = np.stack([load, load, middle, middle], axis=1)
+        self._cards.take(Sample(ids, means, crowded[:, None], np.zeros((len(ids), 0))), span)
+
+    def cards(self) -> list[SmoothCard]:
+        """What is known of the cards that the newest message had."""
+        columns = self._cards
+        means = columns.means()
+        rise = means[:, _BUSY] - means[:, _BUSY_SLOW]
+        apart = means[:, _TIME] - means[:, _TIME_SLOW]
+        trend = np.divide(rise, apart, out=np.zeros_like(rise), where=apart >= _LEAST_SPAN_S)
+        rows = zip(
+            columns.keys,
+            means[:, _BUSY].tolist(),
+            columns.waits[columns.present, 0].tolist(),
+            np.clip(trend * _HOUR_S, -100, 100).tolist(),
+            columns.weights[columns.present, _BUSY].tolist(),
+            strict=True,
+        )
+        on = self._containers()
+        return [
+            SmoothCard(
+                vendor=self._vendor, card=card, busy_percent=busy, crowded_percent=crowded,
+                trend_percent=slope, confidence=confidence, containers=tuple(on.get(card, ())),
+            )
+            for card, busy, crowded, slope, confidence in rows
+        ]  # fmt: skip
+
+    def _containers(self) -> dict[str, list[SmoothContainer]]:
+        columns = self._uses
+        rows = zip(
+            self._newest.items(),
+            columns.means()[:, 0].tolist(),
+            columns.waits[columns.present, 0].tolist(),
+            columns.peaks[columns.present].tolist(),
+            columns.weights[columns.present, 0].tolist(),
+            strict=True,
+        )
+        on: dict[str, list[SmoothContainer]] = {}
+        for ((uid, container, card), newest), cores, waits, (peak, memory), confidence in rows:
+            on.setdefault(card, []).append(
+                SmoothContainer(
+                    uid=uid, namespace=newest.namespace, pod=newest.pod, container=container,
+                    card=card, cores_percent=cores, cores_peak_percent=peak,
+                    cores_limit_percent=newest.use.cores_limit_percent, waiting_percent=waits,
+                    memory_bytes=max(newest.use.memory_bytes, 0), memory_peak_bytes=int(memory),
+                    confidence=confidence,
+                )
+            )  # fmt: skip
+        return on
+
+
+def _percent(told: float) -> float:
+    return min(max(told, 0.0), 100.0)

@@ -1,0 +1,100 @@
+"""From what was measured and what was granted to what is told about a node's cards."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from tessera_core.usage.lending_bounds import LendingRules, card_bounds, is_full
+from tessera_core.usage.lending_terms import Held, Holders
+from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
+from tessera_schema.hints import CardHint, LendingBound, NodeHints
+
+_NOTHING = Held()
+
+
+class Steps(Struct, frozen=True, kw_only=True):
+    """Changes of a card that are worth a message."""
+
+    percent: float = 5.0
+    """Of what is busy, contended, idle: the least that any reader of hints looks at."""
+    memory_bytes: int = 1 << 30
+    """Of idle memory."""
+    trend_percent: float = 25.0
+    """Per hour."""
+    confidence: float = 0.25
+    """0 to 1."""
+
+
+class Hinting:
+    """Makes hints of nodes; it remembers only where lending was stopped."""
+
+    def __init__(self, rules: LendingRules | None = None) -> None:
+        """`rules` are those of lending."""
+        self.rules = rules or LendingRules()
+        self._full: dict[str, frozenset[str]] = {}
+
+    def of(self, seen: SmoothNode, holders: Holders) -> NodeHints:
+        """What is to be told about a node now. A container that is not in `holders` counts as
+        granted nothing."""
+        cards: list[CardHint] = []
+        bounds: list[LendingBound] = []
+        before, full = self._full.get(seen.node, frozenset()), set()
+        for card in seen.cards:
+            cards.append(card_hint(card, holders))
+            if is_full(card, holders, self.rules, was=card.card in before):
+                full.add(card.card)
+            bounds += card_bounds(card, holders, self.rules, full=card.card in full)
+        self._full[seen.node] = frozenset(full)
+        return NodeHints(node=seen.node, at=seen.at, cards=tuple(cards), bounds=tuple(bounds))
+
+    def forget(self, node: str) -> None:
+        """The node is gone."""
+        self._full.pop(node, None)
+
+
+def card_hint(card: SmoothCard, holders: Holders) -> CardHint:
+    """One card, with what its containers were granted and do not use."""
+    idle_cores, idle_memory, waits = 0.0, 0, card.crowded_percent
+    for one in card.containers:
+        held = holders.get(one.key, _NOTHING)
+        idle_cores += max(0.0, held.cores_percent - one.cores_percent)
+        idle_memory += max(0, held.memory_bytes - one.memory_peak_bytes)
+        if not _is_lowered(one, held):
+            waits = max(waits, one.waiting_percent)
+    return CardHint(
+        card=card.card, busy_percent=round(card.busy_percent, 1),
+        contended_percent=round(waits, 1), idle_cores_percent=round(min(idle_cores, 100), 1),
+        idle_memory_bytes=idle_memory, trend_percent=round(card.trend_percent, 1),
+        confidence=round(card.confidence, 2),
+    )  # fmt: skip
+
+
+def _is_lowered(one: SmoothContainer, held: Held) -> bool:
+    """Whether it waits because its cores were lowered below what it was granted: no other card
+    would give it more."""
+    return 0 < one.cores_limit_percent < held.cores_percent - 0.1
+
+
+def is_news(former: NodeHints | None, told: NodeHints, steps: Steps) -> bool:
+    """Whether the message says what the one before did not."""
+    if former is None or former.bounds != told.bounds:
+        return True
+    pairs = zip_longest(former.cards, told.cards)
+    return any(a is None or b is None or _differ(a, b, steps) for a, b in pairs)
+
+
+def _differ(former: CardHint, now: CardHint, steps: Steps) -> bool:
+    percents = (
+        (former.busy_percent, now.busy_percent),
+        (former.contended_percent, now.contended_percent),
+        (former.idle_cores_percent, now.idle_cores_percent),
+    )
+    return (
+        former.card != now.card
+        or any(abs(a - b) >= steps.percent for a, b in percents)
+        or abs(former.idle_memory_bytes - now.idle_memory_bytes) >= steps.memory_bytes
+        or abs(former.trend_percent - now.trend_percent) >= steps.trend_percent
+        or abs(former.confidence - now.confidence) >= steps.confidence
+    )

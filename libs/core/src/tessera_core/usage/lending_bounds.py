@@ -1,0 +1,75 @@
+"""How far agents may lend on a card: for each container the most cores that it may come to.
+
+Agents decide ten times a second who is lent what; a bound is what they stay within, and changes
+only when grants do, or when a card fills up with use of its holders' own. So it is worked out from
+grants, and from what holders use of their own cores: what is lent does not count, or lending would
+end itself and begin again for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from tessera_core.usage.lending_terms import Held, Holders
+from tessera_core.usage.smoothed import SmoothCard
+from tessera_schema.hints import LendingBound
+
+Percent = Annotated[float, Meta(ge=0, le=100)]
+_WHOLE = 100.0
+_NOTHING = Held()
+
+
+class LendingRules(Struct, frozen=True, kw_only=True):
+    """What holds where nobody else says how far lending goes."""
+
+    on: bool = True
+    """Off = nobody is lent anything."""
+    most_cores_percent: Percent = _WHOLE
+    """What a container may come to on one card, its own cores included: all that is idle."""
+    stop_percent: Percent = 95.0
+    """GPU time that holders use of their own cores, percent of the card, from which nothing is lent
+    there: there is nothing to lend, and whoever waits waits for his own."""
+    resume_percent: Percent = 85.0
+    """Below which it is lent again."""
+
+
+def is_full(card: SmoothCard, holders: Holders, rules: LendingRules, *, was: bool) -> bool:
+    """Whether its holders need all of the card themselves; `was` = they did until now."""
+    used = sum(
+        min(c.cores_percent, holders.get(c.key, _NOTHING).cores_percent or _WHOLE)
+        for c in card.containers
+    )
+    return used >= (rules.resume_percent if was else rules.stop_percent)
+
+
+def card_bounds(
+    card: SmoothCard, holders: Holders, rules: LendingRules, *, full: bool = False
+) -> tuple[LendingBound, ...]:
+    """A bound for each container whose cores are limited on the card."""
+    held = [(c, holders[c.key]) for c in card.containers if c.key in holders]
+    return tuple(
+        LendingBound(
+            uid=one.uid, container=one.container, card=one.card,
+            most_cores_percent=_most(own, [h for _, h in held if h is not own], rules, full=full),
+        )
+        for one, own in held
+        if 0 < own.cores_percent < _WHOLE
+    )  # fmt: skip
+
+
+def _most(own: Held, others: list[Held], rules: LendingRules, *, full: bool) -> float:
+    """Cores of who goes before it, or takes no part, are never its to borrow."""
+    if full or not (rules.on and own.lends):
+        return own.cores_percent
+    kept = sum(h.cores_percent for h in others if _goes_before(h, own) or not h.lends)
+    said = own.most_cores_percent
+    highest = rules.most_cores_percent if said is None else said
+    return max(own.cores_percent, min(highest, _WHOLE - kept))
+
+
+def _goes_before(other: Held, own: Held) -> bool:
+    if other.priority is None or own.priority is None or other.namespace != own.namespace:
+        return False
+    return other.priority < own.priority

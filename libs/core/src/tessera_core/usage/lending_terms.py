@@ -1,0 +1,50 @@
+"""Who holds what, as hints and lending see it: the grant, and what its pod says about lending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from tessera_core.dialect_kit.lending_terms import Written, terms_of
+from tessera_core.registry.registry import Registry
+from tessera_core.usage.smoothed import Key
+from tessera_schema.grants import Grant
+from tessera_schema.injections import Injection
+from tessera_schema.kube import Container, Pod
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """What one container was granted of one card."""
+
+    namespace: str = ""
+    memory_bytes: int = 0
+    cores_percent: float = 0
+    """0 = no promise, and no limit."""
+    lends: bool = True
+    """False = its pod takes no part in lending."""
+    most_cores_percent: float | None = None
+    """How far its author lets it grow into idle cores; None = he said nothing."""
+    priority: int | None = None
+    """The smaller goes before the larger of its namespace; None = it goes before nobody, and nobody
+    before it."""
+
+
+Holders = Mapping[Key, Held]
+
+
+def holders_of(grant: Grant, pod: Pod, registry: Registry) -> dict[Key, Held]:
+    """What each container of the pod was granted of each card."""
+    containers = {c.name: c for c in pod.all_containers}
+    held: dict[Key, Held] = {}
+    for share in grant.shares:
+        container = containers.get(share.container, Container(name=share.container))
+        given = grant.given.get(share.container, Injection())
+        env = {**{each.name: each.value for each in container.env}, **given.env}
+        terms = terms_of(registry.readers, (share.dialect,), Written(pod=pod, env=env))
+        held[grant.uid, share.container, share.card] = Held(
+            namespace=grant.namespace, memory_bytes=share.memory_bytes,
+            cores_percent=share.cores_percent, lends=terms.lends,
+            most_cores_percent=terms.most_percent, priority=terms.priority,
+        )  # fmt: skip
+    return held
