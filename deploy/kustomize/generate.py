@@ -26,8 +26,8 @@ from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.registry import kube_scheduler_config, registry
 from tessera_core.registry.registry import BadConfiguration, Registry
 from tessera_core.trust import fencing as terms
-from tessera_scheduler import conditions
 from tessera_scheduler.settings import SchedulerSettings
+from tessera_scheduler.webhook import match_conditions
 from tessera_schema.annotation_keys import CARDS_LABEL, RESERVE_KEY, SCHEDULER
 from tessera_schema.resizes import RESIZE_KEY
 
@@ -169,19 +169,22 @@ def _key_policies(known: Registry) -> Iterator[Json]:
     until the component `strict-keys` has the API server refuse it.
     """
     pods, bindings = ("pods", "pods/status"), ("pods/binding", "bindings")
-    own, others = conditions.changes_own_keys(ASKS), conditions.changes_others_keys(known)
+    own, others = (
+        match_conditions.changes_own_keys(ASKS),
+        match_conditions.changes_others_keys(known),
+    )
     yield from _policy("tessera-pods", "UPDATE", pods, own, (SCHEDULER,))
-    reserves = conditions.changes((RESERVE_KEY,))
+    reserves = match_conditions.changes((RESERVE_KEY,))
     yield from _policy("tessera-asks", "UPDATE", pods, reserves, (SCHEDULER, REBALANCER))
-    resizes = conditions.changes((RESIZE_KEY,))
+    resizes = match_conditions.changes((RESIZE_KEY,))
     yield from _policy(
         "tessera-resizes", "UPDATE", pods, resizes, (SCHEDULER, REBALANCER),
-        or_else=conditions.may_resize(), message=RESIZING,
+        or_else=match_conditions.may_resize(), message=RESIZING,
     )  # fmt: skip
-    has_own = conditions.has_own_keys()
+    has_own = match_conditions.has_own_keys()
     yield from _policy("tessera-bindings", "CREATE", bindings, has_own, (SCHEDULER,))
     placed = {"schedulers": [SCHEDULER]}
-    ours = conditions.is_placed_by("variables.schedulers")
+    ours = match_conditions.is_placed_by("variables.schedulers")
     yield from _policy(
         "tessera-results", "UPDATE", pods, others, (SCHEDULER,), lists=placed, or_else=f"!({ours})"
     )

@@ -9,8 +9,8 @@ import msgspec
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.machines.allocation import Phase
-from tessera_scheduler.explanations import Books, explain
-from tessera_scheduler.outlived import OCCUPIED
+from tessera_scheduler.cache.outlived import OCCUPIED
+from tessera_scheduler.explain.explanation import Books, explain
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.reasons import Reason

@@ -8,7 +8,7 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
-from tessera_scheduler.extender import NotLeading
+from tessera_scheduler.extender.handlers import NotLeading
 from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.reasons import Reason
 from tests.machine.cluster import Cluster

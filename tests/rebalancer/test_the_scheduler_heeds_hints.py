@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from tessera_scheduler.hints import HintSettings
+from tessera_scheduler.cache.hints import HintSettings
 from tessera_scheduler.scheduler import Scheduler
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.envelope import Envelope

@@ -8,9 +8,9 @@ import pytest
 from tessera_core.fleet.fleet import Fleet
 from tessera_runtime.bus.api import News
 from tessera_runtime.clock import SystemClock
-from tessera_scheduler.hints import MOST_BYTES, MOST_NODES, Hints, HintSettings
-from tessera_scheduler.measures import Measures
-from tessera_scheduler.steady import Steady
+from tessera_runtime.monotonic_clock import Steady
+from tessera_scheduler.cache.hints import MOST_BYTES, MOST_NODES, Hints, HintSettings
+from tessera_scheduler.metrics import Measures
 from tessera_schema.envelope import Envelope
 from tessera_schema.event_catalogue import HINT_TOLD
 from tessera_schema.hints import CardHint, NodeHints, encode_hints

@@ -12,7 +12,7 @@ from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.faults import Answer
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.binding import PodKey
-from tessera_scheduler.sending import Target
+from tessera_scheduler.binding.request import Target
 from tessera_scheduler.settings import BindSettings
 from tessera_schema.grants import Grant, Share
 from tessera_testing.builders import a_pod

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tessera_embedded.apiserver.faults import Cut, Fault
-from tessera_scheduler.gate import MARK, Gate, GateSettings, open_gate
+from tessera_scheduler.leadership.kube_scheduler_gate import MARK, Gate, GateSettings, open_gate
 from tessera_scheduler.scheduler import Scheduler
 from tessera_testing.kube import FakeKube
 from tests.scheduler.world import HOME, LEASE, World, settings, standing_by, until

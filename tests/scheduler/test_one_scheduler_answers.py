@@ -8,7 +8,7 @@ import pytest
 from tessera_core.machines.allocation import Phase
 from tessera_core.trust import fencing
 from tessera_embedded.apiserver.faults import Answer, Delay, Fault
-from tessera_scheduler.extender import NotLeading
+from tessera_scheduler.extender.handlers import NotLeading
 from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY
 from tessera_testing.kube import FakeKube

@@ -9,7 +9,7 @@ import pytest
 from tessera_core.machines.allocation import Phase
 from tessera_embedded.apiserver.faults import Answer, Hang
 from tessera_runtime.kube.binding import PodKey
-from tessera_scheduler.sending import Target
+from tessera_scheduler.binding.request import Target
 from tessera_schema.grants import Grant
 from tests.scheduler.world import BINDING, World, leading, phase
 

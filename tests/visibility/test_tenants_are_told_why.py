@@ -9,8 +9,8 @@ import pytest
 
 from tessera_core.explain.decision_log import Decisions
 from tessera_runtime.http.server import HttpSettings
-from tessera_scheduler.visibility import VisibilitySettings, serving
-from tessera_scheduler.visibility.podexplanations import NODES_MOST
+from tessera_scheduler.visibility import VisibilitySettings, handler
+from tessera_scheduler.visibility.pod_explanations import NODES_MOST
 from tessera_scheduler.visibility.reviews import NAMESPACES_MOST
 from tessera_scheduler.visibility.settings import USER_MOST
 from tessera_schema.quotas import Limit
@@ -265,7 +265,7 @@ async def test_an_answer_has_a_bounded_number_of_nodes_and_bytes(
     async with asking(plane) as api:
         told = await api.explain("big", query="?cards=true")
         assert (len(told.nodes), told.more_nodes) == (NODES_MOST, 50)
-        monkeypatch.setattr(serving, "ANSWER_MOST", 1000)
+        monkeypatch.setattr(handler, "ANSWER_MOST", 1000)
         small = await api.explain("big")
         assert (len(small.nodes), small.more_nodes) == (0, NODES_MOST + 50)
         assert small.message == told.message

@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from tessera_embedded.apiserver import Rule, User
 from tessera_runtime.http.server import HttpSettings
-from tessera_scheduler.certificates import CertificateSettings
-from tessera_scheduler.explanations import Books
+from tessera_scheduler.explain.explanation import Books
 from tessera_scheduler.visibility import VisibilitySettings, World, open_visibility
+from tessera_scheduler.webhook.certificates import CertificateSettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 from tessera_schema.visibility import GROUP, PLURAL, ROOT, PodExplanation, decode_pod_explanation
 from tests.contract.certificates import Authority, Pair

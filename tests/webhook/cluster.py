@@ -17,8 +17,8 @@ from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_scheduler.registration import RegistrationSettings
 from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
+from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_schema.annotation_keys import SCHEDULER
 from tests.contract.client import Client, open_client
 from tests.contract.embedded import embedded_control_plane

@@ -10,7 +10,7 @@ import msgspec
 
 from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.patches import apply, operations
-from tessera_scheduler.webhook.judging import mutate, validate
+from tessera_scheduler.webhook.review import mutate, validate
 from tessera_scheduler.webhook.rules import Rules, Setting, rules_of
 from tessera_schema.admission_review import API_VERSION, KIND, ReviewAnswer, decode_review
 

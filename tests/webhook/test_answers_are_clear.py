@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tessera_core.quota.allowance import Allowance, Use
-from tessera_scheduler.webhook.judging import mutate, validate
+from tessera_scheduler.webhook.review import mutate, validate
 from tessera_scheduler.webhook.rules import Setting
 from tessera_schema.admission_review import NotAReview, decode_review
 from tessera_schema.quotas import Limit

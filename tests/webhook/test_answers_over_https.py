@@ -25,9 +25,9 @@ from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.metrics import Registry as Metrics
 from tessera_runtime.tracing import tracing
 from tessera_runtime.tracing.tracing import TelemetrySettings
-from tessera_scheduler.certificates import CertificateSettings
-from tessera_scheduler.registration import RegistrationSettings
 from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
+from tessera_scheduler.webhook.certificates import CertificateSettings
+from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store

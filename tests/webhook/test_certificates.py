@@ -15,9 +15,9 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from tessera_embedded.apiserver.store import Store as Objects
 from tessera_runtime.errors import BadSettings
-from tessera_scheduler.certificates import CertificateSettings, open_certificates
-from tessera_scheduler.issuing import Issued, Lives, due
-from tessera_scheduler.kept import Unreadable
+from tessera_runtime.kube.create_or_update import Unreadable
+from tessera_scheduler.webhook.certificate_authority import Issued, Lives, due
+from tessera_scheduler.webhook.certificates import CertificateSettings, open_certificates
 from tessera_testing.clock import START, LoopClock
 from tessera_testing.kube import FakeKube, a_store
 

@@ -16,11 +16,11 @@ from cryptography.exceptions import InvalidSignature
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.http.server import HttpSettings, Served
 from tessera_runtime.kube.api import Verb
-from tessera_scheduler.certificates import ENTRY, SECRET, CertificateSettings
-from tessera_scheduler.issuing import Issued, Lives, due
-from tessera_scheduler.kept import hidden, secret
-from tessera_scheduler.registration import RegistrationSettings
+from tessera_runtime.kube.create_or_update import hidden, secret
 from tessera_scheduler.webhook import WebhookSettings
+from tessera_scheduler.webhook.certificate_authority import Issued, Lives, due
+from tessera_scheduler.webhook.certificates import ENTRY, SECRET, CertificateSettings
+from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_testing.clock import LoopClock
 from tests.contract.client import Json
 from tests.webhook.cluster import HOME, Cluster, open_cluster, the_webhook

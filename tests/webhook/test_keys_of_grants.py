@@ -13,8 +13,8 @@ from tessera_core.trust.grants import Signer, Verifier
 from tessera_embedded.apiserver import Cut, Fault, Store
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Verb
-from tessera_scheduler.kept import Unreadable
-from tessera_scheduler.keys import Keys, KeySettings, open_keys
+from tessera_runtime.kube.create_or_update import Unreadable
+from tessera_scheduler.keys.signing_keys import Keys, KeySettings, open_keys
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 

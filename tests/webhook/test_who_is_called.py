@@ -10,8 +10,8 @@ from tessera_core.admission.admit import is_result
 from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.cel import evaluate, parse
-from tessera_scheduler import conditions
-from tessera_scheduler.registration import RegistrationSettings, Terms, configurations
+from tessera_scheduler.webhook import match_conditions
+from tessera_scheduler.webhook.registration import RegistrationSettings, Terms, configurations
 from tessera_schema.annotation_keys import (
     OWNER_KEYS,
     REBALANCE_KEY,
@@ -23,11 +23,11 @@ from tessera_schema.grants import GRANT_KEY
 from tessera_schema.resizes import RESIZE_KEY
 from tests.webhook.setting import OURS, REGISTRY, Json, a_manifest
 
-NAMES_US = parse(conditions.names_us(REGISTRY))
-CHANGES = parse(conditions.changes_guarded_keys(REGISTRY, [SCHEDULER]))
-OTHERS = parse(conditions.by_others([OURS, "their-plugin"]))
+NAMES_US = parse(match_conditions.names_us(REGISTRY))
+CHANGES = parse(match_conditions.changes_guarded_keys(REGISTRY, [SCHEDULER]))
+OTHERS = parse(match_conditions.by_others([OURS, "their-plugin"]))
 PLACES = scope_of(REGISTRY).places
-HAS_KEYS = parse(conditions.has_own_keys())
+HAS_KEYS = parse(match_conditions.has_own_keys())
 
 
 def calls(pod: Json) -> bool:
@@ -91,9 +91,9 @@ def test_others_pods_are_none_of_our_business(pod: Json) -> None:
 def test_each_pod_is_of_one_kind(pod: Json, called: str) -> None:
     """Only those of the first kind wait for us."""
     kinds = {
-        "us": conditions.is_of_us(REGISTRY, PLACES),
-        "others": conditions.is_of_others(REGISTRY, PLACES),
-        "plain": conditions.is_plain(REGISTRY),
+        "us": match_conditions.is_of_us(REGISTRY, PLACES),
+        "others": match_conditions.is_of_others(REGISTRY, PLACES),
+        "plain": match_conditions.is_plain(REGISTRY),
     }
     found = [kind for kind, cel in kinds.items() if evaluate(parse(cel), {"object": pod}) is True]
     assert found == [called]

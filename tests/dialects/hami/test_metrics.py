@@ -9,7 +9,7 @@ from tessera_core.explain.hami_metrics import families, text
 from tessera_core.ledger.entries import Seen
 from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.http.server import HttpSettings, application, serving
-from tessera_scheduler.hamimetrics import routes
+from tessera_scheduler.http.hami_metrics import routes
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Grant, Share
 

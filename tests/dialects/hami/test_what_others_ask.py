@@ -20,7 +20,7 @@ from tessera_core.quota.objects import ResourceQuota, ResourceQuotaSpec
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox
-from tessera_scheduler.limits import Limits
+from tessera_scheduler.cache.quotas import Limits
 from tessera_schema.cards import MIB
 from tessera_schema.extender import decode_args
 from tessera_schema.injections import Mount

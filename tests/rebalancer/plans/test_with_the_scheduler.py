@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tessera_core.rebalance.movable_pods import MoveRules
-from tessera_scheduler.extender import NotLeading
+from tessera_scheduler.extender.handlers import NotLeading
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult

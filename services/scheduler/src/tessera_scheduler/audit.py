@@ -24,12 +24,12 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.lists import pages
-from tessera_scheduler.books import Consequences
-from tessera_scheduler.measures import Measures
-from tessera_scheduler.outlived import OCCUPIED
-from tessera_scheduler.sights import Reader, Sight
-from tessera_scheduler.steady import Steady
-from tessera_scheduler.watching import LIVING
+from tessera_runtime.monotonic_clock import Steady
+from tessera_scheduler.cache.outlived import OCCUPIED
+from tessera_scheduler.cache.pod_reader import Reader, Sight
+from tessera_scheduler.cache.pods import Consequences
+from tessera_scheduler.cache.watches import LIVING
+from tessera_scheduler.metrics import Measures
 from tessera_schema.grants import Grant
 
 TOLD: Final = 20

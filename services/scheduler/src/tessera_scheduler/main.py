@@ -19,14 +19,15 @@ from tessera_runtime.http import server
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.watchdog import open_watchdog
-from tessera_scheduler import hamimetrics, visibility, webhook
-from tessera_scheduler.explanations import Books
-from tessera_scheduler.extender import answers
-from tessera_scheduler.gate import open_gate
-from tessera_scheduler.listing import listed
+from tessera_scheduler import visibility, webhook
+from tessera_scheduler.explain.explanation import Books
+from tessera_scheduler.extender.handlers import answers
+from tessera_scheduler.http import hami_metrics
+from tessera_scheduler.leadership.kube_scheduler_gate import open_gate
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
+from tessera_scheduler.service_info import listed
 from tessera_scheduler.settings import DialectsSettings, SchedulerSettings
-from tessera_scheduler.volcanoconf import scheduler_conf
+from tessera_scheduler.volcano_config import scheduler_conf
 from tessera_scheduler.webhook import open_webhook
 
 YOUNG: Final = 20_000
@@ -70,7 +71,7 @@ async def serve(settings: SchedulerSettings) -> None:
 
         status.add_routes(server.status_routes(ready=problem, metrics=metrics))
         status.add_routes([server.verdict_route("/warmz", warming)])
-        status.add_routes(hamimetrics.routes(scheduler.ledger))
+        status.add_routes(hami_metrics.routes(scheduler.ledger))
         world = webhook.World(
             kube=kube, namespace=settings.namespace, registry=registry,
             allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,

@@ -33,37 +33,37 @@ from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import About, of_pod
-from tessera_scheduler.agents import Agents
 from tessera_scheduler.alarms import Alarm, Alarms
 from tessera_scheduler.audit import Audit
-from tessera_scheduler.binder import Binder
-from tessera_scheduler.books import Books
-from tessera_scheduler.device_states import DeviceStates
-from tessera_scheduler.errands import Errands
-from tessera_scheduler.extender import Extender, Parts
-from tessera_scheduler.fencing import Fence
-from tessera_scheduler.hints import Hints
-from tessera_scheduler.leading import Leading
-from tessera_scheduler.limits import Limits
-from tessera_scheduler.looking import Looking
-from tessera_scheduler.measures import Measures
-from tessera_scheduler.news import News
-from tessera_scheduler.nodes import Nodes
-from tessera_scheduler.outcomes import Around
-from tessera_scheduler.outlived import Outlived
-from tessera_scheduler.packing import Around as PackingAround
-from tessera_scheduler.packing import Packing
-from tessera_scheduler.reservations import Reservations
-from tessera_scheduler.resizing import Resizing
-from tessera_scheduler.resizing import Tools as ResizingTools
-from tessera_scheduler.restoring import Restoring, Tools
+from tessera_scheduler.binding.binder import Binder
+from tessera_scheduler.binding.outcomes import Around
+from tessera_scheduler.binding.quorum_read import Looking
+from tessera_scheduler.binding.resize import Resizing
+from tessera_scheduler.binding.resize import Tools as ResizingTools
+from tessera_scheduler.binding.restore import Restoring, Tools
+from tessera_scheduler.cache.agent_reports import Agents
+from tessera_scheduler.cache.device_states import DeviceStates
+from tessera_scheduler.cache.handlers import Told
+from tessera_scheduler.cache.hints import Hints
+from tessera_scheduler.cache.in_flight import Starts
+from tessera_scheduler.cache.nodes import Nodes
+from tessera_scheduler.cache.outlived import Outlived
+from tessera_scheduler.cache.packing import Around as PackingAround
+from tessera_scheduler.cache.packing import Packing
+from tessera_scheduler.cache.pod_reader import Reader
+from tessera_scheduler.cache.pods import Books
+from tessera_scheduler.cache.quotas import Limits
+from tessera_scheduler.cache.reservations import Reservations
+from tessera_scheduler.cache.watches import Watching
+from tessera_scheduler.environment import World, open_world
+from tessera_scheduler.events import News
+from tessera_scheduler.extender.handlers import Extender, Parts
+from tessera_scheduler.extender.requeue import Waker
+from tessera_scheduler.leadership.fence import Fence
+from tessera_scheduler.leadership.leader import Leading
+from tessera_scheduler.metrics import Measures
+from tessera_scheduler.retry_queue import Errands
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_scheduler.sights import Reader
-from tessera_scheduler.sinks import Told
-from tessera_scheduler.starts import Starts
-from tessera_scheduler.wake import Waker
-from tessera_scheduler.watching import Watching
-from tessera_scheduler.world import World, open_world
 from tessera_schema.grants import Grant
 
 _log = logs.named("tessera.scheduler")

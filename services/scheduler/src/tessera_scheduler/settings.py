@@ -14,10 +14,10 @@ from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings, LeaseSettings
 from tessera_runtime.service import ProcessSettings
 from tessera_runtime.tracing.tracing import TelemetrySettings
-from tessera_scheduler.gate import GateSettings
-from tessera_scheduler.hints import HintSettings
-from tessera_scheduler.keys import KeySettings
-from tessera_scheduler.packing import PackingSettings
+from tessera_scheduler.cache.hints import HintSettings
+from tessera_scheduler.cache.packing import PackingSettings
+from tessera_scheduler.keys.signing_keys import KeySettings
+from tessera_scheduler.leadership.kube_scheduler_gate import GateSettings
 from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 

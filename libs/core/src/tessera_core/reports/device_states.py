@@ -1,8 +1,8 @@
 """The part of a device state that counts.
 
-Its cards may take capacity away and add none (`tessera_scheduler.nodes`). Containers that outlived
-their pods hold what they hold of the vendor's cards on that node, and no more than these have; they
-count in no namespace's quota, for the report alone says whose they were.
+Its cards may take capacity away and add none (`tessera_scheduler.cache.nodes`). Containers that
+outlived their pods hold what they hold of the vendor's cards on that node, and no more than these
+have; they count in no namespace's quota, for the report alone says whose they were.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ from tessera_runtime.http import server
 from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_scheduler.certificates import open_certificates
-from tessera_scheduler.explanations import Books
+from tessera_scheduler.explain.explanation import Books
 from tessera_scheduler.visibility.apiservice import Address
-from tessera_scheduler.visibility.keeper import Keeper
-from tessera_scheduler.visibility.serving import Visibility
+from tessera_scheduler.visibility.handler import Visibility
+from tessera_scheduler.visibility.registration import Keeper
 from tessera_scheduler.visibility.settings import VisibilitySettings
+from tessera_scheduler.webhook.certificates import open_certificates
 from tessera_scheduler.webhook.settings import WebhookSettings
 
 __all__ = ["VisibilitySettings", "World", "open_visibility"]

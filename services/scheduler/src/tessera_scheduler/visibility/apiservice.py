@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_runtime.kube.api import Kube
-from tessera_scheduler.kept import Json, Place, keep
-from tessera_scheduler.registration import is_in
+from tessera_runtime.kube.create_or_update import Json, Place, keep
+from tessera_scheduler.webhook.registration import is_in
 from tessera_schema.visibility import GROUP, VERSION
 
 _API: Final = "apiregistration.k8s.io/v1"

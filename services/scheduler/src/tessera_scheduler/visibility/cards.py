@@ -17,7 +17,7 @@ from tessera_core.placement.node_fit import Unfit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import Unit, units
 from tessera_core.quota.allowance import Allowance
-from tessera_scheduler.explanations import PIECE, Books
+from tessera_scheduler.explain.explanation import PIECE, Books
 from tessera_schema import visibility
 from tessera_schema.cards import MIB
 from tessera_schema.reasons import Reason

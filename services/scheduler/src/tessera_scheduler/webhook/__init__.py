@@ -18,14 +18,14 @@ from tessera_runtime.clock import Clock
 from tessera_runtime.http import server
 from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.create_or_update import answered
 from tessera_runtime.metrics import Registry as Metrics
-from tessera_scheduler.access import own_name
-from tessera_scheduler.certificates import open_certificates
-from tessera_scheduler.kept import answered
-from tessera_scheduler.registration import Terms, open_registration
+from tessera_scheduler.http.authorization import own_name
+from tessera_scheduler.webhook.certificates import open_certificates
+from tessera_scheduler.webhook.handler import Webhook
 from tessera_scheduler.webhook.namespaces import Namespaces
+from tessera_scheduler.webhook.registration import Terms, open_registration
 from tessera_scheduler.webhook.rules import rules_of
-from tessera_scheduler.webhook.serving import Webhook
 from tessera_scheduler.webhook.settings import WebhookSettings
 
 __all__ = ["WebhookSettings", "World", "open_webhook"]

@@ -20,7 +20,7 @@ from tessera_core.admission.pod_size import (
     too_many_objects,
 )
 from tessera_core.dialect_kit.contract import Rejected
-from tessera_scheduler.webhook.answers import allowed, refused
+from tessera_scheduler.webhook.responses import allowed, refused
 from tessera_scheduler.webhook.rules import Rules, Setting
 from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.annotation_keys import GROUP

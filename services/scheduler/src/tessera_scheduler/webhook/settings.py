@@ -8,8 +8,8 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from tessera_runtime.http.server import HttpSettings
-from tessera_scheduler.certificates import CertificateSettings
-from tessera_scheduler.registration import RegistrationSettings
+from tessera_scheduler.webhook.certificates import CertificateSettings
+from tessera_scheduler.webhook.registration import RegistrationSettings
 
 
 class WebhookSettings(Struct, frozen=True, kw_only=True):

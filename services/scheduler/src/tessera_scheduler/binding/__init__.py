@@ -1,0 +1,1 @@
+"""Bindings: writing them, settling their outcome, and changing grants later."""

@@ -1,0 +1,200 @@
+"""A pod of the API server reduced to what the books need, as it comes from a list or a watch.
+
+A list of 50,000 pods is read one by one: what is kept of each is its grant, or nothing. Signatures
+are looked at once per text: a grant that was verified or signed here is known by its digest, and
+the books' own copy is used again, so that a second list costs neither time nor memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_core.fleet.charges import init_is_over
+from tessera_core.grants.resize import follows
+from tessera_core.kube.host_requests import NOTHING, Host, of_pod
+from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.ledger import Ledger
+from tessera_core.machines.allocation import Phase
+from tessera_core.recovery.adopt import adopt
+from tessera_core.recovery.estimate import count_by_requests
+from tessera_core.registry.plugin_requests import Start, reading
+from tessera_core.registry.registry import Registry
+from tessera_core.scheduling.node_reservations import Holding
+from tessera_core.trust.grants import Verifier
+from tessera_runtime.kube.lists import Identity
+from tessera_scheduler.cache.reserved_room import held_for
+from tessera_schema.grants import GRANT_KEY, Grant
+from tessera_schema.json_codec import decoder
+from tessera_schema.kube import Pod
+from tessera_schema.resizes import RESIZE_KEY
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _Least(Struct, frozen=True):
+    """What can be read of whatever the API server calls a pod."""
+
+    metadata: Identity = Identity()
+    spec: _Spec = _Spec()
+
+
+_decode = decoder(Pod)
+_decode_least = decoder(_Least)
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """What the API server shows of one pod."""
+
+    uid: str
+    namespace: str = ""
+    name: str = ""
+    node: str = ""
+    """Empty = not bound."""
+    grant: Grant | None = None
+    ended: bool = False
+    init_over: bool = False
+    forged: str = ""
+    """What is wrong with a grant that is not ours."""
+    unknown: bool = False
+    """A valid grant of another release: the node is closed while the pod lives."""
+    unwritten: bool = False
+    """It is bound and asks for cards, and nothing that counts says which."""
+    resize: bool = False
+    """It bears a question for other amounts."""
+    told: str = ""
+    """What an operator should know of how it was read."""
+    reserved: Holding | None = None
+    """Of a pod that waits: the room that is made for it."""
+    start: Start | None = None
+    """Of a bound pod that has not started."""
+    host: Host = NOTHING
+    """Of a bound pod, with cards or without: what it requests of its host."""
+
+    @property
+    def seen(self) -> Seen:
+        """For the ledger."""
+        return Seen(uid=self.uid, grant=self.grant, ended=self.ended, init_over=self.init_over)
+
+
+class Reader:
+    """Reads pods."""
+
+    def __init__(
+        self, registry: Registry, ledger: Ledger, verifier: Callable[[], Verifier], *,
+        migration: bool,
+    ) -> None:  # fmt: skip
+        """`verifier` gives the keys known at the moment; with `migration` what other systems
+        wrote on running pods counts too."""
+        self._registry = registry
+        self._ledger = ledger
+        self._verifier = verifier
+        self._migration = migration
+        self._resources = registry.resources
+        self._starts = reading(registry)
+        self._read: dict[str, tuple[bytes, Grant]] = {}
+        """Pod's uid -> the text that it bore, as a digest, and the grant that was in it."""
+
+    def read(self, raw: bytes | msgspec.Raw) -> Sight:
+        """Raises msgspec.DecodeError for what is no object. A pod of another form than today's must
+        not be taken for one that is gone: it closes its node."""
+        try:
+            return self.sight(_decode(bytes(raw)))
+        except msgspec.DecodeError as e:
+            least = _decode_least(bytes(raw))
+            meta = least.metadata
+            return Sight(
+                uid=meta.uid, namespace=meta.namespace, name=meta.name, node=least.spec.node_name,
+                unknown=bool(least.spec.node_name), told=f"it cannot be read: {e}",
+            )  # fmt: skip
+
+    def sight(self, pod: Pod) -> Sight:
+        """The pod reduced."""
+        meta = pod.metadata
+        node, text = pod.spec.node_name, meta.annotations.get(GRANT_KEY)
+        resize, ended = RESIZE_KEY in meta.annotations, pod.terminal
+        if ended or not node:
+            return Sight(
+                uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, ended=ended,
+                resize=resize, reserved=None if ended else held_for(self._registry, pod),
+            )  # fmt: skip
+        known = self._known(meta.uid, node, text)
+        sight = Sight(
+            uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, resize=resize,
+            host=of_pod(pod), start=self._starts.start(pod), grant=known,
+            init_over=init_is_over(pod),
+        )  # fmt: skip
+        return sight if known is not None else self._judged(pod, sight, text)
+
+    def signed(self, grant: Grant, text: str) -> None:
+        """The scheduler signed the grant: this is its text."""
+        self._read[grant.uid] = _digest(text), grant
+
+    def is_ours(self, uid: str) -> bool:
+        """True when the books' grant of the pod bears our signature."""
+        return uid in self._read
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._read.pop(uid, None)
+
+    def _known(self, uid: str, node: str, text: str | None) -> Grant | None:
+        """The books' grant, where the pod still bears the very text it was read from, or where it
+        was taken over from another system. What was read need not be in the books: audits read pods
+        of which no event has come yet."""
+        entry = self._ledger.entry(uid)
+        if entry is None or entry.grant.node != node:
+            return None
+        read = self._read.get(uid)
+        if read is None:
+            same = text is None and entry.phase is Phase.BOUND
+        else:
+            digest, grant = read
+            same = (
+                text is not None
+                and (grant is entry.grant or grant == entry.grant)
+                and _digest(text) == digest
+            )
+        return entry.grant if same else None
+
+    def _judged(self, pod: Pod, sight: Sight, text: str | None) -> Sight:
+        row = self._ledger.fleet.rows.get(sight.node)
+        cards = () if row is None else self._ledger.fleet.facts[row]
+        adopted = adopt(
+            self._registry, pod, cards, verifier=self._verifier(), others=self._migration
+        )
+        if adopted.grant is not None and text is not None and not adopted.forged:
+            grant, entry = replace(adopted.grant, given={}), self._ledger.entry(sight.uid)
+            if entry is None or entry.grant == grant or follows(grant, entry.grant):
+                self._read[sight.uid] = _digest(text), grant
+            return replace(sight, grant=grant)
+        sight = replace(
+            sight, grant=adopted.grant, unknown=adopted.unknown_version, told=adopted.problem,
+            forged=adopted.problem if adopted.forged else "",
+        )  # fmt: skip
+        if adopted.grant is not None or adopted.unknown_version or not self._asks(pod):
+            return sight
+        if not self._migration:
+            return replace(sight, unwritten=True)
+        counted = count_by_requests(self._registry, self._ledger.fleet, pod)
+        return replace(
+            sight, grant=counted.grant, unknown=counted.closes,
+            told="; ".join(t for t in (adopted.problem, counted.told) if t),
+        )  # fmt: skip
+
+    def _asks(self, pod: Pod) -> bool:
+        return any(
+            not self._resources.isdisjoint(amounts)
+            for c in pod.all_containers
+            for amounts in (c.resources.limits, c.resources.requests)
+        )
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

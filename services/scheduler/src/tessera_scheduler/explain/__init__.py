@@ -1,0 +1,1 @@
+"""Explanations of pods, put together from decisions, the ledger and the pod."""

@@ -1,0 +1,1 @@
+"""Answers over HTTP beside the extender's: explanations and HAMi's metrics."""

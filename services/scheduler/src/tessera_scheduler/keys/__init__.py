@@ -1,0 +1,1 @@
+"""The keys that grants are signed with."""

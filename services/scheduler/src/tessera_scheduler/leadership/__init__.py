@@ -1,0 +1,1 @@
+"""Which replica answers, and what holds back the others."""

@@ -1,0 +1,155 @@
+"""What is answered about a pod: the explanation of the books, with what would help, card by card
+where that is asked, and with the names of those pods alone that the caller may read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from tessera_core.admission.admit import Admission
+from tessera_core.explain.advice import Advice
+from tessera_core.explain.reasons import NO_CARDS
+from tessera_core.explain.remedies import advise, memory_unit
+from tessera_runtime.kube import timestamps
+from tessera_scheduler.explain.explanation import Books, admitted, explain, unasked
+from tessera_scheduler.visibility.cards import with_cards
+from tessera_scheduler.visibility.names import Draft, See
+from tessera_schema import visibility
+from tessera_schema.cards import MIB
+from tessera_schema.explanation import UNASKED, Explanation
+from tessera_schema.kube import Pod
+from tessera_schema.reasons import Reason
+from tessera_schema.requests import PodRequest
+from tessera_schema.verdicts import Verdict
+
+NODES_MOST: Final = 200
+"""Nodes of one answer; those that have cards come first."""
+_WITHOUT_CARDS: Final = (Reason.NODE_UNREGISTERED, Reason.NODE_HAS_NO_CARDS)
+_WAITS: Final = (Verdict.WAITING, UNASKED)
+
+
+async def whole(
+    books: Books, pod: Pod, see: See, *, scheduler: str = "", cards: bool = False
+) -> visibility.PodExplanation:
+    """Everything about one pod. `scheduler` is what kube-scheduler wrote on it."""
+    explanation = await explain(books, pod)
+    waits = explanation.decision.verdict in _WAITS
+    wanted = _wanted(books, pod)
+    found = _object(pod, explanation, scheduler if waits else "")
+    advice = _advice(books, pod, wanted) if waits and wanted is not None else None
+    if cards and wanted is not None:
+        found = await with_cards(books, found, wanted, NODES_MOST)
+    return await Draft(found=found, advice=advice).as_seen(see)
+
+
+async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation | None:
+    """One line about a pod that waits, without its nodes; None for one that asks for no cards."""
+    admission = admitted(books, pod)
+    if admission is None:
+        return None
+    decision = books.decisions.get(pod.metadata.uid)
+    about = visibility.PodExplanation(
+        metadata=_meta(pod), verdict=UNASKED if decision is None else str(decision.verdict),
+        attempts=0 if decision is None else decision.attempts,
+        decided_at="" if decision is None else timestamps.written(decision.at),
+    )  # fmt: skip
+    if not isinstance(admission, Admission):
+        return replace(about, verdict=Verdict.REJECTED, message=admission.message)
+    if not admission.request.containers:
+        return None
+    if books.ledger.entry(pod.metadata.uid) is not None:
+        return replace(about, verdict=Verdict.PLACED, message="its cards are kept for it")
+    over = "" if decision is None else decision.over
+    shown = await Draft(found=about, advice=_advice(books, pod, admission.request)).as_seen(see)
+    said = unasked(books.elsewhere()) if decision is None else over
+    return replace(shown, message=said, advice="" if said == shown.advice else shown.advice)
+
+
+def _wanted(books: Books, pod: Pod) -> PodRequest | None:
+    admission = admitted(books, pod)
+    if isinstance(admission, Admission) and admission.request.containers:
+        return admission.request
+    return None
+
+
+def _advice(books: Books, pod: Pod, request: PodRequest) -> Advice:
+    ledger, decision = books.ledger, books.decisions.get(pod.metadata.uid)
+    rows = None if decision is None else books.decisions.offered(decision, ledger.fleet)
+    return advise(
+        ledger.fleet, ledger.on, request, ledger.allowance(request.namespace), rows=rows,
+        unit=memory_unit(books.registry.dialects, pod),
+    )  # fmt: skip
+
+
+# -- the object
+
+
+def _meta(pod: Pod) -> visibility.Meta:
+    return visibility.Meta(
+        name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid,
+        creation_timestamp=pod.metadata.creation_timestamp,
+    )  # fmt: skip
+
+
+def _object(pod: Pod, found: Explanation, scheduler: str) -> visibility.PodExplanation:
+    decision = found.decision
+    of_nodes: dict[str, list[visibility.ReasonText]] = {}
+    for each in decision.reasons:
+        text = visibility.ReasonText(reason=Reason(each.reason).wire, message=each.message)
+        of_nodes.setdefault(each.node, []).append(text)
+    of_pod = of_nodes.pop("", [])
+    bare = {each.node for each in decision.reasons if each.reason in NO_CARDS}
+    names = sorted(of_nodes, key=lambda name: (name in bare, name))
+    return visibility.PodExplanation(
+        metadata=_meta(pod), verdict=str(decision.verdict), message=decision.message,
+        node=decision.node, attempts=decision.attempts, scheduler=scheduler,
+        decided_at=timestamps.written(decision.at) if decision.attempts else "",
+        dialects=found.dialects, asks=_asks(found), limits=_limits(found), held=_held(found),
+        reasons=tuple(of_pod),
+        nodes=tuple(
+            visibility.NodeState(name=name, reasons=tuple(of_nodes[name]))
+            for name in names[:NODES_MOST]
+        ),
+        more_nodes=max(len(names) - NODES_MOST, 0),
+    )  # fmt: skip
+
+
+def _asks(found: Explanation) -> tuple[visibility.Asked, ...]:
+    return tuple(
+        visibility.Asked(
+            container=a.container, vendor=a.vendor, dialect=a.dialect, count=a.count,
+            memory_mib=a.memory_bytes // MIB, memory_percent=a.memory_percent,
+            cores_percent=a.cores_percent, exclusive=a.exclusive,
+        )
+        for a in found.asks
+    )  # fmt: skip
+
+
+def _limits(found: Explanation) -> tuple[visibility.LimitState, ...]:
+    return tuple(
+        visibility.LimitState(
+            source=limit.source, vendor=limit.vendor,
+            memory_mib=None if limit.memory_bytes is None else limit.memory_bytes // MIB,
+            memory_mib_used=limit.memory_bytes_used // MIB,
+            cores_percent=limit.cores_percent, cores_percent_used=limit.cores_percent_used,
+            cards=limit.cards, cards_used=limit.cards_used,
+        )
+        for limit in found.quota
+    )  # fmt: skip
+
+
+def _held(found: Explanation) -> visibility.HeldCards | None:
+    held = found.held
+    if held is None:
+        return None
+    return visibility.HeldCards(
+        node=held.node, phase=held.phase, since=timestamps.written(held.since),
+        shares=tuple(
+            visibility.HeldShare(
+                container=s.container, card=s.card, index=s.index, memory_mib=s.memory_mib,
+                cores_percent=s.cores_percent,
+            )
+            for s in held.shares
+        ),
+    )  # fmt: skip

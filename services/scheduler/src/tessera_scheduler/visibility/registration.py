@@ -1,0 +1,68 @@
+"""Keeps what the aggregated API stands on: whom it believes, and the APIService that names it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+
+from tessera_runtime import atomic_write, logs
+from tessera_runtime.errors import Lasting, Passing
+from tessera_runtime.http.tls import Tls
+from tessera_runtime.kube.api import Kube
+from tessera_scheduler.visibility.apiservice import Address, keep_apiservice
+from tessera_scheduler.visibility.front_proxy import front_proxy
+from tessera_scheduler.visibility.handler import Visibility
+from tessera_scheduler.visibility.settings import VisibilitySettings
+from tessera_scheduler.webhook.certificates import Certificates
+
+RETRY_S: Final = 2.0
+"""Seconds between two looks until one has gone well."""
+_log = logs.named("tessera.scheduler.visibility")
+
+
+class Keeper:
+    """Looks again and again."""
+
+    def __init__(
+        self, kube: Kube, settings: VisibilitySettings, visibility: Visibility, tls: Tls,
+        trusted: Path, address: Address, certificates: Certificates,
+    ) -> None:  # fmt: skip
+        """`trusted` is the file that `tls` checks clients with."""
+        self._kube, self._settings, self._visibility = kube, settings, visibility
+        self._tls, self._trusted = tls, trusted
+        self._address, self._certificates = address, certificates
+        self._asked = False
+
+    async def run(self) -> NoReturn:
+        """Until cancelled. What goes wrong is logged, and what was known before goes on serving."""
+        while True:
+            wait_s = RETRY_S
+            try:
+                await self.look()
+                wait_s = self._settings.refresh_s
+            except Passing as e:
+                _log.warning("visibility not looked after this time", problem=str(e))
+            except (Lasting, msgspec.DecodeError) as e:
+                _log.alarm("visibility is not served: somebody has to look", problem=str(e))
+                wait_s = self._settings.refresh_s
+            await asyncio.sleep(wait_s)
+
+    async def look(self) -> None:
+        """Once. Raises as `Kube.call` does, and msgspec.DecodeError."""
+        proxy = await front_proxy(self._kube)
+        if proxy != self._visibility.proxy:
+            await asyncio.to_thread(atomic_write.replace, self._trusted, proxy.ca.encode(), 0o600)
+            await self._tls.look()
+            self._visibility.proxy = proxy
+        if not proxy.ca:
+            if not self._asked:
+                _log.warning(
+                    "visibility is not served: the cluster's API server passes no requests on "
+                    "(it runs without --requestheader-client-ca-file)"
+                )
+            self._asked = True
+        elif self._settings.register:
+            await keep_apiservice(self._kube, self._address, self._certificates.bundle)

@@ -1,0 +1,148 @@
+"""The webhook's HTTP side: bodies in and out, spans, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cache, partial
+from time import perf_counter
+from typing import Final
+
+from msgspec import DecodeError, Struct
+
+from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.quota.allowance import Allowance
+from tessera_runtime import logs
+from tessera_runtime.http.fast_path import Answer, Reply, sentence
+from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.tracing import tracing
+from tessera_scheduler.webhook.namespaces import NOTHING, Namespaces, Written
+from tessera_scheduler.webhook.oversize import unread
+from tessera_scheduler.webhook.responses import refused
+from tessera_scheduler.webhook.review import mutate, validate
+from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_schema.admission_review import (
+    NotAReview,
+    ReviewAnswer,
+    ReviewRequest,
+    decode_review,
+    encode_review,
+)
+from tessera_schema.annotation_keys import TRACE_KEY
+from tessera_schema.json_codec import decoder
+from tessera_schema.kube import ObjectMeta
+
+Judge = Callable[[Rules, ReviewRequest, Setting], ReviewAnswer]
+
+KINDS: Final = ("Pod", "Binding")
+_log = logs.named("tessera.scheduler.webhook")
+
+
+class _Object(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_object = decoder(_Object)
+
+
+class _Case(Struct, frozen=True):
+    """One review."""
+
+    phase: str
+    judge: Judge
+    review: ReviewRequest
+    began: float
+
+
+class Webhook:
+    """Answers reviews."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        namespaces: Namespaces,
+        allowance: Callable[[str], Allowance],
+        metrics: Metrics,
+    ) -> None:
+        """`allowance` gives what a namespace may use, for early warnings."""
+        self._rules = rules
+        self._namespaces = namespaces
+        self._allowance = allowance
+        answers = metrics.counter(
+            "admissions_total", "Answers of the webhook", ("phase", "outcome")
+        )
+        seconds = metrics.histogram(
+            "admission_seconds", "Time that the webhook took for an answer", ("phase",)
+        )
+        self._answers, self._seconds = cache(answers.labels), cache(seconds.labels)
+
+    def answers(self) -> dict[str, Answer]:
+        """`/mutate` and `/validate`."""
+        return {
+            "/mutate": partial(self._reply, "admit", mutate),
+            "/validate": partial(self._reply, "validate", validate),
+        }
+
+    def _reply(self, phase: str, judge: Judge, body: bytes) -> Reply | Awaitable[Reply]:
+        """At once, but where the namespace has to be asked for."""
+        began = perf_counter()
+        try:
+            review = _reviewed(body)
+        except NotAReview as e:
+            self._answers(phase, "unreadable").inc()
+            return sentence(f"{e}\n", 400)
+        case = _Case(phase, judge, review, began)
+        written = self._namespaces.remembered(review.namespace) if review.namespace else NOTHING
+        return self._when_known(case) if written is None else self._judged(case, written)
+
+    async def _when_known(self, case: _Case) -> Reply:
+        return self._judged(case, await self._namespaces.written(case.review.namespace))
+
+    def _judged(self, case: _Case, written: Written) -> Reply:
+        answer = self._answer(case, written)
+        self._answers(case.phase, _outcome(answer)).inc()
+        self._seconds(case.phase).observe(perf_counter() - case.began)
+        return Reply(encode_review(answer))
+
+    def _answer(self, case: _Case, written: Written) -> ReviewAnswer:
+        review = case.review
+        try:
+            notes = written.notes
+            at_once = unread(self._rules, review, Setting(namespace=notes))
+            if at_once is not None:
+                return at_once
+            trace = _object(bytes(review.object)).metadata.annotations.get(TRACE_KEY, "")
+            with tracing.span(
+                f"tessera.scheduler.{case.phase}", parent=trace, namespace=review.namespace,
+                pod=review.name, operation=review.operation,
+            ) as span:  # fmt: skip
+                setting = Setting(
+                    namespace=notes, labels=written.labels,
+                    allowance=self._allowance(review.namespace), traceparent=span.traceparent,
+                )  # fmt: skip
+                answer = case.judge(self._rules, review, setting)
+                span.set(outcome=_outcome(answer))
+                if answer.status is not None:
+                    span.set(refusal=answer.status.message)
+                    _log.debug(
+                        "refused", phase=case.phase, namespace=review.namespace, pod=review.name,
+                        why=answer.status.message,
+                    )  # fmt: skip
+        except DecodeError as e:
+            return refused(
+                review, Rejected(field="object", value="", remedy=f"it cannot be read: {e}")
+            )
+        return answer
+
+
+def _reviewed(body: bytes) -> ReviewRequest:
+    """The request in a body, of a kind that is reviewed here. Raises NotAReview."""
+    review = decode_review(body)
+    if review.kind.kind not in KINDS:
+        raise NotAReview(f"request.kind: {review.kind.kind[:64]!r}: register this webhook for pods")
+    return review
+
+
+def _outcome(answer: ReviewAnswer) -> str:
+    if not answer.allowed:
+        return "refused"
+    return "changed" if answer.patch else "allowed"

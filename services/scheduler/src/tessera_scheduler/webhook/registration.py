@@ -1,0 +1,223 @@
+"""How the API server learns of the webhook: two configurations, written and kept as they must be.
+
+Somebody who changes them is overruled at the next look; that they are gone is noticed then, too.
+They fail closed for the pods that Tessera places: one that asks for shares is not created while no
+replica answers. All others are never held up: conditions keep them away from us, and where a pod is
+only warned of (another scheduler's that names our resources) or hidden from cards, it is created
+without us all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from tessera_core.admission.exempt_pods import LEFT_OUT, Scope
+from tessera_core.registry.registry import Registry
+from tessera_runtime.errors import BadSettings
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.create_or_update import Json, Place, answered, keep, looked_after
+from tessera_scheduler.webhook import match_conditions as conditions
+from tessera_schema.annotation_keys import SCHEDULER
+
+NAME: Final = "tessera"
+_GROUP: Final = "admissionregistration.k8s.io/v1"
+_PATIENCE_S: Final = 2
+"""Seconds that the API server waits where a pod is created without our answer, too."""
+
+
+class RegistrationSettings(Struct, frozen=True, kw_only=True):
+    """How the API server reaches the webhook, and for what."""
+
+    enabled: bool = True
+    """False where somebody else registers it."""
+    host: str = ""
+    """Host name or address at which the API server reaches this process directly, on the port that
+    it listens on; empty = through the Service, as in a cluster."""
+    service: str = SCHEDULER
+    """Name of the Service, in our namespace."""
+    service_port: Annotated[int, Meta(ge=1, le=65535)] = 443
+    """Its port."""
+    left_out: tuple[str, ...] = LEFT_OUT
+    """Namespaces, besides ours, whose pods are not looked at: what the cluster needs to start."""
+    timeout_s: Annotated[int, Meta(ge=1, le=30)] = 5
+    """Seconds that the API server waits: an answer takes milliseconds, the rest is for a replica
+    that is just being replaced."""
+    refresh_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Seconds between two looks at the configurations."""
+    retry_s: Annotated[float, Meta(gt=0)] = 1.0
+    """Seconds between two tries of the first look."""
+
+    def check(self) -> None:
+        """Raises BadSettings."""
+        if "/" in self.host:
+            raise BadSettings(
+                f"registration.host: {self.host!r}: write a host name or an address, without a "
+                "scheme, a port or a path"
+            )
+
+    def names(self, namespace: str) -> tuple[str, ...]:
+        """What the webhook's certificate must be good for."""
+        of_service = f"{self.service}.{namespace}"
+        reached = (f"{of_service}.svc", of_service, f"{of_service}.svc.cluster.local")
+        return tuple(dict.fromkeys((*reached, "localhost", "127.0.0.1", self.host or "localhost")))
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """What the configurations say besides the rules."""
+
+    namespace: str
+    """Ours."""
+    settings: RegistrationSettings
+    writers: frozenset[str]
+    """Users and groups that may write result keys."""
+    port: int
+    """That the webhook listens on; used with `host`."""
+    scope: Scope
+    """Which pods are ours to place."""
+
+
+def configurations(
+    registry: Registry, terms: Terms, bundle: bytes
+) -> tuple[tuple[Place, list[Json]], tuple[Place, list[Json]]]:
+    """Both configurations' places and webhooks. An empty `bundle` leaves caBundle out."""
+
+    def hook(name: str, path: str, rules: list[Json], conditions: Mapping[str, str]) -> Json:
+        return {
+            "name": f"{name}.{NAME}.dev",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": _client(terms, path, bundle),
+            "failurePolicy": "Fail",
+            "matchConditions": [{"name": n, "expression": e} for n, e in conditions.items()],
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": _elsewhere(terms),
+            "objectSelector": {},
+            "rules": rules,
+            "sideEffects": "None",
+            "timeoutSeconds": terms.settings.timeout_s,
+        }
+
+    def open_hook(name: str, conditions: Mapping[str, str]) -> Json:
+        """For pods that do not wait for us."""
+        wanted = hook(name, "/mutate", [_rule("CREATE", "pods")], conditions)
+        patience = min(terms.settings.timeout_s, _PATIENCE_S)
+        return {**wanted, "failurePolicy": "Ignore", "timeoutSeconds": patience}
+
+    created = [_rule("CREATE", "pods"), _rule("UPDATE", "pods/ephemeralcontainers")]
+    places = terms.scope.places
+    asks = {"names-tessera": conditions.is_of_us(registry, places)}
+    others = conditions.by_others(terms.writers)
+    changes = conditions.changes_guarded_keys(registry, terms.scope.schedulers)
+    mutating = [
+        {**hook("admit", "/mutate", created, asks), "reinvocationPolicy": "IfNeeded"},
+        open_hook("others", {"is-of-others": conditions.is_of_others(registry, places)}),
+    ]
+    if registry.plain_env:
+        mutating.append(open_hook("plain", {"asks-for-nothing": conditions.is_plain(registry)}))
+    validating = [
+        hook("validate", "/validate", created, asks),
+        hook(
+            "keys", "/validate", [_rule("UPDATE", "pods", "pods/status")],
+            {"others-change-keys": conditions.both(others, changes)},
+        ),
+        hook(
+            "bindings", "/validate", [_rule("CREATE", "pods/binding", "bindings")],
+            {"others-write-keys": conditions.both(others, conditions.has_own_keys())},
+        ),
+    ]  # fmt: skip
+    return (_place("Mutating"), mutating), (_place("Validating"), validating)
+
+
+@asynccontextmanager
+async def open_registration(
+    kube: Kube, registry: Registry, terms: Terms, bundle: Callable[[], bytes]
+) -> AsyncGenerator[None]:
+    """The configurations, written now and kept until left; they stay when we go, for those who come
+    after us. Raises ApiRefused."""
+
+    async def refresh() -> None:
+        for place, webhooks in configurations(registry, terms, bundle()):
+            await keep(kube, place, _as_wanted(place, webhooks))
+
+    await answered(refresh, terms.settings.retry_s)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(
+            looked_after(refresh, terms.settings.refresh_s), name="webhook registration"
+        )
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def _as_wanted(place: Place, webhooks: Sequence[Json]) -> Callable[[Json | None], Json | None]:
+    def change(there: Json | None) -> Json | None:
+        had = {h.get("name"): h for h in (there or {}).get("webhooks") or ()}
+        wanted = [_with_bundle(h, had.get(h["name"], {})) for h in webhooks]
+        if there is not None and is_in(wanted, there.get("webhooks")):
+            return None
+        return {**(there or place.object()), "webhooks": wanted}
+
+    return change
+
+
+def _with_bundle(wanted: Json, had: Mapping[str, Any]) -> Json:
+    """Where others write caBundle, theirs is kept."""
+    bundle = (had.get("clientConfig") or {}).get("caBundle")
+    client = wanted["clientConfig"]
+    if "caBundle" in client or not bundle:
+        return wanted
+    return {**wanted, "clientConfig": {**client, "caBundle": bundle}}
+
+
+def is_in(wanted: object, there: object) -> bool:
+    """Whether everything that is wanted is there; the API server fills in more."""
+    if isinstance(wanted, dict):
+        return isinstance(there, dict) and all(is_in(v, there.get(k)) for k, v in wanted.items())
+    if isinstance(wanted, list):
+        return (
+            isinstance(there, list) and len(there) == len(wanted) and all(map(is_in, wanted, there))
+        )
+    return wanted == there
+
+
+def _client(terms: Terms, path: str, bundle: bytes) -> Json:
+    settings = terms.settings
+    client: Json = {}
+    if settings.host:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        client["url"] = f"https://{host}:{terms.port}{path}"
+    else:
+        client["service"] = {
+            "name": settings.service, "namespace": terms.namespace, "path": path,
+            "port": settings.service_port,
+        }  # fmt: skip
+    if bundle:
+        client["caBundle"] = base64.b64encode(bundle).decode()
+    return client
+
+
+def _elsewhere(terms: Terms) -> Json:
+    """All namespaces but ours and those that the cluster needs to start."""
+    left_out = sorted({terms.namespace, *terms.settings.left_out})
+    name = "kubernetes.io/metadata.name"
+    return {"matchExpressions": [{"key": name, "operator": "NotIn", "values": left_out}]}
+
+
+def _rule(operation: str, *resources: str) -> Json:
+    return {
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
+        "resources": list(resources), "scope": "Namespaced",
+    }  # fmt: skip
+
+
+def _place(kind: str) -> Place:
+    return Place(
+        collection=f"/apis/{_GROUP}/{kind.lower()}webhookconfigurations", api_version=_GROUP,
+        kind=f"{kind}WebhookConfiguration", name=NAME,
+    )  # fmt: skip
