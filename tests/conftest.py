@@ -58,7 +58,9 @@ def nothing_blocks_the_loop(request: pytest.FixtureRequest) -> Generator[None]:
             # It has a loop, but in a thread of its own.
             function.can_block_in("tessera_runtime/kube/credentials.py", "_load")
             # A container's files must be there before the runtime is answered, and not go then.
-            function.can_block_in("tessera_agent/files.py", {"make", "adopt", "remove"})
+            function.can_block_in(
+                "tessera_agent/containers/hook_files.py", {"make", "adopt", "remove"}
+            )
             # asyncio takes over the socket of a process that was killed.
             function.can_block_in("asyncio/unix_events.py", "create_unix_server")
             # gRPC ends a thread of its own, at once, wherever its last object happens to go.

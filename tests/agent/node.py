@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.devices import Devices, Outlets
-from tessera_agent.inventory import Inventory
+from tessera_agent.devices.monitor import Devices, Outlets
+from tessera_agent.devices.node_annotation import Inventory
 from tessera_agent.readers import Reader, Silent
 from tessera_agent.settings import AgentSettings, HealthSettings, InventorySettings
 from tessera_core.dialect_kit.monitoring import Care

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_agent.cards import Keeper, Seen
+from tessera_agent.devices.cards import Keeper, Seen
 from tessera_agent.readers import Silent
 from tessera_agent.settings import HealthSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tessera_agent.bounds import Bounds
-from tessera_agent.files import Key
+from tessera_agent.containers.hook_files import Key
+from tessera_agent.lending.bounds import Bounds
 from tessera_schema.hints import LendingBound, NodeHints
 from tessera_testing.clock import LoopClock
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.devices import teller
+from tessera_agent.devices.monitor import teller
 from tessera_agent.readers import Silent
 from tessera_core.dialect_kit.readings import CardReading, Fault
 from tessera_embedded.apiserver.faults import Answer, Effect, Hang

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.readers import Reader, Silent, World, open_reader
-from tessera_agent.readers.published import PublishedReader
+from tessera_agent.readers.node_object import PublishedReader
 from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.monitoring import version_problems
 from tessera_core.dialect_kit.readings import CardReading, Readings

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.files import ContainerFiles, HookFiles, Key
+from tessera_agent.containers.hook_files import ContainerFiles, HookFiles, Key
 from tessera_agent.settings import UsageSettings
-from tessera_agent.usage import Moment, Sampler, Watched
+from tessera_agent.usage.sampler import Moment, Sampler, Watched
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
 from tessera_core.hook.limits_file import CardLimit, Limits
 from tessera_core.hook.records import uuid_key

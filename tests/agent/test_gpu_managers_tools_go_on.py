@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from aiohttp import ClientError, ClientSession
 
-from tessera_agent.files import Key
-from tessera_agent.gpumanager_graph import View, graph, usage
-from tessera_agent.holdings import Holding, Stage
+from tessera_agent.containers.holdings import Holding, Stage
+from tessera_agent.containers.hook_files import Key
+from tessera_agent.gpu_manager_http import View, graph, usage
 from tessera_agent.main import serve
 from tessera_agent.settings import AgentSettings, NriSettings
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading

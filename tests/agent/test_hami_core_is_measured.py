@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.hamicore import EVERY_S, Regioned, Regions, region_of
+from tessera_agent.usage.hami_core import EVERY_S, Regioned, Regions, region_of
 from tessera_core.hook.hami_core_region import CACHE_ENV
 from tessera_core.hook.usage_file import Gap, Spoilt
 from tessera_kubelet.nri.types import ContainerInfo, Sandbox

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_agent.files import ContainerFiles, HookFiles, Key
+from tessera_agent.containers.hook_files import ContainerFiles, HookFiles, Key
 from tessera_core.hook import limits_file, records, usage_file
 from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode, decode_limits
 from tessera_core.hook.records import Record

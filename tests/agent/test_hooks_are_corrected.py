@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_agent.correcting import Corrections
-from tessera_agent.files import ContainerFiles, HookFiles, Key
-from tessera_agent.usage import Watched
+from tessera_agent.containers.hook_files import ContainerFiles, HookFiles, Key
+from tessera_agent.usage.limit_correction import Corrections
+from tessera_agent.usage.sampler import Watched
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
 from tessera_core.hook.limits_file import CardLimit, Limits, Mode, decode_limits
 from tessera_core.node.usage_rates import ANEW_NS, Held

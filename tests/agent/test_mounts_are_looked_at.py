@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_agent.mounts import MOST_MOUNTINFO_BYTES, MOST_PROCESSES, ProcMounts
+from tessera_agent.containers.mounts import MOST_MOUNTINFO_BYTES, MOST_PROCESSES, ProcMounts
 
 ID, OTHER = "a" * 64, "b" * 64
 ROOT = "90 80 0:50 / / rw - overlay overlay rw"

@@ -11,9 +11,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.advertising import Advertising
-from tessera_agent.files import Key
-from tessera_agent.holdings import Holding, Holdings
+from tessera_agent.containers.holdings import Holding, Holdings
+from tessera_agent.containers.hook_files import Key
+from tessera_agent.devices.extended_resources import Advertising
 from tessera_core.hook.limits_file import Limits
 from tessera_core.inventory.extended_resources import FORMER, amounts_of, names_of
 from tessera_core.kube.quantity import value

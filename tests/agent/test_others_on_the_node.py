@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.rivals import rivals_on
+from tessera_agent.devices.competing_plugins import rivals_on
 from tessera_core.vendors.nvidia import CARE
 from tests.agent.node import SETTINGS, Agent, Script, a_card, a_cluster
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_agent.files import MOST_USAGE_BYTES, ContainerFiles, HookFiles, Key
-from tessera_agent.slotlocks import MOST_ASKED, SlotLocks
+from tessera_agent.containers.hook_files import MOST_USAGE_BYTES, ContainerFiles, HookFiles, Key
+from tessera_agent.usage.slot_locks import MOST_ASKED, SlotLocks
 from tessera_core.hook import usage_file
 from tessera_core.hook.limits_file import BadLimits, CardLimit, Limits
 from tessera_core.hook.usage_file import (

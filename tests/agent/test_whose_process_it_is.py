@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_agent.pids import ProcOwners
+from tessera_agent.usage.process_owners import ProcOwners
 from tessera_core.node.cgroups import container_of
 
 ID = "0123456789abcdef" * 4

@@ -1,6 +1,6 @@
 """A container's launches are its own words; whether it works is what the driver saw."""
 
-from tessera_agent.evidence import DriverEvidence
+from tessera_agent.usage.driver_evidence import DriverEvidence
 from tessera_core.node.usage_rates import Driven
 
 CARD, KEY, VALID_S = "GPU-0a", "0a", 6.0

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tessera_agent.telling import Alarm
+from tessera_agent.events import Alarm
 from tessera_core.node.container_admission import Why
 from tessera_scheduler.alarms import Wrong
 from tessera_schema.reasons import Reason

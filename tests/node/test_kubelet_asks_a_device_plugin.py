@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tessera_agent.allocations import Allocated
+from tessera_agent.device_plugin.allocations import Allocated
 from tessera_kubelet.pod_resources import open_pod_resources
 from tests.node.agents import until
 from tests.node.cdi import write_specification

@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 
 from tessera_agent.readers import World as ReaderWorld
-from tessera_agent.readers.published import PublishedReader
+from tessera_agent.readers.node_object import PublishedReader
 from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.inventory.merge import cards_of

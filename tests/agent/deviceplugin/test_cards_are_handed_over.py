@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.readers.handing import NoNode, handed, handing_of
+from tessera_agent.readers.device_handover import NoNode, handed, handing_of
 from tessera_agent.settings import By, PluginSettings
 from tessera_core.hook.limits_file import PATH
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_agent.holdings import Stage
+from tessera_agent.containers.holdings import Stage
 from tessera_agent.settings import ResizeSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook.limits_file import PATH

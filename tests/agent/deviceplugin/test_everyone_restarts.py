@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tessera_agent.allocations import Step
-from tessera_agent.holdings import Stage
+from tessera_agent.containers.holdings import Stage
+from tessera_agent.device_plugin.allocations import Step
 from tessera_core.hook.limits_file import PATH
 from tessera_kubelet.device_plugin.types import Allocation
 from tessera_kubelet.errors import ContainerRefused, KubeletError

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.offering import MOST_IDS, amounts
-from tessera_agent.readers.handing import handing_by
-from tessera_agent.rivals import rivals_on
+from tessera_agent.device_plugin.device_list import MOST_IDS, amounts
+from tessera_agent.devices.competing_plugins import rivals_on
+from tessera_agent.readers.device_handover import handing_by
 from tessera_agent.settings import AgentSettings, Giving
 from tessera_core.inventory.extended_resources import names_of
 from tessera_core.vendors.nvidia import CARE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_agent.holdings import Stage
+from tessera_agent.containers.holdings import Stage
 from tessera_kubelet.errors import CallFailed, ContainerRefused
 from tessera_kubelet.pod_resources import PodHolding
 from tests.agent.deviceplugin.world import GPU, ONE, TEAM, Node, a_node, ended, running

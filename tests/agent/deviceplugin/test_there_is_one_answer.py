@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_agent.allocations import Allocated
-from tessera_agent.matching import amount, asking, disagreement
-from tessera_agent.shown import Contained, Run, Shown
+from tessera_agent.api.pod_view import Contained, Run, Shown
+from tessera_agent.device_plugin.allocations import Allocated
+from tessera_agent.device_plugin.pod_match import amount, asking, disagreement
 from tessera_kubelet.pod_resources import PodHolding
 from tests.agent.deviceplugin.world import GPU
 

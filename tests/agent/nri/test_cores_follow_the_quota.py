@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from tessera_agent.lending.throttle import MOST_QUOTAS, Throttling
 from tessera_agent.settings import LendingSettings, ResizeSettings
-from tessera_agent.throttling import MOST_QUOTAS, Throttling
 from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_schema.envelope import Envelope
 from tessera_schema.quotas import (

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.files import Key
+from tessera_agent.containers.hook_files import Key
 from tessera_agent.settings import LendingSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook import limits_file, usage_file

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from tessera_agent.given import limits_of, terms_in
-from tessera_agent.shown import read
+from tessera_agent.api.pod_view import read
+from tessera_agent.containers.adjustment import limits_of, terms_in
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.hook.limits_file import Mode
 from tessera_core.registry.registry import load

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_agent.hamicore import region_of
+from tessera_agent.usage.hami_core import region_of
 from tessera_core.explain.decision_log import Decisions
 from tessera_core.hook.hami_core_region import CACHE_ENV, MAGIC, read_region
 from tessera_core.inventory.merge import cards_of

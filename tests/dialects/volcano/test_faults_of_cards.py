@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_agent.cards import Keeper
+from tessera_agent.devices.cards import Keeper
 from tessera_agent.settings import HealthSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.vendors.nvidia import CARE

@@ -18,38 +18,40 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET, Struct
 
-from tessera_agent import measuring, plugin, preparing
-from tessera_agent.bounds import Bounds
-from tessera_agent.devices import Devices
-from tessera_agent.devices import Outlets as DeviceOutlets
-from tessera_agent.disagreeing import Disagreeing
-from tessera_agent.files import HookFiles
-from tessera_agent.hamicore import Regions
-from tessera_agent.holdings import Holdings
-from tessera_agent.inventory import Inventory
-from tessera_agent.judge import Judge, Knowledge
-from tessera_agent.keys import Keys
-from tessera_agent.lending import Lending
-from tessera_agent.lending import Tools as LendingTools
-from tessera_agent.measuring import Measuring
+from tessera_agent import nri_plugin
+from tessera_agent.admission import prepare
+from tessera_agent.admission.admission import Judge, Knowledge
+from tessera_agent.admission.device_check import Disagreeing
+from tessera_agent.admission.prepare import Preparing
+from tessera_agent.admission.resize import Resizing
+from tessera_agent.admission.resize import Tools as ResizingTools
+from tessera_agent.api.grant_keys import Keys
+from tessera_agent.api.pods import NodePods
+from tessera_agent.containers.holdings import Holdings
+from tessera_agent.containers.hook_files import HookFiles
+from tessera_agent.containers.mounts import ProcMounts
+from tessera_agent.containers.namespace_allowances import LabelledNamespaces, Reach
+from tessera_agent.devices.message_key import a_speaker
+from tessera_agent.devices.monitor import Devices
+from tessera_agent.devices.monitor import Outlets as DeviceOutlets
+from tessera_agent.devices.node_annotation import Inventory
+from tessera_agent.events import Outlets, States, Teller
+from tessera_agent.lending.bounds import Bounds
+from tessera_agent.lending.lending import Lending
+from tessera_agent.lending.lending import Tools as LendingTools
+from tessera_agent.lending.throttle import Throttling
 from tessera_agent.metrics import AgentMetrics
-from tessera_agent.mounts import ProcMounts
-from tessera_agent.pids import ProcOwners
-from tessera_agent.plugin import CardsPlugin
-from tessera_agent.pods import NodePods
-from tessera_agent.preparing import Preparing
-from tessera_agent.reach import LabelledNamespaces, Reach
+from tessera_agent.nri_plugin import CardsPlugin
 from tessera_agent.readers import Reader, open_reader
 from tessera_agent.readers import World as ReaderWorld
-from tessera_agent.readers.handing import handing_by
-from tessera_agent.resizing import Resizing
-from tessera_agent.resizing import Tools as ResizingTools
+from tessera_agent.readers.device_handover import handing_by
 from tessera_agent.settings import AgentSettings
-from tessera_agent.speaking import a_speaker
-from tessera_agent.telling import Outlets, States, Teller
-from tessera_agent.throttling import Throttling
-from tessera_agent.usage import Sampler
-from tessera_agent.working import begin
+from tessera_agent.tasks import begin
+from tessera_agent.usage import measurement
+from tessera_agent.usage.hami_core import Regions
+from tessera_agent.usage.measurement import Measuring
+from tessera_agent.usage.process_owners import ProcOwners
+from tessera_agent.usage.sampler import Sampler
 from tessera_core.dialect_kit.monitoring import Care
 from tessera_core.registry.registry import Registry as Dialects
 from tessera_kubelet.background import open_tasks
@@ -66,7 +68,7 @@ from tessera_schema.cards import Card
 from tessera_schema.node_cards import ALLOCATE
 
 if TYPE_CHECKING:
-    from tessera_agent.bykubelet import ByKubelet
+    from tessera_agent.device_plugin.device_plugin import ByKubelet
 
 _log: Final = logs.named("tessera.agent")
 
@@ -110,16 +112,16 @@ class Agent:
         reach = Reach(self.holdings, self.labelled)
         regions = Regions()
         self.preparing = Preparing(
-            preparing.Tools(
+            prepare.Tools(
                 vendor=vendor, judge=judge, dialects=world.dialects.readers,
                 holdings=self.holdings, files=files, reach=reach, teller=telling.teller,
                 now=asyncio.get_running_loop().time,
-                stands=preparing.STANDS[settings.giving],
+                stands=prepare.STANDS[settings.giving],
             )
         )  # fmt: skip
         self.disagreeing = Disagreeing(vendor, self.cards, telling.teller)
         self.plugin = CardsPlugin(
-            plugin.Tools(
+            nri_plugin.Tools(
                 vendor=vendor, judge=judge, dialects=world.dialects.readers,
                 holdings=self.holdings, preparing=self.preparing,
                 disagreeing=self.disagreeing,
@@ -135,7 +137,7 @@ class Agent:
         mounts = ProcMounts(settings.usage.proc_folder)
         sampler = Sampler(settings.node, vendor.name, settings.usage, owners, mounts)
         self.measuring = Measuring(
-            measuring.Tools(
+            measurement.Tools(
                 settings=settings, clock=world.clock, holdings=self.holdings, pods=self.pods,
                 devices=self.devices, inventory=inventory, files=files, hooks=self.plugin.hooks,
                 synchronized=self._synchronized,
@@ -263,15 +265,17 @@ async def open_agent(world: World) -> AsyncGenerator[Agent]:
         await agent.keys.load()
         await agent.devices.look()
         if by_kubelet is not None:
-            from tessera_agent import bykubelet  # it brings gRPC, which others do without
+            from tessera_agent.device_plugin import (
+                device_plugin,  # it brings gRPC, which others do without
+            )
 
-            tools = bykubelet.Tools(
+            tools = device_plugin.Tools(
                 settings=settings, dialects=world.dialects, kube=world.kube, clock=world.clock,
                 judge=agent.judge, preparing=agent.preparing, holdings=agent.holdings,
                 pods=agent.pods, files=agent.files, teller=telling.teller, cards=agent.cards,
                 devices=agent.devices, handing=by_kubelet,
             )  # fmt: skip
-            agent.kubelet = await enter(bykubelet.open_by_kubelet(tools))
+            agent.kubelet = await enter(device_plugin.open_by_kubelet(tools))
         tasks = await enter(open_tasks())
         begin(tasks, agent, world, inventory)
         yield agent

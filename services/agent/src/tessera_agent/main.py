@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from tessera_agent import gpumanager_graph
+from tessera_agent import gpu_manager_http
 from tessera_agent.agent import World, open_agent
-from tessera_agent.listing import listed
+from tessera_agent.service_info import listed
 from tessera_agent.settings import AgentSettings
 from tessera_runtime import dialect_config
 from tessera_runtime.bus.client import open_bus
@@ -30,7 +30,7 @@ async def serve(settings: AgentSettings) -> None:
         agent.metrics.of_process()
         app = server.application(settings.http)
         app.add_routes(server.status_routes(ready=agent.problem, metrics=agent.metrics))
-        app.add_routes(gpumanager_graph.routes(agent, settings))
+        app.add_routes(gpu_manager_http.routes(agent, settings))
         async with (
             server.serving(app, settings.http, name="http", ports=ports),
             listed(bus, clock, agent, settings),

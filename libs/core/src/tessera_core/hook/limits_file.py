@@ -1,6 +1,6 @@
 """The limits file: what the agent tells the hook in one container. 4,096 bytes, pure encoding.
 
-Writing it under its sequence rule is `tessera_agent.files`' part.
+Writing it under its sequence rule is `tessera_agent.containers.hook_files`' part.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The usage file: what the hook says one container uses. Written by the container: every number is
 clamped here and none is trusted, whatever the bytes are.
 
-Only decoding, of bytes that `tessera_agent.files` has read: it knows how to read a hostile file.
+Only decoding, of bytes that `tessera_agent.containers.hook_files` has read: it knows how to read a
+hostile file.
 """
 
 from __future__ import annotations

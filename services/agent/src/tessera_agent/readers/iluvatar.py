@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 
 from tessera_agent.readers import World
-from tessera_agent.readers.published import PublishedReader, open_published
+from tessera_agent.readers.node_object import PublishedReader, open_published
 from tessera_agent.settings import ReaderSettings
 
 

@@ -14,9 +14,9 @@ from typing import Final
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
 from tessera_agent.readers import Silent, World
-from tessera_agent.readers.handing import Handing
+from tessera_agent.readers.device_handover import Handing
 from tessera_agent.readers.nvml import Session
-from tessera_agent.readers.onethread import Hanging, OneThread, one_thread
+from tessera_agent.readers.single_thread import Hanging, OneThread, one_thread
 from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.vendors.nvidia import NONE_VISIBLE, VISIBLE

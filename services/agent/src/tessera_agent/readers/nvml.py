@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
-from tessera_agent.readers.nvmlfacts import Facts, facts_of
+from tessera_agent.readers.nvml_facts import Facts, facts_of
 from tessera_core.dialect_kit.readings import CardReading, Fault, ProcessReading, Readings
 from tessera_runtime.clock import Clock
 

@@ -1,0 +1,1 @@
+"""Whether a container may have the cards that its pod was granted."""

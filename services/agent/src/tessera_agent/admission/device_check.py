@@ -1,0 +1,69 @@
+"""Looks whether a vendor's own plugin gave a container the cards that its pod was granted.
+
+The plugin answered kubelet before the runtime asks us, so all of it is in the container that the
+runtime shows. What disagrees is told and runs all the same: kubelet keeps the plugin's answer for
+as long as the pod lives, so that a refusal would never end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tessera_agent.admission.admission import Cards
+from tessera_agent.events import Alarm, Teller
+from tessera_core.dialect_kit.contract import Vendor
+from tessera_core.node.device_mismatch import given_otherwise
+from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_schema.cards import Card
+from tessera_schema.grants import Share
+
+_AGAIN_S: Final = 1.0
+"""Seconds until the cards may be known by which the first containers are looked at."""
+
+
+class Disagreeing:
+    """Compares what was granted with what is there."""
+
+    def __init__(self, vendor: Vendor, cards: Cards, teller: Teller) -> None:
+        """`cards` are the vendor's on this node."""
+        self._vendor = vendor
+        self._cards = cards
+        self._teller = teller
+        self._later: dict[str, tuple[Sandbox, ContainerInfo, Sequence[Share]]] = {}
+        """Containers by id that were shown before any card was."""
+
+    def look(self, pod: Sandbox, container: ContainerInfo, shares: Sequence[Share]) -> None:
+        """At a container that holds these shares, which is about to be created or runs."""
+        if not self._vendor.allocates:
+            return
+        cards = self._cards()
+        if cards is None:
+            self._later[container.id] = pod, container, shares
+        else:
+            self._compare(pod, container, shares, cards)
+
+    async def keep(self) -> None:
+        """Until the cards are known by which the first containers can be looked at."""
+        while True:
+            cards = self._cards()
+            if cards is not None:
+                break
+            await asyncio.sleep(_AGAIN_S)
+        for pod, container, shares in self._later.values():
+            self._compare(pod, container, shares, cards)
+        self._later.clear()
+
+    def _compare(
+        self, pod: Sandbox, container: ContainerInfo, shares: Sequence[Share],
+        cards: Mapping[str, Card],
+    ) -> None:  # fmt: skip
+        devices = (device.path for device in container.devices)
+        told = given_otherwise(self._vendor.shows, shares, cards, container.env, devices)
+        if told:
+            self._teller.alarm(
+                pod, container.name, Alarm.OTHER_CARDS,
+                f"{told}: other pods may have that card; delete the pod, and see whether the "
+                f"{self._vendor.name} plugin numbers cards as the node's tools do",
+            )  # fmt: skip

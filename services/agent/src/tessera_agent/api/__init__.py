@@ -1,0 +1,1 @@
+"""What the agent reads of the API server: pods and public keys."""

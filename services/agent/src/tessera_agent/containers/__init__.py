@@ -1,0 +1,1 @@
+"""What a container of the node gets: files, limits, variables and terms."""

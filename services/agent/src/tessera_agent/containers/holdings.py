@@ -1,0 +1,174 @@
+"""Which containers of the node hold shares of one vendor's cards, as the runtime tells it.
+
+Kept in memory, rebuilt by `plugin` from what the runtime says runs whenever a connection begins.
+What a container holds begins when its creation is answered, and ends when its process does: a
+container that is created, and never runs, holds its shares until its pod's sandbox ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_core.dialect_kit.lending_terms import LendingTerms
+from tessera_core.fleet.charges import Charge, charge_of
+from tessera_core.hook.limits_file import Limits
+from tessera_kubelet.nri.types import Sandbox
+from tessera_schema.device_reports import CardHeld
+from tessera_schema.grants import Grant, Share
+
+
+class Stage(StrEnum):
+    """Where a container is; the runtime moves it on, or what the API server shows of it."""
+
+    ALLOCATED = "allocated"
+    """Kubelet was told what it gets; holds nothing until it may start."""
+    CREATED = "created"
+    RUNNING = "running"
+    ENDED = "ended"
+    """Holds nothing; its files stay, for it may be started again under another id."""
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """A container and its shares."""
+
+    key: Key
+    id: str
+    """As the runtime knows it; another one after each restart."""
+    pod: Sandbox
+    """As it was when the container was created."""
+    shares: tuple[Share, ...]
+    """What it takes of the cards: more than it was granted while its memory is being lowered."""
+    granted: tuple[Share, ...] = ()
+    """As the pod's last grant has them; none = `shares` are."""
+    lowered: frozenset[str] = frozenset()
+    """Cards of which its limit of cores was below what was granted when it was found running."""
+    limits: Limits
+    """As first given; those in force are the files'."""
+    since: float
+    """Loop time at which it was first heard of."""
+    terms: LendingTerms = LendingTerms(most_percent=0)
+    """On which it is lent to, lends, and holds others."""
+    hooked: bool = True
+    """False where the vendor's own tools limit it."""
+    files: ContainerFiles | None = None
+    """None where it has none: not hooked, or started without us."""
+    stage: Stage = Stage.CREATED
+    pid: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether its shares are taken."""
+        return self.stage in (Stage.CREATED, Stage.RUNNING)
+
+
+class Holdings:
+    """All of them, by pod and container."""
+
+    def __init__(self) -> None:
+        """Nothing runs."""
+        self._known: dict[Key, Holding] = {}
+        self._granted: dict[str, Grant] = {}
+        self._retired: dict[Key, float] = {}
+
+    def __iter__(self) -> Iterator[Holding]:
+        """A copy: what happens meanwhile does not matter."""
+        return iter(tuple(self._known.values()))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Key) -> Holding | None:
+        """The container's, whatever its stage."""
+        return self._known.get(key)
+
+    def put(self, holding: Holding) -> None:
+        """A container is there; it replaces its former self."""
+        self._known[holding.key] = holding
+        self._retired.pop(holding.key, None)
+
+    def change(self, key: Key, id_: str, **fields: object) -> Holding | None:
+        """The container with other fields; None where it is not known, or by another id."""
+        known = self._known.get(key)
+        if known is None or known.id != id_:
+            return None
+        changed = self._known[key] = replace(known, **fields)
+        return changed
+
+    def forget(self, key: Key, now: float) -> None:
+        """The container is gone for good; its files go later."""
+        if self._known.pop(key, None) is not None:
+            self._retired[key] = now
+
+    def of_pod(self, uid: str) -> tuple[Holding, ...]:
+        """The pod's containers."""
+        return tuple(h for h in self._known.values() if h.key.uid == uid)
+
+    def held(self, but: Key | None = None) -> dict[str, list[Share]]:
+        """Pod's uid -> shares of its containers that hold something, `but` one."""
+        found: dict[str, list[Share]] = {}
+        for holding in self._known.values():
+            if holding.holds and holding.key != but:
+                found.setdefault(holding.key.uid, []).extend(holding.shares)
+        return found
+
+    def by_card(self) -> tuple[CardHeld, ...]:
+        """What is held of each card, by all containers together."""
+        sums: dict[str, Charge] = {}
+        for held in self._known.values():
+            for share in held.shares if held.holds else ():
+                sums[share.card] = sums.get(share.card, Charge()).plus(charge_of(share))
+        return tuple(
+            CardHeld(
+                card=card, containers=charge.slots, memory_bytes=charge.memory_bytes,
+                cores_percent=charge.cores_percent,
+            )
+            for card, charge in sorted(sums.items())
+        )  # fmt: skip
+
+    def namespaces_by_card(self) -> Mapping[str, set[str]]:
+        """Of the containers that hold a part of each card."""
+        found: dict[str, set[str]] = {}
+        for held in self._known.values():
+            for share in held.shares if held.holds else ():
+                found.setdefault(share.card, set()).add(held.pod.namespace)
+        return found
+
+    def roots(self) -> Mapping[int, str]:
+        """First process -> container's id, of those that run. Threads ask."""
+        return {h.pid: h.id for h in (*self._known.values(),) if h.pid and h.stage is Stage.RUNNING}
+
+    # -- what pods were granted
+
+    def granted(self, uid: str) -> Grant | None:
+        """What one of the pod's containers was given a part of."""
+        return self._granted.get(uid)
+
+    def remember(self, grant: Grant) -> None:
+        """Keep it for as long as the pod is on the node."""
+        self._granted[grant.uid] = grant
+
+    def lose(self, uid: str) -> None:
+        """The pod is gone."""
+        self._granted.pop(uid, None)
+
+    def pods(self) -> frozenset[str]:
+        """Uids of the pods of which something is known."""
+        return frozenset(self._granted) | {key.uid for key in self._known}
+
+    # -- files of those that are gone
+
+    def retired(self, before: float) -> tuple[Key, ...]:
+        """Containers that were forgotten before a time, each told once."""
+        due = tuple(key for key, at in self._retired.items() if at <= before)
+        for key in due:
+            del self._retired[key]
+        return due
+
+    def is_retired(self, key: Key) -> bool:
+        """Whether it was forgotten and its files are still to be kept for a while."""
+        return key in self._retired

@@ -1,0 +1,306 @@
+"""The two files of each container: limits, which we write and it reads, and usage, which it writes
+and we read without trust (docs/hook.md).
+
+    <folder>/containers/<pod uid>/<container>/limits
+    <folder>/containers/<pod uid>/<container>/usage
+
+Only the two files are mounted into the container, never their folder. Every call blocks for as long
+as the file system takes: call from a thread. What is read may be torn between two writes of the
+hook; numbers are clamped, and the next look is right.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_agent.usage.slot_locks import SlotLocks
+from tessera_core.hook import limits_file, usage_file
+from tessera_core.hook.limits_file import BadLimits, CardLimit, Limits, decode_limits, encode_limits
+from tessera_core.hook.usage_file import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
+from tessera_runtime.clock import Clock
+from tessera_schema.grants import Grant, encode_grant
+from tessera_schema.injections import Mount
+
+_ROOT: Final = "containers"
+_LIMITS: Final = "limits"
+_USAGE: Final = "usage"
+_NEW: Final = "limits.new"
+_GRANT: Final = "grant"
+_NEW_GRANT: Final = "grant.new"
+_MOST_GRANT: Final = 1 << 20
+MOST_USAGE_BYTES: Final = 1 << 20
+"""Of disk that a usage file may take. The hook never makes it larger than it was made, which is a
+quarter of this; what a container adds is not counted as its own storage by kubelet."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_BLOCK: Final = 512
+"""Bytes of what stat counts as a block, on every file system."""
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAKE: Final = _WRITE | os.O_CREAT | os.O_EXCL
+
+
+class Key(Struct, frozen=True, order=True):
+    """A container of a pod."""
+
+    uid: str
+    container: str
+
+
+class HookFiles:
+    """The files of the node's containers, below one folder."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        """The folder need not exist yet."""
+        self._root = folder / _ROOT
+        self._clock = clock
+
+    def make(self, key: Key, limits: Limits, resized: Grant | None = None) -> ContainerFiles:
+        """The container's files, made where they are missing; limits are in force when this
+        returns, and its pod's grant is kept where that was `resized`. Raises ValueError for a name
+        that is none, BadLimits, OSError."""
+        path = self._path(key)
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with _opened(path, _FOLDER) as folder:
+            if resized is not None:
+                _keep(folder, resized)
+            made = _make_usage(folder)
+            files = ContainerFiles(path, self._clock, limits, made)
+            try:
+                files.change(lambda _: limits)
+            except FileNotFoundError:
+                files.limits = replace(limits, generation=1)
+                _make_limits(folder, files.limits, self._clock.time_ns())
+        return files
+
+    def adopt(self, key: Key) -> ContainerFiles:
+        """The files that an earlier agent made. Raises OSError where there are none, BadLimits
+        where the limits cannot be read (it ended while writing): `make` them again."""
+        path = self._path(key)
+        with _opened(path, _FOLDER) as folder:
+            with _opened(_LIMITS, _READ, folder) as fd:
+                limits = decode_limits(os.pread(fd, limits_file.SIZE + 1, 0))
+            made = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
+        return ContainerFiles(path, self._clock, limits, (made.st_dev, made.st_ino))
+
+    def keep_grant(self, key: Key, grant: Grant) -> None:
+        """Remember the grant of a container that was resized: the runtime knows the first one
+        alone. Raises OSError."""
+        with _opened(self._path(key), _FOLDER) as folder:
+            _keep(folder, grant)
+
+    def kept_grant(self, key: Key) -> str:
+        """What was remembered last; empty = nothing that can be read."""
+        with suppress(OSError, ValueError), _opened(self._path(key) / _GRANT, _READ) as fd:
+            return os.pread(fd, _MOST_GRANT, 0).decode()
+        return ""
+
+    def remove(self, key: Key) -> None:
+        """The container is gone. What is already gone is no error; raises OSError."""
+        path = self._path(key)
+        for name in (_LIMITS, _NEW, _USAGE, _GRANT, _NEW_GRANT):
+            with suppress(FileNotFoundError):
+                (path / name).unlink()
+        for folder in (path, path.parent):
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError as e:
+                if folder is path or e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+
+    def known(self) -> tuple[Key, ...]:
+        """Every container that has a folder, so that those of nobody can be removed."""
+        if not self._root.is_dir():
+            return ()
+        return tuple(
+            sorted(
+                Key(uid=pod.name, container=container.name)
+                for pod in self._root.iterdir()
+                if pod.is_dir() and not pod.is_symlink()
+                for container in pod.iterdir()
+                if _NAME.fullmatch(pod.name) and _NAME.fullmatch(container.name)
+            )
+        )
+
+    def _path(self, key: Key) -> Path:
+        for what, name in (("pod uid", key.uid), ("container", key.container)):
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{what} {name!r}: a name has letters, digits, '.', '_' and '-'")
+        return self._root / key.uid / key.container
+
+
+class ContainerFiles:
+    """One container's files."""
+
+    def __init__(self, path: Path, clock: Clock, limits: Limits, made: tuple[int, int]) -> None:
+        """`made` is the usage file's device and inode as we made it."""
+        self.path = path
+        self.limits = limits
+        """As last written."""
+        self._clock = clock
+        self._made = made
+        self._changing = threading.Lock()
+        self._locks = SlotLocks()
+
+    @property
+    def limits_path(self) -> Path:
+        """Where the limits are on the node."""
+        return self.path / _LIMITS
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """What the container is given: limits to read, usage to write."""
+        return (
+            Mount(destination=limits_file.PATH, source=str(self.limits_path)),
+            Mount(
+                destination=usage_file.PATH, source=str(self.path / _USAGE), read_only=False
+            ),
+        )  # fmt: skip
+
+    def change(self, change: Callable[[Limits], Limits]) -> Limits:
+        """Put other limits in force, within 20 ms of the next call of a process in the container,
+        and return them. From any thread: each change starts from the one before.
+
+        The container may be reading: the sequence number is odd while the body is not whole.
+        Raises BadLimits before anything is written, OSError.
+        """
+        with self._changing:
+            told = change(self.limits)
+            counts = _without_measurement(told) != _without_measurement(self.limits)
+            told = replace(told, generation=self.limits.generation + counts)
+            with _opened(self.path / _LIMITS, _WRITE) as fd:
+                old = limits_file.sequence_of(os.pread(fd, limits_file.SIZE, 0))
+                writing = old | 1
+                body = encode_limits(told, writing, self._clock.time_ns())
+                _write(fd, limits_file.sequence_bytes(writing), limits_file.SEQUENCE_AT)
+                _write(fd, body, 0)
+                _write(fd, limits_file.sequence_bytes(writing + 1), limits_file.SEQUENCE_AT)
+            self.limits = told
+            return told
+
+    def change_card(self, uuid: str, change: Callable[[CardLimit], CardLimit]) -> Limits:
+        """The same for one card. Raises BadLimits where the container does not hold it."""
+
+        def changed(limits: Limits) -> Limits:
+            if uuid not in {card.uuid for card in limits.cards}:
+                raise BadLimits(f"card {uuid}: container {limits.container} holds no part of it")
+            cards = (change(card) if card.uuid == uuid else card for card in limits.cards)
+            return replace(limits, cards=tuple(cards))
+
+        return self.change(changed)
+
+    def read(self, bounds: Bounds) -> Usage | Unbuilt | Garbled:
+        """What the hook says the container uses. Never raises, whatever is there. A file that the
+        container made larger is made as small as it was."""
+        try:
+            with _opened(self.path / _USAGE, _READ) as fd:
+                spoilt = self._spoilt(os.fstat(fd))
+                if spoilt is Spoilt.GROWN:
+                    self._shrink()
+                if spoilt is not None:
+                    return Garbled(spoilt)
+                data = bytearray(usage_file.SIZE)
+                if os.preadv(fd, [data], 0) != usage_file.SIZE:
+                    return Garbled(Spoilt.SIZE)
+                return decode_usage(data, bounds, lambda slots: self._locks.held(fd, slots))
+        except FileNotFoundError:
+            return Garbled(Spoilt.MISSING)
+        except OSError as e:
+            odd = e.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
+            return Garbled(Spoilt.NOT_A_FILE if odd else Spoilt.UNREADABLE)
+
+    def open_usage(self) -> int:
+        """A descriptor of the usage file for reading, the caller's to close. Raises OSError, also
+        where it is not the file that was made."""
+        fd = os.open(self.path / _USAGE, _READ)
+        spoilt = self._spoilt(os.fstat(fd))
+        if spoilt is not None:
+            os.close(fd)
+            raise OSError(errno.EBADF, f"usage file: {spoilt}")
+        return fd
+
+    def _spoilt(self, found: os.stat_result) -> Spoilt | None:
+        if not stat.S_ISREG(found.st_mode):
+            return Spoilt.NOT_A_FILE
+        if (found.st_dev, found.st_ino) != self._made:
+            return Spoilt.REPLACED
+        if found.st_size > usage_file.SIZE or found.st_blocks * _BLOCK > MOST_USAGE_BYTES:
+            return Spoilt.GROWN
+        return None if found.st_size == usage_file.SIZE else Spoilt.SIZE
+
+    def _shrink(self) -> None:
+        """Processes have no more than its own size mapped. Blocks beyond its end go only where the
+        size changes."""
+        with _opened(self.path / _USAGE, _WRITE | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+            if self._spoilt(os.fstat(fd)) is Spoilt.GROWN:
+                os.ftruncate(fd, usage_file.SIZE + 1)
+                os.ftruncate(fd, usage_file.SIZE)
+
+
+@contextmanager
+def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
+    fd = os.open(path, flags, 0o600, dir_fd=folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _without_measurement(limits: Limits) -> Limits:
+    """What counts as another generation: not the agent's own measurement."""
+    return replace(
+        limits,
+        cards=tuple(
+            replace(card, measured_ns=0, measured_at_ns=0, measured_usage_ns=0)
+            for card in limits.cards
+        ),
+    )
+
+
+def _make_usage(folder: int) -> tuple[int, int]:
+    """Device and inode of the usage file, whose blocks exist: a full disk is an error here, not in
+    the container. A whole one that is there is kept: processes may have it mapped."""
+    with suppress(FileNotFoundError):
+        there = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(there.st_mode) or there.st_size != usage_file.SIZE:
+            os.unlink(_USAGE, dir_fd=folder)
+    with suppress(FileExistsError), _opened(_USAGE, _MAKE, folder) as fd:
+        os.posix_fallocate(fd, 0, usage_file.SIZE)
+        os.fchmod(fd, 0o666)  # the container's processes may run as anybody
+    found = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
+    return found.st_dev, found.st_ino
+
+
+def _make_limits(folder: int, limits: Limits, now_ns: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_NEW, dir_fd=folder)
+    with _opened(_NEW, _MAKE, folder) as fd:
+        _write(fd, encode_limits(limits, 2, now_ns), 0)
+        os.fchmod(fd, 0o644)
+    os.rename(_NEW, _LIMITS, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _keep(folder: int, grant: Grant) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_NEW_GRANT, dir_fd=folder)
+    with _opened(_NEW_GRANT, _MAKE, folder) as fd:
+        _write(fd, encode_grant(grant).encode(), 0)
+    os.rename(_NEW_GRANT, _GRANT, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _write(fd: int, data: bytes, at: int) -> None:
+    if os.pwrite(fd, data, at) != len(data):
+        raise OSError(errno.EIO, "short write to a limits file")

@@ -1,0 +1,90 @@
+"""How far what containers say of themselves reaches: a priority, or that they give their limit of
+cores up, are variables that every author of a pod may set.
+
+They count within the container's own namespace. An administrator lets those of a namespace count on
+cards that others share by a label of the namespace. Until the API server has shown the labels, and
+where they cannot be read, there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_agent.containers.holdings import Holdings
+from tessera_core.dialect_kit.lending_terms import LendingTerms
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.annotation_keys import ACROSS_NAMESPACES_LABEL
+from tessera_schema.json_codec import decoder
+
+
+class _Meta(Struct, frozen=True):
+    name: str = ""
+
+
+class _Namespace(Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+_decode: Final = decoder(_Namespace)
+
+
+class LabelledNamespaces:
+    """A sink for the namespaces that bear the label."""
+
+    def __init__(self) -> None:
+        """None was shown."""
+        self._names: frozenset[str] = frozenset()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def relisted(self, items: list[str], started: float, now: float) -> None:
+        """All that there are."""
+        del started, now
+        self._names = frozenset(items)
+
+    def changed(self, change: Change, item: str, now: float) -> None:
+        """One of them. A namespace that loses the label is deleted from this list."""
+        del now
+        others = self._names - {item}
+        self._names = others if change is Change.DELETED else others | {item}
+
+
+class Reach:
+    """Of the containers of this node."""
+
+    def __init__(self, holdings: Holdings, labelled: LabelledNamespaces) -> None:
+        """Both may change at any time."""
+        self._holdings = holdings
+        self._labelled = labelled
+
+    def across(self, namespace: str) -> bool:
+        """Whether what its containers say counts in other namespaces."""
+        return namespace in self._labelled
+
+    def unlimited(
+        self, namespace: str, terms: LendingTerms, cards: Iterable[str]
+    ) -> frozenset[str]:
+        """The cards on which a container on these terms has no limit of cores."""
+        if terms.unlimited_by_operator or (terms.unlimited and self.across(namespace)):
+            return frozenset(cards)
+        if not terms.unlimited:
+            return frozenset()
+        sharing = self._holdings.namespaces_by_card()
+        return frozenset(card for card in cards if sharing.get(card, set()) <= {namespace})
+
+
+def _name(raw: bytes) -> str:
+    return _decode(raw).metadata.name
+
+
+def watcher(kube: Kube, labelled: LabelledNamespaces, settings: KubeSettings) -> Reflector[str]:
+    """Brings the namespaces that bear the label."""
+    query = {"labelSelector": f"{ACROSS_NAMESPACES_LABEL}=true"}
+    return Reflector(kube, Watched(paths.NAMESPACES, _name, query), labelled, settings=settings)

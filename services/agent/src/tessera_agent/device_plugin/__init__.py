@@ -1,0 +1,1 @@
+"""Cards that kubelet gives to containers, through a device plugin."""

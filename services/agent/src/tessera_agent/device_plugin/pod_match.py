@@ -1,0 +1,122 @@
+"""Whose container kubelet asks for, by how much of what it asks: it says nothing else.
+
+The scheduler never lets two pods that ask for as much start on a node at once where a device plugin
+gives the cards; within a pod kubelet asks for one container after the other, init containers first.
+So there is one answer, or something went wrong, and none is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_agent.api.pod_view import Contained, Shown
+from tessera_agent.device_plugin.allocations import Allocated
+from tessera_core.kube.quantity import BadQuantity, value
+from tessera_kubelet.pod_resources import PodHolding
+
+_SHOWN: Final = 4
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """A container that kubelet may be asking for."""
+
+    pod: Shown
+    container: Contained
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.pod.namespace}/{self.pod.name}, container {self.container.name}"
+
+
+Named = tuple[str, str, str]
+"""Namespace, pod and container."""
+Has = Callable[[str, str], bool]
+"""Whether a pod's container, by uid and name, was given what it asks for."""
+
+
+def asking(pods: Iterable[Shown], resource: str, count: int, has: Has) -> tuple[Asking, ...]:
+    """The containers that come next in their pods and ask for just so much; one of each pod that
+    kubelet may be about to admit."""
+    found = []
+    for pod in pods:
+        container = None if pod.ended or pod.admitted else _next(pod, resource, has)
+        if container is not None and amount(container, resource) == count:
+            found.append(Asking(pod=pod, container=container))
+    return tuple(found)
+
+
+def restarting(
+    pods: Iterable[Shown], resource: str, count: int, holdings: Sequence[PodHolding]
+) -> tuple[Asking, ...]:
+    """The containers that ask for just so much, do not run, and are in pods that were admitted
+    before, of which kubelet knows nothing: it lost its record, or they were given their cards by
+    the runtime then. One of each pod."""
+    known = {theirs for theirs, has in _having(holdings, resource) if has}
+    found = []
+    for pod in pods:
+        for container in pod.containers:
+            theirs = (pod.namespace, pod.name, container.name)
+            if pod.ended or not pod.admitted or container.runs or theirs in known:
+                continue
+            if amount(container, resource) == count:
+                found.append(Asking(pod=pod, container=container))
+                break
+    return tuple(found)
+
+
+def amount(container: Contained, resource: str) -> int:
+    """How much of it the container asks for; 0 = nothing, or nothing that makes sense."""
+    try:
+        return value(container.limits.get(resource, 0))
+    except BadQuantity:
+        return 0
+
+
+def disagreement(
+    mine: Sequence[Allocated], holdings: Sequence[PodHolding], resource: str, ids: Iterable[str]
+) -> str:
+    """Why what kubelet says of these ids is not what we know; empty when it is, or when it says
+    nothing of them. The ids of an init container may be another container's of its pod later."""
+    wanted = frozenset(ids)
+    ours = {(one.namespace, one.pod, one.container) for one in mine}
+    pods = {(one.namespace, one.pod) for one in mine}
+    for theirs, has in _having(holdings, resource):
+        strange = theirs not in ours and (theirs[:2] not in pods or wanted == has)
+        if wanted & has and strange:
+            return f"kubelet gave them to {_name(theirs)}, we to {_names(ours)}"
+    return ""
+
+
+def listed(holdings: Sequence[PodHolding], resource: str, ids: Iterable[str]) -> tuple[Named, ...]:
+    """Who has any of these ids, as kubelet says. It does not of init containers."""
+    wanted = frozenset(ids)
+    return tuple(theirs for theirs, has in _having(holdings, resource) if wanted & has)
+
+
+def _having(
+    holdings: Iterable[PodHolding], resource: str
+) -> Iterator[tuple[Named, frozenset[str]]]:
+    for holding in holdings:
+        for name, resources in holding.containers.items():
+            yield (holding.namespace, holding.name, name), resources.get(resource, frozenset())
+
+
+def _next(pod: Shown, resource: str, has: Has) -> Contained | None:
+    """The first container that asks for the resource and was not given it."""
+    return next(
+        (c for c in pod.containers if amount(c, resource) and not has(pod.uid, c.name)), None
+    )
+
+
+def _names(containers: Iterable[Named]) -> str:
+    named = sorted(map(_name, containers))
+    return " and ".join(named[:_SHOWN]) if named else "nobody"
+
+
+def _name(container: Named) -> str:
+    namespace, pod, name = container
+    return f"pod {namespace}/{pod}, container {name}"

@@ -1,0 +1,1 @@
+"""Idle cores that are lent among the containers of a card."""

@@ -1,0 +1,282 @@
+"""Idle cores lent on the node's cards, ten times a second and without any network: the counters of
+the hooks come in, `tessera_core.node.core_lending` decides, loans and holds go into limits files.
+
+Both end by themselves a second after they were last renewed, with the agent or without. Hooks older
+than the agent may know no end of holds: the first look of an agent that comes after one that died
+clears away what it left. Only cards on which something could be lent, or somebody held, are looked
+at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_agent.api.pods import NodePods
+from tessera_agent.containers.holdings import Holding, Holdings, Stage
+from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_agent.containers.namespace_allowances import Reach
+from tessera_agent.lending.bounds import Bounds
+from tessera_agent.lending.members import Member, Members
+from tessera_agent.lending.throttle import Throttling
+from tessera_agent.settings import LendingSettings
+from tessera_agent.usage.driver_evidence import DriverEvidence
+from tessera_agent.usage.usage_counters import Glances
+from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode
+from tessera_core.node.core_lending import Decision, Lender, Pace, Reading
+from tessera_runtime import logs
+from tessera_runtime.clock import Clock
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+
+_log: Final = logs.named("tessera.agent.lending")
+_SECOND: Final = 1_000_000_000
+_CALM: Final = 3
+"""Looks that a card is spared on which nobody is lent to, held, or held back."""
+_OFF_S: Final = 5.0
+"""Seconds between looks where nothing is lent: what another agent left is cleared away."""
+_PERMILLE: Final = 10
+_HOLD: Final = int(Flag.HOLD_LAUNCHES)
+_POD: Final = ("namespace", "pod", "container")
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """What is looked at."""
+
+    settings: LendingSettings
+    clock: Clock
+    holdings: Holdings
+    pods: NodePods
+    bounds: Bounds
+    throttling: Throttling
+    reach: Reach
+    evidence: DriverEvidence
+    metrics: Registry
+
+
+class Lending:
+    """Lends on all cards."""
+
+    def __init__(self, tools: Tools) -> None:
+        """Nothing is lent."""
+        self._do = tools
+        settings = tools.settings
+        self._pace = Pace(idle_s=settings.idle_s, active_s=settings.active_s)
+        self._members = Members(
+            tools.pods, tools.bounds, tools.throttling, tools.reach, tools.evidence,
+            settings.most_percent,
+        )  # fmt: skip
+        self._lenders: dict[str, Lender] = {}
+        self._waiting: dict[str, int] = {}
+        """Card -> looks that it is spared."""
+        self._glances = Glances()
+        self._working = threading.Lock()
+        self._over = False
+        self._changes: Counter[str] = Counter(dict.fromkeys(("lent", "taken-back", "failed"), 0))
+        tools.metrics.collect(self._collect)
+
+    async def run(self) -> NoReturn:
+        """Lend, for ever; nothing is lent and nobody held when it ends."""
+        loop, settings = asyncio.get_running_loop(), self._do.settings
+        tick_s = settings.tick_s if settings.enabled else _OFF_S
+        try:
+            while True:
+                due = loop.time() + tick_s
+                await self.tick()
+                await asyncio.sleep(max(due - loop.time(), 0))
+        finally:
+            self._end(loop.time())
+
+    async def tick(self) -> None:
+        """One look, and what follows from it."""
+        running, now = self._running(), asyncio.get_running_loop().time()
+        cards = self._due(running, now) if self._do.settings.enabled else {}
+        if cards or any(_stands(held) for held in running):
+            await asyncio.to_thread(self._work, cards, running, now)
+
+    def _end(self, now: float) -> None:
+        """On the loop, which may end before a thread would have written it."""
+        self._work({}, self._running(), now)
+        with self._working:
+            self._over = True
+            self._glances.keep_only(())
+
+    def _running(self) -> list[Holding]:
+        return [h for h in self._do.holdings if h.stage is Stage.RUNNING and h.files is not None]
+
+    def _due(self, running: Sequence[Holding], now: float) -> dict[str, Sequence[Member]]:
+        """The cards to look at now: those on which nobody wants anything wait for some looks."""
+        members = self._members.of(running, now)
+        waiting = {c: n - 1 for c, n in self._waiting.items() if n > 0 and c in members}
+        self._waiting = waiting
+        self._lenders = {c: known for c, known in self._lenders.items() if c in members}
+        return {card: all_ for card, all_ in members.items() if card not in waiting}
+
+    # -- in a thread
+
+    def _work(
+        self, cards: Mapping[str, Sequence[Member]], running: Iterable[Holding], now: float
+    ) -> None:
+        """Look, decide and write; loans that end are written first."""
+        with self._working:
+            if not self._over:
+                self._lend(cards, running, now)
+
+    def _lend(
+        self, cards: Mapping[str, Sequence[Member]], running: Iterable[Holding], now: float
+    ) -> None:
+        wall_ns = self._do.clock.time_ns()
+        decided = {card: self._decided(card, members, now, wall_ns) for card, members in
+                   cards.items()}  # fmt: skip
+        self._waiting |= {card: _CALM for card, one in decided.items() if one.calm}
+        self._glances.keep_only({held.key for held in running})
+        wanted = [
+            (held.files, _wanted(held, decided)) for held in running if held.files is not None
+        ]
+        stuck: set[str] = set()
+        for files, (loans, hold) in wanted:
+            less = {c: n for c, n in loans.items() if n <= _lent(files.limits, c, wall_ns)}
+            if not self._write(files, less, hold=hold, wall_ns=wall_ns):
+                stuck |= {c for c in loans if _lent(files.limits, c, wall_ns)}
+        for files, (loans, hold) in wanted:
+            more = {c: n for c, n in loans.items() if c not in stuck}
+            self._write(files, more, hold=hold, wall_ns=wall_ns)
+
+    def _decided(
+        self, card: str, members: Sequence[Member], now: float, wall_ns: int
+    ) -> Decision:  # fmt: skip
+        lender = self._lenders.setdefault(card, Lender(self._pace))
+        return lender.decide([self._reading(member, wall_ns) for member in members], now)
+
+    def _reading(self, member: Member, wall_ns: int) -> Reading:
+        limits = member.files.limits
+        limit = next(c for c in limits.cards if c.uuid == member.card)
+        seen = self._glances.look(member.key, member.files, member.card)
+        return Reading(
+            key=_name(member.key), priority=member.priority, lends=member.lends,
+            namespace=member.namespace, reaches=member.reaches, works=member.works,
+            granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
+            most_permille=member.most_permille if member.lends else 0,
+            lent_permille=_lent(limits, member.card, wall_ns),
+            gpu_ns=seen.gpu_ns, throttled_ns=seen.throttled_ns, launches=seen.launches,
+        )  # fmt: skip
+
+    def _write(
+        self, files: ContainerFiles, loans: Mapping[str, int], *, hold: bool, wall_ns: int
+    ) -> bool:
+        """Whether the file says so now."""
+        before, renew_ns = files.limits, wall_ns + round(self._do.settings.loan_s * _SECOND / 2)
+        if not _hold_differs(before, renew_ns, hold=hold) and not any(
+            _differs(card, loans.get(card.uuid), renew_ns) for card in before.cards
+        ):
+            return True
+        until_ns = wall_ns + round(self._do.settings.loan_s * _SECOND)
+
+        def changed(limits: Limits) -> Limits:
+            cards = tuple(_with_loan(card, loans.get(card.uuid), until_ns) for card in limits.cards)
+            return _with_hold(replace(limits, cards=cards), until_ns if hold else None)
+
+        try:
+            self._count(before, files.change(changed), wall_ns)
+        except (OSError, ValueError) as e:
+            self._changes["failed"] += 1
+            _log.warning("loans not written", container=before.container, why=str(e))
+            return False
+        return True
+
+    def _count(self, before: Limits, after: Limits, wall_ns: int) -> None:
+        for card in after.cards:
+            was = _lent(before, card.uuid, wall_ns)
+            self._changes["lent"] += card.lent_permille > was
+            self._changes["taken-back"] += card.lent_permille < was
+
+    # -- what is told
+
+    def _collect(self) -> Iterable[Metric]:
+        full, wall_ns = self._do.metrics.full, self._do.clock.time_ns()
+        lent = GaugeMetricFamily(
+            full("container_lent_percent"), "Cores lent on top.", labels=(*_POD, "card")
+        )
+        held = GaugeMetricFamily(
+            full("container_held"), "1 = it waits for a more important one.", labels=_POD
+        )
+        for one in self._running():
+            labels = (one.pod.namespace, one.pod.name, one.key.container)
+            limits = one.files.limits if one.files else one.limits
+            held.add_metric(labels, float(_is_held(limits, wall_ns)))
+            for card in limits.cards:
+                loan = _lent(limits, card.uuid, wall_ns) / _PERMILLE
+                lent.add_metric((*labels, card.uuid), loan)
+        changes = CounterMetricFamily(full("loans"), "Changes of loans.", labels=("what",))
+        for what, count in self._changes.items():
+            changes.add_metric((what,), count)
+        yield from (lent, held, changes)
+
+
+def _stands(held: Holding) -> bool:
+    """Whether its file speaks of a loan or a hold."""
+    limits = held.files.limits if held.files else held.limits
+    return bool(int(limits.flags) & _HOLD) or any(c.lent_permille for c in limits.cards)
+
+
+def _wanted(held: Holding, decided: Mapping[str, Decision]) -> tuple[dict[str, int], bool]:
+    """What one container is to be lent, by card, and whether it is to be held."""
+    name, limits = _name(held.key), held.files.limits if held.files else held.limits
+    loans, hold = {}, False
+    for limit in limits.cards:
+        decision = decided.get(limit.uuid)
+        loans[limit.uuid] = decision.loans.get(name, 0) if decision else 0
+        hold |= decision is not None and name in decision.held
+    return loans, hold
+
+
+def _name(key: Key) -> str:
+    return f"{key.uid}/{key.container}"
+
+
+def _lent(limits: Limits, card: str, wall_ns: int) -> int:
+    """The loan in force, in permille."""
+    for limit in limits.cards:
+        if limit.uuid == card and limit.mode is Mode.ELASTIC and wall_ns < limit.lent_until_ns:
+            return limit.lent_permille
+    return 0
+
+
+def _is_held(limits: Limits, wall_ns: int) -> bool:
+    """Whether its launches wait now."""
+    endless = limits.hold_until_ns == 0
+    return bool(int(limits.flags) & _HOLD) and (endless or wall_ns < limits.hold_until_ns)
+
+
+def _hold_differs(limits: Limits, renew_ns: int, *, hold: bool) -> bool:
+    """Whether the file says otherwise, or the hold has to be renewed."""
+    if hold != bool(int(limits.flags) & _HOLD):
+        return True
+    return hold and limits.hold_until_ns <= renew_ns
+
+
+def _with_hold(limits: Limits, until_ns: int | None) -> Limits:
+    """None = it is not held."""
+    if until_ns is None:
+        return replace(limits, flags=limits.flags & ~Flag.HOLD_LAUNCHES, hold_until_ns=0)
+    return replace(limits, flags=limits.flags | Flag.HOLD_LAUNCHES, hold_until_ns=until_ns)
+
+
+def _differs(limit: CardLimit, loan: int | None, renew_ns: int) -> bool:
+    """Whether the loan is another one, or has to be renewed; None = it may stay as it is."""
+    if loan is None:
+        return False
+    return loan != limit.lent_permille or (loan > 0 and limit.lent_until_ns <= renew_ns)
+
+
+def _with_loan(limit: CardLimit, loan: int | None, until_ns: int) -> CardLimit:
+    if loan is None:
+        return limit
+    if not loan:
+        return replace(limit, lent_permille=0, lent_until_ns=0)
+    return replace(limit, mode=Mode.ELASTIC, lent_permille=loan, lent_until_ns=until_ns)

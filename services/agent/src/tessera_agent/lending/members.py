@@ -1,0 +1,102 @@
+"""Who takes part in lending, card by card, and on what terms at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from tessera_agent.api.pods import NodePods
+from tessera_agent.containers.holdings import Holding
+from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_agent.containers.namespace_allowances import Reach
+from tessera_agent.lending.bounds import Bounds
+from tessera_agent.lending.throttle import FULL as UNTHROTTLED
+from tessera_agent.lending.throttle import Throttling
+from tessera_agent.usage.driver_evidence import DriverEvidence
+from tessera_core.hook.limits_file import Mode
+from tessera_core.node.core_lending import FULL
+
+_PERMILLE: Final = 10
+_AGAIN_S: Final = 0.5
+"""Seconds for which the same containers are taken to be on the same terms."""
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """A container on one card."""
+
+    key: Key
+    files: ContainerFiles
+    card: str
+    most_permille: int
+    """Of the card, up to which it may be lent to."""
+    lends: bool
+    priority: int | None
+    namespace: str
+    reaches: bool
+    """Its priority counts in other namespaces."""
+    works: bool
+    """The driver saw it work of late."""
+
+
+class Members:
+    """Those of the node."""
+
+    def __init__(
+        self, pods: NodePods, bounds: Bounds, throttling: Throttling, reach: Reach,
+        evidence: DriverEvidence, most_percent: float,
+    ) -> None:  # fmt: skip
+        """Up to `most_percent` of a card is lent to whom nothing else bounds."""
+        self._pods = pods
+        self._bounds = bounds
+        self._throttling = throttling
+        self._reach = reach
+        self._evidence = evidence
+        self._most_percent = most_percent
+        self._known: Mapping[str, Sequence[Member]] = {}
+        self._of: list[str] = []
+        self._at = float("-inf")
+
+    def of(self, running: Sequence[Holding], now: float) -> Mapping[str, Sequence[Member]]:
+        """By card, where somebody could be lent to, or held. `now` is the loop's time."""
+        ids = [held.id for held in running]
+        if ids != self._of or now - self._at >= _AGAIN_S:
+            self._of, self._at = ids, now
+            found: dict[str, list[Member]] = {}
+            for held in running:
+                for member in self._members(held, now):
+                    found.setdefault(member.card, []).append(member)
+            self._known = {card: all_ for card, all_ in found.items() if _is_open(all_)}
+        return self._known
+
+    def _members(self, held: Holding, now: float) -> Iterable[Member]:
+        if held.files is None:
+            return
+        shown = self._pods.get(held.key.uid)
+        lends = held.terms.lends if shown is None else shown.lends
+        percent = self._throttling.percent(held.pod.namespace, now)
+        for limit in held.files.limits.cards:
+            bound = self._bounds.most(held.key, limit.uuid, now)
+            most = self._most_percent if bound is None else bound
+            if limit.uuid in held.lowered if percent is None else percent < UNTHROTTLED:
+                most = 0
+            yield Member(
+                key=held.key, files=held.files, card=limit.uuid, lends=lends,
+                priority=held.terms.priority, namespace=held.pod.namespace,
+                reaches=self._reach.across(held.pod.namespace),
+                works=self._evidence.works(held.id, limit.uuid, now),
+                most_permille=round(min(held.terms.ceiling_percent, most) * _PERMILLE),
+            )  # fmt: skip
+
+
+def _is_open(members: Sequence[Member]) -> bool:
+    """Whether somebody could be lent to, or held."""
+    if len({m.priority for m in members if m.priority is not None}) > 1:
+        return True
+    return any(
+        m.lends and 0 < limit.cores_permille < min(m.most_permille, FULL)
+        for m in members
+        for limit in m.files.limits.cards
+        if limit.uuid == m.card and limit.mode is not Mode.OFF
+    )

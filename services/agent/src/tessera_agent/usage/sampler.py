@@ -1,0 +1,161 @@
+"""What the node's containers use of one vendor's cards: a look at all usage files and at what the
+driver says of their processes, every few seconds.
+
+It is told as NodeUsage; what hooks hear of it, more often, is `correcting`'s part. Nothing that a
+container writes can make a look fail.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_agent.containers.mounts import MountLooks
+from tessera_agent.settings import UsageSettings
+from tessera_agent.usage.busy_time import Busy
+from tessera_agent.usage.driver_evidence import DriverEvidence
+from tessera_agent.usage.process_owners import Owners
+from tessera_core.dialect_kit.readings import Readings
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_file import Bounds, Gap, Garbled, Spoilt, Unbuilt, Usage
+from tessera_core.node.usage_rates import Driven, Held, Look, Tolerance, use_between
+from tessera_schema.cards import MIB, Card
+from tessera_schema.device_reports import CardLoad, ContainerUse, NodeUsage
+
+_LOOKS_SEEN: Final = 3
+"""Looks for which it counts that the driver saw a container work."""
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """A running container that holds shares."""
+
+    held: Held
+    files: ContainerFiles | None = None
+    """None where the vendor's own tools limit it."""
+    id: str = ""
+    """As the runtime knows it."""
+    pid: int = 0
+    """Its first process; 0 = not known."""
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """When a look is taken, by both clocks."""
+
+    at_s: float
+    """Never jumps."""
+    wall_ns: int
+
+
+class Sampler:
+    """Looks at all containers, and remembers the look before."""
+
+    def __init__(
+        self, node: str, vendor: str, settings: UsageSettings, owners: Owners, mounts: MountLooks
+    ) -> None:
+        """No look has been taken yet."""
+        self._mounts = mounts
+        self._node = node
+        self._vendor = vendor
+        self._settings = settings
+        self.owners = owners
+        self.evidence = DriverEvidence(settings.interval_s * _LOOKS_SEEN)
+        self._busy = Busy()
+        self._before: dict[Key, Look] = {}
+        self._at_s: float | None = None
+        self.spoilt: Counter[Spoilt] = Counter()
+        """Looks at usage files that could not be believed, by what was wrong."""
+
+    def look(
+        self, watched: Mapping[Key, Watched], cards: tuple[Card, ...], read: Readings, at: Moment
+    ) -> NodeUsage:
+        """What was used since the last look. Blocks for the files' sake: call it from a thread,
+        one call at a time. Never raises."""
+        driven, pids = self._driven(read)
+        timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
+        self.evidence.note(driven, timed, at.at_s)
+        interval_s = at.at_s - self._at_s if self._at_s is not None else 0.0
+        self._at_s = at.at_s
+        tolerance = Tolerance(
+            memory_bytes=self._settings.slack_mib * MIB,
+            overhead_bytes=self._settings.overhead_mib * MIB,
+            context_bytes=self._settings.context_mib * MIB,
+            card_bytes={uuid_key(card.id): card.memory_bytes for card in cards},
+        )
+        looks: dict[Key, Look] = {}
+        uses = []
+        for key, one in watched.items():
+            look = Look(
+                at_s=at.at_s, wall_ns=at.wall_ns, usage=self._usage(one, tolerance, at),
+                driven=driven.get(one.id, {}) if one.id else {},
+                seen=self._seen(one, pids.get(one.id, ())),
+            )  # fmt: skip
+            held = replace(one.held, limits=one.files.limits) if one.files else one.held
+            use, looks[key] = use_between(held, self._before.get(key), look, tolerance)
+            uses.append(use)
+        self._before = looks
+        return self._told(uses, cards, read, at, interval_s)
+
+    def _usage(self, one: Watched, tolerance: Tolerance, at: Moment) -> Usage | Unbuilt | Garbled:
+        if one.files is None:
+            return Unbuilt()
+        memory = dict(tolerance.card_bytes)
+        for limit in one.files.limits.cards:
+            key = uuid_key(limit.uuid)
+            memory[key] = max(memory.get(key, 0), limit.memory_bytes)
+        usage = one.files.read(Bounds(memory_bytes=memory, now_ns=at.wall_ns))
+        if isinstance(usage, Garbled):
+            self.spoilt[usage.why] += 1
+        return usage
+
+    def _seen(self, one: Watched, pids: Sequence[int]) -> frozenset[Gap]:
+        if one.files is None:
+            return frozenset()
+        changed = self._mounts.are_changed(one.id, one.files.limits_path, (one.pid, *pids))
+        return frozenset({Gap.MOUNTS}) if changed else frozenset()
+
+    def _driven(self, read: Readings) -> tuple[dict[str, dict[str, Driven]], dict[str, list[int]]]:
+        """Container's id -> card's key -> what its processes do there; and which these are."""
+        found: dict[str, dict[str, Driven]] = {}
+        pids: dict[str, list[int]] = {}
+        for card in read.cards:
+            grown = self._busy.since(card)
+            for process in card.processes:
+                busy_ns = grown.get(process.pid, 0) if grown is not None else -1
+                owner = self.owners.container_of(process.pid)
+                if owner:
+                    pids.setdefault(owner, []).append(process.pid)
+                    known = found.setdefault(owner, {})
+                    known[uuid_key(card.id)] = _more(
+                        known.get(uuid_key(card.id), Driven()), process.memory_bytes, busy_ns
+                    )
+        return found, pids
+
+    def _told(
+        self, uses: list[ContainerUse], cards: tuple[Card, ...], read: Readings, at: Moment,
+        interval_s: float,
+    ) -> NodeUsage:  # fmt: skip
+        healthy = {card.id: card.healthy for card in cards}
+        return NodeUsage(
+            node=self._node, vendor=self._vendor, at=at.wall_ns / 1e9, interval_s=interval_s,
+            containers=tuple(uses),
+            cards=tuple(
+                CardLoad(
+                    card=card.id, memory_used_bytes=card.memory_used_bytes,
+                    cores_percent=max(card.busy_percent, 0), healthy=healthy.get(card.id, False),
+                )
+                for card in read.cards
+            ),
+        )  # fmt: skip
+
+
+def _more(known: Driven, memory_bytes: int, busy_ns: int) -> Driven:
+    return Driven(
+        memory_bytes=known.memory_bytes + memory_bytes,
+        busy_ns=max(known.busy_ns, 0) + busy_ns if busy_ns >= 0 else known.busy_ns,
+        processes=known.processes + 1,
+    )

@@ -1,0 +1,101 @@
+"""Looks at a container's usage file that cost next to nothing: the file stays open, and one short
+read tells what the container did on one card.
+
+The file is the container's to write: a short, missing or replaced one is one that says nothing.
+Reads may block for the file system's sake: call from a thread, one call at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Final
+
+from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_core.hook.records import CARDS, uuid_key
+from tessera_core.hook.usage_counters import (
+    NOTHING,
+    SIZE,
+    Glance,
+    glance,
+    is_of,
+    name_of,
+    record_at,
+)
+
+_SELDOM: Final = 4
+"""Looks between two searches for a record that is not there: nobody has used the card yet."""
+
+
+def record_of(usage: int, key: str) -> tuple[int, bytes] | None:
+    """Where in an open usage file the record of the card begins whose id `uuid_key` spells so, and
+    its first `SIZE` bytes; None where there is none. Raises OSError."""
+    for position in range(CARDS):
+        data = os.pread(usage, SIZE, record_at(position))
+        if is_of(data, key):
+            return record_at(position), data
+    return None
+
+
+class _Open:
+    """One container's file."""
+
+    def __init__(self, files: ContainerFiles) -> None:
+        self.files = files
+        self.fd = files.open_usage()
+        self._places: dict[str, tuple[int, bytes]] = {}
+        """Card -> where its record begins and how its id stands there, as last found."""
+        self._missing: dict[str, int] = {}
+        """Card -> looks until it is searched for again."""
+
+    def look(self, card: str) -> Glance:
+        known = self._places.get(card)
+        if known is not None:
+            data = os.pread(self.fd, SIZE, known[0])
+            if len(data) == SIZE and name_of(data) == known[1]:
+                return glance(data)
+            del self._places[card]
+        return self._search(card)
+
+    def _search(self, card: str) -> Glance:
+        wait = self._missing.pop(card, 0)
+        if wait:
+            self._missing[card] = wait - 1
+            return NOTHING
+        found = record_of(self.fd, uuid_key(card))
+        if found is None:
+            self._missing[card] = _SELDOM
+            return NOTHING
+        place, data = found
+        self._places[card] = place, name_of(data)
+        return glance(data)
+
+
+class Glances:
+    """The open files of the containers that are looked at."""
+
+    def __init__(self) -> None:
+        """None is open."""
+        self._open: dict[Key, _Open] = {}
+
+    def look(self, key: Key, files: ContainerFiles, card: str) -> Glance:
+        """What the container did so far on the card. Never raises."""
+        try:
+            one = self._open.get(key)
+            if one is None or one.files is not files:
+                self._close(key)
+                one = self._open[key] = _Open(files)
+            return one.look(card)
+        except OSError:
+            self._close(key)
+            return NOTHING
+
+    def keep_only(self, keys: Collection[Key]) -> None:
+        """Close the others."""
+        for key in self._open.keys() - set(keys):
+            self._close(key)
+
+    def _close(self, key: Key) -> None:
+        one = self._open.pop(key, None)
+        if one is not None:
+            os.close(one.fd)
