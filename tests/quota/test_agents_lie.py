@@ -11,8 +11,8 @@ import pytest
 
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import Speaker
-from tessera_quota.quota import Quota
-from tessera_quota.tracked import MOST_HOURS
+from tessera_quota.monitor import Quota
+from tessera_quota.quota_state import MOST_HOURS
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tessera_quota.quota import Quota, open_quota
-from tessera_quota.quota import World as QuotaWorld
+from tessera_quota.monitor import Quota, open_quota
+from tessera_quota.monitor import World as QuotaWorld
 from tessera_testing.kube import FakeKube
 from tests.quota.world import CRDS, DEFINITION, settings
 from tests.scheduler.world import REGISTRY, World, leading

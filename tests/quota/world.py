@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.trust.messages import Speaker
-from tessera_quota.quota import Quota, World, open_quota
+from tessera_quota.monitor import Quota, World, open_quota
 from tessera_quota.settings import CountSettings, QuotaSettings, StatusSettings, ThrottleSettings
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.kube.timestamps import written

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tessera_quota.listing import listed
-from tessera_quota.quota import World, open_quota
+from tessera_quota.monitor import World, open_quota
+from tessera_quota.service_info import listed
 from tessera_quota.settings import QuotaSettings
 from tessera_runtime import dialect_config
 from tessera_runtime.bus.client import open_bus

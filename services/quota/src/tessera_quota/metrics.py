@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.throttle import Phase
-from tessera_quota.objects import Objects
+from tessera_quota.quota_objects import Objects
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
 from tessera_schema.cards import MIB
 from tessera_schema.quotas import Limit, QuotaStatus

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.machines.throttle import Phase
-from tessera_quota.quota import Quota
+from tessera_quota.monitor import Quota
 from tessera_runtime.bus.client import NatsBus
 from tessera_runtime.bus.micro_service import Service, open_micro
 from tessera_runtime.clock import Clock

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tessera_core.quota.objects import VERSION
-from tessera_quota.judging import Judging
-from tessera_quota.objects import QuotaSight
+from tessera_quota.evaluation import Judging
+from tessera_quota.quota_objects import QuotaSight
 from tessera_quota.settings import StatusSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiNotFound, TesseraError

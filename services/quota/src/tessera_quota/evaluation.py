@@ -18,12 +18,12 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.throttle import Phase
 from tessera_core.quota.allowance import Use, Uses
 from tessera_core.quota.status import Measured, amounts, over, parts, quantity, waiting
-from tessera_quota.idle import idle_grant, resting
-from tessera_quota.objects import Objects, QuotaSight
+from tessera_quota.events import Teller
+from tessera_quota.idle_grants import idle_grant, resting
 from tessera_quota.pods import Pods
+from tessera_quota.quota_objects import Objects, QuotaSight
+from tessera_quota.quota_state import Change, Tracked
 from tessera_quota.settings import QuotaSettings
-from tessera_quota.telling import Teller
-from tessera_quota.tracked import Change, Tracked
 from tessera_quota.usage import Key, Usage
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube import timestamps

@@ -20,14 +20,14 @@ from msgspec import Struct
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import Registry as Dialects
 from tessera_core.reports.agents import AgentReports
-from tessera_quota.judging import Judging, Parts
+from tessera_quota.evaluation import Judging, Parts
+from tessera_quota.events import Teller
 from tessera_quota.metrics import QuotaMetrics
-from tessera_quota.objects import QuotaReader, Theirs
 from tessera_quota.pods import PodReader, Pods
+from tessera_quota.quota_objects import QuotaReader, Theirs
 from tessera_quota.settings import QuotaSettings
-from tessera_quota.telling import Teller
+from tessera_quota.status_writer import StatusWriter
 from tessera_quota.usage import Usage
-from tessera_quota.writing import StatusWriter
 from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox

@@ -9,9 +9,9 @@ from collections.abc import Set
 from typing import Final
 
 from tessera_core.quota.objects import VERSION
-from tessera_quota.objects import QuotaSight
 from tessera_quota.pods import PodSight
-from tessera_quota.tracked import Change
+from tessera_quota.quota_objects import QuotaSight
+from tessera_quota.quota_state import Change
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube import timestamps
