@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_rebalancer.plans.evicting import Evicting
-from tessera_rebalancer.plans.objects import Gone, Plans
+from tessera_rebalancer.plans.eviction import Evicting
+from tessera_rebalancer.plans.plan_store import Gone, Plans
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.client import open_kube

@@ -10,7 +10,7 @@ import pytest
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.trust.grants import Verifier
-from tessera_rebalancer.plans.reading import PodReader
+from tessera_rebalancer.plans.pod_reader import PodReader
 from tests.rebalancer.plans.world import REGISTRY, Cluster, planning, until
 
 pytestmark = pytest.mark.looptime

@@ -16,9 +16,9 @@ from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.plans import Planning, World, open_plans
+from tessera_rebalancer.plans.cluster_watch import ViewSettings
+from tessera_rebalancer.plans.service import Planning, World, open_plans
 from tessera_rebalancer.plans.settings import PlanSettings
-from tessera_rebalancer.plans.view import ViewSettings
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.kube.events import open_events
 from tessera_runtime.kube.settings import EventSettings, KubeSettings

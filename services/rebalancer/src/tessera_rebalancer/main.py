@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tessera_rebalancer.listing import listed
 from tessera_rebalancer.rebalancer import World, open_rebalancer
+from tessera_rebalancer.service_info import listed
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime import dialect_config
 from tessera_runtime.bus.client import open_bus

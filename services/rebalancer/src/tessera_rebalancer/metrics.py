@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tessera_rebalancer.telling import Teller
-from tessera_rebalancer.usage import Usage
+from tessera_rebalancer.hint_publisher import Teller
+from tessera_rebalancer.usage_listener import Usage
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
 
 

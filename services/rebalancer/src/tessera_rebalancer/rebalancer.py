@@ -23,14 +23,14 @@ from tessera_core.reports.agents import AgentReports
 from tessera_core.usage.hints import Hinting
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
+from tessera_rebalancer.hint_publisher import Sources, Teller
 from tessera_rebalancer.metrics import RebalancerMetrics
-from tessera_rebalancer.plans.plans import Planning, open_plans
-from tessera_rebalancer.plans.plans import World as PlanWorld
-from tessera_rebalancer.plans.view import ViewSettings
+from tessera_rebalancer.plans.cluster_watch import ViewSettings
+from tessera_rebalancer.plans.service import Planning, open_plans
+from tessera_rebalancer.plans.service import World as PlanWorld
 from tessera_rebalancer.pods import PodReader, Pods
 from tessera_rebalancer.settings import RebalancerSettings
-from tessera_rebalancer.telling import Sources, Teller
-from tessera_rebalancer.usage import Usage
+from tessera_rebalancer.usage_listener import Usage
 from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tessera_rebalancer.plans.judging import Judging
-from tessera_rebalancer.plans.objects import Plans
+from tessera_rebalancer.plans.plan_store import Plans
+from tessera_rebalancer.plans.planner import Judging
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
 from tessera_schema.plans import PlanKind, PlanPhase
 

@@ -12,7 +12,7 @@ from tessera_core.ledger.entries import Seen
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.rebalance.cluster_view import Waits
 from tessera_core.rebalance.movable_pods import Running
-from tessera_rebalancer.plans.reading import PodSight
+from tessera_rebalancer.plans.pod_reader import PodSight
 from tessera_runtime.kube.reflector import Change
 from tessera_schema.kube import Pod
 

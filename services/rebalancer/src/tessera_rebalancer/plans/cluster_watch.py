@@ -16,10 +16,10 @@ from tessera_core.rebalance.plan_budget import Former, spent
 from tessera_core.rebalance.proposals import Rules
 from tessera_core.registry.registry import Registry
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.limits import Book
 from tessera_rebalancer.plans.nodes import Disruptions, Nodes
+from tessera_rebalancer.plans.pod_reader import PodReader
 from tessera_rebalancer.plans.pods import Pods
-from tessera_rebalancer.plans.reading import PodReader
+from tessera_rebalancer.plans.quotas import Book
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.informers import grant_keys, namespaces

@@ -15,7 +15,7 @@ from tessera_core.usage.hints import Hinting, Steps, is_news
 from tessera_core.usage.smoother import Smoother
 from tessera_rebalancer.pods import Pods
 from tessera_rebalancer.settings import HintSettings
-from tessera_rebalancer.usage import Usage
+from tessera_rebalancer.usage_listener import Usage
 from tessera_runtime.bus.outbox import Outbox
 from tessera_schema.event_catalogue import HINT_TOLD
 from tessera_schema.hints import NodeHints, encode_hints

@@ -17,10 +17,10 @@ from tessera_core.rebalance.cluster_view import Situation
 from tessera_core.rebalance.plan_budget import spent
 from tessera_core.rebalance.plan_gains import Pause
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.objects import Gone, Plans, PlanSight
+from tessera_rebalancer.plans.cluster_watch import View
+from tessera_rebalancer.plans.events import Teller
+from tessera_rebalancer.plans.plan_store import Gone, Plans, PlanSight
 from tessera_rebalancer.plans.settings import PlanSettings
-from tessera_rebalancer.plans.telling import Teller
-from tessera_rebalancer.plans.view import View
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError

@@ -18,12 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.machines.plan import Approved, Broken, Event, Finished, Refuted, advance
-from tessera_rebalancer.plans.evicting import Evicting
-from tessera_rebalancer.plans.keeping_room import KeepingRoom, Kept
-from tessera_rebalancer.plans.objects import Gone, Plans, PlanSight
-from tessera_rebalancer.plans.resizing import Resizing
+from tessera_rebalancer.plans.events import Teller
+from tessera_rebalancer.plans.eviction import Evicting
+from tessera_rebalancer.plans.plan_store import Gone, Plans, PlanSight
+from tessera_rebalancer.plans.reservation import KeepingRoom, Kept
+from tessera_rebalancer.plans.resize import Resizing
 from tessera_rebalancer.plans.settings import PaceSettings
-from tessera_rebalancer.plans.telling import Teller
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiRefused, Passing

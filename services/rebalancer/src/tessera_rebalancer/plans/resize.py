@@ -14,7 +14,7 @@ import msgspec
 
 from tessera_core.fleet.cores import milli
 from tessera_core.kube.quantity import value
-from tessera_rebalancer.plans.objects import PlanSight
+from tessera_rebalancer.plans.plan_store import PlanSight
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Passing

@@ -19,14 +19,14 @@ from msgspec.structs import replace
 
 from tessera_core.registry.registry import Registry as Dialects
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans import executing, judging
-from tessera_rebalancer.plans.executing import Executing
-from tessera_rebalancer.plans.judging import Judging
+from tessera_rebalancer.plans import executor, planner
+from tessera_rebalancer.plans.cluster_watch import View, ViewSettings
+from tessera_rebalancer.plans.events import Teller
+from tessera_rebalancer.plans.executor import Executing
 from tessera_rebalancer.plans.metrics import PlanMetrics
-from tessera_rebalancer.plans.objects import Plans, watched
+from tessera_rebalancer.plans.plan_store import Plans, watched
+from tessera_rebalancer.plans.planner import Judging
 from tessera_rebalancer.plans.settings import PlanSettings
-from tessera_rebalancer.plans.telling import Teller
-from tessera_rebalancer.plans.view import View, ViewSettings
 from tessera_runtime.background import aside
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.clock import Clock
@@ -70,13 +70,13 @@ class Planning:
         self.plans = Plans(world.kube)
         teller = Teller(world.outbox, world.events, world.cluster)
         self.judging = Judging(
-            judging.Means(
+            planner.Means(
                 plans=self.plans, view=self.view, teller=teller, clock=world.clock,
                 settings=settings, hints=world.hints, measured=world.measured,
             )
         )  # fmt: skip
         self.executing = Executing(
-            executing.Means(
+            executor.Means(
                 kube=world.kube, plans=self.plans, teller=teller, clock=world.clock,
                 pace=settings.pace, stale=self.judging.stale, contention=self.judging.contention,
             )

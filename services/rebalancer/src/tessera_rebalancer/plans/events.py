@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tessera_rebalancer.plans.objects import PlanSight
+from tessera_rebalancer.plans.plan_store import PlanSight
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from tessera_rebalancer.plans.objects import PlanSight
+from tessera_rebalancer.plans.plan_store import PlanSight
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
