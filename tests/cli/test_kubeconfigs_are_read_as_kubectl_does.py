@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tessera_cli.api_objects import open_cluster
 from tessera_cli.errors import Refused
 from tessera_cli.kubeconfig import Target, add_arguments, target
-from tessera_cli.objects import open_cluster
 from tessera_runtime.kube.api import Verb
 from tests.cli.conftest import Tessera
 from tests.contract.embedded import embedded_control_plane

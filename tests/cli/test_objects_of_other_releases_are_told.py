@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from tessera_cli.api_objects import every
 from tessera_cli.errors import Refused
-from tessera_cli.objects import every
 from tessera_runtime.errors import ApiNotFound
 from tessera_schema.json_codec import decoder
 from tessera_testing.clock import LoopClock

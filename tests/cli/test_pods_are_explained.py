@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_cli import explanation_text
+from tessera_cli.explain import text
 from tessera_embedded.apiserver import open_apiserver
 from tessera_schema import visibility
 from tests.cli.conftest import Ran, Tessera
@@ -43,7 +43,7 @@ FOUND = visibility.PodExplanation(
 
 
 def test_an_explanation_says_why_card_by_card_and_what_would_help() -> None:
-    assert list(explanation_text.whole(FOUND)) == [
+    assert list(text.whole(FOUND)) == [
         "team/p (hami): waiting",
         "  0/1 nodes have room: 1 CardInsufficientMemory",
         "  what would help: the largest free part is 5 GiB on n0: ask for at most 5120 MiB, or "
@@ -62,12 +62,12 @@ def test_an_explanation_says_why_card_by_card_and_what_would_help() -> None:
 
 def test_a_list_is_a_line_for_each_pod() -> None:
     found = visibility.PodExplanationList(items=(FOUND,))
-    head, row = explanation_text.table(found, everywhere=True)
+    head, row = text.table(found, everywhere=True)
     assert head.split() == ["NAMESPACE", "NAME", "VERDICT", "ATTEMPTS", "WHY"]
     assert row.startswith("team        p      waiting   3          0/1 nodes have room")
-    head, row = explanation_text.table(found, everywhere=False)
+    head, row = text.table(found, everywhere=False)
     assert head.startswith("NAME ")
-    [none] = explanation_text.table(visibility.PodExplanationList(), everywhere=False)
+    [none] = text.table(visibility.PodExplanationList(), everywhere=False)
     assert none == "no pod waits for cards in this namespace (-A: in all)"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_cli import place
+from tessera_cli.place import place
 from tests.cli.cluster import node, pod, text
 from tests.cli.conftest import Tessera, Write
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tessera_cli.yamlvalues import BadYaml, documents
+from tessera_cli.place.yaml_values import BadYaml, documents
 
 
 def only(text: str) -> Any:

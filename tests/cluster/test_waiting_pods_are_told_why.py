@@ -1,6 +1,6 @@
 """A pod that waits is told why: in a word on the pod, in numbers by explain."""
 
-from tessera_cli import explanations
+from tessera_cli.explain import explanations
 from tessera_cli.kubeconfig import Target
 from tests.cluster.cluster import OpenCluster
 from tests.cluster.objects import a_share

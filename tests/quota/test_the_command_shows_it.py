@@ -5,13 +5,14 @@ import json
 
 import pytest
 
-from tessera_cli import quota_table, table
+from tessera_cli import quota
 from tessera_cli.__main__ import run
+from tessera_cli.place import table
 from tests.quota.world import Cluster, monitoring, settings
 
 
-async def shown(cluster: Cluster, namespace: str = "") -> list[quota_table.Shown]:
-    return await quota_table.read(cluster.kube, namespace)
+async def shown(cluster: Cluster, namespace: str = "") -> list[quota.Shown]:
+    return await quota.read(cluster.kube, namespace)
 
 
 @pytest.mark.looptime
@@ -27,7 +28,7 @@ async def test_a_row_for_each_quota_and_what_is_to_be_known(
     async with monitoring(cluster, settings(after_s=0)):
         await asyncio.sleep(30)
     found = await shown(cluster)
-    quota_table.show(table.console(sized=False), found)
+    quota.show(table.console(sized=False), found)
     text = capsys.readouterr().out
     assert "default/small  Throttled  8Gi of 64Gi  50     2 of 1" in text
     assert "team-b/own" in text
@@ -35,7 +36,7 @@ async def test_a_row_for_each_quota_and_what_is_to_be_known(
     assert "AcceleratorQuota small allows 1 cards, 2 are used" in text
     assert "its containers are to get 50 percent of their cores" in text
     assert "1 pods wait for 1Gi, 0 % and 1 cards" in text
-    whole = json.loads(quota_table.document(found))
+    whole = json.loads(quota.document(found))
     assert [q["name"] for q in whole["quotas"]] == ["small", "own"]
     assert whole["quotas"][0]["status"]["used"]["cards"] == 2
     assert [q.name for q in await shown(cluster, "team-b")] == ["team-b/own"]
@@ -47,7 +48,7 @@ async def test_without_the_service_it_says_that_nobody_counts(
 ) -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"cards": 1}})
-    quota_table.show(table.console(sized=False), await shown(cluster))
+    quota.show(table.console(sized=False), await shown(cluster))
     assert "default/q: nobody counts: the quota service does not run" in capsys.readouterr().out
 
 
@@ -55,9 +56,9 @@ async def test_without_the_service_it_says_that_nobody_counts(
 async def test_without_quotas_or_their_definition_it_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    quota_table.show(table.console(sized=False), await shown(Cluster()))
+    quota.show(table.console(sized=False), await shown(Cluster()))
     assert capsys.readouterr().out == "no quotas (-A shows those of all namespaces)\n"
-    with pytest.raises(quota_table.NotShown, match="not installed"):
+    with pytest.raises(quota.NotShown, match="not installed"):
         await shown(Cluster(defined=False))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_cli import explanations
+from tessera_cli.explain import explanations
 from tessera_cli.kubeconfig import Target
 from tessera_embedded.apiserver import open_apiserver
 from tessera_embedded.ports import held_ports

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from tessera_cli import plans, table
 from tessera_cli.__main__ import run
+from tessera_cli.place import table
+from tessera_cli.plan import plans
 from tessera_embedded.apiserver.faults import Answer, Fault
 from tessera_schema.plans import PLANS, PlanPhase
 from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until

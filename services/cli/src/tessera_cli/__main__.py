@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
-from tessera_cli import forms, kubeconfig, table
+from tessera_cli import forms, kubeconfig
 from tessera_cli.completion import completion_parser
 from tessera_cli.errors import Refused
-from tessera_cli.explain_command import explain_parser
-from tessera_cli.place_command import place_parser
-from tessera_cli.plain import printable, tell
-from tessera_cli.plan_command import plan_parser
+from tessera_cli.explain.command import explain_parser
+from tessera_cli.place import table
+from tessera_cli.place.command import place_parser
+from tessera_cli.plan.command import plan_parser
+from tessera_cli.text import printable, tell
 
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
@@ -217,11 +218,11 @@ def _events(options: argparse.Namespace) -> int:
 
 
 def _quota(options: argparse.Namespace) -> int:
-    from tessera_cli import quota_table
+    from tessera_cli import quota
 
-    found = asyncio.run(quota_table.ask(kubeconfig.target(options)))
+    found = asyncio.run(quota.ask(kubeconfig.target(options)))
     names = (one.name for one in found)
-    forms.put(options, [quota_table.document(found)], names, lambda to: quota_table.show(to, found))
+    forms.put(options, [quota.document(found)], names, lambda to: quota.show(to, found))
     return 0
 
 

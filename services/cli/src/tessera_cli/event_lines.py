@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_cli.plain import printable
+from tessera_cli.text import printable
 from tessera_runtime.bus.api import News
 from tessera_schema.allocation_events import (
     AllocationGranted,

@@ -2,8 +2,8 @@
 
 A kubeconfig is the one that is named, else those of KUBECONFIG, else `~/.kube/config`; where there
 is none, a pod has its own account. The namespace is the one that is named, else the context's (or
-the pod's own), else `default`. Nothing that needs a cluster is imported here: `tessera_cli.objects`
-opens it.
+the pod's own), else `default`. Nothing that needs a cluster is imported here:
+`tessera_cli.api_objects` opens it.
 """
 
 from __future__ import annotations

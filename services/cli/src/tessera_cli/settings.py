@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tessera_cli.errors import BadSettings
-from tessera_cli.manifests import key_shown, named
-from tessera_cli.yamlvalues import BadYaml, documents
+from tessera_cli.place.manifests import key_shown, named
+from tessera_cli.place.yaml_values import BadYaml, documents
 from tessera_core.registry.registry import BadConfiguration, Registry, load
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import yaml
 from msgspec import Struct, convert
 
-from tessera_cli import plans
 from tessera_cli.demo import accounts, judging
 from tessera_cli.demo.creating import insist, remove
 from tessera_cli.demo.judging import Promise
@@ -20,6 +19,7 @@ from tessera_cli.demo.programs import Program
 from tessera_cli.demo.seen import Seen
 from tessera_cli.demo.stage import Stage, python
 from tessera_cli.errors import Refused
+from tessera_cli.plan import plans
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.background import open_tasks
 from tessera_runtime.errors import Passing

@@ -15,7 +15,7 @@ from tessera_cli.demo.scene import name_of
 from tessera_cli.demo.seen import Measured
 from tessera_cli.demo.stage import Stage
 from tessera_cli.demo.tracing import tree
-from tessera_cli.output import number
+from tessera_cli.place.json_output import number
 from tessera_schema.grants import Grant
 from tessera_schema.verdicts import Verdict
 

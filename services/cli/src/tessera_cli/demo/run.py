@@ -28,7 +28,7 @@ from tessera_cli.demo.scene import REFUSED, WAITS, Scene, name_of, read_scene
 from tessera_cli.demo.seen import Seen, follow_news, follow_pods
 from tessera_cli.demo.stage import CLUSTER, Stage, open_stage, until
 from tessera_cli.errors import Refused
-from tessera_cli.explanations import NotExplained, ask
+from tessera_cli.explain.explanations import NotExplained, ask
 from tessera_cli.kubeconfig import Target
 from tessera_embedded.collector import Collected
 from tessera_embedded.node.opening import SOCKET

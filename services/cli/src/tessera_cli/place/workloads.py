@@ -1,6 +1,6 @@
 """The pods that a Deployment, StatefulSet, Job or other workload would make.
 
-Kinds of other projects are in `tessera_cli.operators`.
+Kinds of other projects are in `tessera_cli.place.operator_workloads`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_cli.errors import Malformed
-from tessera_cli.manifests import named
+from tessera_cli.place.manifests import named
 
 MOST_COPIES: Final = 1000
 """Pods of one template; their answers take some 5 KiB each."""

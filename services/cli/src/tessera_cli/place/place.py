@@ -8,12 +8,12 @@ from typing import BinaryIO, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_cli.closer import NodeSeen, look, same_refusal
-from tessera_cli.manifests import items
-from tessera_cli.plain import condensed
+from tessera_cli.place.cluster_input import World
+from tessera_cli.place.manifests import items
+from tessera_cli.place.near_misses import NodeSeen, look, same_refusal
+from tessera_cli.place.sources import sources
 from tessera_cli.settings import registry
-from tessera_cli.sources import sources
-from tessera_cli.world import World
+from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
 from tessera_core.planner import Planner
 from tessera_schema.verdicts import Outcome, Verdict

@@ -9,7 +9,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
-from tessera_cli.output import number
+from tessera_cli.place.json_output import number
 from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import Share
 from tessera_schema.verdicts import Outcome

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from tessera_cli.workloads import Copies, Read, Workload, at_once, replicas
+from tessera_cli.place.workloads import Copies, Read, Workload, at_once, replicas
 
 
 def _roles(key: str) -> Read:

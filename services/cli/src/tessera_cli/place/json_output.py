@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_cli.place import Plan
+from tessera_cli.place.place import Plan
 from tessera_core.explain.card_holders import Holder, ListedCard, ListedNode
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share

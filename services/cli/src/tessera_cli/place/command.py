@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tessera_cli import cards_table, forms, output, table
-from tessera_cli.place import Plan, place
-from tessera_cli.plain import tell
+from tessera_cli import forms
+from tessera_cli.place import cards_table, json_output, table
+from tessera_cli.place.place import Plan, place
 from tessera_cli.screen import Screen
+from tessera_cli.text import tell
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
@@ -62,7 +63,7 @@ def _place(options: argparse.Namespace) -> int:
         now_ns=time.time_ns(),
     )
     names = (outcome.pod.name for outcome in plan.outcomes)
-    forms.put(options, output.chunks(plan), names, lambda to: _show(to, plan))
+    forms.put(options, json_output.chunks(plan), names, lambda to: _show(to, plan))
     return plan.status
 
 

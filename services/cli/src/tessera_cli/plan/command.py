@@ -54,7 +54,7 @@ def _common(verb: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from tessera_cli import plans
+    from tessera_cli.plan import plans
 
     found = asyncio.run(plans.ask(kubeconfig.target(options)))
     names = (one.metadata.name for one in found)
@@ -63,13 +63,13 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from tessera_cli import plans
+    from tessera_cli.plan import plans
 
     return _tell(options, asyncio.run(plans.ask_one(kubeconfig.target(options), options.plan)))
 
 
 def _decide(options: argparse.Namespace) -> int:
-    from tessera_cli import plans
+    from tessera_cli.plan import plans
 
     decided = plans.decide(
         kubeconfig.target(options), options.plan, options.decision, dry_run=options.dry_run
@@ -78,7 +78,8 @@ def _decide(options: argparse.Namespace) -> int:
 
 
 def _tell(options: argparse.Namespace, plan: Any) -> int:
-    from tessera_cli import plans, table
+    from tessera_cli.place import table
+    from tessera_cli.plan import plans
 
     if options.output == "table":
         plans.detail(table.console(sized=False), plan)

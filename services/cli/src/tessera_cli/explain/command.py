@@ -13,7 +13,7 @@ import msgspec
 
 from tessera_cli import forms, kubeconfig
 from tessera_cli.errors import Refused
-from tessera_cli.plain import printable
+from tessera_cli.text import printable
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
@@ -46,17 +46,17 @@ def explain_parser(commands: Commands, environ: Mapping[str, str]) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from tessera_cli import explanation_text, explanations
+    from tessera_cli.explain import explanations, text
 
     target, name = kubeconfig.target(options), _name(options.pod)
     if name and target.everywhere:
         raise NotAPod(f"{options.pod} with -A", "name a namespace with -n, or no pod")
     if name:
         one = asyncio.run(explanations.ask(target, name, cards=options.cards))
-        found, lines = msgspec.json.encode(one), explanation_text.whole(one)
+        found, lines = msgspec.json.encode(one), text.whole(one)
     else:
         some = asyncio.run(explanations.ask_all(target))
-        found, lines = msgspec.json.encode(some), explanation_text.table(some, target.everywhere)
+        found, lines = msgspec.json.encode(some), text.table(some, target.everywhere)
     if options.output == "text":
         sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
     else:

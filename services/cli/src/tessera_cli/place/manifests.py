@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from tessera_cli.errors import NotKubernetes, TooLarge, Unreadable
-from tessera_cli.sources import JSON_LIMIT, YAML_LIMIT, Source, read
-from tessera_cli.yamlvalues import BadYaml, documents
+from tessera_cli.place.sources import JSON_LIMIT, YAML_LIMIT, Source, read
+from tessera_cli.place.yaml_values import BadYaml, documents
 
 _BOMS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _ONLY_BOMS: Final = frozenset(bom for bom, _ in _BOMS)

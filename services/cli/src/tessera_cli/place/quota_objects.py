@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tessera_cli.errors import Malformed
-from tessera_cli.manifests import named
-from tessera_cli.reading import convert
+from tessera_cli.place.decode import convert
+from tessera_cli.place.manifests import named
 from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialects.gpumanager import quota as gpumanager
 from tessera_core.quota.objects import (

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator
 
-from tessera_cli.loose import without_nulls
-from tessera_cli.manifests import Item
-from tessera_cli.reading import called, convert
-from tessera_cli.unread import holds_devices, makes_pods, told
+from tessera_cli.place.decode import called, convert
+from tessera_cli.place.lenient import without_nulls
+from tessera_cli.place.manifests import Item
+from tessera_cli.place.unread_objects import holds_devices, makes_pods, told
 from tessera_schema.kube import Custom
 
 

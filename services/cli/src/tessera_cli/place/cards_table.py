@@ -11,10 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tessera_cli.output import number
-from tessera_cli.plain import printable, several
+from tessera_cli.place.json_output import number
+from tessera_cli.place.share_bars import bar
 from tessera_cli.screen import Screen
-from tessera_cli.tiles import bar
+from tessera_cli.text import printable, several
 from tessera_core.explain.card_holders import Holder, ListedCard, ListedNode
 from tessera_schema.cards import MIB, Card
 

@@ -10,11 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tessera_cli.closer import NODES_SHOWN, NodeSeen, Seen, same_refusal
-from tessera_cli.plain import printable, several
+from tessera_cli.place.near_misses import NODES_SHOWN, NodeSeen, Seen, same_refusal
+from tessera_cli.place.share_bars import Tiles, bar
 from tessera_cli.screen import Screen
 from tessera_cli.screen import console as console
-from tessera_cli.tiles import Tiles, bar
+from tessera_cli.text import printable, several
 from tessera_core.fleet.fleet import Fleet
 from tessera_schema.verdicts import Outcome, Verdict
 

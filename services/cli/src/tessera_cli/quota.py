@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
+from tessera_cli.api_objects import every, open_cluster
 from tessera_cli.errors import Refused
 from tessera_cli.kubeconfig import Target
-from tessera_cli.objects import every, open_cluster
-from tessera_cli.plain import printable
 from tessera_cli.screen import Screen
+from tessera_cli.text import printable
 from tessera_core.quota.objects import VERSION
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
+from tessera_cli.api_objects import Cluster, open_cluster
 from tessera_cli.errors import Refused
 from tessera_cli.kubeconfig import Target
-from tessera_cli.objects import Cluster, open_cluster
 from tessera_runtime.errors import ApiBusy, ApiForbidden, ApiLost, ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb

@@ -11,15 +11,15 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from tessera_cli.errors import Malformed, Repeated
-from tessera_cli.loose import mended, without_nulls
-from tessera_cli.manifests import BAD_JSON, Item, named
-from tessera_cli.operators import OPERATED
-from tessera_cli.others import Others
-from tessera_cli.plain import several
-from tessera_cli.quotas import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
-from tessera_cli.reading import called, convert
-from tessera_cli.reservations import RESERVATION, reserved
-from tessera_cli.workloads import WORKLOADS, Copies, Gang, Read, Workload
+from tessera_cli.place.decode import called, convert
+from tessera_cli.place.lenient import mended, without_nulls
+from tessera_cli.place.manifests import BAD_JSON, Item, named
+from tessera_cli.place.operator_workloads import OPERATED
+from tessera_cli.place.other_kinds import Others
+from tessera_cli.place.quota_objects import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
+from tessera_cli.place.reservations import RESERVATION, reserved
+from tessera_cli.place.workloads import WORKLOADS, Copies, Gang, Read, Workload
+from tessera_cli.text import several
 from tessera_core.admission.admit import claims_on, is_result
 from tessera_core.admission.pod_size import too_many_bytes
 from tessera_core.kube.quantity import BadQuantity

@@ -1,0 +1,1 @@
+"""`tessera explain`: asking the cluster why a pod waits."""

@@ -1,0 +1,1 @@
+"""`tessera place`: reading manifests, planning pods, showing the answer."""

@@ -1,0 +1,1 @@
+"""`tessera plan`: plans of the rebalancer, and decisions about them."""
