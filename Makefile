@@ -2,8 +2,8 @@ PYTHON ?= python3
 JOBS ?= 4
 CHECKS := lint types contracts spelling names
 
-MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml))
-CODE := $(wildcard libs services tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py deploy/kustomize/*.py))))
+MEMBERS := $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml services/*/pyproject.toml sim/*/pyproject.toml))
+CODE := $(wildcard libs services sim tests) $(patsubst %/,%,$(sort $(dir $(wildcard benchmarks/*.py deploy/kustomize/*.py))))
 # What makes it says so on standard error: standard output is for the answers of commands.
 # A virtual environment does not survive a move: its stamps name the folder it was made in.
 HERE := $(shell printf %s '$(CURDIR)' | cksum | cut -d' ' -f1)

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.throughput_cluster import KINDS, NAMESPACE, Placing, placing, prepare
 from benchmarks.throughput_load import Measured, a_pod, empty, measure
-from tessera_embedded.natsserver import NatsServer, open_nats
+from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from tessera_core.registry.kube_scheduler_config import configuration
 from tessera_core.registry.registry import load
-from tessera_embedded.natsserver import NatsServer
+from tessera_embedded.nats_server import NatsServer
 from tessera_runtime.errors import ApiConflict, ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.."
 
 for service in agent quota rebalancer scheduler; do
     # Our own packages are copied, not installed.
-    ours=$(ls -d libs/*/src/tessera_* services/*/src/tessera_* | sed 's|.*/tessera_|--no-emit-package=tessera-|')
+    ours=$(ls -d libs/*/src/tessera_* services/*/src/tessera_* sim/*/src/tessera_* | sed 's|.*/tessera_|--no-emit-package=tessera-|')
     # shellcheck disable=SC2086  (a list of words)
     .venv/bin/uv pip compile --quiet --python .venv/bin/python --python-version 3.11 \
         --python-platform linux --generate-hashes --no-header --no-annotate \

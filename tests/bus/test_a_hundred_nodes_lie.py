@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import Speaker
-from tessera_embedded.natsserver import open_nats
+from tessera_embedded.nats_server import open_nats
 from tessera_quota.monitor import Quota, open_quota
 from tessera_quota.monitor import World as QuotaWorld
 from tessera_rebalancer.rebalancer import Rebalancer, open_rebalancer

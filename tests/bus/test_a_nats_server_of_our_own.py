@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_embedded.natsserver import NatsServerFailed, open_nats
+from tessera_embedded.nats_server import NatsServerFailed, open_nats
 from tests.bus.worlds import by_hand
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_embedded.natsserver import open_nats
+from tessera_embedded.nats_server import open_nats
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.credentials import BadSeed, Nkey, read_credentials

@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, StreamConfig
 from nats.js.errors import BadRequestError
 
-from tessera_embedded.natsserver import open_nats
+from tessera_embedded.nats_server import open_nats
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.outbox import Outbox, OutboxSettings, open_outbox
 from tessera_runtime.bus.streams import VALUE_S

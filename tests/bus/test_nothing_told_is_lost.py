@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_embedded.natsserver import NatsServer
+from tessera_embedded.nats_server import NatsServer
 from tessera_runtime.background import aside
 from tessera_runtime.bus.api import Bus, News
 from tessera_runtime.bus.client import open_bus

@@ -14,7 +14,7 @@ import nats
 from msgspec.structs import replace
 from nats.aio.client import Client
 
-from tessera_embedded.natsserver import NatsServer, open_nats
+from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_runtime.bus.api import Bus, News, Resync
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.settings import BusSettings

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from tessera_embedded.natsserver import NatsServer, open_nats
+from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_embedded.ports import held_ports
 from tessera_schema.node_cards import Published, encode_published
 from tests.cluster.objects import a_card_node, a_share, a_share_pod

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tessera_cli.demo import scene
+from tessera_demo import scenario
 from tests.cluster.books import grant_of, shares_on
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_node
@@ -16,7 +16,7 @@ from tests.contract.client import Json
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CLUSTERS = sorted(f.stem for f in EXAMPLES.glob("*.yaml") if "kind: Node\n" in f.read_text())
 """Examples that bring their nodes along."""
-SEEDS = Path(scene.__file__).parent / "scene" / "pods.yaml"
+SEEDS = Path(scenario.__file__).parent / "scene" / "pods.yaml"
 WAITING = {"too-large-for-now", "beyond-quota", "one-and-a-half"}
 """Pods of the demo that are not to be placed."""
 PATHS = {

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tessera_embedded.apiserver import Account, ApiServer, Rule, open_apiserver
-from tessera_embedded.scheduling.opening import open_scheduler
+from tessera_embedded.scheduling.open import open_scheduler
 from tests.contract.client import Json
 
 _EDITS = Rule(("get", "patch", "update"), ("pods",))

@@ -16,7 +16,7 @@ from tessera_schema.kube import Node, Pod
 from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.verdicts import Outcome, Verdict
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 
 REGISTRY = load()
 GIB = 1024

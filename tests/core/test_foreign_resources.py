@@ -9,7 +9,7 @@ from tessera_core.admission.foreign_resources import MOST_NAMES, foreign_resourc
 from tessera_core.registry.registry import load
 from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 
 REGISTRY = load()
 LIMIT = "spec.containers[0].resources.limits"

@@ -6,7 +6,7 @@ import pytest
 
 from tessera_schema.kube import Quantity
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 
 INSPUR: dict[str, Quantity] = {"inspur.com/vcuda-core": 200, "inspur.com/vcuda-memory": 128}
 TENCENT: dict[str, Quantity] = {"tencent.com/vcuda-core": 50, "tencent.com/vcuda-memory": 4}

@@ -14,7 +14,7 @@ from tessera_schema.quotas import Limit
 from tessera_schema.reasons import Reason
 from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.planning import NOW_NS, plan
+from tessera_testing.plan import NOW_NS, plan
 from tests.dialects.adding import acme
 
 ACME = load(extra=[acme])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tessera_cli.demo.accounts import AGENT, EDITOR, RESIZER, SCHEDULER, accounts, token_of
+from tessera_demo.accounts import AGENT, EDITOR, RESIZER, SCHEDULER, accounts, token_of
 from tessera_embedded.apiserver.access import Access, Attempt
-from tessera_embedded.apiserver.calls import User
+from tessera_embedded.apiserver.http_types import User
 
 KNOWN = {account.token_name: account for account in accounts(["one", "two"])}
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tessera_cli.demo import resizing
-from tessera_cli.demo.turns import Sample, Shares, Turn, judged, turns
+from tessera_demo import resize_act
+from tessera_demo.lending_samples import Sample, Shares, Turn, judged, turns
 
 SHARES = Shares(owner=50, borrower=30)
 STEP_S = 0.02
@@ -91,4 +91,4 @@ def test_a_live_resize_is_what_the_driver_answered(
     answers: list[tuple[int, int]],
     kept: bool,  # noqa: FBT001  (a parameter of the table)
 ) -> None:
-    assert resizing.judged(said(*answers), (3000, 5000, 3500)).kept is kept
+    assert resize_act.judged(said(*answers), (3000, 5000, 3500)).kept is kept

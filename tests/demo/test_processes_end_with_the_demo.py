@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from tessera_cli.demo.programs import open_programs
+from tessera_demo.processes import open_programs
 
 ENV = {"PATH": os.defpath}
 SLOW = 'trap "sleep 2; exit" TERM; echo ready; while :; do sleep 0.1; done'

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_cli.demo import judging
-from tessera_cli.demo.judging import Evidence, Promise
-from tessera_cli.demo.report import asked
-from tessera_cli.demo.scene import Scene, name_of
-from tessera_cli.demo.seen import Seen
-from tessera_cli.demo.tracing import tree
+from tessera_demo import promises
+from tessera_demo.observations import Seen
+from tessera_demo.promises import Evidence, Promise
+from tessera_demo.report import asked
+from tessera_demo.scenario import Scene, name_of
+from tessera_demo.trace_tree import tree
 from tessera_embedded.collector import Collected
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode
@@ -54,7 +54,7 @@ def evidence(*grants: Grant, **more: Any) -> Evidence:
 
 
 def promise(found: Evidence, text: str) -> Promise:
-    (one,) = (p for p in judging.judge(found) if text in p.text)
+    (one,) = (p for p in promises.judge(found) if text in p.text)
     return one
 
 
@@ -67,8 +67,8 @@ def use(seen: Seen, grant: Grant, cores: float, times: int = 2) -> None:
 
 
 def test_two_dialects_on_a_card_are_found() -> None:
-    assert not judging.shared({"p": a_grant("p")}).kept
-    assert judging.shared({"p": a_grant("p"), "q": a_grant("q", "two")}).kept
+    assert not promises.shared({"p": a_grant("p")}).kept
+    assert promises.shared({"p": a_grant("p"), "q": a_grant("q", "two")}).kept
 
 
 def test_a_pod_whose_container_does_not_run_does_not_run() -> None:
@@ -84,7 +84,7 @@ def test_a_pod_whose_container_does_not_run_does_not_run() -> None:
 def test_what_the_process_saw_decides(total: int, result: int, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
     line = {"event": "card", "index": 0, "total_mib": total, "over_result": result}
     found = evidence(a_grant(), said={("uid-p", "c"): [line]})
-    both = [p for p in judging.judge(found) if "sees" in p.text or "out-of-memory" in p.text]
+    both = [p for p in promises.judge(found) if "sees" in p.text or "out-of-memory" in p.text]
     assert len(both) == 2
     assert all(p.kept for p in both) is kept
 
@@ -102,10 +102,10 @@ def test_a_busy_container_must_be_seen_within_its_cores(cores: float, kept: bool
 def test_a_pod_is_measured_enough_after_some_intervals() -> None:
     grant = a_grant()
     found = evidence(grant)
-    use(found.seen, grant, 40, times=judging.INTERVALS - 1)
-    assert not judging.enough(found.seen, "n/p")
+    use(found.seen, grant, 40, times=promises.INTERVALS - 1)
+    assert not promises.enough(found.seen, "n/p")
     use(found.seen, grant, 40, times=1)
-    assert judging.enough(found.seen, "n/p")
+    assert promises.enough(found.seen, "n/p")
 
 
 def spans(count: int, *, processes: int) -> list[Collected]:
@@ -144,7 +144,7 @@ def test_a_span_whose_parent_never_came_is_shown_all_the_same() -> None:
 
 def test_the_wire_form_of_a_pod_is_what_is_judged() -> None:
     grant = a_grant()
-    assert judging.grants(evidence(grant).seen) == {"n/p": grant}
+    assert promises.grants(evidence(grant).seen) == {"n/p": grant}
     assert msgspec.json.decode(encode_grant(grant))["uid"] == "uid-p"
 
 
@@ -153,7 +153,7 @@ def test_what_a_user_reads_is_the_refusal_and_not_the_request() -> None:
     (pod,) = found.scene.pods
     words = 'POST /api/v1/pods: admission webhook "x" denied the request: limits: 150: write 100'
     found.seen.refused[name_of(pod)] = words
-    assert judging.words_of(found, name_of(pod)) == "limits: 150: write 100"
+    assert promises.words_of(found, name_of(pod)) == "limits: 150: write 100"
 
 
 def test_what_was_asked_is_shown_in_its_own_words() -> None:

@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from tessera_embedded.natsserver import find_binary
+from tessera_embedded.nats_server import find_binary
 from tessera_embedded.ports import held_ports
 from tessera_runtime.bus.api import News
 from tessera_runtime.bus.client import NatsBus, open_bus

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tessera_embedded.natsserver import find_binary
+from tessera_embedded.nats_server import find_binary
 from tessera_embedded.ports import held_ports
 from tests.deploy.manifests import Container, combined, containers, environment, named
 

@@ -16,7 +16,7 @@ from tessera_schema.grants import Share
 from tessera_schema.kube import Pod, Quantity
 from tessera_schema.verdicts import Outcome, Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.adding import acme
 from tests.dialects.garbage import AMOUNTS
 

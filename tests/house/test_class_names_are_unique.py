@@ -13,7 +13,7 @@ def used_again() -> dict[str, int]:
     """Public classes of modules whose name several modules have, with how many."""
     names = Counter(
         node.name
-        for folder in ("libs", "services")
+        for folder in ("libs", "services", "sim")
         for path in sorted((ROOT / folder).glob("*/src/tessera_*/**/*.py"))
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")

@@ -21,7 +21,7 @@ ELSEWHERE = (
 )
 """Where names are read that are no service's: the hook's variables, scripts' and streams."""
 FILE = re.compile(
-    r"`((?:tests|benchmarks|deploy|libs|services(?!/tessera-)|examples|docs)/[\w./-]+)`"
+    r"`((?:tests|benchmarks|deploy|libs|sim|services(?!/tessera-)|examples|docs)/[\w./-]+)`"
 )
 
 MODULE = re.compile(

@@ -11,7 +11,7 @@ HOMES = ("dialects", "vendors", "readers")
 def test_no_vendor_is_named_outside_its_home() -> None:
     named = [
         f"{path.relative_to(ROOT)}: {word}"
-        for folder in ("libs", "services")
+        for folder in ("libs", "services", "sim")
         for path in (ROOT / folder).rglob("*.py")
         if not set(HOMES) & set(path.parts) and "hook" not in path.parts
         for word in WORDS

@@ -17,7 +17,7 @@ from tessera_schema.node_cards import ALLOCATE, Published, encode_published
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import a_store
-from tessera_testing.stopping import StoppableLoop
+from tessera_testing.stoppable import StoppableLoop
 from tests.machine.truth import Bound, Truth
 from tests.scheduler.world import HOME, LEASE, cards_on
 

@@ -12,7 +12,7 @@ from tessera_runtime.errors import ApiLost, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Verb
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_testing.kube import FakeKube
-from tessera_testing.stopping import Process
+from tessera_testing.stoppable import Process
 from tests.machine.cluster import SETTINGS, Cluster
 from tests.machine.truth import CALL_S
 from tests.scheduler.world import REGISTRY

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from tessera_runtime.bus.outbox import open_outbox
-from tessera_testing.stopping import StoppableLoop
+from tessera_testing.stoppable import StoppableLoop
 from tests.machine.cluster import Cluster
 from tests.machine.nodes import Node
 from tests.machine.placing import Placing

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tessera_agent.settings import ResizeSettings
 from tessera_core.hook.limits_file import CardLimit
 from tessera_embedded.apiserver import ApiServer, open_apiserver
-from tessera_embedded.natsserver import open_nats
+from tessera_embedded.nats_server import open_nats
 from tessera_embedded.runtime.runtime import open_runtime
 from tessera_kubelet.nri.settings import RuntimeSettings
 from tessera_kubelet.nri.types import Adjustment

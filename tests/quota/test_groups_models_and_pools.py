@@ -25,7 +25,7 @@ from tessera_schema.kube import ObjectMeta
 from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.adding import acme
 from tests.dialects.hami.setting import Gpu, a_gpu_node, asks
 

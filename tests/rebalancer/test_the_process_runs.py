@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nats.errors import NoRespondersError
 
 from tessera_embedded.apiserver import open_apiserver
-from tessera_embedded.natsserver import NatsServer, open_nats
+from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_runtime.bus.api import News, Resync
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.errors import BusAway

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tessera_embedded.apiserver.faults import Answer, Cut, Fault, Hang
-from tessera_embedded.apiserver.opening import ApiServer, open_apiserver
+from tessera_embedded.apiserver.server import ApiServer, open_apiserver
 from tessera_runtime.errors import (
     ApiBusy,
     ApiConflict,

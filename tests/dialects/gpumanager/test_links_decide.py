@@ -14,7 +14,7 @@ from tessera_schema.grants import GRANT_KEY
 from tessera_schema.kube import Node, Pod
 from tessera_schema.node_cards import Published
 from tessera_testing.builders import a_card, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.gpumanager.setting import a_bound_pod, asking, bound, cards_of, table
 
 _CLASS = {Level.SINGLE: 50, Level.MULTIPLE: 40, Level.HOST_BRIDGE: 30, Level.NODE: 20}

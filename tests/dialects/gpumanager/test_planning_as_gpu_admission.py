@@ -15,7 +15,7 @@ from tessera_schema.grants import GRANT_KEY
 from tessera_schema.reasons import Reason
 from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.gpumanager.setting import (
     ASSIGNED,
     INDEX,

@@ -8,7 +8,7 @@ from tessera_schema.kube import Pod
 from tessera_schema.quotas import Limit
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.gpumanager.setting import a_bound_pod, a_gpu_node, asking
 
 NODES = [

@@ -8,7 +8,7 @@ from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialects.gpumanager.quota import limits
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.gpumanager.setting import a_gpu_node, asking
 from tests.dialects.gpumanager.test_quota_by_model import in_use
 

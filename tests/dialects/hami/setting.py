@@ -16,7 +16,7 @@ from tessera_schema.requests import Request
 from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.dialects import Speaker
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 
 GPU = "nvidia.com/gpu"
 MEM = "nvidia.com/gpumem"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tessera_core.dialect_kit.contract import Change, Rejected
 from tessera_schema.kube import Pod, Quantity
 from tessera_testing.builders import a_container, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import (
     CORE,
     GPU,

@@ -13,7 +13,7 @@ from tessera_core.fleet.cores import milli
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_card, a_container, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import (
     ALLOCATED,
     CARD_POLICY,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tessera_schema.kube import Container, Node, Quantity
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import (
     ALLOCATED,
     GPU,

@@ -10,7 +10,7 @@ import pytest
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Quantity
 from tessera_testing.builders import a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import (
     CARD_POLICY,
     CORDON,

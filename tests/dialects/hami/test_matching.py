@@ -8,7 +8,7 @@ import pytest
 
 from tessera_schema.requests import CardKey
 from tessera_testing.builders import a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import CARD_POLICY, Gpu, asks, counted, planned, request_of
 
 USE = "nvidia.com/use-gpuuuid"

@@ -11,7 +11,7 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement.scoring.cards import usage_score
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Weights
 from tessera_testing.builders import a_card, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import (
     CARD_POLICY,
     NODE_POLICY,

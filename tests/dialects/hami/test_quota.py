@@ -12,7 +12,7 @@ from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import (
     CARD_POLICY,
     CORE,

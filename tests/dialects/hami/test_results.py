@@ -13,7 +13,7 @@ from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_core.registry.registry import load
 from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_container, a_pod
-from tessera_testing.planning import NOW_NS
+from tessera_testing.plan import NOW_NS
 from tests.dialects.hami.setting import ALLOCATED, Gpu, a_gpu_node, asks, planned
 
 CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tessera_testing.builders import a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.hami.setting import Gpu, a_gpu_node, asks, counted
 
 TEMPLATE = a_gpu_node(Gpu("gpu-0", mib=8192, type="NVIDIA-A100"), name="template-node-a")

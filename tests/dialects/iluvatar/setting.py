@@ -10,7 +10,7 @@ from tessera_schema.kube import Node, Pod, Quantity
 from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_node
 from tessera_testing.dialects import Speaker
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 
 GPU = "iluvatar.ai/vgpu"
 MEM = "iluvatar.ai/vcuda-memory"

@@ -8,7 +8,7 @@ import pytest
 
 from tessera_core.registry.registry import BadConfiguration, load
 from tessera_testing.builders import a_node
-from tessera_testing.planning import NOW_NS, plan
+from tessera_testing.plan import NOW_NS, plan
 from tests.dialects.koordinator.spoken import ALLOCATED, HALF, a_koord_pod, flat
 
 PREFIX = "scheduling.koordinator.sh"

@@ -10,7 +10,7 @@ import pytest
 from tessera_core.dialect_kit.contract import Admitted, Rejected
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.koordinator.spoken import (
     ALLOCATED,
     HALF,

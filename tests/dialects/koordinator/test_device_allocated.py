@@ -17,7 +17,7 @@ from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.koordinator.spoken import (
     ALLOCATED,
     HALF,

@@ -10,7 +10,7 @@ from tessera_core.hook.paths import HOOK_LIBRARY_HOST
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection, Mount
 from tessera_testing.builders import a_card, a_node
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.koordinator.spoken import HALF, KOORDINATOR, a_koord_pod, flat, shares
 
 GI = 1 << 30

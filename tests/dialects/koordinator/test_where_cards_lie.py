@@ -14,7 +14,7 @@ from tessera_schema.kube import Custom
 from tessera_schema.requests import Grouping, Scope
 from tessera_schema.verdicts import Outcome
 from tessera_testing.builders import a_node
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.koordinator.spoken import (
     HALF,
     KOORDINATOR,

@@ -10,7 +10,7 @@ import pytest
 from tessera_core.dialects.koordinator.names import Options
 from tessera_schema.kube import Custom, Pod
 from tessera_testing.builders import a_node
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.koordinator.spoken import (
     HALF,
     a_device,

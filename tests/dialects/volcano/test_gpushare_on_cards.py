@@ -12,7 +12,7 @@ from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.volcano.setting import (
     INDEX,
     a_bound_pod,

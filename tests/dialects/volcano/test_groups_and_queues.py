@@ -7,7 +7,7 @@ import pytest
 from tessera_core.admission import pod_groups
 from tessera_schema.kube import Pod, SchedulingGroup
 from tessera_testing.builders import a_container, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.volcano.setting import accepted, memory, number, vgpu
 
 K8S, VOLCANO = "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"

@@ -8,7 +8,7 @@ from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Node, Pod
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card, a_container, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.volcano.setting import (
     IDS,
     INDEX,

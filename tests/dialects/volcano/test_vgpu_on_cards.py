@@ -12,7 +12,7 @@ from tessera_schema.kube import Container, Node, Pod
 from tessera_schema.node_cards import Published, encode_published
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.volcano.setting import (
     IDS,
     P4,

@@ -10,7 +10,7 @@ from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import CardKey, NodeOrder, Request
 from tessera_testing.builders import a_container, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.volcano.setting import (
     VGPU_CORES,
     VGPU_MEMORY,

@@ -9,7 +9,7 @@ from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.planning import plan
+from tessera_testing.plan import plan
 from tests.dialects.volcano.setting import (
     MEMORY,
     NUMBER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tessera_embedded.apiserver.objects import HISTORY_BYTES
+from tessera_embedded.apiserver.object_store import HISTORY_BYTES
 from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, a_pod, events
 
 

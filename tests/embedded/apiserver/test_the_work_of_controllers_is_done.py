@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tessera_embedded.apiserver.chores import MOST_EVENTS
+from tessera_embedded.apiserver.controllers import MOST_EVENTS
 from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, Json, a_pod, events
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

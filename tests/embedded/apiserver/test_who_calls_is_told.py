@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tessera_embedded.apiserver.access import Rule, user_info
-from tessera_embedded.apiserver.calls import User
+from tessera_embedded.apiserver.http_types import User
 from tests.embedded.apiserver.world import ASmallCluster
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_embedded.node.carrying import Carrier, Kept, sandbox_of
-from tessera_embedded.node.opening import open_node
+from tessera_embedded.node.container import Carrier, Kept, sandbox_of
+from tessera_embedded.node.open import open_node
 from tessera_embedded.node.pods import Container, NodePod, read_pod
 from tessera_embedded.node.processes import LOST, is_alive, start
 from tessera_embedded.node.settings import NodeDescription

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from tessera_embedded.apiserver.opening import open_apiserver
+from tessera_embedded.apiserver.server import open_apiserver
 from tessera_embedded.node.node import Node
-from tessera_embedded.node.opening import SOCKET, open_node
+from tessera_embedded.node.open import SOCKET, open_node
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.nri.plugin import serve
 from tessera_kubelet.nri.settings import NriSettings

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tessera_embedded.apiserver.opening import open_apiserver
+from tessera_embedded.apiserver.server import open_apiserver
 from tessera_embedded.scheduling.config import Configuration, Extender, Managed, Profile
-from tessera_embedded.scheduling.opening import open_scheduler
+from tessera_embedded.scheduling.open import open_scheduler
 from tessera_embedded.scheduling.scheduler import Scheduler
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb

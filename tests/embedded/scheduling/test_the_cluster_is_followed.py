@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
+from tessera_embedded.scheduling.cache import View
 from tessera_embedded.scheduling.config import BadConfiguration, read_configuration, seconds
-from tessera_embedded.scheduling.objects import NodeSeen, PodSeen, read_node, read_pod
+from tessera_embedded.scheduling.messages import said, summary
 from tessera_embedded.scheduling.queue import Queue
-from tessera_embedded.scheduling.view import View
-from tessera_embedded.scheduling.words import said, summary
+from tessera_embedded.scheduling.types import NodeSeen, PodSeen, read_node, read_pod
 
 CONFIG = read_configuration(b"""
 apiVersion: kubescheduler.config.k8s.io/v1

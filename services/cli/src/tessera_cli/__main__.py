@@ -23,7 +23,7 @@ import msgspec
 
 from tessera_cli import forms, kubeconfig
 from tessera_cli.completion import completion_parser
-from tessera_cli.errors import Refused
+from tessera_cli.errors import NoDemo, Refused
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.place import table
 from tessera_cli.place.command import place_parser
@@ -171,8 +171,11 @@ def _quota_parser(commands: Commands) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from tessera_cli.demo import report, run
-    from tessera_cli.demo.ending import Interrupted
+    try:
+        from tessera_demo import report, run
+        from tessera_demo.interruption import Interrupted
+    except ModuleNotFoundError as e:
+        raise NoDemo(e.name or "tessera_demo") from e
 
     def answer(outcome: run.Outcome) -> None:
         if options.json:

@@ -42,3 +42,13 @@ class Repeated(Refused):
 
 class BadSettings(Refused):
     """The configuration file names what does not exist."""
+
+
+class NoDemo(Refused):
+    """The demo is not installed: it is no part of the product."""
+
+    def __init__(self, missing: str) -> None:
+        super().__init__(
+            f"demo: the package {missing} is not installed: install tessera-demo, or run "
+            "`make demo` in a checkout"
+        )

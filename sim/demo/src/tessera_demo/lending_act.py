@@ -1,0 +1,112 @@
+"""The second act: idle cores lent on a card, and taken back when their owner launches; beside it a
+container that is resized while it runs. What is shown of lending is the GPU time that the hooks of
+both containers counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from tessera_core.hook.records import uuid_key
+from tessera_core.hook.usage_counters import NOTHING, SIZE, Glance, glance, is_of, record_at
+from tessera_demo import promises as judging
+from tessera_demo.api_objects import insist
+from tessera_demo.lending_samples import Sample, Shares, judged, turns
+from tessera_demo.observations import Seen
+from tessera_demo.promises import Promise
+from tessera_demo.resize_act import play_resizing
+from tessera_demo.scenario import name_of
+from tessera_demo.stage import Stage
+from tessera_embedded.node.settings import NodeDescription
+from tessera_runtime.kube import paths
+from tessera_schema.grants import Grant
+
+SLACK: Final = 10.0
+"""Percent of a card."""
+_LOOK_S: Final = 0.02
+_SEEN_S: Final = 120.0
+"""Seconds for both pods to run, and for both directions to be seen."""
+
+
+class Act(Struct, frozen=True):
+    """The node and the pods."""
+
+    node: NodeDescription
+    owner: Mapping[str, Any]
+    borrower: Mapping[str, Any]
+    resized: Mapping[str, Any]
+
+
+def read_act() -> Act:
+    """As the file beside the scene has it."""
+    text = (files(__package__) / "scene" / "lending.yaml").read_text()
+    return msgspec.convert(yaml.safe_load(text), Act)
+
+
+async def play_lending(
+    stage: Stage, seen: Seen, tell: Callable[[str], None], disturb: Callable[[], Awaitable[None]]
+) -> list[Promise]:
+    """Bring the node and the pods, look, and judge. `disturb` is called once the node is there.
+    Raises StageFailed, ApiRefused."""
+    act = read_act()
+    tell(f"second act: lending and resizing, on node {act.node.name}")
+    await stage.join(act.node, {})
+    await disturb()
+    await insist(stage.kube, "/api/v1/namespaces", {"metadata": {"name": _namespace(act.owner)}})
+    for pod in (act.borrower, act.owner, act.resized):
+        await insist(stage.kube, paths.in_core(_namespace(pod), "pods"), pod)
+    names = [name_of(pod) for pod in (act.owner, act.borrower, act.resized)]
+    made: dict[str, Grant] = {}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SEEN_S):
+            await seen.until(lambda: all(judging.runs(seen, name) for name in names))
+            made = judging.grants(seen)
+    if not all(name in made for name in names):
+        return [Promise("the pods of the second act run", kept=False, but="they did not in time")]
+    owner, borrower, resized = (made[name] for name in names)
+    shares = Shares(*(judging.limits(g, "main")[1] for g in (owner, borrower)))
+    async with asyncio.TaskGroup() as group:
+        watched = group.create_task(_watched(stage, owner, borrower, shares), name="lending")
+        changed = group.create_task(play_resizing(stage, resized, tell), name="resizing")
+    return [*watched.result(), *changed.result()]
+
+
+async def _watched(stage: Stage, owner: Grant, borrower: Grant, shares: Shares) -> list[Promise]:
+    loop, samples = asyncio.get_running_loop(), list[Sample]()
+    promises = judged((), shares, SLACK)
+    until = loop.time() + _SEEN_S
+    while loop.time() < until and not all(promise.kept for promise in promises):
+        for _ in range(25):
+            await asyncio.sleep(_LOOK_S)
+            one = await asyncio.to_thread(_seen, stage, owner)
+            other = await asyncio.to_thread(_seen, stage, borrower)
+            samples.append(Sample(loop.time(), one.launches, one.gpu_ns, other.gpu_ns))
+        promises = judged(turns(samples), shares, SLACK)
+    return promises
+
+
+def _seen(stage: Stage, grant: Grant) -> Glance:
+    """What the container's hook has counted on its card."""
+    folder = stage.agent_folder(grant.node) / "containers" / grant.uid / "main"
+    return _counted(folder / "usage", grant.shares[0].card)
+
+
+def _counted(usage: Path, card: str) -> Glance:
+    with suppress(OSError), usage.open("rb") as file:
+        file.seek(record_at(0))  # it holds one card
+        data = file.read(SIZE)
+        if is_of(data, uuid_key(card)):
+            return glance(data)
+    return NOTHING
+
+
+def _namespace(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"]["namespace"])

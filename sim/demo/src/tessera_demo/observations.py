@@ -1,0 +1,136 @@
+"""What the demo has seen so far: pods as the API server shows them, and news from the bus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from tessera_demo.scenario import name_of
+from tessera_runtime import logs
+from tessera_runtime.bus.api import Bus
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.device_reports import ContainerUse, decode_usage
+from tessera_schema.subjects import ROOT
+
+log = logs.named("tessera.demo")
+
+Json = Mapping[str, Any]
+
+
+class Measured(Struct):
+    """What a container was seen to use, over all of its cards."""
+
+    memory_mib: float = 0
+    """The most at one time."""
+    cores: tuple[float, ...] = ()
+    """Percent of a card, one number for each interval in which it was active throughout."""
+    enforced: bool = True
+    gaps: tuple[str, ...] = ()
+    by: str = "hook"
+
+    @property
+    def cores_percent(self) -> float:
+        """The mean of the later half: what is measured first shows a container without a limit
+        beside others by its own event times, until the agent's measurement has corrected them."""
+        later = self.cores[len(self.cores) // 2 :]
+        return sum(later) / len(later) if later else 0
+
+
+class Told(Struct, frozen=True):
+    """One message of the bus."""
+
+    subject: str
+    type: str
+    data: bytes
+
+
+class Seen:
+    """Everything, and a bell that rings when there is more."""
+
+    def __init__(self) -> None:
+        """Nothing was seen."""
+        self.pods: dict[str, Json] = {}
+        """`namespace/name` -> the pod."""
+        self.refused: dict[str, str] = {}
+        """Pods that the API server did not take -> its words."""
+        self.measured: dict[tuple[str, str], Measured] = {}
+        """(pod's uid, container) -> use."""
+        self.told: list[Told] = []
+        self.warnings: list[str] = []
+        self._more = asyncio.Event()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it holds, looking whenever there is more."""
+        while not holds():
+            self._more.clear()
+            await self._more.wait()
+
+    def ring(self) -> None:
+        """Something was seen."""
+        self._more.set()
+
+    # -- pods
+
+    def relisted(self, items: list[Json], started: float, now: float) -> None:
+        """All pods."""
+        del started, now
+        self.pods = {name_of(pod): pod for pod in items}
+        self.ring()
+
+    def changed(self, change: Change, item: Json, now: float) -> None:
+        """One pod."""
+        del now
+        if change is Change.DELETED:
+            self.pods.pop(name_of(item), None)
+        else:
+            self.pods[name_of(item)] = item
+        self.ring()
+
+    # -- news
+
+    def hear(self, subject: str, type_: str, data: bytes) -> None:
+        """One message."""
+        self.told.append(Told(subject, type_, data))
+        if subject.split(".")[3] == "usage":
+            for use in decode_usage(data).containers:
+                self._measure(use)
+        self.ring()
+
+    def steps(self, uid: str) -> list[str]:
+        """The steps of a pod's allocation that were told, in order, each once."""
+        mine = (t for t in self.told if f".{uid}." in t.subject)
+        return list(dict.fromkeys(t.subject.rpartition(".")[2] for t in mine))
+
+    def _measure(self, use: ContainerUse) -> None:
+        measured = self.measured.setdefault((use.uid, use.container), Measured())
+        memory = sum(card.memory_bytes for card in use.cards) / (1 << 20)
+        measured.memory_mib = max(measured.memory_mib, memory)
+        measured.enforced, measured.gaps = use.enforced, use.gaps
+        measured.by = next((card.measured_by for card in use.cards), measured.by)
+        cores = sum(card.cores_percent for card in use.cards)
+        if cores:
+            measured.cores = (*measured.cores, cores)
+
+
+async def follow_pods(kube: Kube, kubeconfig: str, seen: Seen) -> NoReturn:
+    """Keep `seen` up to date with the API server."""
+    watched: Watched[Json] = Watched(paths.PODS, msgspec.json.Decoder(dict[str, Any]).decode)
+    settings = KubeSettings(kubeconfig=kubeconfig, retry_most_s=1)
+    await Reflector(kube, watched, seen, settings=settings).run()
+
+
+async def follow_news(bus: Bus, cluster: str, seen: Seen) -> None:
+    """Keep `seen` up to date with the bus."""
+    async with bus.news(f"{ROOT}.{cluster}.>") as messages:
+        async for news in messages:
+            try:
+                seen.hear(news.subject, news.envelope.type, news.data)
+            except msgspec.DecodeError as e:
+                log.warning("message not readable", subject=news.subject, why=str(e))

@@ -1,0 +1,216 @@
+"""What must have been seen for the demo to end well: pure, one promise a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_demo.observations import Measured, Seen
+from tessera_demo.scenario import BEYOND_QUOTA, REFUSED, WAITS, Scene, name_of
+from tessera_embedded.collector import Collected
+from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
+from tessera_schema.reasons import Reason
+from tessera_schema.visibility import PodExplanation
+
+OUT_OF_MEMORY: Final = 2
+"""CUDA_ERROR_OUT_OF_MEMORY."""
+SLACK_POINTS: Final = 5.0
+"""By how much a busy container may be seen beyond its cores, in percent of a card: the demo looks
+for seconds, and an interval may begin in the middle of a kernel."""
+_DENIED: Final = "denied the request: "
+"""Stands before a webhook's own words."""
+SPANS: Final = 7
+INTERVALS: Final = 4
+"""Intervals in which a busy container must have been measured: what its hook shows is some points
+too high until it has learnt who else is on the card."""
+
+
+class Promise(Struct, frozen=True):
+    """A promise, and whether it was seen to be kept."""
+
+    text: str
+    kept: bool
+    but: str = ""
+    """What was seen instead."""
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """All that was seen."""
+
+    scene: Scene
+    seen: Seen
+    explained: Mapping[str, PodExplanation]
+    """Pod that waits -> the scheduler's explanation."""
+    said: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+    """(pod's uid, container) -> what its process printed."""
+    traced: str
+    """The pod whose trace it is."""
+    trace: Sequence[Collected]
+    """Of one pod, from admission to first use."""
+
+
+def grants(seen: Seen) -> dict[str, Grant]:
+    """Pod -> its grant."""
+    found = {}
+    for name, pod in seen.pods.items():
+        text = pod["metadata"].get("annotations", {}).get(GRANT_KEY)
+        if text is not None:
+            found[name] = decode_grant(text)
+    return found
+
+
+def expected(scene: Scene) -> list[str]:
+    """The pods that are to run."""
+    return [n for n in map(name_of, scene.pods) if n not in WAITS | REFUSED]
+
+
+def runs(seen: Seen, name: str) -> bool:
+    """True when all containers of the pod run."""
+    pod = seen.pods.get(name)
+    statuses = pod["status"].get("containerStatuses", []) if pod else []
+    return bool(statuses) and all("running" in s["state"] for s in statuses)
+
+
+def waits(seen: Seen, name: str) -> str:
+    """What kube-scheduler says of a pod that waits; empty when it says nothing."""
+    pod = seen.pods.get(name)
+    conditions = pod["status"].get("conditions", []) if pod else []
+    found = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
+    return str(found[0].get("message", "")) if found else ""
+
+
+def words_of(evidence: Evidence, name: str) -> str:
+    """Why a pod does not run, as its user reads it: the refusal, or the scheduler's answer."""
+    refused = evidence.seen.refused.get(name, "")
+    if refused:
+        return refused.partition(_DENIED)[2] or refused
+    found = evidence.explained.get(name)
+    told = [r.message for _, r in found.each_reason() if r.message] if found is not None else []
+    return "; ".join(dict.fromkeys(told)) or waits(evidence.seen, name)
+
+
+def limits(grant: Grant, container: str) -> tuple[float, float]:
+    """Memory in MiB and cores in percent of a card, over all cards of a container."""
+    shares = [s for s in grant.shares if s.container == container]
+    return sum(s.memory_mib for s in shares), sum(s.cores_percent for s in shares)
+
+
+def enough(seen: Seen, name: str) -> bool:
+    """True when each container of a running pod was measured often enough."""
+    pod = seen.pods.get(name)
+    grant = grants(seen).get(name)
+    if pod is None or grant is None:
+        return False
+    uid = pod["metadata"]["uid"]
+    names = {s.container for s in grant.shares}
+    return all(
+        len(seen.measured.get((uid, container), Measured()).cores) >= INTERVALS
+        for container in names
+    )
+
+
+def judge(evidence: Evidence) -> list[Promise]:
+    """Every promise of the demo."""
+    seen, scene = evidence.seen, evidence.scene
+    made = grants(seen)
+    return [
+        *(_runs(seen, name) for name in expected(scene)),
+        *(_waits(evidence, name) for name in sorted(WAITS)),
+        *(_refused(seen, name) for name in sorted(REFUSED)),
+        *_inside(evidence, made),
+        *(_told(seen, name) for name in expected(scene)),
+        _traced(evidence.trace),
+    ]
+
+
+def _runs(seen: Seen, name: str) -> Promise:
+    pod = seen.pods.get(name)
+    return Promise(f"{name} runs", runs(seen, name), "" if pod is None else _status(pod))
+
+
+def _status(pod: Mapping[str, Any]) -> str:
+    states = [s["state"] for s in pod["status"].get("containerStatuses", [])]
+    return f"{pod['status'].get('phase', '')} {msgspec.json.encode(states).decode()}"
+
+
+def shared(made: Mapping[str, Grant]) -> Promise:
+    """Of all that was granted."""
+    on: dict[tuple[str, str], set[str]] = {}
+    for grant in made.values():
+        for share in grant.shares:
+            on.setdefault((grant.node, share.card), set()).add(share.dialect)
+    both = [
+        f"{card} on {node}: {', '.join(sorted(d))}" for (node, card), d in on.items() if len(d) > 1
+    ]
+    return Promise("pods of two dialects share a card", bool(both), "no card has two")
+
+
+def _waits(evidence: Evidence, name: str) -> Promise:
+    found = evidence.explained.get(name)
+    each = [reason for _, reason in found.each_reason()] if found is not None else []
+    reasons, quota = {reason.reason for reason in each}, Reason.RESOURCE_QUOTA_NOT_FIT.wire
+    wanted = reasons == {quota} if name == BEYOND_QUOTA else bool(reasons - {quota})
+    numbers = any(ch.isdecimal() for reason in each for ch in reason.message)
+    why = "for its team's quota" if name == BEYOND_QUOTA else "for memory"
+    return Promise(
+        f"{name} waits {why}, and is told so in numbers",
+        bool(waits(evidence.seen, name)) and wanted and numbers,
+        f"{waits(evidence.seen, name)} {[(r.reason, r.message) for r in each]}",
+    )
+
+
+def _refused(seen: Seen, name: str) -> Promise:
+    words = seen.refused.get(name, "")
+    return Promise(
+        f"{name} is refused, with field, value and remedy",
+        "vcuda-core" in words and "150" in words,
+        words or "it was created",
+    )
+
+
+def _inside(evidence: Evidence, made: Mapping[str, Grant]) -> list[Promise]:
+    """What was seen in the processes that our hook holds, and of their use."""
+    promises = []
+    for (uid, container), lines in sorted(evidence.said.items()):
+        name, grant = next((n, g) for n, g in made.items() if g.uid == uid)
+        cards = [line for line in lines if line.get("event") == "card"]
+        mib, cores = limits(grant, container)
+        total = sum(card["total_mib"] for card in cards)
+        over = [card["over_result"] for card in cards]
+        who = f"{name} {container}"
+        promises += [
+            Promise(f"{who} sees {mib:g} MiB", bool(cards) and total == mib, f"it saw {total}"),
+            Promise(
+                f"{who} gets CUDA's out-of-memory beyond them",
+                bool(over) and set(over) == {OUT_OF_MEMORY},
+                f"the driver answered {over}",
+            ),
+        ]
+        used = evidence.seen.measured.get((uid, container), Measured())
+        share_count = sum(1 for s in grant.shares if s.container == container)
+        if 0 < cores < 100 * share_count:
+            promises.append(
+                Promise(
+                    f"{who} is busy and held to {cores:g} % of a card",
+                    0 < used.cores_percent <= cores + SLACK_POINTS,
+                    f"it was seen to use {used.cores_percent:.1f} %",
+                )
+            )
+    return promises
+
+
+def _told(seen: Seen, name: str) -> Promise:
+    pod = seen.pods.get(name)
+    steps = seen.steps(pod["metadata"]["uid"]) if pod else []
+    told = bool(steps)  # any of them: who is killed takes news with him
+    return Promise(f"the bus told of {name}", told, "it told nothing")
+
+
+def _traced(trace: Sequence[Collected]) -> Promise:
+    processes = {(span.service, span.process) for span in trace}
+    kept = len(trace) >= SPANS and len(processes) > 1
+    text = f"one trace of {SPANS} spans or more over several processes"
+    return Promise(text, kept, f"{len(trace)} spans of {len(processes)} processes")

@@ -1,0 +1,296 @@
+"""The play: start everything, do what users do, look, judge, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tessera_cli.errors import Refused
+from tessera_cli.explain.explanations import NotExplained, ask
+from tessera_cli.kubeconfig import Target
+from tessera_demo import promises as judging
+from tessera_demo import report
+from tessera_demo.api_objects import insist
+from tessera_demo.containers import hooked, kept, printed
+from tessera_demo.interruption import endings
+from tessera_demo.lending_act import play_lending
+from tessera_demo.observations import Seen, follow_news, follow_pods
+from tessera_demo.plans_act import play_plans
+from tessera_demo.promises import Evidence, Promise
+from tessera_demo.quota_act import path_of, play_quota
+from tessera_demo.scenario import REFUSED, WAITS, Scene, name_of, read_scene
+from tessera_demo.stage import CLUSTER, Stage, open_stage, until
+from tessera_embedded.collector import Collected
+from tessera_embedded.node.open import SOCKET
+from tessera_kubelet.background import open_tasks
+from tessera_runtime.bus.client import open_bus
+from tessera_runtime.bus.settings import BusSettings
+from tessera_runtime.errors import ApiRefused, TesseraError
+from tessera_runtime.kube import paths
+from tessera_runtime.kube.api import Verb
+from tessera_schema.annotation_keys import CARDS_PREFIX, TRACE_KEY
+from tessera_schema.subjects import usage
+from tessera_schema.visibility import Meta, PodExplanation
+
+_SEEN_S: Final = 180.0
+"""Seconds for everything to be seen; what is missing then is told."""
+_EXPLAINED_S: Final = 60.0
+"""Seconds for the scheduler to explain a pod."""
+_JANITOR_S: Final = 35.0
+"""Seconds for the process that removes the folder where the demo cannot."""
+_SOCKET_MOST: Final = 107
+"""Bytes of a unix socket's path, without its NUL."""
+
+
+class NoCompiler(Refused):
+    """The hook cannot be built; the message says what is missing."""
+
+
+class Outcome(Struct, frozen=True):
+    """What the demo found."""
+
+    stage: Stage
+    evidence: Evidence
+    promises: list[Promise]
+    took_s: float
+    """Seconds from the first wait for the services to the last promise."""
+
+    @property
+    def kept(self) -> bool:
+        """True when every promise was kept."""
+        return all(p.kept for p in self.promises)
+
+
+async def play(
+    environ: Mapping[str, str],
+    tell: Callable[[str], None],
+    answer: Callable[[Outcome], None],
+    *,
+    kill: bool = False,
+    keep: bool = False,
+) -> bool:
+    """Play the demo; `answer` gets what was found while all of it still runs. True when every
+    promise was kept. With `kill` each process is killed once in the middle, with `keep` all stays
+    until interrupted. Raises errors.Refused, and ending.Interrupted."""
+    with endings(tell) as ending:
+        hook = await asyncio.to_thread(build_hook, tell)
+        scene = read_scene()
+        async with _open_folder() as folder:
+            _check_length(folder, scene)
+            async with open_stage(folder, scene, hook, environ, tell) as stage:
+                outcome = await _act(stage, tell, kill=kill)
+                answer(outcome)
+                if keep:
+                    for line in report.stays(stage):
+                        tell(line)
+                    await ending.wished()
+                tell("ending everything")
+                return outcome.kept
+
+
+@asynccontextmanager
+async def _open_folder() -> AsyncGenerator[Path]:
+    """The folder of all that the demo writes. It is removed however the demo ends."""
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tessera-demo-"))
+    janitor = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tessera_demo.janitor", str(folder),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield folder
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if janitor.stdin is not None:
+            janitor.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_JANITOR_S):
+                await janitor.wait()
+
+
+def _check_length(folder: Path, scene: Scene) -> None:
+    longest = max(len(node.name) for node in scene.nodes)
+    length = len(str(folder)) + len("/nodes//") + longest + len(SOCKET)
+    if length > _SOCKET_MOST:
+        raise Refused(
+            "TMPDIR", str(folder.parent), f"a socket's path below it has {length} characters, the "
+            f"system takes {_SOCKET_MOST}: set a shorter one, such as /tmp",
+        )  # fmt: skip
+
+
+def build_hook(tell: Callable[[str], None]) -> Path:
+    """The folder with the hook library and the simulated driver, built if need be. Raises
+    NoCompiler."""
+    source = Path(__file__).parents[4] / "libs" / "hook"
+    if not (source / "Makefile").exists():
+        raise NoCompiler("the demo runs from a clone of Tessera: libs/hook is not there")
+    make = shutil.which("make")
+    if make is None or shutil.which("cc") is None:
+        raise NoCompiler("the demo builds the hook library: install make and a C compiler")
+    if not (source / "build" / "tessera-work").exists():
+        tell("building the hook library and the simulated driver")
+    command = [make, "-s", "-C", str(source), "all"]
+    with (source / "Makefile").open() as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # others may build here, too
+        made = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (fixed arguments)
+    if made.returncode:
+        raise NoCompiler(f"the hook library cannot be built: {made.stderr.strip()[-1500:]}")
+    return source / "build"
+
+
+async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outcome:
+    seen, began = Seen(), asyncio.get_running_loop().time()
+    bus_settings = BusSettings(url=stage.nats.url, cluster=CLUSTER, arrange=False)
+    async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
+        tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
+        tasks.create_task(follow_news(bus, CLUSTER, seen), name="news")
+        await _up(stage, seen, tell)
+        await _create(stage, seen, tell, kill=kill)
+        await _look(stage, seen, tell)
+        evidence = await _gather(stage, seen)
+        promises = [*judging.judge(evidence), *await play_quota(stage, seen)]
+
+        async def disturb() -> None:
+            if kill:
+                await _kill(stage, tell)
+
+        promises += await play_lending(stage, seen, tell, disturb)
+        promises.append(judging.shared(judging.grants(seen)))
+        promises += await play_plans(stage, seen, tell, disturb)
+    return Outcome(stage, evidence, promises, asyncio.get_running_loop().time() - began)
+
+
+async def _up(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
+    """Wait for the scheduler's word to the API server, and the agents' words on their nodes and on
+    the bus: what is told before somebody is on the bus goes with him when he is killed."""
+    tell("waiting for the scheduler and the agents")
+
+    async def ready() -> bool:
+        try:
+            await stage.kube.call(
+                Verb.GET,
+                paths.in_group(
+                    "admissionregistration.k8s.io",
+                    "v1",
+                    "mutatingwebhookconfigurations",
+                    name="tessera",
+                ),
+            )
+            nodes = msgspec.json.decode(await stage.kube.call(Verb.GET, paths.NODES))["items"]
+        except TesseraError:
+            return False
+        heard = {told.subject for told in seen.told}
+        if not heard.issuperset(usage(CLUSTER, node.name) for node in stage.scene.nodes):
+            return False
+        notes = {n["metadata"]["name"]: n["metadata"].get("annotations", {}) for n in nodes}
+        return all(
+            f"{CARDS_PREFIX}{vendor}" in notes.get(node.name, {})
+            for node in stage.scene.nodes
+            for vendor in node.machines
+        )
+
+    await until(stage.programs, ready, "the scheduler or an agent")
+
+
+async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill: bool) -> None:
+    for quota in stage.scene.quotas:
+        await insist(stage.kube, path_of(quota), quota)
+    pods = stage.scene.pods
+    half = len(pods) // 2
+    tell(f"creating {len(pods)} pods")
+    for i, pod in enumerate(pods):
+        if kill and i == half:
+            await _kill(stage, tell)
+        try:
+            meta = pod["metadata"]
+            await insist(stage.kube, paths.in_core(meta["namespace"], "pods"), pod)
+        except ApiRefused as e:
+            seen.refused[name_of(pod)] = e.message
+            seen.ring()
+
+
+async def _kill(stage: Stage, tell: Callable[[str], None]) -> None:
+    """Kill every process that was not killed yet, and NATS with the first ones."""
+    for program in stage.programs.all:
+        if not program.killed:
+            tell(f"kill -9 {program.name}")
+            program.kill()
+    if not stage.nats_killed:
+        tell("kill -9 nats")
+        stage.nats_killed = True
+        await stage.nats.kill()
+        await stage.nats.start()
+
+
+async def _look(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
+    """Wait until all there is to see was seen, or too much time has passed."""
+    running = judging.expected(stage.scene)
+    tell(f"waiting until {len(running)} pods run and were measured")
+
+    def enough() -> bool:
+        return (
+            all(judging.runs(seen, name) and judging.enough(seen, name) for name in running)
+            and all(judging.waits(seen, name) for name in WAITS)
+            and seen.refused.keys() >= REFUSED
+        )
+
+    try:
+        async with asyncio.timeout(_SEEN_S):
+            await seen.until(enough)
+    except TimeoutError:
+        tell(f"not everything was seen within {_SEEN_S:g} s")
+
+
+async def _gather(stage: Stage, seen: Seen) -> Evidence:
+    scene: Scene = stage.scene
+    explained = {}
+    for name in sorted(WAITS):
+        namespace, _, short = name.partition("/")
+        explained[name] = await _explained(stage, namespace, short)
+    said = {}
+    for grant in judging.grants(seen).values():
+        folder = stage.node_folder(grant.node)
+        for container in dict.fromkeys(s.container for s in grant.shares):
+            found = await asyncio.to_thread(kept, folder, grant.uid, container)
+            if found is not None and hooked(found):
+                lines = await asyncio.to_thread(printed, folder, grant.uid, container)
+                said[grant.uid, container] = lines
+    await asyncio.sleep(1)  # the last spans are on their way
+    traced, trace = _trace(stage, seen)
+    return Evidence(
+        scene=scene, seen=seen, explained=explained, said=said, traced=traced, trace=trace
+    )
+
+
+async def _explained(stage: Stage, namespace: str, name: str) -> PodExplanation:
+    why, target = "no answer", Target(kubeconfig=str(stage.kubeconfig), namespace=namespace)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_EXPLAINED_S):
+            while True:
+                try:
+                    return await ask(target, name)
+                except NotExplained as e:  # a scheduler that has just started is not found yet
+                    why = str(e)
+                    await asyncio.sleep(1)
+    meta = Meta(name=name, namespace=namespace)
+    return PodExplanation(metadata=meta, verdict="unknown", message=why)
+
+
+def _trace(stage: Stage, seen: Seen) -> tuple[str, Sequence[Collected]]:
+    """The longest trace among the pods that run, and whose it is."""
+    found: list[tuple[str, Sequence[Collected]]] = [("", ())]
+    for name in judging.expected(stage.scene):
+        notes = seen.pods.get(name, {}).get("metadata", {}).get("annotations", {})
+        found.append((name, stage.collector.trace(notes.get(TRACE_KEY, "--").split("-")[1])))
+    return max(found, key=lambda named: len(named[1]))
