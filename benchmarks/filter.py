@@ -27,20 +27,20 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.fleet import a_node, a_pod, bound_pods, kinds
-from tessera_core.admission.admit import Admission, admit
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.admission.admit import AdmittedPod, admit
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.inventory.merge import cards_of
 from tessera_core.kube.host_requests import Host
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.demand_history import History
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.host_capacity import HostBook
+from tessera_core.placement.packing.host_capacity import HostCapacity
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.recovery.adopt import adopt
-from tessera_core.registry.registry import Registry, load
+from tessera_core.registry.registry import DialectRegistry, load
 from tessera_core.scheduling.filter import Filter
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.kube import Node, Pod
@@ -56,7 +56,7 @@ _pods = msgspec.json.Decoder(tuple[Pod, ...]).decode
 _answer = msgspec.json.Decoder(ExtenderFilterResult).decode
 
 
-def start(registry: Registry, nodes: int, grants: int) -> tuple[Ledger, float]:
+def start(registry: DialectRegistry, nodes: int, grants: int) -> tuple[Ledger, float]:
     """A ledger as after a start, and the seconds it took, making the input left out."""
     ledger, spent = Ledger(), 0.0
     ledger.set_limits(
@@ -75,7 +75,7 @@ def start(registry: Registry, nodes: int, grants: int) -> tuple[Ledger, float]:
         began = time.perf_counter()
         for pod in _pods(page):
             adopted = adopt(registry, pod, ledger.fleet.facts[rows[pod.spec.node_name]])
-            ledger.observe(Seen(uid=pod.metadata.uid, grant=adopted.grant), 0)
+            ledger.observe(ObservedPod(uid=pod.metadata.uid, grant=adopted.grant), 0)
         spent += time.perf_counter() - began
     return ledger, spent
 
@@ -90,7 +90,7 @@ def _pages(nodes: int, grants: int, ids: dict[str, list[str]]) -> Iterator[bytes
     yield json.dumps(page).encode()
 
 
-def learned(registry: Registry, ledger: Ledger, *, warm: bool) -> Packer:
+def learned(registry: DialectRegistry, ledger: Ledger, *, warm: bool) -> Packer:
     """What a scheduler knows that has placed these pods for a while."""
     history, packer = History(), Packer()
     for node in ledger.fleet.rows:
@@ -100,7 +100,7 @@ def learned(registry: Registry, ledger: Ledger, *, warm: bool) -> Packer:
     for number in range(100 * len(kinds())):
         pod = msgspec.convert(a_pod(number, kinds()[number % len(kinds())]), Pod)
         admission = admit(registry, pod)
-        if isinstance(admission, Admission):
+        if isinstance(admission, AdmittedPod):
             history.add(admission.request, 0)
     state, fleet = packer.state, ledger.fleet
     hosts = packer.hosts.columns(fleet)
@@ -112,19 +112,19 @@ def learned(registry: Registry, ledger: Ledger, *, warm: bool) -> Packer:
 
 
 def measure(
-    registry: Registry,
+    registry: DialectRegistry,
     ledger: Ledger,
     packer: Packer | None,
     calls: int,
     clock: Callable[[], float],
 ) -> dict[str, list[float]]:
     """Milliseconds of each call, by what became of the pod."""
-    placer = Placer(ledger.fleet, Standing(), packer)
-    filter_call = Filter(registry, ledger, placer, Decisions())
+    placer = Placer(ledger.fleet, ScreenCache(), packer)
+    filter_call = Filter(registry, ledger, placer, DecisionLog())
     rng = random.Random(11)
     names = json.dumps(list(ledger.fleet.rows)).encode()
     alive = [e.grant.uid for e in ledger.entries()]
-    hosts = HostBook() if packer is None else packer.hosts
+    hosts = HostCapacity() if packer is None else packer.hosts
     shapes = kinds()
     spent: dict[str, list[float]] = defaultdict(list)
     for call in range(calls):
@@ -139,8 +139,8 @@ def measure(
         spent["placed" if result.node_names else "waiting"].append(milliseconds)
         uid = f"uid-{10**6 + call:08}"
         if result.node_names:
-            ledger.sent(uid)
-            ledger.settle(uid, bound=True)
+            ledger.binding_sent(uid)
+            ledger.resolve_binding(uid, bound=True)
             hosts.hold(uid, result.node_names[0], ASKED)
             alive.append(uid)
             last = rng.randrange(len(alive))

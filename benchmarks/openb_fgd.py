@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.openb_cluster import Cluster, Place
 from benchmarks.openb_trace import CARD, Shape
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.placement.packing.loss_cache import Kept
+from tessera_core.placement.packing.loss_cache import LossCache
 
 TYPICAL = 0.95
 
@@ -27,7 +27,7 @@ class Fgd:
     def __init__(self, cluster: Cluster, counts: Mapping[Shape, float]) -> None:
         """`counts`: how often each shape was asked for."""
         self._cluster = cluster
-        self._kept = Kept(len(cluster.cards))
+        self._kept = LossCache(len(cluster.cards))
         typical = _typical(counts)
         cards = [s for s in typical if s.cards]
         self._part = np.array([typical[s] for s in cards])
@@ -40,7 +40,7 @@ class Fgd:
 
     def choose(self, shape: Shape) -> Place | None:
         """See `Policy`."""
-        judged = self._kept.of(shape, lambda rows: self._judge(shape, rows))
+        judged = self._kept.losses_for(shape, lambda rows: self._judge(shape, rows))
         row = int(judged.steps.argmin())
         if judged.steps[row] == np.inf:
             return None

@@ -22,7 +22,7 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement.packing import ordering
 from tessera_core.placement.packing.demand_history import History
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.state import PackingState
 from tessera_schema.cards import MIB, Card
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=2000)
     args = parser.parse_args()
     rng = random.Random(7)
-    fleet, asked, state, history = a_fleet(args.nodes, rng), shapes(rng), State(), History()
+    fleet, asked, state, history = a_fleet(args.nodes, rng), shapes(rng), PackingState(), History()
     for request in asked:
         container = ContainerRequest(
             container="c", position=0, role=Role.APP, requests=(request,)

@@ -9,11 +9,11 @@ import numpy as np
 from benchmarks.openb_cluster import Cluster, Place
 from benchmarks.openb_trace import CARD, Shape
 from tessera_core.fleet.arrays import Floats, Ints
-from tessera_core.placement.packing.demand import Ask, Kinds, Past
+from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.loss_cache import Judge, Kept
+from tessera_core.placement.packing.loss_cache import Judge, LossCache
 from tessera_core.placement.packing.potential import losses, room, scarcity
-from tessera_core.placement.packing.whole_node_reserve import Reserve, whole_nodes
+from tessera_core.placement.packing.whole_node_reserve import WholeNodeReserve, whole_nodes
 
 
 class Pack:
@@ -25,10 +25,10 @@ class Pack:
         """`counts`: how often each shape was asked for in the past."""
         self._cluster, self._balanced = cluster, balanced
         self.kinds = kinds(cluster)
-        self._asks: dict[Shape, Ask] = {}
+        self._asks: dict[Shape, DemandShape] = {}
         self.outlook = learn(self.kinds, self._past(counts))
         self._scarce = scarcity(cluster.rows(None), self.outlook)
-        self._kept = Kept(len(cluster.cards))
+        self._kept = LossCache(len(cluster.cards))
 
     def choose(self, shape: Shape) -> Place | None:
         """See `Policy`."""
@@ -43,13 +43,13 @@ class Pack:
     def place(self, shape: Shape, row: int) -> Place:
         """The best cards of a row that fits, as it was judged last."""
         if shape.cards == 1:
-            return row, [int(self._kept.of(shape, self._judge(shape)).card[row])]
+            return row, [int(self._kept.losses_for(shape, self._judge(shape)).card[row])]
         at = self._cluster.rows(np.array([row]))
         return row, losses(at, self._ask(shape), self.outlook).cards[0].tolist()
 
     def steps(self, shape: Shape) -> Floats:
         """Of every row; infinite where it does not fit."""
-        return self._kept.of(shape, self._judge(shape)).steps
+        return self._kept.losses_for(shape, self._judge(shape)).steps
 
     def _judge(self, shape: Shape) -> Judge:
         def judge(at: Ints | None) -> tuple[Floats, Ints]:
@@ -61,14 +61,14 @@ class Pack:
 
         return judge
 
-    def _ask(self, shape: Shape) -> Ask:
+    def _ask(self, shape: Shape) -> DemandShape:
         if shape not in self._asks:
             self._asks[shape] = ask(self._cluster, shape)
         return self._asks[shape]
 
-    def _past(self, counts: Mapping[Shape, float]) -> Past:
+    def _past(self, counts: Mapping[Shape, float]) -> Demand:
         with_cards = [(shape, count) for shape, count in counts.items() if shape.cards]
-        return Past(
+        return Demand(
             asks=tuple((self._ask(shape), float(count)) for shape, count in with_cards),
             cpu=float(sum(shape.cpu * count for shape, count in with_cards)),
             memory=float(sum(shape.memory * count for shape, count in with_cards)),
@@ -84,7 +84,7 @@ class PackReserve:
         self._pack = Pack(cluster, counts, balanced=True)
         size = int(cluster.cards.max())
         nodes = whole_nodes(cluster.cards, cluster.model, size)
-        self._reserve = Reserve(nodes, size, self._pack.outlook.many)
+        self._reserve = WholeNodeReserve(nodes, size, self._pack.outlook.many)
         self._idle: Ints = (cluster.free == CARD).sum(1)
         self._settle()
 
@@ -110,10 +110,10 @@ class PackReserve:
         self._reserve.settle(self._idle, capacity - self._cluster.allocated / CARD)
 
 
-def kinds(cluster: Cluster) -> Kinds:
+def kinds(cluster: Cluster) -> CardKinds:
     """One per model; a card has one resource, its thousandths. The cluster is idle."""
     cards = [int(cluster.cards[cluster.model == i].sum()) for i in range(len(cluster.models))]
-    return Kinds(
+    return CardKinds(
         totals=np.array([[1], *([CARD] for _ in cards)]),
         cards=np.array([0, *cards]),
         vendor=np.zeros(1 + len(cards), np.int64),
@@ -122,10 +122,10 @@ def kinds(cluster: Cluster) -> Kinds:
     )
 
 
-def ask(cluster: Cluster, shape: Shape) -> Ask:
+def ask(cluster: Cluster, shape: Shape) -> DemandShape:
     """The shape on these kinds."""
     allowed = np.concatenate([[False], cluster.allowed(shape)])
-    return Ask(
+    return DemandShape(
         need=np.array([[0], *([shape.milli] for _ in cluster.models)]),
         allowed=allowed,
         alone=np.full(len(allowed), shape.milli == CARD),

@@ -24,7 +24,7 @@ from tessera_runtime.http.fast_path import Answer, Reply
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
-from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_scheduler import webhook
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.webhook import open_webhook
@@ -71,13 +71,13 @@ def answers(kube: Kube, metrics: Metrics) -> dict[str, Answer]:
 
 async def serve(settings: SchedulerSettings) -> None:
     """Answer until cancelled."""
-    metrics, ports = Metrics("scheduler"), server.Ports(settings.process.ports_file)
+    metrics, ports = Metrics("scheduler"), server.PortReporter(settings.process.ports_file)
     registry = await asyncio.to_thread(registries.load)
     async with open_kube(settings.kube, name="idle-extender") as kube:
         extender = server.application(settings.extender)
         status = server.application(settings.http)
         status.add_routes(server.status_routes(ready=str, metrics=metrics))
-        world = webhook.World(
+        world = webhook.WebhookEnvironment(
             kube=kube, namespace=settings.namespace, registry=registry,
             allowance=lambda _: NO_LIMITS, clock=SystemClock(), metrics=metrics,
             ports=ports,

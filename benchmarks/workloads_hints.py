@@ -15,17 +15,17 @@ from benchmarks.workloads_cards import FULL, capacity
 from benchmarks.workloads_cluster import EPOCH_S, TICK_S, VENDOR, Run, node_name
 from benchmarks.workloads_world import World
 from tessera_core.fleet.arrays import Floats
-from tessera_core.placement.scoring.pressure import press
-from tessera_core.usage.hints import Hinting
-from tessera_core.usage.lending_terms import Held, holders_of
-from tessera_core.usage.smoothed import Constants
+from tessera_core.placement.scoring.pressure import set_pressure
+from tessera_core.usage.hints import HintBuilder
+from tessera_core.usage.lending_terms import GrantedShare, granted_shares_of
+from tessera_core.usage.smoothed import SmoothingConstants
 from tessera_core.usage.smoother import Smoother
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 from tessera_schema.hints import NodeHints
 
 HINT_S: Final = 300.0
-CONSTANTS: Final = Constants(load_s=Constants().load_s / 3)
+CONSTANTS: Final = SmoothingConstants(load_s=SmoothingConstants().load_s / 3)
 """A mean over the last minute, as with the default and a message every two seconds."""
 Key = tuple[str, str, str]
 
@@ -40,8 +40,8 @@ class Hints:
         self.most: dict[tuple[str, str], float] = {}
         """Pod and card -> how far lending may take it."""
         self._scoring = scoring
-        self._smoother, self._hinting = Smoother(CONSTANTS), Hinting()
-        self._holders: dict[Key, Held] = {}
+        self._smoother, self._hinting = Smoother(CONSTANTS), HintBuilder()
+        self._holders: dict[Key, GrantedShare] = {}
         self._known: dict[str, Run] = {}
         self._due = 0.0
 
@@ -63,11 +63,11 @@ class Hints:
         seen = self._smoother.node(node, now)
         if seen is None:
             return
-        told = self.told[node] = self._hinting.of(seen, self._holders)
+        told = self.told[node] = self._hinting.build(seen, self._holders)
         for bound in told.bounds:
             self.most[bound.uid, bound.card] = bound.most_cores_percent
         if self._scoring:
-            press(world.ledger.fleet, told)
+            set_pressure(world.ledger.fleet, told)
 
     def _learn_holders(self, world: World) -> None:
         """Who holds what, in step with who runs."""
@@ -75,7 +75,7 @@ class Hints:
         for uid in running.keys() - self._known.keys():
             run = running[uid]
             if run.grant is not None:
-                self._holders |= holders_of(run.grant, run.pod, world.registry)
+                self._holders |= granted_shares_of(run.grant, run.pod, world.registry)
         if self._known.keys() - running.keys():
             self._holders = {k: held for k, held in self._holders.items() if k[0] in running}
             self.most = {k: most for k, most in self.most.items() if k[0] in running}

@@ -18,9 +18,9 @@ from benchmarks.workloads_cards import divide
 from benchmarks.workloads_cluster import SETTLE_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_world import World
-from tessera_core.dialect_kit.lending_terms import Written, terms_of
+from tessera_core.dialect_kit.lending_terms import WrittenTerms, terms_of
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.node.core_lending import FULL, Lender, Pace, Reading
+from tessera_core.node.core_lending import FULL, CounterSample, Lender, LendingTimings
 
 STEP_S: Final = 0.5
 QUIET: Final = 4
@@ -88,13 +88,13 @@ class Lending:
         self._launches[asked] += np.ceil(got * STEP_S / 100 / KERNEL_S)
 
     def _ask(self, world: World, card: int, at_s: float) -> None:
-        lender = self._lenders.setdefault(card, Lender(Pace()))
+        lender = self._lenders.setdefault(card, Lender(LendingTimings()))
         readings = self._readings(world, card)
         loans = lender.decide(list(readings.values()), at_s).loans
         for place, reading in readings.items():
             world.seats.lent[card, place] = loans[reading.key] * 100 / FULL
 
-    def _readings(self, world: World, card: int) -> dict[int, Reading]:
+    def _readings(self, world: World, card: int) -> dict[int, CounterSample]:
         """Place -> what the agent reads there."""
         seats = world.seats
         rows = (seats.job, seats.promised, seats.lent, self._gpu_s, self._throttled_s,
@@ -108,7 +108,7 @@ class Lending:
                 continue
             run = world.running[job]
             uid = run.request.uid
-            found[place] = Reading(
+            found[place] = CounterSample(
                 key=uid,
                 granted_permille=int(promised * FULL / 100),
                 most_permille=int(self._bound(world, run, name) * FULL / 100),
@@ -133,4 +133,4 @@ def _most(world: World, run: Run) -> float:
     """How far its dialect lets the pod grow; all of the card where that says nothing."""
     shares = () if run.grant is None else run.grant.shares
     names = [share.dialect for share in shares]
-    return terms_of(world.registry.readers, names, Written(pod=run.pod)).ceiling_percent
+    return terms_of(world.registry.readers, names, WrittenTerms(pod=run.pod)).ceiling_percent

@@ -18,13 +18,13 @@ from benchmarks.workloads_cluster import EPOCH_S, Run
 from benchmarks.workloads_hints import Hints
 from benchmarks.workloads_world import World
 from tessera_core.fleet.arrays import Floats
-from tessera_core.kube.scheduler_filters import KubeFit
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.rebalance import plan_gains
-from tessera_core.rebalance.cluster_view import Situation, Waits
+from tessera_core.rebalance.cluster_view import ClusterView, WaitingPod
 from tessera_core.rebalance.joint_fit import parts_of
-from tessera_core.rebalance.movable_pods import Running
+from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
-from tessera_core.rebalance.proposals import Kinds, Rules, propose
+from tessera_core.rebalance.proposals import EnabledPlanKinds, ProposalRules, propose
 from tessera_schema.hints import CardHint
 from tessera_schema.kube import Node, ObjectMeta
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus
@@ -32,7 +32,7 @@ from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus
 PLAN_S: Final = 1800.0
 A_ROUND: Final = 3
 """Plans in one round at most: the service makes a round more often, and one plan in each."""
-RULES: Final = Rules(kinds=Kinds(resize=False), shapes=2)
+RULES: Final = ProposalRules(kinds=EnabledPlanKinds(resize=False), shapes=2)
 
 
 class Moves:
@@ -44,7 +44,7 @@ class Moves:
         self._formers: list[Former] = []
         self._left: dict[str, frozenset[str]] = {}
         """Plan -> cards from which its pods went away."""
-        self._kubefit: KubeFit | None = None
+        self._kubefit: KubeSchedulerFilters | None = None
         self._due = PLAN_S
 
     def before(self, world: World, wants: Floats) -> None:
@@ -71,17 +71,17 @@ class Moves:
 
     # -- what plans see
 
-    def _situation(self, world: World, now: float) -> Situation:
+    def _situation(self, world: World, now: float) -> ClusterView:
         if self._kubefit is None:
             nodes = [Node(metadata=ObjectMeta(name=name)) for name in world.ledger.fleet.rows]
-            self._kubefit = KubeFit(nodes, (), world.registry.resources)
+            self._kubefit = KubeSchedulerFilters(nodes, (), world.registry.resources)
         running = (_running(world, run) for run in world.running.values())
         waiting = (
-            Waits(pod=run.pod, request=run.request, since=EPOCH_S + run.came_s)
+            WaitingPod(pod=run.pod, request=run.request, since=EPOCH_S + run.came_s)
             for run in world.waiting
             if not run.moves
         )
-        return Situation(
+        return ClusterView(
             now=now, ledger=world.ledger, kubefit=self._kubefit, nodes={}, bound=lambda _: (),
             ours=world.registry.resources, running={one.uid: one for one in running},
             waiting={one.request.uid: one for one in waiting}, hints=self._cards(),
@@ -141,10 +141,10 @@ class Moves:
         )  # fmt: skip
 
 
-def _running(world: World, run: Run) -> Running:
+def _running(world: World, run: Run) -> RunningPod:
     grant = run.grant
     assert grant is not None  # noqa: S101  (it runs)
-    return Running(
+    return RunningPod(
         pod=run.pod, request=run.request, grant=grant, since=EPOCH_S + run.started_s,
         parts=parts_of(world.ledger.fleet, grant.node, grant.shares), owner=run.job.name,
         owner_kind="ReplicaSet",

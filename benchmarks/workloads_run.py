@@ -13,7 +13,7 @@ from benchmarks.workloads_lending import Lending
 from benchmarks.workloads_moves import Moves
 from benchmarks.workloads_pods import Workload
 from benchmarks.workloads_world import Part, World
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 
 LESS = frozenset({"wait_mean", "wait_p95", "wait_whole", "unplaced", "stretch", "contention",
                   "crowded", "missed", "late"})  # fmt: skip
@@ -65,7 +65,7 @@ class Outcome:
     cpu_s: float
 
 
-def run(workload: Workload, registry: Registry, policy: str, seed: int = 0) -> Outcome:
+def run(workload: Workload, registry: DialectRegistry, policy: str, seed: int = 0) -> Outcome:
     """One policy on one workload, some seconds."""
     began = time.process_time()
     counted: Counted = World(workload, registry, POLICIES[policy]()).run()

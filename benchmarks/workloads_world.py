@@ -1,10 +1,10 @@
 """A cluster in virtual time: pods come, are placed, want and get GPU time, and end.
 
-Placement is the scheduler's own: the manifests go through admission, and `decide` puts them into a
-real ledger. Time passes in ticks of `TICK_S`; what pods want is a mean over a tick. A pod that
-finds no place waits and is tried again when something has been released, first come first served,
-without holding up others. What a policy does beyond that it does in `before` and `after` of its
-parts.
+Placement is the scheduler's own: the manifests go through admission, and `try_reserve` puts them
+into a real ledger. Time passes in ticks of `TICK_S`; what pods want is a mean over a tick. A pod
+that finds no place waits and is tried again when something has been released, first come first
+served, without holding up others. What a policy does beyond that it does in `before` and `after`
+of its parts.
 
 Not modelled: the network, the processor, time-outs of users, and what happens within a tick but for
 one thing: loans change while a tick runs. One that is taken back ends after `REACTION_S`, one that
@@ -37,14 +37,14 @@ from benchmarks.workloads_counted import LATE_PERCENT, Counted
 from benchmarks.workloads_packing import Packing
 from benchmarks.workloads_pods import HOUR_S, Job, Serves, Workload
 from benchmarks.workloads_seats import Seats
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.fleet.arrays import Floats
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
-from tessera_core.registry.registry import Registry
-from tessera_core.scheduling.reserve import Reserved, decide
+from tessera_core.placement.screen_cache import ScreenCache
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.reserve import Reserved, try_reserve
 from tessera_schema.cards import MIB
 from tessera_schema.requests import PodRequest
 
@@ -66,13 +66,15 @@ class Unreadable(Exception):
 class World:
     """One run of one policy on one workload."""
 
-    def __init__(self, workload: Workload, registry: Registry, parts: Sequence[Part]) -> None:
+    def __init__(
+        self, workload: Workload, registry: DialectRegistry, parts: Sequence[Part]
+    ) -> None:
         """All cards are free and nobody has come."""
         self.workload = workload
         self.now = 0.0
         self.ledger = Ledger()
         packer = Packer()
-        self._placer = Placer(self.ledger.fleet, Standing(), packer)
+        self._placer = Placer(self.ledger.fleet, ScreenCache(), packer)
         self._packing = Packing(self.ledger.fleet, packer)
         self.seats = Seats(workload.nodes * workload.cards, SLOTS, workload.jobs)
         self.cards = [cards_of(node, workload) for node in range(workload.nodes)]
@@ -166,7 +168,7 @@ class World:
         shape = (frozenset(job.limits.items()), frozenset(job.annotations.items()))
         if shape not in self._requests:
             admitted = admit(self.registry, pod)
-            if not isinstance(admitted, Admission):
+            if not isinstance(admitted, AdmittedPod):
                 raise Unreadable(f"pod {job.name}: {getattr(admitted, 'message', 'no card asked')}")
             self._requests[shape] = admitted.request
         known = self._requests[shape]
@@ -182,11 +184,11 @@ class World:
         self._moved[run.number] = run
 
     def _place(self, run: Run) -> bool:
-        decided = decide(self.ledger, self._placer, run.request, None, self.now)
+        decided = try_reserve(self.ledger, self._placer, run.request, None, self.now)
         if not isinstance(decided, Reserved):
             return False
-        self.ledger.sent(run.request.uid)
-        self.ledger.settle(run.request.uid, bound=True)
+        self.ledger.binding_sent(run.request.uid)
+        self.ledger.resolve_binding(run.request.uid, bound=True)
         run.grant, run.started_s = decided.grant, self.now
         for n, share in enumerate(decided.grant.shares):
             card = self.number_of[share.card]

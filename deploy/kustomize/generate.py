@@ -24,7 +24,7 @@ import yaml
 
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.registry import kube_scheduler_config, registry
-from tessera_core.registry.registry import BadConfiguration, Registry
+from tessera_core.registry.registry import BadConfiguration, DialectRegistry
 from tessera_core.trust import fencing as terms
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.webhook import match_conditions
@@ -90,7 +90,7 @@ def files() -> dict[Path, str]:
         "components/scheduler-aliases/names.yaml": _text(_names(known)),
         "components/scheduler-aliases/policies.yaml": _text(_policies_of_names(known)),
         "base/policies/keys.yaml": _text(*_key_policies(known)),
-        "base/policies/terms.yaml": _text(*terms.fence(NAMESPACE).values()),
+        "base/policies/terms.yaml": _text(*terms.fencing_policy(NAMESPACE).values()),
         "base/agents/kustomization.yaml": _text(_agents(known)),
     }
     for number, vendor in enumerate(known.vendors.values()):
@@ -120,7 +120,7 @@ def component(config: Mapping[str, Json], *, aliases: bool) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _key_patches(known: Registry) -> Iterator[Json]:
+def _key_patches(known: DialectRegistry) -> Iterator[Json]:
     """The conditions of the policies about keys, with the keys of these dialects."""
     for policy in _key_policies(known):
         if policy["kind"] == "ValidatingAdmissionPolicy":
@@ -134,19 +134,19 @@ def _key_patches(known: Registry) -> Iterator[Json]:
             }
 
 
-def _scheduling(known: Registry, names: tuple[str, ...]) -> Json:
+def _scheduling(known: DialectRegistry, names: tuple[str, ...]) -> Json:
     port = SchedulerSettings().extender.port
     made = kube_scheduler_config.configuration(known, f"http://127.0.0.1:{port}", names)
     return {**made, "clientConnection": CONNECTION}
 
 
-def _policies_of_names(known: Registry) -> list[Json]:
+def _policies_of_names(known: DialectRegistry) -> list[Json]:
     """The patch that gives the policies the names that are served."""
     names = msgspec.json.encode(kube_scheduler_config.profiles(known)).decode()
     return [{"op": "replace", "path": "/spec/variables/1/expression", "value": names}]
 
 
-def _names(known: Registry) -> Json:
+def _names(known: DialectRegistry) -> Json:
     """The patch that gives the webhook the names that are served."""
     names = ",".join(kube_scheduler_config.profiles(known))
     env = [{"name": "TESSERA_WEBHOOK_SCHEDULERS", "value": names}]
@@ -161,7 +161,7 @@ def _patch(kind: str, name: str, pod: Json) -> Json:
     }  # fmt: skip
 
 
-def _key_policies(known: Registry) -> Iterator[Json]:
+def _key_policies(known: DialectRegistry) -> Iterator[Json]:
     """Who may write the keys by which cards are recorded on pods.
 
     Keys of Tessera's own group are its own on every pod. The keys of other systems are guarded on
@@ -228,7 +228,7 @@ def _policy(  # noqa: PLR0913  (the parts of two manifests)
     yield {"kind": "ValidatingAdmissionPolicyBinding", **common, "spec": binding}
 
 
-def _agents(known: Registry) -> Json:
+def _agents(known: DialectRegistry) -> Json:
     return _kustomization(resources=["access", *known.vendors])
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tessera_core.hook.limits_file import PATH, BadLimits, Limits, decode_limits
+from tessera_core.hook.limits_file import PATH, BadLimits, HookLimits, decode_limits
 from tessera_kubelet.nri.types import Adjustment
 
 
-def limits_in(file: Path) -> Limits:
+def limits_in(file: Path) -> HookLimits:
     """What an agent that lives says in it."""
     while True:
         try:
@@ -17,6 +17,6 @@ def limits_in(file: Path) -> Limits:
             continue
 
 
-def limits_of(given: Adjustment) -> Limits:
+def limits_of(given: Adjustment) -> HookLimits:
     """What the container is told that was given this."""
     return limits_in(next(Path(m.source) for m in given.mounts if m.destination == PATH))

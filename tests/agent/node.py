@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.devices.monitor import Devices, Outlets
-from tessera_agent.devices.node_annotation import Inventory
-from tessera_agent.readers import Reader, Silent
+from tessera_agent.devices.monitor import DeviceMonitor, DeviceOutlets
+from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.readers import CardReader, DriverSilent
 from tessera_agent.settings import AgentSettings, HealthSettings, InventorySettings
-from tessera_core.dialect_kit.monitoring import Care
+from tessera_core.dialect_kit.monitoring import MonitoringSpec
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.vendors import nvidia
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.cards import Card
 from tessera_schema.device_reports import DeviceState
-from tessera_schema.node_cards import Published, decode_published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, decode_node_cards, encode_node_cards
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 
@@ -53,7 +53,7 @@ async def annotation(kube: FakeKube, key: str = KEY) -> str:
 async def shown(kube: FakeKube) -> dict[str, bool]:
     """Card's id -> whether the node shows it as healthy."""
     text = await annotation(kube)
-    return {card.id: card.healthy for card in decode_published(text).cards} if text else {}
+    return {card.id: card.healthy for card in decode_node_cards(text).cards} if text else {}
 
 
 def writes(kube: FakeKube) -> int:
@@ -69,7 +69,7 @@ async def scribble(kube: FakeKube, value: str | None, key: str = KEY) -> None:
 
 def text_of(*cards: Card) -> str:
     """The annotation that shows these cards."""
-    return encode_published(Published(cards=cards))
+    return encode_node_cards(NodeCardsAnnotation(cards=cards))
 
 
 def a_card(index: int = 0, **more: Any) -> CardReading:
@@ -83,14 +83,14 @@ class Script:
     """A reader whose next answers are what a test puts here; the last one stays."""
 
     def __init__(self, *cards: CardReading) -> None:
-        self.answer: Readings | Silent = Readings(cards=cards, driver="570", session=1)
+        self.answer: Readings | DriverSilent = Readings(cards=cards, driver="570", session=1)
         self.polls = 0
 
     def show(self, *cards: CardReading) -> None:
         """From now on these cards answer."""
         self.answer = Readings(cards=cards, driver="570", session=1)
 
-    async def poll(self) -> Readings | Silent:
+    async def poll(self) -> Readings | DriverSilent:
         """See Reader."""
         self.polls += 1
         return self.answer
@@ -99,23 +99,30 @@ class Script:
 class Agent:
     """The part of an agent that looks after cards."""
 
-    def __init__(self, kube: FakeKube, reader: Reader, care: Care, settings: AgentSettings) -> None:
+    def __init__(
+        self, kube: FakeKube, reader: CardReader, care: MonitoringSpec, settings: AgentSettings
+    ) -> None:
         self.states: list[DeviceState] = []
         self.events: list[str] = []
         """Warnings."""
         self.good: list[str] = []
         """Events of type Normal."""
-        self.inventory = Inventory(kube, settings.inventory, NODE, care.vendor)
-        outlets = Outlets(
-            inventory=self.inventory, tell=self.states.append,
-            tell_event=self.good.append, tell_problem=self.events.append,
-        )  # fmt: skip
-        self.devices = Devices(reader, care, settings, outlets)
+        self.inventory = CardsAnnotationWriter(kube, settings.inventory, NODE, care.vendor)
+        outlets = DeviceOutlets(
+            inventory=self.inventory,
+            tell=self.states.append,
+            tell_event=self.good.append,
+            tell_problem=self.events.append,
+        )
+        self.devices = DeviceMonitor(reader, care, settings, outlets)
 
 
 @asynccontextmanager
 async def running(
-    kube: FakeKube, reader: Reader, care: Care = CARE, settings: AgentSettings = SETTINGS
+    kube: FakeKube,
+    reader: CardReader,
+    care: MonitoringSpec = CARE,
+    settings: AgentSettings = SETTINGS,
 ) -> AsyncGenerator[Agent]:
     """An agent that polls and publishes until the block ends."""
     agent = Agent(kube, reader, care, settings)

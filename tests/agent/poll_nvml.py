@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from tessera_agent.readers import World
+from tessera_agent.readers import ReaderEnvironment
 from tessera_agent.readers.nvidia import open_reader
 from tessera_agent.settings import ReaderSettings
 from tessera_core.registry.registry import load
@@ -17,7 +17,7 @@ async def main() -> None:
     settings = ReaderSettings(
         library=sys.argv[1], call_s=float(sys.argv[3]), system_folder=sys.argv[2]
     )
-    world = World(node=lambda: None, registry=load(), clock=SystemClock())
+    world = ReaderEnvironment(node=lambda: None, registry=load(), clock=SystemClock())
     async with open_reader(settings, world) as reader:
         while line := await asyncio.to_thread(sys.stdin.readline):
             answer = msgspec.json.encode({line.strip(): await reader.poll()})

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_agent.devices.cards import Keeper, Seen
-from tessera_agent.readers import Silent
+from tessera_agent.devices.cards import CardHealthTracker, CardsState
+from tessera_agent.readers import DriverSilent
 from tessera_agent.settings import HealthSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.machines.health import (
@@ -14,9 +14,9 @@ from tessera_core.machines.health import (
     Answered,
     Event,
     Faulted,
+    HealthPhase,
     IllegalTransition,
     Missed,
-    Phase,
     Recovered,
     advance,
     takes_pods,
@@ -28,29 +28,29 @@ SETTINGS = HealthSettings(patience_s=15, recover_polls=3, forget_s=100)
 
 
 def test_every_phase_but_the_first_is_reached() -> None:
-    assert set(LEGAL.values()) == set(Phase) - {Phase.UNSEEN}
+    assert set(LEGAL.values()) == set(HealthPhase) - {HealthPhase.UNSEEN}
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_a_fault_ends_every_phase_at_once(phase: Phase) -> None:
-    assert advance(phase, Faulted()) is Phase.UNHEALTHY
+@pytest.mark.parametrize("phase", HealthPhase)
+def test_a_fault_ends_every_phase_at_once(phase: HealthPhase) -> None:
+    assert advance(phase, Faulted()) is HealthPhase.UNHEALTHY
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_silence_ends_every_phase_in_time(phase: Phase) -> None:
-    assert advance(advance(phase, Missed()), Missed()) is Phase.GONE
+@pytest.mark.parametrize("phase", HealthPhase)
+def test_silence_ends_every_phase_in_time(phase: HealthPhase) -> None:
+    assert advance(advance(phase, Missed()), Missed()) is HealthPhase.GONE
 
 
 @given(st.lists(st.sampled_from(EVENTS), max_size=30))
 def test_what_was_lost_comes_back_through_recovery_alone(events: list[Event]) -> None:
-    phase = Phase.UNSEEN
+    phase = HealthPhase.UNSEEN
     for event in events:
         if (phase, type(event)) not in LEGAL:
             with pytest.raises(IllegalTransition):
                 advance(phase, event)
             continue
         after = advance(phase, event)
-        if takes_pods(after) and phase in (Phase.UNHEALTHY, Phase.GONE):
+        if takes_pods(after) and phase in (HealthPhase.UNHEALTHY, HealthPhase.GONE):
             assert isinstance(event, Recovered)
         phase = after
 
@@ -72,11 +72,11 @@ class Watch:
     """A keeper that is polled once a second."""
 
     def __init__(self, settings: HealthSettings = SETTINGS) -> None:
-        self.keeper = Keeper(CARE, settings, slots=10)
+        self.keeper = CardHealthTracker(CARE, settings, slots=10)
         self.now_s = 0.0
-        self.seen = Seen()
+        self.seen = CardsState()
 
-    def see(self, what: Readings | Silent, times: int = 1) -> list[bool]:
+    def see(self, what: Readings | DriverSilent, times: int = 1) -> list[bool]:
         """Health of the cards after the last of some equal polls."""
         for _ in range(times):
             self.seen = self.keeper.see(what, self.now_s)
@@ -84,7 +84,7 @@ class Watch:
         return [card.healthy for card in self.seen.cards]
 
 
-SILENT = Silent(why="it hangs", hanging=True)
+SILENT = DriverSilent(why="it hangs", hanging=True)
 
 
 def test_a_card_that_answers_takes_pods() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tessera_core.hook.records import CARDS
-from tessera_core.hook.usage_counters import NOTHING, SIZE, glance, is_of, record_at
+from tessera_core.hook.usage_counters import NOTHING, SIZE, is_of, read_counters, record_at
 from tests.agent.usagefile import a_usage
 
 
@@ -14,7 +14,7 @@ def test_a_glance_reads_what_a_hook_writes() -> None:
     assert is_of(record, "2")
     assert not is_of(record, "1")
     assert not is_of(record[:-1], "2")
-    assert glance(record) == (5, 6, 7)
+    assert read_counters(record) == (5, 6, 7)
     assert NOTHING == (0, 0, 0)
 
 

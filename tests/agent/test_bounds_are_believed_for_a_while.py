@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from tessera_agent.containers.hook_files import Key
-from tessera_agent.lending.bounds import Bounds
+from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.lending.bounds import LendingBounds
 from tessera_schema.hints import LendingBound, NodeHints
 from tessera_testing.clock import LoopClock
 
 pytestmark = pytest.mark.looptime
 
 VALID_S = 90.0
-KEY = Key("uid-1", "main")
+KEY = ContainerKey("uid-1", "main")
 BOUND = LendingBound(uid=KEY.uid, container=KEY.container, card="GPU-0", most_cores_percent=45)
 
 
@@ -21,13 +21,13 @@ class Reader:
 
     def __init__(self) -> None:
         self.clock = LoopClock()
-        self.bounds = Bounds(self.clock, valid_s=VALID_S)
+        self.bounds = LendingBounds(self.clock, valid_s=VALID_S)
         self._began = asyncio.get_running_loop().time()
 
     def hears(self, *, age_s: float = 0.0, bounds: tuple[LendingBound, ...] = (BOUND,)) -> None:
         """Of usage that is so old by the clock."""
         told = NodeHints(node="worker-1", at=self.clock.time() - age_s, bounds=bounds)
-        self.bounds.heard(told, self._began)
+        self.bounds.on_message(told, self._began)
 
     def most(self, after_s: float) -> float | None:
         """So long after the agent began."""

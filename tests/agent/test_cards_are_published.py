@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.devices.monitor import teller
-from tessera_agent.readers import Silent
+from tessera_agent.readers import DriverSilent
 from tessera_core.dialect_kit.readings import CardReading, Fault
 from tessera_embedded.apiserver.faults import Answer, Effect, Hang
-from tessera_embedded.apiserver.faults import Fault as ApiFault
+from tessera_embedded.apiserver.faults import InjectedFault as ApiFault
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_schema.cards import Card
 from tessera_schema.device_reports import DeviceState, decode_device
-from tessera_schema.node_cards import decode_published
+from tessera_schema.node_cards import decode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
@@ -43,7 +43,7 @@ async def test_what_the_driver_shows_is_on_the_node() -> None:
     kube = await a_cluster()
     async with running(kube, Script(a_card(0), a_card(1))) as agent:
         await asyncio.sleep(2)
-        cards = decode_published(await annotation(kube)).cards
+        cards = decode_node_cards(await annotation(kube)).cards
         assert [(c.id, c.model, c.slots, c.vendor) for c in cards] == [
             ("GPU-0", "NVIDIA A", 10, "nvidia"), ("GPU-1", "NVIDIA A", 10, "nvidia"),
         ]  # fmt: skip
@@ -145,7 +145,7 @@ async def test_a_write_that_fails_is_tried_again(effect: Effect) -> None:
 async def test_nothing_is_said_of_cards_before_the_driver_has_spoken() -> None:
     there = text_of(Card(id="GPU-0", index=0, vendor="nvidia", memory_bytes=1 << 34))
     kube, script = await a_cluster({KEY: there}), Script()
-    script.answer = Silent(why="not loaded")
+    script.answer = DriverSilent(why="not loaded")
     async with running(kube, script) as agent:
         await asyncio.sleep(14)
         assert (writes(kube), agent.states) == (0, [])

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.readers import Reader, Silent, World, open_reader
+from tessera_agent.readers import CardReader, DriverSilent, ReaderEnvironment, open_reader
 from tessera_agent.readers.node_object import PublishedReader
 from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.monitoring import version_problems
@@ -17,7 +17,7 @@ from tessera_core.vendors import iluvatar, mthreads
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Node
-from tessera_schema.node_cards import decode_published
+from tessera_schema.node_cards import decode_node_cards
 from tests.agent.node import SETTINGS, a_cluster, annotation, running, text_of
 
 REGISTRY = load()
@@ -34,11 +34,11 @@ def a_node(capacity: dict[str, str], **annotations: str) -> Node:
     return msgspec.convert(node, Node)
 
 
-def world(node: Node | None) -> World:
-    return World(node=lambda: node, registry=REGISTRY, clock=SystemClock())
+def world(node: Node | None) -> ReaderEnvironment:
+    return ReaderEnvironment(node=lambda: node, registry=REGISTRY, clock=SystemClock())
 
 
-async def polled(vendor: str, node: Node | None) -> Readings | Silent:
+async def polled(vendor: str, node: Node | None) -> Readings | DriverSilent:
     async with open_reader(vendor, ReaderSettings(), world(node)) as reader:
         return await reader.poll()
 
@@ -61,7 +61,7 @@ async def test_our_own_word_is_no_evidence() -> None:
 
 
 async def test_a_node_that_was_not_read_is_silence() -> None:
-    assert isinstance(await polled("mthreads", None), Silent)
+    assert isinstance(await polled("mthreads", None), DriverSilent)
 
 
 async def test_no_cards_is_a_problem() -> None:
@@ -73,15 +73,15 @@ async def test_no_cards_is_a_problem() -> None:
 class Library:
     """Stands for a management library."""
 
-    def __init__(self, answer: Readings | Silent) -> None:
+    def __init__(self, answer: Readings | DriverSilent) -> None:
         self.answer = answer
 
-    async def poll(self) -> Readings | Silent:
+    async def poll(self) -> Readings | DriverSilent:
         return self.answer
 
 
-async def with_library(answer: Readings | Silent) -> Readings:
-    library: Reader = Library(answer)
+async def with_library(answer: Readings | DriverSilent) -> Readings:
+    library: CardReader = Library(answer)
     seen = await PublishedReader("iluvatar", world(a_node(ILUVATAR)), library).poll()
     assert isinstance(seen, Readings)
     return seen
@@ -102,7 +102,7 @@ async def test_another_count_is_told() -> None:
 
 
 async def test_a_library_that_fails_costs_use_alone() -> None:
-    seen = await with_library(Silent(why="not there"))
+    seen = await with_library(DriverSilent(why="not there"))
     assert len(seen.counted) == 2
     assert seen.problems == ("use is unknown: not there",)
 
@@ -130,7 +130,7 @@ async def test_what_a_plugin_takes_back_is_taken_back() -> None:
     settings = replace(SETTINGS, vendor="mthreads")
     async with AsyncExitStack() as stack:
         seen: list[Node | None] = [None]
-        reading = World(node=lambda: seen[0], registry=REGISTRY, clock=SystemClock())
+        reading = ReaderEnvironment(node=lambda: seen[0], registry=REGISTRY, clock=SystemClock())
         reader = await stack.enter_async_context(
             open_reader("mthreads", ReaderSettings(), reading)
         )  # fmt: skip
@@ -140,20 +140,20 @@ async def test_what_a_plugin_takes_back_is_taken_back() -> None:
             seen[0] = agent.inventory.node
             await asyncio.sleep(2)
             text = await annotation(kube, KEYS["mthreads"])
-            assert [c.healthy for c in decode_published(text).cards] == [True, True]
+            assert [c.healthy for c in decode_node_cards(text).cards] == [True, True]
             assert seen[0] is not None
             bare = replace(seen[0].status, capacity={}, allocatable={})
             seen[0] = replace(seen[0], status=bare)
             await asyncio.sleep(20)
             text = await annotation(kube, KEYS["mthreads"])
-            assert [c.healthy for c in decode_published(text).cards] == [False, False]
+            assert [c.healthy for c in decode_node_cards(text).cards] == [False, False]
 
 
 @pytest.mark.looptime
 async def test_a_plugin_that_never_showed_cards_is_not_spoken_for() -> None:
     kube = await a_cluster()
     settings = replace(SETTINGS, vendor="iluvatar")
-    reading = World(node=lambda: a_node({}), registry=REGISTRY, clock=SystemClock())
+    reading = ReaderEnvironment(node=lambda: a_node({}), registry=REGISTRY, clock=SystemClock())
     async with (
         open_reader("iluvatar", ReaderSettings(), reading) as reader,
         running(kube, reader, iluvatar.CARE, settings) as agent,

@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.containers.hook_files import ContainerFiles, HookFiles, Key
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
 from tessera_agent.settings import UsageSettings
-from tessera_agent.usage.sampler import Moment, Sampler, Watched
+from tessera_agent.usage.sampler import MeasuredContainer, Moment, Sampler
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
-from tessera_core.hook.limits_file import CardLimit, Limits
+from tessera_core.hook.limits_file import CardLimit, HookLimits
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import SIZE, Spoilt
-from tessera_core.node.usage_rates import Held
+from tessera_core.node.usage_rates import HoldingContainer
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import MIB, Card
 from tests.agent.hooked import hooked
@@ -47,11 +47,11 @@ class Mounted:
         return container_id in self.changed
 
 
-def a_container(tmp_path: Path, name: str, limit: CardLimit = LIMIT) -> Watched:
-    limits = Limits(container=f"ns/{name}/c", cards=(limit,))
-    files = HookFiles(tmp_path, SystemClock()).make(Key(name, "c"), limits)
-    held = Held(namespace="ns", pod=name, uid=name, container="c", limits=limits)
-    return Watched(held=held, files=files, id=f"id-{name}")
+def a_container(tmp_path: Path, name: str, limit: CardLimit = LIMIT) -> MeasuredContainer:
+    limits = HookLimits(container=f"ns/{name}/c", cards=(limit,))
+    files = HookFiles(tmp_path, SystemClock()).make(ContainerKey(name, "c"), limits)
+    held = HoldingContainer(namespace="ns", pod=name, uid=name, container="c", limits=limits)
+    return MeasuredContainer(held=held, files=files, id=f"id-{name}")
 
 
 def fill(files: ContainerFiles | None, **card: int) -> None:
@@ -79,10 +79,10 @@ def a_sampler(*changed: str, **owners: str) -> Sampler:
 
 def test_a_look_tells_of_every_container_and_card(tmp_path: Path) -> None:
     sampler, one, two = a_sampler(), a_container(tmp_path, "a"), a_container(tmp_path, "b")
-    watched = {Key("a", "c"): one, Key("b", "c"): two}
-    sampler.look(watched, (CARD,), read(), at(0))
+    watched = {ContainerKey("a", "c"): one, ContainerKey("b", "c"): two}
+    sampler.sample(watched, (CARD,), read(), at(0))
     fill(one.files, gpu_ns=SECOND)
-    told = sampler.look(watched, (CARD,), read(), at(2))
+    told = sampler.sample(watched, (CARD,), read(), at(2))
     assert (told.node, told.at, told.interval_s) == ("worker-1", 1002, 2)
     assert [(u.pod, u.cards[0].cores_percent) for u in told.containers] == [("a", 50), ("b", 0)]
     assert [(c.card, c.memory_used_bytes, c.cores_percent) for c in told.cards] == [
@@ -94,7 +94,7 @@ def test_limits_are_told_as_they_are_now(tmp_path: Path) -> None:
     one = a_container(tmp_path, "a")
     assert one.files is not None
     one.files.change_card(CARD.id, lambda card: replace(card, cores_permille=500))
-    told = a_sampler().look({Key("a", "c"): one}, (CARD,), read(), at(0))
+    told = a_sampler().sample({ContainerKey("a", "c"): one}, (CARD,), read(), at(0))
     assert told.containers[0].cards[0].cores_limit_percent == 50
 
 
@@ -102,8 +102,8 @@ def test_mounts_that_changed_are_a_gap(tmp_path: Path) -> None:
     mounted = Mounted("id-a")
     sampler = Sampler("n", "nvidia", UsageSettings(), Owned({7: "id-a", 8: "id-b"}), mounted)
     one, two = a_container(tmp_path, "a"), a_container(tmp_path, "b")
-    uses = sampler.look(
-        {Key("a", "c"): replace(one, pid=5), Key("b", "c"): two}, (CARD,),
+    uses = sampler.sample(
+        {ContainerKey("a", "c"): replace(one, pid=5), ContainerKey("b", "c"): two}, (CARD,),
         read(ProcessReading(pid=7, memory_bytes=0), ProcessReading(pid=8, memory_bytes=0)), at(0),
     ).containers  # fmt: skip
     assert [(use.gaps, use.enforced) for use in uses] == [(("mounts-changed",), False), ((), True)]
@@ -114,19 +114,19 @@ def test_a_bad_file_spoils_one_container_and_is_counted(tmp_path: Path) -> None:
     sampler, one, two = a_sampler(), a_container(tmp_path, "a"), a_container(tmp_path, "b")
     assert one.files is not None
     (one.files.path / "usage").unlink()
-    watched = {Key("a", "c"): one, Key("b", "c"): two}
-    told = sampler.look(watched, (CARD,), read(), at(0))
+    watched = {ContainerKey("a", "c"): one, ContainerKey("b", "c"): two}
+    told = sampler.sample(watched, (CARD,), read(), at(0))
     assert [u.enforced for u in told.containers] == [False, True]
     assert sampler.spoilt == {Spoilt.MISSING: 1}
 
 
 def test_a_container_that_comes_back_starts_anew(tmp_path: Path) -> None:
     sampler, one = a_sampler(), a_container(tmp_path, "a")
-    key = Key("a", "c")
+    key = ContainerKey("a", "c")
     fill(one.files, gpu_ns=SECOND)
-    sampler.look({key: one}, (CARD,), read(), at(0))
-    sampler.look({}, (CARD,), read(), at(2))
-    told = sampler.look({key: one}, (CARD,), read(), at(4))
+    sampler.sample({key: one}, (CARD,), read(), at(0))
+    sampler.sample({}, (CARD,), read(), at(2))
+    told = sampler.sample({key: one}, (CARD,), read(), at(4))
     assert told.containers[0].cards[0].cores_percent == 0
 
 
@@ -136,7 +136,7 @@ def test_more_than_the_card_is_allowed_where_memory_is_oversubscribed(tmp_path: 
     slot = {"card": 0, "pid": 1, "bytes": memory(managed=18000 * MIB)}
     (one.files.path / "usage").write_bytes(a_usage({"uuid": b"GPU-0a"}, slots=(slot,)))
     working = read(ProcessReading(pid=10, memory_bytes=1))
-    told = a_sampler(p10="id-a").look({Key("a", "c"): one}, (CARD,), working, at(0))
+    told = a_sampler(p10="id-a").sample({ContainerKey("a", "c"): one}, (CARD,), working, at(0))
     assert told.containers[0].cards[0].memory_bytes == 18000 * MIB
     assert (one.files.path / "usage").stat().st_size == SIZE
 
@@ -165,9 +165,9 @@ def test_hook_driver_and_agent_agree(tmp_path: Path) -> None:
             assert (inside.alloc(1000), stray.alloc(500)) == (0, 0)
             owners = {inside.process.pid: "id-a", stray.process.pid: "id-b"}
             sampler = Sampler("worker-1", "nvidia", UsageSettings(), Owned(owners), Mounted())
-            watched = {Key("a", "c"): honest, Key("b", "c"): other}
-            sampler.look(watched, (card,), polled(poller), at(0))
-            told = sampler.look(watched, (card,), polled(poller), at(2))
+            watched = {ContainerKey("a", "c"): honest, ContainerKey("b", "c"): other}
+            sampler.sample(watched, (card,), polled(poller), at(0))
+            told = sampler.sample(watched, (card,), polled(poller), at(2))
     first, second = told.containers
     assert (first.enforced, first.cards[0].memory_bytes) == (True, 1500 * MIB)
     assert (second.enforced, second.gaps) == (False, ("no-hook",))

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 from aiohttp import ClientError, ClientSession
 
-from tessera_agent.containers.holdings import Holding, Stage
-from tessera_agent.containers.hook_files import Key
-from tessera_agent.gpu_manager_http import View, graph, usage
+from tessera_agent.containers.holdings import ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.gpu_manager_http import GpuManagerView, graph, usage
 from tessera_agent.main import serve
 from tessera_agent.settings import AgentSettings, NriSettings
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading
-from tessera_core.hook.limits_file import Limits
+from tessera_core.hook.limits_file import HookLimits
 from tessera_embedded.apiserver import open_apiserver
-from tessera_kubelet.nri.types import Sandbox
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube import paths
@@ -57,16 +57,23 @@ THREE = (
 )
 
 
-def holding(name: str, index: int = 0, stage: Stage = Stage.RUNNING) -> Holding:
+def holding(name: str, index: int = 0, stage: ContainerStage = ContainerStage.RUNNING) -> Holding:
     share = Share(
         container=name, position=0, vendor="v", dialect="d", card=f"GPU-{index}", index=index,
         memory_bytes=256 * MIB, cores_percent=50,
     )  # fmt: skip
-    pod = Sandbox(id="s", name="p", uid="u", namespace="ns", annotations={"clusterName": "north"})
+    pod = PodSandbox(
+        id="s", name="p", uid="u", namespace="ns", annotations={"clusterName": "north"}
+    )
     return Holding(
-        key=Key("u", name), id=f"id-{name}", pod=pod, shares=(share,),
-        limits=Limits(container=f"ns/p/{name}", cards=()), since=0, stage=stage,
-    )  # fmt: skip
+        key=ContainerKey("u", name),
+        id=f"id-{name}",
+        pod=pod,
+        shares=(share,),
+        limits=HookLimits(container=f"ns/p/{name}", cards=()),
+        since=0,
+        stage=stage,
+    )
 
 
 def used(container: str) -> ContainerUse:
@@ -82,7 +89,7 @@ def test_the_tree_shows_what_is_free_of_each_card_and_in_use_of_it() -> None:
         processes=(ProcessReading(pid=12), ProcessReading(pid=9)),
     )
     held = CardHeld(card="GPU-0", containers=1, memory_bytes=256 * MIB, cores_percent=50)
-    lines = graph(View(cards=THREE, readings=(busy,), held=(held,))).splitlines()
+    lines = graph(GpuManagerView(cards=THREE, readings=(busy,), held=(held,))).splitlines()
     assert lines[0] == "ROOT:2"
     assert [line.partition(" (")[0] for line in lines[1:]] == [
         "|---SYS", "|   |---GPU2", "|   |---PIX", "|   |   |---GPU0", "|   |   |---GPU1",
@@ -96,13 +103,13 @@ def test_the_tree_shows_what_is_free_of_each_card_and_in_use_of_it() -> None:
 
 def test_a_whole_card_has_nothing_left_and_a_sick_one_is_not_available() -> None:
     held = CardHeld(card="GPU-0", containers=1, memory_bytes=GIB, cores_percent=100)
-    text = graph(View(cards=(card(0, {}), card(1, {}, healthy=False)), held=(held,)))
+    text = graph(GpuManagerView(cards=(card(0, {}), card(1, {}, healthy=False)), held=(held,)))
     assert text.startswith("ROOT:0\n")
     assert "allocatableCores: 0, allocatableMemory: 0)" in text.splitlines()[1]
 
 
 def test_a_node_without_cards_is_drawn() -> None:
-    assert graph(View()) == "ROOT:0\n"
+    assert graph(GpuManagerView()) == "ROOT:0\n"
 
 
 def test_usage_is_told_by_pod_and_container() -> None:
@@ -112,7 +119,7 @@ def test_usage_is_told_by_pod_and_container() -> None:
         bus="0000:17:00.0",
         processes=(ProcessReading(pid=12), ProcessReading(pid=9), ProcessReading(pid=1)),
     )
-    view = View(
+    view = GpuManagerView(
         cards=THREE, readings=(reading,), holdings=(holding("a"), holding("b", 1)),
         uses=(used("a"),),
     )  # fmt: skip
@@ -138,11 +145,11 @@ def test_usage_is_told_by_pod_and_container() -> None:
 
 
 def test_pods_of_which_nothing_is_measured_or_that_have_ended_are_left_out() -> None:
-    ended = holding("a", stage=Stage.ENDED)
-    assert usage(View(cards=THREE, holdings=(ended,), uses=(used("a"),)), Owned({})) == {
+    ended = holding("a", stage=ContainerStage.ENDED)
+    assert usage(GpuManagerView(cards=THREE, holdings=(ended,), uses=(used("a"),)), Owned({})) == {
         "usage": {}
     }
-    assert usage(View(cards=THREE, holdings=(holding("a"),)), Owned({})) == {"usage": {}}
+    assert usage(GpuManagerView(cards=THREE, holdings=(holding("a"),)), Owned({})) == {"usage": {}}
 
 
 async def answer(session: ClientSession, url: str) -> str:

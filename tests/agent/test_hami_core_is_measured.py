@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tessera_agent.usage.hami_core import EVERY_S, Regioned, Regions, region_of
 from tessera_core.hook.hami_core_region import CACHE_ENV
 from tessera_core.hook.usage_file import Gap, Spoilt
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, decode_usage
 from tessera_schema.injections import Mount
@@ -23,7 +23,7 @@ from tests.core.test_regions_of_hami_core import UUID, a_region
 
 HOOK = "/usr/local/vgpu"
 FILE = "b3c1.cache"
-POD = Sandbox(id="sb-1", name="job", uid="uid-job", namespace="team")
+POD = PodSandbox(id="sb-1", name="job", uid="uid-job", namespace="team")
 CARDS = (a_card(UUID.decode(), vendor="nvidia", mib=16384),)
 NOW_S = 1_800_000_000.0
 
@@ -51,7 +51,7 @@ def found(folder: Path) -> Regioned:
 
 
 def look(regions: Regions, folder: Path, *cards: Card, at_s: float = 0) -> ContainerUse | None:
-    uses = regions.look([found(folder)], cards or CARDS, at_s=at_s, now_s=NOW_S)
+    uses = regions.read_all([found(folder)], cards or CARDS, at_s=at_s, now_s=NOW_S)
     return uses[0] if uses else None
 
 
@@ -154,7 +154,7 @@ def test_what_is_no_region_is_named(
 def test_a_name_that_is_none_is_read_by_nobody(folder: Path, name: str) -> None:
     one = region_of(POD, a_container(folder, env={CACHE_ENV: f"{HOOK}/{name}"}))
     assert one is not None
-    [use] = Regions().look([one], CARDS, at_s=0, now_s=NOW_S)
+    [use] = Regions().read_all([one], CARDS, at_s=0, now_s=NOW_S)
     assert use.gaps == (Gap.FILE,)
 
 
@@ -193,7 +193,7 @@ def of(node: Node, pod: str) -> list[str]:
     return [card.measured_by for use in uses if use.pod == pod for card in use.cards]
 
 
-def regions_of(folder: Path, pod: Sandbox) -> dict[str, Any]:
+def regions_of(folder: Path, pod: PodSandbox) -> dict[str, Any]:
     """What the container is made with, and its region on GPU-0."""
     place = folder / f"{pod.uid}_main"
     place.mkdir()

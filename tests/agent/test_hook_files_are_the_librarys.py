@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_agent.containers.hook_files import ContainerFiles, HookFiles, Key
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
 from tessera_core.hook import limits_file, records, usage_file
-from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode, decode_limits
-from tessera_core.hook.records import Record
-from tessera_core.hook.usage_file import Bounds, Gap, Unbuilt, Usage
+from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode, decode_limits
+from tessera_core.hook.records import RecordLayout
+from tessera_core.hook.usage_file import Gap, Unbuilt, UsageFile, UsageFileBounds
 from tessera_runtime.clock import SystemClock
 from tests.agent.hooked import hooked
 from tests.agent.machine import NVML, built, polling
@@ -38,7 +38,7 @@ def printed() -> dict[str, tuple[int, int]]:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: r.name)
 def test_every_field_lies_where_the_library_has_it(
-    record: Record, printed: dict[str, tuple[int, int]]
+    record: RecordLayout, printed: dict[str, tuple[int, int]]
 ) -> None:
     ours = {f"{record.name}.{f}": (at, record.field_size(f)) for f, at in record.offsets.items()}
     theirs = {name: at for name, at in printed.items() if name.startswith(f"{record.name}.")}
@@ -92,7 +92,7 @@ cards = st.builds(
 def test_every_limit_survives_the_file(
     held: list[CardLimit], flag: Flag, until_ns: int, level: int
 ) -> None:
-    told = Limits(
+    told = HookLimits(
         container="ns/pod/c", cards=tuple(held), flags=flag, hold_until_ns=until_ns,
         log_level=level,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def test_every_limit_survives_the_file(
 
 @pytest.mark.parametrize("until_ns", [-1, 1 << 64])
 def test_an_end_of_a_hold_that_the_file_cannot_hold_is_refused(until_ns: int) -> None:
-    told = Limits(container="ns/pod/c", cards=(), hold_until_ns=until_ns)
+    told = HookLimits(container="ns/pod/c", cards=(), hold_until_ns=until_ns)
     with pytest.raises(
         limits_file.BadLimits, match=f"ns/pod/c: hold_until_ns {until_ns}: write 0 to"
     ):
@@ -109,7 +109,7 @@ def test_an_end_of_a_hold_that_the_file_cannot_hold_is_refused(until_ns: int) ->
 
 
 def test_a_hold_in_what_older_agents_wrote_has_no_end() -> None:
-    told = Limits(container="ns/pod/c", cards=(), flags=Flag.HOLD_LAUNCHES, hold_until_ns=7)
+    told = HookLimits(container="ns/pod/c", cards=(), flags=Flag.HOLD_LAUNCHES, hold_until_ns=7)
     data = bytearray(limits_file.encode_limits(told, sequence=4, now_ns=5))
     at = limits_file.FILE.offsets["hold_until_ns"]
     data[at : at + 8] = bytes(8)  # reserved then
@@ -117,8 +117,8 @@ def test_a_hold_in_what_older_agents_wrote_has_no_end() -> None:
 
 
 def a_container(tmp_path: Path, card: str, mib: int) -> ContainerFiles:
-    held = Limits(container="ns/pod/c", cards=(CardLimit(uuid=card, memory_bytes=mib << 20),))
-    return HookFiles(tmp_path / "tessera", SystemClock()).make(Key("uid-1", "c"), held)
+    held = HookLimits(container="ns/pod/c", cards=(CardLimit(uuid=card, memory_bytes=mib << 20),))
+    return HookFiles(tmp_path / "tessera", SystemClock()).make(ContainerKey("uid-1", "c"), held)
 
 
 def the_card(tmp_path: Path) -> tuple[Path, str]:
@@ -130,15 +130,15 @@ def the_card(tmp_path: Path) -> tuple[Path, str]:
         return machine, poller.poll()["cards"][0]["id"]
 
 
-def bounds(card: str) -> Bounds:
-    return Bounds(
+def bounds(card: str) -> UsageFileBounds:
+    return UsageFileBounds(
         memory_bytes={records.uuid_key(card): 16 << 30}, now_ns=SystemClock().time_ns()
     )  # fmt: skip
 
 
-def used(files: ContainerFiles, card: str) -> Usage:
+def used(files: ContainerFiles, card: str) -> UsageFile:
     found = files.read(bounds(card))
-    assert isinstance(found, Usage)
+    assert isinstance(found, UsageFile)
     return found
 
 

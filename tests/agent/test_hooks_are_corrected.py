@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_agent.containers.hook_files import ContainerFiles, HookFiles, Key
-from tessera_agent.usage.limit_correction import Corrections
-from tessera_agent.usage.sampler import Watched
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
+from tessera_agent.usage.limit_correction import LimitCorrections
+from tessera_agent.usage.sampler import MeasuredContainer
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
-from tessera_core.hook.limits_file import CardLimit, Limits, Mode, decode_limits
-from tessera_core.node.usage_rates import ANEW_NS, Held
+from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode, decode_limits
+from tessera_core.node.usage_rates import ANEW_NS, HoldingContainer
 from tessera_runtime.clock import SystemClock
 from tests.agent.usagefile import a_usage
 
@@ -45,19 +45,19 @@ class Set(SystemClock):
         return self.now_ns
 
 
-def a_container(folder: Path, *cards: CardLimit, name: str = "a") -> Watched:
-    limits = Limits(container=f"ns/{name}/c", cards=cards or (LIMITED,))
-    files = HookFiles(folder, SystemClock()).make(Key(name, "c"), limits)
-    held = Held(namespace="ns", pod=name, uid=name, container="c", limits=limits)
-    return Watched(held=held, files=files, id=f"id-{name}")
+def a_container(folder: Path, *cards: CardLimit, name: str = "a") -> MeasuredContainer:
+    limits = HookLimits(container=f"ns/{name}/c", cards=cards or (LIMITED,))
+    files = HookFiles(folder, SystemClock()).make(ContainerKey(name, "c"), limits)
+    held = HoldingContainer(namespace="ns", pod=name, uid=name, container="c", limits=limits)
+    return MeasuredContainer(held=held, files=files, id=f"id-{name}")
 
 
-def files_of(one: Watched) -> ContainerFiles:
+def files_of(one: MeasuredContainer) -> ContainerFiles:
     assert one.files is not None
     return one.files
 
 
-def count(one: Watched, raw_ns: int) -> None:
+def count(one: MeasuredContainer, raw_ns: int) -> None:
     """The container's hook has counted so much on each card."""
     records = [{"uuid": c.uuid.encode(), "raw_ns": raw_ns} for c in files_of(one).limits.cards]
     with (files_of(one).path / "usage").open("r+b") as file:
@@ -73,13 +73,16 @@ def busy(sampled_us: int, processes: Mapping[int, int], card: str = CARD) -> Car
 
 
 def tell(
-    corrections: Corrections, *all_: Watched, read: CardReading, everyone: bool = False
+    corrections: LimitCorrections,
+    *all_: MeasuredContainer,
+    read: CardReading,
+    everyone: bool = False,
 ) -> None:
-    watched = {Key(one.held.uid, "c"): one for one in all_}
-    corrections.tell(watched, Readings(cards=(read,)), everyone=everyone)
+    watched = {ContainerKey(one.held.uid, "c"): one for one in all_}
+    corrections.write(watched, Readings(cards=(read,)), everyone=everyone)
 
 
-def told(one: Watched, card: str = CARD) -> tuple[int, int]:
+def told(one: MeasuredContainer, card: str = CARD) -> tuple[int, int]:
     """What its limits file says was measured, and what the hook had counted by then."""
     limits = decode_limits((files_of(one).path / "limits").read_bytes())
     limit = next(limit for limit in limits.cards if limit.uuid == card)
@@ -88,7 +91,7 @@ def told(one: Watched, card: str = CARD) -> tuple[int, int]:
 
 def test_the_time_of_all_processes_of_the_container_is_added_up(tmp_path: Path) -> None:
     one = a_container(tmp_path)
-    corrections = Corrections(Owned({10: "id-a", 11: "id-a", 12: "id-b"}), SystemClock())
+    corrections = LimitCorrections(Owned({10: "id-a", 11: "id-a", 12: "id-b"}), SystemClock())
     count(one, 77)
     tell(corrections, one, read=busy(5, {10: 90 * SECOND, 11: 50}))
     assert told(one) == (0, 0)
@@ -101,7 +104,7 @@ def test_the_time_of_all_processes_of_the_container_is_added_up(tmp_path: Path) 
 
 def test_who_was_not_busy_is_not_written_to(tmp_path: Path) -> None:
     one = a_container(tmp_path)
-    corrections = Corrections(Owned({10: "id-a", 11: "id-b"}), SystemClock())
+    corrections = LimitCorrections(Owned({10: "id-a", 11: "id-b"}), SystemClock())
     count(one, 77)
     tell(corrections, one, read=busy(5, {10: 0, 11: 0}))
     before = (files_of(one).path / "limits").read_bytes()
@@ -113,7 +116,10 @@ def test_who_was_not_busy_is_not_written_to(tmp_path: Path) -> None:
 def test_whose_cores_are_not_limited_hears_of_it_when_everyone_does(
     tmp_path: Path, limit: CardLimit
 ) -> None:
-    one, corrections = a_container(tmp_path, limit), Corrections(Owned({10: "id-a"}), SystemClock())
+    one, corrections = (
+        a_container(tmp_path, limit),
+        LimitCorrections(Owned({10: "id-a"}), SystemClock()),
+    )
     count(one, 77)
     for stamp in (5, 6, 7):
         tell(corrections, one, read=busy(stamp, {10: stamp * 100}))
@@ -124,7 +130,7 @@ def test_whose_cores_are_not_limited_hears_of_it_when_everyone_does(
 
 def test_each_card_of_a_container_is_told_of_by_itself(tmp_path: Path) -> None:
     one = a_container(tmp_path, LIMITED, CardLimit(uuid=OTHER))
-    corrections = Corrections(Owned({10: "id-a"}), SystemClock())
+    corrections = LimitCorrections(Owned({10: "id-a"}), SystemClock())
     count(one, 77)
     for stamp in (5, 6):
         tell(corrections, one, read=busy(stamp, {10: stamp * 100}))
@@ -136,7 +142,7 @@ def test_each_card_of_a_container_is_told_of_by_itself(tmp_path: Path) -> None:
 
 def test_the_hooks_figure_is_that_of_the_moment_of_the_sample(tmp_path: Path) -> None:
     one, clock = a_container(tmp_path), Set()
-    corrections = Corrections(Owned({10: "id-a"}), clock)
+    corrections = LimitCorrections(Owned({10: "id-a"}), clock)
     for at_ms, stamp_ms, raw in ((0, -900, 1000), (500, -100, 1000), (1000, 875, 2000)):
         clock.now_ns = 1000 * SECOND + at_ms * 1_000_000
         count(one, raw)
@@ -145,7 +151,7 @@ def test_the_hooks_figure_is_that_of_the_moment_of_the_sample(tmp_path: Path) ->
 
 
 def test_what_could_not_be_written_is_written_with_the_next(tmp_path: Path) -> None:
-    one, corrections = a_container(tmp_path), Corrections(Owned({10: "id-a"}), SystemClock())
+    one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), SystemClock())
     count(one, 77)
     limits = files_of(one).path / "limits"
     tell(corrections, one, read=busy(5, {10: 0}))
@@ -159,7 +165,7 @@ def test_what_could_not_be_written_is_written_with_the_next(tmp_path: Path) -> N
 
 def test_a_process_that_ended_meanwhile_is_its_containers(tmp_path: Path) -> None:
     owners = Owned({10: "id-a"})
-    one, corrections = a_container(tmp_path), Corrections(owners, SystemClock())
+    one, corrections = a_container(tmp_path), LimitCorrections(owners, SystemClock())
     count(one, 77)
     tell(corrections, one, read=busy(5, {10: 100}))
     owners.owners.clear()
@@ -170,11 +176,11 @@ def test_a_process_that_ended_meanwhile_is_its_containers(tmp_path: Path) -> Non
 def test_what_was_counted_while_no_agent_ran_is_held_against_nothing(tmp_path: Path) -> None:
     one = a_container(tmp_path)
     count(one, 77)
-    former = Corrections(Owned({10: "id-a"}), SystemClock())
+    former = LimitCorrections(Owned({10: "id-a"}), SystemClock())
     for stamp, busy_ns in ((5, 0), (6, 50)):
         tell(former, one, read=busy(stamp, {10: busy_ns}))
     assert told(one) == (50, 77)
-    later = Corrections(Owned({10: "id-a"}), SystemClock())
+    later = LimitCorrections(Owned({10: "id-a"}), SystemClock())
     for stamp, busy_ns in ((7, 900), (8, 900), (9, 930), (10, 970)):
         tell(later, one, read=busy(stamp, {10: busy_ns}))
     assert told(one) == (50 + ANEW_NS + 30 + 40, 77)
@@ -182,7 +188,7 @@ def test_what_was_counted_while_no_agent_ran_is_held_against_nothing(tmp_path: P
 
 @pytest.mark.parametrize("spoilt", ["unbuilt", "missing", "no record"])
 def test_a_hook_that_has_not_counted_is_told_once_it_has(tmp_path: Path, spoilt: str) -> None:
-    one, corrections = a_container(tmp_path), Corrections(Owned({10: "id-a"}), SystemClock())
+    one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), SystemClock())
     usage = files_of(one).path / "usage"
     if spoilt == "missing":
         usage.rename(usage.with_name("aside"))
@@ -200,7 +206,7 @@ def test_a_hook_that_has_not_counted_is_told_once_it_has(tmp_path: Path, spoilt:
 
 
 def test_a_driver_that_does_not_say_changes_nothing(tmp_path: Path) -> None:
-    one, corrections = a_container(tmp_path), Corrections(Owned({10: "id-a"}), SystemClock())
+    one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), SystemClock())
     count(one, 77)
     for _ in range(3):
         tell(corrections, one, read=busy(0, {10: -1}), everyone=True)
@@ -225,7 +231,7 @@ class Shared:
 
     def __init__(self, folder: Path) -> None:
         self.owners = Owned({10: "id-a", 11: "id-b"})
-        self.corrections = Corrections(self.owners, SystemClock())
+        self.corrections = LimitCorrections(self.owners, SystemClock())
         self.all = a_container(folder, name="a"), a_container(folder, FREE, name="b")
         for one in self.all:
             count(one, 77)

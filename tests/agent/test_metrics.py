@@ -1,8 +1,8 @@
 """Metrics are what was last concluded, under our names and under GPU Manager's."""
 
-from tessera_agent.metrics import AgentMetrics, Picture, Requested
+from tessera_agent.metrics import AgentMetrics, GrantedAmounts, MetricsSnapshot
 from tessera_core.hook.usage_file import Spoilt
-from tessera_runtime.metrics import Registry
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 
@@ -24,8 +24,8 @@ USAGE = NodeUsage(
 BASE = 'pod_name="p",namespace="ns",node="n",container_name="c"'
 
 
-def lines(picture: Picture) -> set[str]:
-    registry = Registry("agent")
+def lines(picture: MetricsSnapshot) -> set[str]:
+    registry = MetricsRegistry("agent")
     AgentMetrics(registry, "n").picture = picture
     return set(registry.text().decode().splitlines())
 
@@ -42,10 +42,10 @@ def by(labels: str) -> str:
 
 def test_gpu_managers_dashboards_go_on() -> None:
     requested = (
-        Requested(namespace="ns", pod="p", container="c", cards=0.5, memory_bytes=300 * MIB),
-        Requested(namespace="ns", pod="p", container="sidecar"),
+        GrantedAmounts(namespace="ns", pod="p", container="c", cards=0.5, memory_bytes=300 * MIB),
+        GrantedAmounts(namespace="ns", pod="p", container="sidecar"),
     )
-    text = lines(Picture(node="n", cards=CARDS, usage=USAGE, requested=requested))
+    text = lines(MetricsSnapshot(node="n", cards=CARDS, usage=USAGE, requested=requested))
     assert samples(text, "container_gpu_utilization") == {
         by(f'{BASE},gpu="gpu0"'): 20, by(f'{BASE},gpu="gpu1"'): 5, by(f'{BASE},gpu="total"'): 25,
     }  # fmt: skip
@@ -63,7 +63,7 @@ def test_gpu_managers_dashboards_go_on() -> None:
 
 
 def test_cards_and_containers_are_told() -> None:
-    text = lines(Picture(node="n", cards=CARDS, usage=USAGE))
+    text = lines(MetricsSnapshot(node="n", cards=CARDS, usage=USAGE))
     assert samples(text, "tessera_agent_card_healthy") == {
         by('card="GPU-0",index="0",model="M"'): 1, by('card="GPU-1",index="1",model="M"'): 0,
     }  # fmt: skip
@@ -83,7 +83,9 @@ def test_cards_and_containers_are_told() -> None:
 
 
 def test_what_went_wrong_is_counted() -> None:
-    told = Picture(node="n", problems=2, spoilt={Spoilt.SIZE: 3}, silent_polls=4, overwritten=5)
+    told = MetricsSnapshot(
+        node="n", problems=2, spoilt={Spoilt.SIZE: 3}, silent_polls=4, overwritten=5
+    )
     text = lines(told)
     assert "tessera_agent_problems 2.0" in text
     assert "tessera_agent_silent_polls_total 4.0" in text
@@ -96,7 +98,7 @@ def test_what_went_wrong_is_counted() -> None:
 def test_names_that_a_user_chose_do_no_harm() -> None:
     odd = ContainerUse(namespace='a"b', pod="\n", uid="u", container="\\")
     usage = NodeUsage(node="n", vendor="v", at=1, interval_s=2, containers=(odd,))
-    text = lines(Picture(node="n", usage=usage))
+    text = lines(MetricsSnapshot(node="n", usage=usage))
     assert (
         'tessera_agent_container_enforced{container="\\\\",namespace="a\\"b",pod="\\n"} 1.0' in text
     )

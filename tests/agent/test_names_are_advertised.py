@@ -11,20 +11,20 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.containers.holdings import Holding, Holdings
-from tessera_agent.containers.hook_files import Key
-from tessera_agent.devices.extended_resources import Advertising
-from tessera_core.hook.limits_file import Limits
+from tessera_agent.containers.holdings import ContainerRegistry, Holding
+from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.devices.extended_resources import ExtendedResources
+from tessera_core.hook.limits_file import HookLimits
 from tessera_core.inventory.extended_resources import FORMER, amounts_of, names_of
 from tessera_core.kube.quantity import value
 from tessera_core.registry.registry import load
 from tessera_core.vendors.nvidia import CARE
-from tessera_embedded.apiserver.faults import Answer, Fault
-from tessera_kubelet.nri.types import Sandbox
+from tessera_embedded.apiserver.faults import Answer, InjectedFault
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import MIB, Card
-from tessera_schema.node_cards import decode_published
+from tessera_schema.node_cards import decode_node_cards
 from tessera_testing.kube import FakeKube
 from tests.agent.node import (
     NODE,
@@ -65,7 +65,7 @@ TWO = {name: 2 * amount for name, amount in ONE.items()}
 
 class Running(Struct):
     script: Script
-    holdings: Holdings
+    holdings: ContainerRegistry
 
 
 @asynccontextmanager
@@ -79,8 +79,8 @@ async def advertising(
         own = replace(own, kubelet_folder=str(rival))
     settings, script = replace(SETTINGS, inventory=own), Script(*(a_card(i) for i in range(cards)))
     async with running(kube, script, CARE, settings) as agent:
-        made = Running(script, Holdings())
-        work = Advertising(
+        made = Running(script, ContainerRegistry())
+        work = ExtendedResources(
             kube, own, NODE, amounts, inventory=agent.inventory, devices=agent.devices,
             holdings=made.holdings,
         )  # fmt: skip
@@ -91,10 +91,15 @@ async def advertising(
 
 
 def a_holding() -> Holding:
-    pod = Sandbox(id="s", name="p", uid="u", namespace="team")
-    limits = Limits(container="team/p/main", cards=())
+    pod = PodSandbox(id="s", name="p", uid="u", namespace="team")
+    limits = HookLimits(container="team/p/main", cards=())
     return Holding(
-        key=Key(uid="u", container="main"), id="c", pod=pod, shares=(), limits=limits, since=0
+        key=ContainerKey(uid="u", container="main"),
+        id="c",
+        pod=pod,
+        shares=(),
+        limits=limits,
+        since=0,
     )
 
 
@@ -116,7 +121,7 @@ def capacity(kube: FakeKube) -> dict[str, int]:
 def recorded(kube: FakeKube) -> dict[str, int]:
     """What the inventory says is the agent's."""
     notes = node(kube)["metadata"]["annotations"]
-    return dict(decode_published(notes[f"{CARDS_PREFIX}nvidia"]).advertises or {})
+    return dict(decode_node_cards(notes[f"{CARDS_PREFIX}nvidia"]).advertises or {})
 
 
 def kubelet_says(kube: FakeKube, **amounts: str | None) -> None:
@@ -283,7 +288,7 @@ async def test_switched_off_it_takes_its_own_away_and_nothing_else() -> None:
 @pytest.mark.parametrize("answer", [Answer(403), Answer(409), Answer(500)])
 async def test_a_write_that_fails_is_tried_again_at_leisure(answer: Any) -> None:
     kube = await a_cluster()
-    kube.faults.add(Fault(Verb.PATCH, ".*/status", answer, 3))
+    kube.faults.add(InjectedFault(Verb.PATCH, ".*/status", answer, 3))
     async with advertising(kube):
         await asyncio.sleep(20)
         assert patches(kube) <= 2

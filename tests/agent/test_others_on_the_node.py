@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.devices.competing_plugins import rivals_on
+from tessera_agent.devices.competing_plugins import competing_plugins_on
 from tessera_core.vendors.nvidia import CARE
 from tests.agent.node import SETTINGS, Agent, Script, a_card, a_cluster
 
@@ -39,14 +39,14 @@ def listening(path: Path) -> Iterator[None]:
 )
 def test_who_answers_is_named(tmp_path: Path, path: str, name: str) -> None:
     with listening(tmp_path / path):
-        assert rivals_on(str(tmp_path), CARE.rivals) == (name,)
+        assert competing_plugins_on(str(tmp_path), CARE.rivals) == (name,)
 
 
 def test_what_a_dead_one_left_behind_is_nobody(tmp_path: Path) -> None:
     with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
         pass
-    assert rivals_on(str(tmp_path), CARE.rivals) == ()
-    assert rivals_on(str(tmp_path / "nowhere"), CARE.rivals) == ()
+    assert competing_plugins_on(str(tmp_path), CARE.rivals) == ()
+    assert competing_plugins_on(str(tmp_path / "nowhere"), CARE.rivals) == ()
 
 
 @pytest.mark.parametrize("leave", [True, False])
@@ -59,6 +59,6 @@ async def test_cards_are_kept_off_new_pods_unless_told_otherwise(
     )  # fmt: skip
     agent = Agent(kube, Script(a_card()), CARE, replace(SETTINGS, inventory=inventory))
     with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
-        await agent.devices.look()
+        await agent.devices.poll()
     assert [c.cordoned for c in agent.states[-1].cards] == [leave]
     assert agent.states[-1].problems[0].startswith("a device plugin for nvidia.com/gpu runs")

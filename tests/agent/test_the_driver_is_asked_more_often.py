@@ -6,7 +6,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.readers import Silent
+from tessera_agent.readers import DriverSilent
 from tessera_agent.settings import UsageSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tests.agent.node import SETTINGS, Script, a_card, a_cluster, cards_of, running
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.looptime
 class Once(Script):
     """Its answer of one number is another one."""
 
-    def __init__(self, number: int, odd: Readings | Silent, *cards: CardReading) -> None:
+    def __init__(self, number: int, odd: Readings | DriverSilent, *cards: CardReading) -> None:
         super().__init__(*cards)
         self._number = number
         self._odd = odd
 
-    async def poll(self) -> Readings | Silent:
+    async def poll(self) -> Readings | DriverSilent:
         """See Reader."""
         answer = await super().poll()
         return self._odd if self.polls == self._number else answer
@@ -79,7 +79,7 @@ async def test_a_fault_that_is_told_only_then_counts() -> None:
 
 
 async def test_one_silence_then_is_counted_and_changes_nothing() -> None:
-    script = Once(2, Silent(why="it hangs"), a_card())
+    script = Once(2, DriverSilent(why="it hangs"), a_card())
     async with running(await a_cluster(), script) as agent:
         agent.devices.closely = True
         await asyncio.sleep(0.2)

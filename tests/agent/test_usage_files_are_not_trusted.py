@@ -11,17 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_agent.containers.hook_files import MOST_USAGE_BYTES, ContainerFiles, HookFiles, Key
+from tessera_agent.containers.hook_files import (
+    MOST_USAGE_BYTES,
+    ContainerFiles,
+    ContainerKey,
+    HookFiles,
+)
 from tessera_agent.usage.slot_locks import MOST_ASKED, SlotLocks
 from tessera_core.hook import usage_file
-from tessera_core.hook.limits_file import BadLimits, CardLimit, Limits
+from tessera_core.hook.limits_file import BadLimits, CardLimit, HookLimits
 from tessera_core.hook.usage_file import (
-    Bounds,
     Gap,
     Garbled,
     Spoilt,
     Unbuilt,
-    Usage,
+    UsageFile,
+    UsageFileBounds,
     decode_usage,
 )
 from tessera_runtime.clock import SystemClock
@@ -30,9 +35,9 @@ from tests.contract.kept import CI
 
 CARD = "GPU-0a"
 NOW_NS = 1_000_000_000_000
-BOUNDS = Bounds(memory_bytes={"0a": 16 << 30}, now_ns=NOW_NS)
-LIMITS = Limits(container="ns/pod/c", cards=(CardLimit(uuid=CARD, memory_bytes=1 << 30),))
-KEY = Key("uid-1", "c")
+BOUNDS = UsageFileBounds(memory_bytes={"0a": 16 << 30}, now_ns=NOW_NS)
+LIMITS = HookLimits(container="ns/pod/c", cards=(CardLimit(uuid=CARD, memory_bytes=1 << 30),))
+KEY = ContainerKey("uid-1", "c")
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ def test_a_file_that_the_container_makes_larger_is_cut_back_and_reported(
     os.truncate(path, size)
     assert files.read(BOUNDS) == Garbled(Spoilt.GROWN)
     assert path.stat().st_size == usage_file.SIZE
-    assert isinstance(files.read(BOUNDS), Usage)
+    assert isinstance(files.read(BOUNDS), UsageFile)
 
 
 def test_nor_does_it_keep_disk_beyond_its_end(files: ContainerFiles) -> None:
@@ -178,7 +183,7 @@ def test_numbers_end_where_the_card_does() -> None:
     }  # fmt: skip
     data = a_usage({"uuid": CARD.encode(), "cores_permille": 5000} | card, slots=(slot,))
     read = decode_usage(bytes(data), BOUNDS)
-    assert isinstance(read, Usage)
+    assert isinstance(read, UsageFile)
     one, process = read.cards[0], read.slots[0]
     assert {one.charged_bytes, one.peak_bytes, one.limit_bytes} == {16 << 30}
     assert (one.last_launch_ns, one.cores_permille) == (0, 1000)
@@ -192,7 +197,7 @@ def test_cards_of_nobody_and_twins_are_left_out() -> None:
     twin = {"uuid": b"gpu-0A", "charged_bytes": 5}
     data = a_usage({"uuid": b"GPU-stranger"}, {"uuid": CARD.encode(), "charged_bytes": 3}, twin)
     read = decode_usage(bytes(data), BOUNDS)
-    assert isinstance(read, Usage)
+    assert isinstance(read, UsageFile)
     assert [(c.uuid, c.charged_bytes) for c in read.cards] == [(CARD, 3)]
 
 
@@ -200,7 +205,7 @@ def test_slots_of_no_card_do_not_count_and_locks_are_told() -> None:
     slots = ({"card": 0, "pid": 1}, {"card": 0, "pid": 2}, {"card": 9, "pid": 3})
     data = bytes(a_usage({"uuid": CARD.encode()}, slots=slots))
     read = decode_usage(data, BOUNDS, lambda numbers: [n for n in numbers if n != 0])
-    assert isinstance(read, Usage)
+    assert isinstance(read, UsageFile)
     assert [(s.pid, s.locked) for s in read.slots] == [(1, False), (2, True)]
 
 
@@ -214,12 +219,17 @@ def test_another_layout_is_refused(field: str) -> None:
 def test_no_bytes_make_it_fail(noise: bytes, at: int) -> None:
     data = a_usage({"uuid": CARD.encode()}, slots=({"card": 0},) * 8)
     data[at : at + len(noise)] = noise
-    assert isinstance(decode_usage(bytes(data), BOUNDS), Usage | Garbled | Unbuilt)
+    assert isinstance(decode_usage(bytes(data), BOUNDS), UsageFile | Garbled | Unbuilt)
 
 
 def test_names_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
     files = HookFiles(tmp_path, SystemClock())
-    for key in (Key("..", "c"), Key("uid", "../c"), Key("", "c"), Key("a/b", "c")):
+    for key in (
+        ContainerKey("..", "c"),
+        ContainerKey("uid", "../c"),
+        ContainerKey("", "c"),
+        ContainerKey("a/b", "c"),
+    ):
         with pytest.raises(ValueError, match="a name has letters"):
             files.make(key, LIMITS)
 
@@ -227,12 +237,12 @@ def test_names_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
 def test_files_go_with_their_container(tmp_path: Path) -> None:
     files = HookFiles(tmp_path, SystemClock())
     files.make(KEY, LIMITS)
-    files.make(Key("uid-1", "other"), LIMITS)
-    assert files.known() == (KEY, Key("uid-1", "other"))
+    files.make(ContainerKey("uid-1", "other"), LIMITS)
+    assert files.known() == (KEY, ContainerKey("uid-1", "other"))
     files.remove(KEY)
     files.remove(KEY)
-    assert files.known() == (Key("uid-1", "other"),)
-    files.remove(Key("uid-1", "other"))
+    assert files.known() == (ContainerKey("uid-1", "other"),)
+    files.remove(ContainerKey("uid-1", "other"))
     assert list((tmp_path / "containers").iterdir()) == []
 
 
@@ -240,7 +250,7 @@ def test_a_usage_file_that_is_none_is_made_anew_and_a_whole_one_is_kept(tmp_path
     made = HookFiles(tmp_path, SystemClock())
     path = made.make(KEY, LIMITS).path / "usage"
     path.write_bytes(a_usage({"uuid": CARD.encode()}))
-    assert isinstance(made.make(KEY, LIMITS).read(BOUNDS), Usage)
+    assert isinstance(made.make(KEY, LIMITS).read(BOUNDS), UsageFile)
     os.truncate(path, 5)
     assert made.make(KEY, LIMITS).read(BOUNDS) == Unbuilt()
     path.unlink()
@@ -256,7 +266,7 @@ def test_an_agent_that_starts_again_goes_on(tmp_path: Path) -> None:
     assert second.limits == first.limits
     assert second.read(BOUNDS) == Unbuilt()
     with pytest.raises(FileNotFoundError):
-        files.adopt(Key("uid-2", "c"))
+        files.adopt(ContainerKey("uid-2", "c"))
 
 
 def test_limits_that_were_half_written_are_written_again(tmp_path: Path) -> None:
@@ -301,6 +311,6 @@ def test_limits_that_do_not_fit_change_nothing(
 
 
 def test_seventeen_cards_are_too_many(tmp_path: Path) -> None:
-    many = Limits(container="c", cards=tuple(CardLimit(uuid=f"GPU-{i}") for i in range(17)))
+    many = HookLimits(container="c", cards=tuple(CardLimit(uuid=f"GPU-{i}") for i in range(17)))
     with pytest.raises(BadLimits, match="17 cards"):
         HookFiles(tmp_path, SystemClock()).make(KEY, many)

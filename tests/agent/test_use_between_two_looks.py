@@ -6,14 +6,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.hook.limits_file import CardLimit, Limits, Mode
-from tessera_core.hook.usage_file import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
+from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
+from tessera_core.hook.usage_file import (
+    Garbled,
+    Spoilt,
+    Unbuilt,
+    UsageFile,
+    UsageFileBounds,
+    decode_usage,
+)
 from tessera_core.node.usage_rates import (
-    Counted,
-    Driven,
-    Held,
-    Look,
+    DriverSample,
+    HoldingContainer,
+    RawCounter,
     Tolerance,
+    UsageSample,
     counted_at,
     is_limited,
     measured,
@@ -29,21 +36,21 @@ LIMIT = CardLimit(uuid=CARD, memory_bytes=4000 * MIB, cores_permille=300)
 TOLERANCE = Tolerance(
     memory_bytes=256 * MIB, overhead_bytes=1024 * MIB, card_bytes={"0a": 16000 * MIB}
 )
-NOTHING: Mapping[str, Driven] = {}
+NOTHING: Mapping[str, DriverSample] = {}
 
 
-def held(limit: CardLimit = LIMIT, *, hooked: bool = True) -> Held:
-    limits = Limits(container="ns/pod/c", cards=(limit,))
-    return Held(
+def held(limit: CardLimit = LIMIT, *, hooked: bool = True) -> HoldingContainer:
+    limits = HookLimits(container="ns/pod/c", cards=(limit,))
+    return HoldingContainer(
         namespace="ns", pod="pod", uid="u", container="c", limits=limits, hooked=hooked
-    )  # fmt: skip
+    )
 
 
-def usage(slots: tuple[dict[str, Any], ...] = (), *, sequence: int = 1, **card: int) -> Usage:
+def usage(slots: tuple[dict[str, Any], ...] = (), *, sequence: int = 1, **card: int) -> UsageFile:
     data = a_usage({"uuid": CARD.encode()} | card, slots=slots, head={"sequence": sequence})
-    bounds = Bounds(memory_bytes={"0a": 16000 * MIB}, now_ns=10_000 * SECOND)
+    bounds = UsageFileBounds(memory_bytes={"0a": 16000 * MIB}, now_ns=10_000 * SECOND)
     read = decode_usage(bytes(data), bounds)
-    assert isinstance(read, Usage)
+    assert isinstance(read, UsageFile)
     return read
 
 
@@ -52,16 +59,20 @@ def slot(mib: int, pid: int = 1, **more: int) -> dict[str, Any]:
 
 
 def look(
-    at_s: float, seen: Usage | Unbuilt | Garbled, driven: Mapping[str, Driven] = NOTHING
-) -> Look:
-    return Look(at_s=at_s, wall_ns=int((1000 + at_s) * SECOND), usage=seen, driven=driven)
+    at_s: float, seen: UsageFile | Unbuilt | Garbled, driven: Mapping[str, DriverSample] = NOTHING
+) -> UsageSample:
+    return UsageSample(at_s=at_s, wall_ns=int((1000 + at_s) * SECOND), usage=seen, driven=driven)
 
 
-def between(before: Look | None, after: Look, holder: Held | None = None) -> ContainerUse:
+def between(
+    before: UsageSample | None, after: UsageSample, holder: HoldingContainer | None = None
+) -> ContainerUse:
     return use_between(holder or held(), before, after, TOLERANCE)[0]
 
 
-def card(before: Look | None, after: Look, holder: Held | None = None) -> CardUse:
+def card(
+    before: UsageSample | None, after: UsageSample, holder: HoldingContainer | None = None
+) -> CardUse:
     return between(before, after, holder).cards[0]
 
 
@@ -82,7 +93,7 @@ def test_memory_and_processes_are_of_now() -> None:
     assert use.cores_percent == 0
 
 
-def unlocked(*slots: dict[str, Any]) -> Usage:
+def unlocked(*slots: dict[str, Any]) -> UsageFile:
     seen = usage(slots)
     return replace(seen, slots=tuple(replace(slot, locked=False) for slot in seen.slots))
 
@@ -94,9 +105,9 @@ def test_a_process_that_died_holds_nothing() -> None:
 
 
 def test_a_process_that_closed_its_files_still_holds_what_it_holds() -> None:
-    seen = look(1, unlocked(slot(100)), {"0a": Driven(memory_bytes=100 * MIB, processes=1)})
+    seen = look(1, unlocked(slot(100)), {"0a": DriverSample(memory_bytes=100 * MIB, processes=1)})
     assert (card(None, seen).memory_bytes, card(None, seen).processes) == (100 * MIB, 1)
-    assert told_twice(unlocked(slot(100)), Driven(memory_bytes=1, processes=1)).enforced
+    assert told_twice(unlocked(slot(100)), DriverSample(memory_bytes=1, processes=1)).enforced
 
 
 def test_a_card_is_never_busier_than_always() -> None:
@@ -116,7 +127,7 @@ def test_a_card_is_never_busier_than_always() -> None:
     ids=["went back", "built anew", "first use", "was not readable", "file is new"],
 )
 def test_counters_that_start_anew_count_from_nought(
-    before: Usage | Unbuilt | Garbled, after: Usage | Unbuilt, percent: float
+    before: UsageFile | Unbuilt | Garbled, after: UsageFile | Unbuilt, percent: float
 ) -> None:
     assert card(look(10, before), look(12, after)).cores_percent == percent
 
@@ -141,7 +152,9 @@ def test_modes_without_a_limit_show_none() -> None:
         assert card(None, look(1, usage()), held(limit)).cores_limit_percent == 0
 
 
-def told_twice(seen: Usage | Unbuilt, driven: Driven, holder: Held | None = None) -> ContainerUse:
+def told_twice(
+    seen: UsageFile | Unbuilt, driven: DriverSample, holder: HoldingContainer | None = None
+) -> ContainerUse:
     """What is said when two looks in a row show the same."""
     use, first = use_between(holder or held(), None, look(1, seen, {"0a": driven}), TOLERANCE)
     assert use.gaps == ()
@@ -150,7 +163,7 @@ def told_twice(seen: Usage | Unbuilt, driven: Driven, holder: Held | None = None
 
 def test_a_process_without_a_slot_has_no_hook() -> None:
     use = told_twice(
-        Unbuilt(), Driven(memory_bytes=500 * MIB, busy_ns=4 * SECOND // 10, processes=1)
+        Unbuilt(), DriverSample(memory_bytes=500 * MIB, busy_ns=4 * SECOND // 10, processes=1)
     )
     assert (use.enforced, use.gaps) == (False, ("no-hook",))
     assert use.cards[0].measured_by == "driver"
@@ -159,8 +172,8 @@ def test_a_process_without_a_slot_has_no_hook() -> None:
 
 def test_memory_above_what_is_charged_and_measured_is_told() -> None:
     seen = usage((slot(1000, overhead_bytes=500 * MIB),))
-    assert told_twice(seen, Driven(memory_bytes=1756 * MIB, processes=1)).gaps == ()
-    assert told_twice(seen, Driven(memory_bytes=1757 * MIB, processes=1)).gaps == (
+    assert told_twice(seen, DriverSample(memory_bytes=1756 * MIB, processes=1)).gaps == ()
+    assert told_twice(seen, DriverSample(memory_bytes=1757 * MIB, processes=1)).gaps == (
         "use-above-charge",
     )
 
@@ -170,7 +183,7 @@ def test_a_first_context_is_allowed_for_once_in_each_process() -> None:
 
     def gaps(contexts: int, mib: int) -> tuple[str, ...]:
         seen = usage((slot(1000, contexts=contexts), slot(0, contexts=contexts)))
-        driven = {"0a": Driven(memory_bytes=mib * MIB, processes=1)}
+        driven = {"0a": DriverSample(memory_bytes=mib * MIB, processes=1)}
         _, first = use_between(held(), None, look(1, seen, driven), allowing)
         return use_between(held(), first, look(2, seen, driven), allowing)[0].gaps
 
@@ -181,19 +194,19 @@ def test_a_first_context_is_allowed_for_once_in_each_process() -> None:
 
 def test_claims_of_the_file_explain_no_more_than_they_may() -> None:
     boast = usage((slot(15000, overhead_bytes=15000 * MIB, imported_bytes=15000 * MIB),))
-    use = told_twice(boast, Driven(memory_bytes=5300 * MIB, processes=1))
+    use = told_twice(boast, DriverSample(memory_bytes=5300 * MIB, processes=1))
     assert use.gaps == ("use-above-charge",)
 
 
 def test_who_holds_the_whole_card_has_nothing_to_exceed() -> None:
     whole = held(CardLimit(uuid=CARD, memory_bytes=16000 * MIB, cores_permille=1000))
-    assert told_twice(Unbuilt(), Driven(memory_bytes=1, processes=1), whole).enforced
+    assert told_twice(Unbuilt(), DriverSample(memory_bytes=1, processes=1), whole).enforced
 
 
 def test_one_odd_look_is_none() -> None:
-    odd = look(1, Unbuilt(), {"0a": Driven(memory_bytes=1, processes=1)})
+    odd = look(1, Unbuilt(), {"0a": DriverSample(memory_bytes=1, processes=1)})
     _, kept = use_between(held(), None, odd, TOLERANCE)
-    fine = look(2, usage((slot(1),)), {"0a": Driven(memory_bytes=1, processes=1)})
+    fine = look(2, usage((slot(1),)), {"0a": DriverSample(memory_bytes=1, processes=1)})
     use, kept = use_between(held(), kept, fine, TOLERANCE)
     assert use.enforced
     assert use_between(held(), kept, odd, TOLERANCE)[0].enforced
@@ -210,7 +223,7 @@ def test_a_file_that_cannot_be_believed_is_a_gap() -> None:
 
 
 def test_where_the_vendor_limits_the_driver_alone_is_asked() -> None:
-    seen = look(1, Unbuilt(), {"0a": Driven(memory_bytes=9, processes=2)})
+    seen = look(1, Unbuilt(), {"0a": DriverSample(memory_bytes=9, processes=2)})
     use = between(None, seen, held(hooked=False))
     assert use.enforced
     assert (use.cards[0].memory_bytes, use.cards[0].cores_percent) == (9, 0)
@@ -231,12 +244,12 @@ def test_the_drivers_measurement_goes_beside_the_hooks() -> None:
     ids=["long before", "then", "between", "between, later", "now", "a clock that is ahead"],
 )
 def test_what_the_hook_counted_grows_evenly_between_two_looks(at_ns: int, raw_ns: int) -> None:
-    assert counted_at(at_ns, Counted(10, 100), Counted(20, 200)) == raw_ns
+    assert counted_at(at_ns, RawCounter(10, 100), RawCounter(20, 200)) == raw_ns
 
 
 def test_what_began_anew_is_what_it_is_now() -> None:
-    assert counted_at(15, Counted(10, 900), Counted(20, 200)) == 200
-    assert counted_at(15, None, Counted(20, 200)) == 200
+    assert counted_at(15, RawCounter(10, 900), RawCounter(20, 200)) == 200
+    assert counted_at(15, None, RawCounter(20, 200)) == 200
 
 
 @pytest.mark.parametrize(

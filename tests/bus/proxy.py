@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-from tessera_runtime.background import aside
+from tessera_runtime.background import running_in_background
 
 
 class Proxy:
@@ -33,7 +33,7 @@ class Proxy:
         with suppress(OSError):
             behind, to_behind = await asyncio.open_connection("127.0.0.1", self._behind)
             self._writers += [writer, to_behind]
-            async with aside(self._pump(reader, to_behind), "proxy"):
+            async with running_in_background(self._pump(reader, to_behind), "proxy"):
                 await self._pump(behind, writer)
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

@@ -18,16 +18,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.trust.grants import new_key
-from tessera_core.trust.messages import Speaker
+from tessera_core.trust.messages import MessageSigner
 from tessera_embedded.nats_server import open_nats
-from tessera_quota.monitor import Quota, open_quota
-from tessera_quota.monitor import World as QuotaWorld
+from tessera_quota.monitor import QuotaEnvironment as QuotaWorld
+from tessera_quota.monitor import QuotaMonitor, open_quota
 from tessera_rebalancer.rebalancer import Rebalancer, open_rebalancer
-from tessera_rebalancer.rebalancer import World as RebalancerWorld
+from tessera_rebalancer.rebalancer import RebalancerEnvironment as RebalancerWorld
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_runtime.metrics import Registry
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
@@ -42,7 +42,7 @@ from tessera_schema.device_reports import (
 )
 from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Share
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET, token
 from tests.bus.worlds import QUICK, within
 from tests.quota.test_beside_the_scheduler import a_cluster, status
@@ -60,7 +60,7 @@ MADE_UP: Final = 10_000
 """Names of nodes, of each kind of report, while everybody lies and after that."""
 KEPT_BYTES: Final = 4 << 20
 """That may be left of the second: less than 200 bytes of each."""
-KEYS: Final = {name: Speaker(new_key()) for name in (*HONEST, "liar")}
+KEYS: Final = {name: MessageSigner(new_key()) for name in (*HONEST, "liar")}
 
 
 class Stage(Struct, kw_only=True):
@@ -69,17 +69,23 @@ class Stage(Struct, kw_only=True):
     world: World
     bus: NatsBus
     scheduler: Scheduler
-    quota: Quota
+    quota: QuotaMonitor
     rebalancer: Rebalancer
     numbers: Iterator[int]
 
-    async def publish(self, where: str, data: bytes, by: Speaker | None, **more: str) -> Envelope:
+    async def publish(
+        self, where: str, data: bytes, by: MessageSigner | None, **more: str
+    ) -> Envelope:
         """As anybody may who has the agents' password; NATS is not waited for."""
         number = next(self.numbers)
         envelope = Envelope(
-            id=f"lie-{number}", source=f"/tessera/agent/{more.get('source', number)}", type="t",
-            time="2026-09-21T00:00:00Z", epoch=3, sequence=number,
-        )  # fmt: skip
+            id=f"lie-{number}",
+            source=f"/tessera/agent/{more.get('source', number)}",
+            type="t",
+            time="2026-09-21T00:00:00Z",
+            epoch=3,
+            sequence=number,
+        )
         if by is not None:
             envelope = replace(envelope, signature=by.sign(envelope.order, data))
         await self.repeat(where, envelope, data)
@@ -90,13 +96,13 @@ class Stage(Struct, kw_only=True):
         await link.publish(where, data, headers=envelope.headers())
 
     async def state(
-        self, state: DeviceState, by: Speaker | None, key: str = ""
+        self, state: DeviceState, by: MessageSigner | None, key: str = ""
     ) -> tuple[Envelope, bytes]:
         data = encode(state)
         where = f"$KV.{DEVICES_BUCKET}.{key or f'{token(state.node)}.{state.vendor}'}"
         return await self.publish(where, data, by), data
 
-    async def usage(self, usage: NodeUsage, by: Speaker | None) -> None:
+    async def usage(self, usage: NodeUsage, by: MessageSigner | None) -> None:
         await self.publish(subjects.usage(CLUSTER, usage.node), encode(usage), by)
 
 
@@ -107,8 +113,8 @@ def a_world() -> World:
         world.make("/api/v1/nodes", {"metadata": {"name": liar(number)}})
     for node in (*HONEST, *map(liar, range(LIARS))):
         speaker = KEYS.get(node, KEYS["liar"])
-        told = Published(cards=tuple(cards_on(node, 2)), speaks=speaker.public)
-        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_published(told)})
+        told = NodeCardsAnnotation(cards=tuple(cards_on(node, 2)), speaks=speaker.public)
+        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_node_cards(told)})
     return world
 
 
@@ -123,7 +129,7 @@ async def a_stage(folder: Path) -> AsyncGenerator[Stage]:
     async with open_nats(folder / "nats") as server:
         ours = replace(QUICK, cluster=CLUSTER, url=server.url)
         async with open_bus(ours, "test", "0") as bus:
-            await within(bus.renewed(0))
+            await within(bus.connection_generation(0))
             watched = QuotaWorld(
                 kube=world.kube, bus=bus, settings=quota_settings(after_s=1), clock=world.clock,
                 registry=REGISTRY,
@@ -145,7 +151,7 @@ async def a_stage(folder: Path) -> AsyncGenerator[Stage]:
                 )  # fmt: skip
 
 
-def doubted(registry: Registry) -> dict[str, int]:
+def doubted(registry: MetricsRegistry) -> dict[str, int]:
     lines = (line for line in registry.text().decode().splitlines() if "{reason=" in line)
     counts = {
         line.split('"')[1]: int(float(line.split()[-1]))
@@ -163,7 +169,7 @@ async def taken_in(stage: Stage, number: int) -> None:
         await until(refuses(registry, number), 120)
 
 
-def refuses(registry: Registry, number: int) -> Callable[[], bool]:
+def refuses(registry: MetricsRegistry, number: int) -> Callable[[], bool]:
     return lambda: doubted(registry).get("node", 0) >= number
 
 
@@ -266,7 +272,7 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
         assert len(list(scheduler.ledger.entries())) <= 4 + LIARS * 10
 
         await until(lambda: status(world).get("used", {}).get("cards") == 4, 30)
-        await stage.quota.judging.judge()
+        await stage.quota.judging.evaluate()
         judged = stage.quota.judging.statuses["default/q"]
         assert (judged.phase, judged.seen.memory, judged.hours.seen) == ("Within", "0", 0)
         assert stage.quota.usage.measured() == {}

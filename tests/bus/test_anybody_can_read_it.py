@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import SystemClock
-from tessera_schema.event_catalogue import CATALOGUE, Told, sample
+from tessera_schema.event_catalogue import CATALOGUE, EventType, sample
 from tessera_testing.event_docs import asyncapi, events_page
 from tests.bus.worlds import QUICK, by_hand, on_nats, within
 
@@ -21,17 +21,17 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 DOCUMENT: dict[str, Any] = json.loads(asyncapi())
 
 
-def subject(told: Told) -> str:
+def subject(told: EventType) -> str:
     return told.address.format(**sample(told) | {"cluster": QUICK.cluster})
 
 
-def tell(outbox: Outbox, told: Told) -> None:
+def tell(outbox: Outbox, told: EventType) -> None:
     data = msgspec.json.encode(told.example)
     if told.bucket:
         key = subject(told).split(".", 4)[4]
-        outbox.tell_state(told.bucket, key, told.type, data, TRACE)
+        outbox.publish_state(told.bucket, key, told.type, data, TRACE)
     else:
-        outbox.tell(subject(told), told.type, data, TRACE)
+        outbox.publish(subject(told), told.type, data, TRACE)
 
 
 async def test_a_plain_subscriber_reads_everything(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_runtime.bus.api import Bus, News, NewsRefused, Resync, Untaken
+from tessera_runtime.bus.api import Bus, Message, MessageRejected, PublishError, Resync
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import allocation, device, every, usage
 from tests.bus.worlds import (
@@ -38,7 +38,7 @@ def open_world(request: pytest.FixtureRequest) -> Open:
 
 
 async def test_a_message_reaches_who_reads(open_world: Open, tmp_path: Path) -> None:
-    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+    async with open_world(tmp_path) as world, world.bus.subscribe(ALL) as news:
         envelope = told(1)
         await world.bus.publish(usage(CLUSTER, "gpu-1.example.org"), envelope, b'{"a": 1}')
         [got] = await read(news, 1)
@@ -48,7 +48,7 @@ async def test_a_message_reaches_who_reads(open_world: Open, tmp_path: Path) -> 
 
 
 async def test_the_trace_travels_with_it(open_world: Open, tmp_path: Path) -> None:
-    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+    async with open_world(tmp_path) as world, world.bus.subscribe(ALL) as news:
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         await world.bus.publish(usage(CLUSTER, "n"), replace(told(1), traceparent=trace), b"1")
         [got] = await read(news, 1)
@@ -56,19 +56,19 @@ async def test_the_trace_travels_with_it(open_world: Open, tmp_path: Path) -> No
 
 
 async def test_several_go_at_once_and_each_has_its_answer(open_world: Open, tmp_path: Path) -> None:
-    def news(number: int, subject: str = usage(CLUSTER, "n")) -> News:
-        return News(subject=subject, envelope=told(number), data=str(number).encode())
+    def news(number: int, subject: str = usage(CLUSTER, "n")) -> Message:
+        return Message(subject=subject, envelope=told(number), data=str(number).encode())
 
     several = [news(1), news(2, "orders.new"), *map(news, range(3, 70))]
-    async with open_world(tmp_path) as world, world.bus.news(ALL) as reader:
+    async with open_world(tmp_path) as world, world.bus.subscribe(ALL) as reader:
         answers = await answered(world.bus, several)
-        assert isinstance(answers[1], NewsRefused)
+        assert isinstance(answers[1], MessageRejected)
         assert {answer for answer in answers if answer is not answers[1]} == {None}
         assert await numbers(reader, 68) == [1, *range(3, 70)]
         assert await world.bus.publish_all([]) == []
 
 
-async def answered(bus: Bus, several: list[News]) -> Sequence[Untaken | None]:
+async def answered(bus: Bus, several: list[Message]) -> Sequence[PublishError | None]:
     """As often as it takes: those that were taken before are repeats by their ids."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -81,7 +81,8 @@ async def answered(bus: Bus, several: list[News]) -> Sequence[Untaken | None]:
 async def test_several_are_all_told_that_the_bus_is_away(open_world: Open, tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         several = [
-            News(subject=usage(CLUSTER, "n"), envelope=told(number), data=b"") for number in (1, 2)
+            Message(subject=usage(CLUSTER, "n"), envelope=told(number), data=b"")
+            for number in (1, 2)
         ]
         await world.away()
         answers = await world.bus.publish_all(several)
@@ -89,7 +90,7 @@ async def test_several_are_all_told_that_the_bus_is_away(open_world: Open, tmp_p
 
 
 async def test_a_header_cannot_add_headers(open_world: Open, tmp_path: Path) -> None:
-    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+    async with open_world(tmp_path) as world, world.bus.subscribe(ALL) as news:
         forged = replace(told(1), type="dev.tessera.test\r\nce-source: /tessera/other/0")
         await world.bus.publish(usage(CLUSTER, "n"), forged, b"1")
         [got] = await read(news, 1)
@@ -97,7 +98,7 @@ async def test_a_header_cannot_add_headers(open_world: Open, tmp_path: Path) -> 
 
 
 async def test_an_equal_id_is_told_once(open_world: Open, tmp_path: Path) -> None:
-    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+    async with open_world(tmp_path) as world, world.bus.subscribe(ALL) as news:
         await tell(world.bus, 1, 1, 2)
         assert await numbers(news, 2) == [1, 2]
 
@@ -105,7 +106,7 @@ async def test_an_equal_id_is_told_once(open_world: Open, tmp_path: Path) -> Non
 async def test_news_begins_now(open_world: Open, tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         await tell(world.bus, 1, 2)
-        async with world.bus.news(ALL) as news:
+        async with world.bus.subscribe(ALL) as news:
             await tell(world.bus, 3)
             assert await numbers(news, 1) == [3]
 
@@ -113,8 +114,8 @@ async def test_news_begins_now(open_world: Open, tmp_path: Path) -> None:
 async def test_only_what_matches_is_read(open_world: Open, tmp_path: Path) -> None:
     async with (
         open_world(tmp_path) as world,
-        world.bus.news(usage(CLUSTER, "b")) as of_one,
-        world.bus.news(allocation(CLUSTER, "*", "*", "released")) as releases,
+        world.bus.subscribe(usage(CLUSTER, "b")) as of_one,
+        world.bus.subscribe(allocation(CLUSTER, "*", "*", "released")) as releases,
     ):
         await tell(world.bus, 1, node="a")
         await tell(world.bus, 2, node="b")
@@ -129,7 +130,7 @@ async def test_only_what_matches_is_read(open_world: Open, tmp_path: Path) -> No
 async def test_giving_up_waiting_loses_nothing(open_world: Open, tmp_path: Path) -> None:
     async with (
         open_world(tmp_path) as world,
-        world.bus.news(ALL) as news,
+        world.bus.subscribe(ALL) as news,
         world.bus.watch(DEVICES) as watch,
     ):
         assert isinstance((await read(watch, 1))[0], Resync)
@@ -148,12 +149,12 @@ async def test_a_durable_reader_finds_what_came_while_it_was_away(
 ) -> None:
     async with open_world(tmp_path) as world:
         await tell(world.bus, 1)
-        async with world.bus.news(ALL, durable="monitor") as news:
+        async with world.bus.subscribe(ALL, durable="monitor") as news:
             assert await numbers(news, 1) == [1]
             await tell(world.bus, 2)
             assert await numbers(news, 1) == [2]  # 1 is done, 2 is in hand
         await tell(world.bus, 3)
-        async with world.bus.news(ALL, durable="monitor") as news:
+        async with world.bus.subscribe(ALL, durable="monitor") as news:
             # What was in hand comes again, at once or in the end.
             assert sorted(await numbers(news, 2)) == [2, 3]
             with pytest.raises(TimeoutError):
@@ -187,7 +188,10 @@ async def test_a_watch_may_be_of_some_keys(open_world: Open, tmp_path: Path) -> 
 
 
 async def test_values_are_seen_on_their_subject_too(open_world: Open, tmp_path: Path) -> None:
-    async with open_world(tmp_path) as world, world.bus.news(device(CLUSTER, "*", "*")) as news:
+    async with (
+        open_world(tmp_path) as world,
+        world.bus.subscribe(device(CLUSTER, "*", "*")) as news,
+    ):
         await put(world.bus, "a.v", 1)
         [got] = await read(news, 1)
         assert (got.subject, got.data) == (device(CLUSTER, "a", "v"), b"1")
@@ -223,7 +227,7 @@ async def test_telling_fails_at_once_while_the_bus_is_away(
 async def test_readers_go_on_when_the_bus_is_back(open_world: Open, tmp_path: Path) -> None:
     async with (
         open_world(tmp_path) as world,
-        world.bus.news(allocation(CLUSTER, "*", "*", "*")) as news,
+        world.bus.subscribe(allocation(CLUSTER, "*", "*", "*")) as news,
         world.bus.watch(DEVICES) as watch,
     ):
         await put(world.bus, "a.v", 1)
@@ -246,20 +250,20 @@ async def test_who_waits_for_renewal_is_told_of_both_kinds(
     open_world: Open, tmp_path: Path
 ) -> None:
     async with open_world(tmp_path) as world:
-        first = await within(world.bus.renewed(0))
+        first = await within(world.bus.connection_generation(0))
         await put(world.bus, "a.v", 1)
         await world.remake(DEVICES)
-        second = await within(world.bus.renewed(first))
+        second = await within(world.bus.connection_generation(first))
         await world.away()
         await world.back()
-        third = await within(world.bus.renewed(second))
+        third = await within(world.bus.connection_generation(second))
         assert 0 < first < second < third
 
 
 async def test_messages_without_an_envelope_are_dropped_and_counted(
     open_world: Open, tmp_path: Path
 ) -> None:
-    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
+    async with open_world(tmp_path) as world, world.bus.subscribe(ALL) as news:
         await world.garble(usage(CLUSTER, "n"))
         await tell(world.bus, 1)
         assert await numbers(news, 1) == [1]
@@ -267,10 +271,10 @@ async def test_messages_without_an_envelope_are_dropped_and_counted(
 
 
 async def test_a_message_that_is_too_large_is_refused(open_world: Open, tmp_path: Path) -> None:
-    async with open_world(tmp_path) as world, world.bus.news(ALL) as news:
-        with pytest.raises(NewsRefused, match=r"tessera\.v1\.c\.usage\.n: \d+ bytes.* takes"):
+    async with open_world(tmp_path) as world, world.bus.subscribe(ALL) as news:
+        with pytest.raises(MessageRejected, match=r"tessera\.v1\.c\.usage\.n: \d+ bytes.* takes"):
             await world.bus.publish(usage(CLUSTER, "n"), told(1), bytes((1 << 20) + 1))
-        with pytest.raises(NewsRefused, match="bytes"):
+        with pytest.raises(MessageRejected, match="bytes"):
             await world.bus.put(DEVICES, "a.v", told(1), bytes((1 << 20) + 1))
         await tell(world.bus, 2)
         assert await numbers(news, 1) == [2]
@@ -279,17 +283,17 @@ async def test_a_message_that_is_too_large_is_refused(open_world: Open, tmp_path
 async def test_what_nothing_keeps_is_refused(open_world: Open, tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         for subject in ("tessera.v2.c.usage.n", device(CLUSTER, "n", "v"), "orders.new"):
-            with pytest.raises(NewsRefused, match="no stream keeps it"):
+            with pytest.raises(MessageRejected, match="no stream keeps it"):
                 await world.bus.publish(subject, told(1), b"")
-        with pytest.raises(NewsRefused, match="write tokens without spaces"):
+        with pytest.raises(MessageRejected, match="write tokens without spaces"):
             await tell(world.bus, 1, node="a b")
-        with pytest.raises(NewsRefused, match=r"key 'a\.\.b': write letters"):
+        with pytest.raises(MessageRejected, match=r"key 'a\.\.b': write letters"):
             await put(world.bus, "a..b", 1)
-        with pytest.raises(NewsRefused, match="bucket 'mine'"):
+        with pytest.raises(MessageRejected, match="bucket 'mine'"):
             await world.bus.put("mine", "a", told(1), b"")
-        with pytest.raises(NewsRefused, match="bucket 'mine'"):
+        with pytest.raises(MessageRejected, match="bucket 'mine'"):
             async with world.bus.watch("mine"):
                 pass
-        with pytest.raises(NewsRefused, match=r"subject 'orders\.>'"):
-            async with world.bus.news("orders.>"):
+        with pytest.raises(MessageRejected, match=r"subject 'orders\.>'"):
+            async with world.bus.subscribe("orders.>"):
                 pass

@@ -46,8 +46,8 @@ def as_user(settings: BusSettings, name: str, password: str) -> BusSettings:
 
 
 async def works(bus: Bus) -> None:
-    await within(bus.renewed(0))
-    async with bus.news("tessera.v1.c.>") as news:
+    await within(bus.connection_generation(0))
+    async with bus.subscribe("tessera.v1.c.>") as news:
         await tell(bus, 1)
         assert await numbers(news, 1) == [1]
 
@@ -141,19 +141,19 @@ async def test_an_agent_needs_only_its_own_subjects(tmp_path: Path) -> None:
         async with (
             open_bus(as_user(base, "all", "a"), "scheduler", "0") as scheduler,
             scheduler.watch(DEVICES) as watch,
-            scheduler.news(f"tessera.v1.{CLUSTER}.*.>") as news,
+            scheduler.subscribe(f"tessera.v1.{CLUSTER}.*.>") as news,
             open_bus(agents, "agent", "n") as agent,
             open_bus(hasty, "agent", "n") as refused,
         ):
-            await within(scheduler.renewed(0))
-            await within(agent.renewed(0))
+            await within(scheduler.connection_generation(0))
+            await within(agent.connection_generation(0))
             await resync(watch)
             await put(agent, "n.v", 1)
             assert await values(watch, 1) == {"n.v": 1}
             await tell(agent, 2)
             await agent.publish(allocation(CLUSTER, "t", "u", "prepared"), told(3), b"3")
             assert sorted(await numbers(news, 3)) == [1, 2, 3]
-            await within(refused.renewed(0))
+            await within(refused.connection_generation(0))
             with pytest.raises(BusAway):  # NATS does not answer what is not allowed
                 await put_once(refused, "other.v", 4)
             await put(refused, "n.v", 5)

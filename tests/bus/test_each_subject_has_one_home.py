@@ -2,18 +2,18 @@
 
 import pytest
 
-from tessera_runtime.bus.api import NewsRefused
-from tessera_runtime.bus.stream_setup import Mark, difference
-from tessera_runtime.bus.streams import Layout
+from tessera_runtime.bus.api import MessageRejected
+from tessera_runtime.bus.stream_setup import StreamFingerprint, difference
+from tessera_runtime.bus.streams import StreamLayout
 from tessera_runtime.bus.subject_patterns import matches, meet
-from tessera_schema.event_catalogue import CATALOGUE, Told, sample
+from tessera_schema.event_catalogue import CATALOGUE, EventType, sample
 from tessera_schema.subjects import DEVICES_BUCKET, device, every
 
-LAYOUT = Layout("default")
+LAYOUT = StreamLayout("default")
 
 
 @pytest.mark.parametrize("told", CATALOGUE, ids=lambda told: told.type)
-def test_what_is_told_is_kept_in_one_stream(told: Told) -> None:
+def test_what_is_told_is_kept_in_one_stream(told: EventType) -> None:
     subject = told.address.format(**sample(told))
     homes = LAYOUT.homes(subject)
     assert len(homes) == 1
@@ -32,7 +32,7 @@ def test_no_two_streams_keep_the_same_subject() -> None:
 def test_what_is_republished_is_kept_by_no_stream() -> None:
     for bucket in LAYOUT.buckets.values():
         told_on = bucket.told_on(f"$KV.{bucket.bucket}.node.vendor")
-        with pytest.raises(NewsRefused):
+        with pytest.raises(MessageRejected):
             LAYOUT.stream_of(told_on)
         assert bucket.config(1)["republish"]["dest"] == f"{bucket.published}>"
 
@@ -50,7 +50,7 @@ def test_a_subject_of_a_bucket_is_read_from_its_key() -> None:
 
 
 def test_another_clusters_values_are_not_here() -> None:
-    with pytest.raises(NewsRefused):
+    with pytest.raises(MessageRejected):
         LAYOUT.homes("tessera.v1.other.device.>")
 
 
@@ -61,12 +61,12 @@ def test_only_what_the_layout_speaks_of_is_compared() -> None:
 
 
 def test_a_bucket_that_lost_something_is_known_by_its_mark() -> None:
-    mark = Mark("monday", 10, 3)
+    mark = StreamFingerprint("monday", 10, 3)
     assert mark.lost_since(mark) == ""
-    assert Mark("monday", 11, 4).lost_since(mark) == ""
-    assert "made again" in Mark("tuesday", 11, 4).lost_since(mark)
-    assert "went back from 10 to 9" in Mark("monday", 9, 3).lost_since(mark)
-    assert "2 subjects" in Mark("monday", 10, 2).lost_since(mark)
-    ages = Mark("monday", 10, 3, ages=True)
-    assert Mark("monday", 10, 2, ages=True).lost_since(ages) == ""
-    assert "0 subjects" in Mark("monday", 10, 0, ages=True).lost_since(ages)
+    assert StreamFingerprint("monday", 11, 4).lost_since(mark) == ""
+    assert "made again" in StreamFingerprint("tuesday", 11, 4).lost_since(mark)
+    assert "went back from 10 to 9" in StreamFingerprint("monday", 9, 3).lost_since(mark)
+    assert "2 subjects" in StreamFingerprint("monday", 10, 2).lost_since(mark)
+    ages = StreamFingerprint("monday", 10, 3, ages=True)
+    assert StreamFingerprint("monday", 10, 2, ages=True).lost_since(ages) == ""
+    assert "0 subjects" in StreamFingerprint("monday", 10, 0, ages=True).lost_since(ages)

@@ -45,7 +45,7 @@ EAGER = OutboxSettings(retry_first_s=0.05, retry_most_s=0.2)
 
 
 def tell_state(outbox: Outbox, key: str, number: int) -> None:
-    outbox.tell_state(DEVICES, key, "dev.tessera.test.state", str(number).encode())
+    outbox.publish_state(DEVICES, key, "dev.tessera.test.state", str(number).encode())
 
 
 async def test_opening_does_not_wait_for_nats(tmp_path: Path) -> None:
@@ -55,11 +55,11 @@ async def test_opening_does_not_wait_for_nats(tmp_path: Path) -> None:
         async with (
             open_bus(settings, "test", "0") as bus,
             bus.watch(DEVICES) as watch,
-            bus.news(ALL) as news,
+            bus.subscribe(ALL) as news,
             open_outbox(bus, SystemClock(), "test", "0", settings=EAGER) as outbox,
         ):
             assert not bus.connected
-            outbox.tell(usage(CLUSTER, "n"), "dev.tessera.test.told", b"1")
+            outbox.publish(usage(CLUSTER, "n"), "dev.tessera.test.told", b"1")
             tell_state(outbox, "a.v", 2)
             with pytest.raises(BusAway):
                 await tell_once(bus, 3)
@@ -77,7 +77,7 @@ async def test_a_server_that_lost_its_disk_is_filled_again(tmp_path: Path) -> No
     async with (
         on_nats(tmp_path) as world,
         world.bus.watch(DEVICES) as watch,
-        world.bus.news(ALL, durable="monitor") as news,
+        world.bus.subscribe(ALL, durable="monitor") as news,
         open_outbox(world.bus, SystemClock(), "agent", "0", settings=EAGER) as outbox,
     ):
         tell_state(outbox, "a.v", 1)
@@ -97,7 +97,7 @@ async def test_a_bucket_made_again_by_hand_is_noticed_and_mended(tmp_path: Path)
         on_nats(tmp_path) as world,
         by_hand(world.server) as client,
         world.bus.watch(DEVICES) as watch,
-        world.bus.news(f"tessera.v1.{CLUSTER}.device.>") as news,
+        world.bus.subscribe(f"tessera.v1.{CLUSTER}.device.>") as news,
         open_outbox(world.bus, SystemClock(), "agent", "0", settings=EAGER) as outbox,
     ):
         tell_state(outbox, "a.v", 1)
@@ -166,7 +166,7 @@ async def test_readers_whose_consumer_is_deleted_go_on(tmp_path: Path) -> None:
         on_nats(tmp_path) as world,
         by_hand(world.server) as client,
         world.bus.watch(DEVICES) as watch,
-        world.bus.news(usage(CLUSTER, "*")) as news,
+        world.bus.subscribe(usage(CLUSTER, "*")) as news,
     ):
         await put(world.bus, "a.v", 1)
         await resync(watch)
@@ -187,8 +187,8 @@ async def test_more_than_a_batch_is_read_in_one_go(tmp_path: Path) -> None:
     settings = replace(QUICK, batch=3)
     async with (
         on_nats(tmp_path, settings) as world,
-        world.bus.news(ALL) as news,
-        world.bus.news(ALL, durable="monitor") as durable,
+        world.bus.subscribe(ALL) as news,
+        world.bus.subscribe(ALL, durable="monitor") as durable,
         world.bus.watch(DEVICES) as watch,
     ):
         await tell(world.bus, *range(20))
@@ -225,9 +225,9 @@ async def test_a_silent_network_is_noticed(tmp_path: Path) -> None:
         open_proxy(server.port) as proxy,
         open_bus(replace(HASTY, url=f"nats://127.0.0.1:{proxy.port}"), "test", "0") as bus,
         bus.watch(DEVICES) as watch,
-        bus.news(usage(CLUSTER, "*")) as news,
+        bus.subscribe(usage(CLUSTER, "*")) as news,
     ):
-        await within(bus.renewed(0))
+        await within(bus.connection_generation(0))
         await put(bus, "a.v", 1)
         await resync(watch)
         await comes(watch, {"a.v": 1})
@@ -252,7 +252,7 @@ async def test_a_server_that_hangs_is_taken_for_away(tmp_path: Path) -> None:
             await tell_once(world.bus, 1)
         await until(lambda: not world.bus.connected)
         await world.server.resume()
-        await within(world.bus.renewed(0))
+        await within(world.bus.connection_generation(0))
         await put(world.bus, "a.v", 2)
         await resync(watch)
         await comes(watch, {"a.v": 2})
@@ -262,14 +262,14 @@ async def test_a_durable_reader_that_dies_gets_what_it_had_in_hand(tmp_path: Pat
     settings = replace(QUICK, ack_s=0.5)
     async with (
         on_nats(tmp_path, settings) as world,
-        world.bus.news(ALL, durable="monitor") as dies,
+        world.bus.subscribe(ALL, durable="monitor") as dies,
     ):
         await tell(world.bus, 1, 2)
         assert await numbers(dies, 1) == [1]
         # Another process with the same name takes over, while the first says nothing more.
         async with (
             open_bus(replace(settings, url=world.server.url), "test", "1") as other,
-            other.news(ALL, durable="monitor") as lives,
+            other.subscribe(ALL, durable="monitor") as lives,
         ):
             came: set[int] = set()
             while came != {1, 2}:  # who is slower than `ack_s` gets one twice
@@ -326,7 +326,7 @@ async def test_another_clusters_bucket_is_left_alone(tmp_path: Path) -> None:
         other = replace(QUICK, url=world.server.url, cluster="d")
         counts: list[str] = []
         async with open_bus(other, "test", "0", counts.append) as bus:
-            await within(bus.renewed(0))
+            await within(bus.connection_generation(0))
             assert counts.count("layout_refused") == 2
         republish = (await _info(world, f"KV_{DEVICES}")).republish
         assert republish is not None
@@ -340,8 +340,11 @@ async def test_a_stream_that_cannot_be_mended_is_told_and_used(tmp_path: Path) -
         )
         counts: list[str] = []
         settings = replace(QUICK, url=server.url)
-        async with open_bus(settings, "test", "0", counts.append) as bus, bus.news(ALL) as news:
-            await within(bus.renewed(0))
+        async with (
+            open_bus(settings, "test", "0", counts.append) as bus,
+            bus.subscribe(ALL) as news,
+        ):
+            await within(bus.connection_generation(0))
             await tell(bus, 1)
             assert await numbers(news, 1) == [1]
             await asyncio.sleep(2 * QUICK.check_s)

@@ -12,15 +12,17 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from tessera_runtime.bus.api import NewsRefused
+from tessera_runtime.bus.api import MessageRejected
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import Service, ask, endpoint_subject, open_micro
+from tessera_runtime.bus.micro_service import MicroService, ask, endpoint_subject, open_micro
 from tessera_runtime.bus.request_queue import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
 from tests.bus.worlds import CLUSTER, PATIENCE_S, QUICK, OnNats, by_hand, on_nats
 
-SERVICE = Service(name="tessera-echo", instance="node-1", version="1.2.3", description="Repeats.")
+SERVICE = MicroService(
+    name="tessera-echo", instance="node-1", version="1.2.3", description="Repeats."
+)
 REPEAT = endpoint_subject(CLUSTER, "echo", "repeat")
 
 
@@ -79,7 +81,9 @@ async def test_stats_count_requests_and_errors(tmp_path: Path) -> None:
     async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
         await asked(client, "$SRV.PING.tessera-echo")
         assert await ask(served.bus, "echo", "repeat", b"ab") == b"abab"
-        with pytest.raises(NewsRefused, match="echo does not answer repeat: data: b'': write some"):
+        with pytest.raises(
+            MessageRejected, match="echo does not answer repeat: data: b'': write some"
+        ):
             await ask(served.bus, "echo", "repeat")
         stats = await asked(client, "$SRV.STATS.tessera-echo")
         [endpoint] = stats["endpoints"]

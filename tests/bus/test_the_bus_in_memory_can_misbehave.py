@@ -15,7 +15,7 @@ pytestmark = pytest.mark.looptime
 
 async def test_messages_can_come_twice() -> None:
     bus = FakeBus(CLUSTER)
-    async with bus.news(every(CLUSTER)) as news, bus.watch(DEVICES_BUCKET) as watch:
+    async with bus.subscribe(every(CLUSTER)) as news, bus.watch(DEVICES_BUCKET) as watch:
         await read(watch, 1)
         await tell(bus, 1)
         await put(bus, "a.v", 2)

@@ -1,13 +1,13 @@
-"""`Latest` against repeats, late messages and sources that started again."""
+"""`LatestBySource` against repeats, late messages and sources that started again."""
 
 from msgspec.structs import replace
 
-from tessera_runtime.bus.latest_by_source import Latest
+from tessera_runtime.bus.latest_by_source import LatestBySource
 from tests.bus.worlds import told
 
 
 def test_a_late_or_repeated_message_changes_nothing() -> None:
-    latest: Latest[str] = Latest()
+    latest: LatestBySource[str] = LatestBySource()
     assert latest.offer("n", told(2), "second")
     assert not latest.offer("n", told(1), "first")
     assert not latest.offer("n", told(2), "second again")
@@ -15,7 +15,7 @@ def test_a_late_or_repeated_message_changes_nothing() -> None:
 
 
 def test_a_source_that_started_again_counts_from_one() -> None:
-    latest: Latest[str] = Latest()
+    latest: LatestBySource[str] = LatestBySource()
     latest.offer("n", told(900), "old life")
     assert latest.offer("n", replace(told(1), epoch=2), "new life")
     assert not latest.offer("n", told(901), "late from the old life")
@@ -23,7 +23,7 @@ def test_a_source_that_started_again_counts_from_one() -> None:
 
 
 def test_of_two_sources_the_younger_is_believed() -> None:
-    latest: Latest[str] = Latest()
+    latest: LatestBySource[str] = LatestBySource()
     old, new = told(500, source="/tessera/agent/a"), told(1, source="/tessera/agent/b")
     latest.offer("n", replace(new, epoch=7), "successor")
     assert latest.offer("n", old, "predecessor")
@@ -31,7 +31,7 @@ def test_of_two_sources_the_younger_is_believed() -> None:
 
 
 def test_keys_are_apart_and_can_be_forgotten() -> None:
-    latest: Latest[int] = Latest()
+    latest: LatestBySource[int] = LatestBySource()
     latest.offer("a", told(5), 1)
     assert latest.offer("b", told(4), 2)
     latest.forget("a")

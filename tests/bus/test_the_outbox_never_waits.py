@@ -37,11 +37,11 @@ class Opened:
 
     def tell(self, *numbers: int) -> None:
         for number in numbers:
-            self.outbox.tell(USAGE, "dev.tessera.test.told", str(number).encode())
+            self.outbox.publish(USAGE, "dev.tessera.test.told", str(number).encode())
 
     def tell_state(self, key: str, *numbers: int) -> None:
         for number in numbers:
-            self.outbox.tell_state(
+            self.outbox.publish_state(
                 DEVICES_BUCKET, key, "dev.tessera.test.state", str(number).encode()
             )
 
@@ -71,7 +71,7 @@ async def test_events_are_told_in_order() -> None:
 async def test_the_envelope_says_who_when_and_in_which_order() -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with an_outbox() as it:
-        it.outbox.tell(USAGE, "dev.tessera.test.told", b"{}", trace)
+        it.outbox.publish(USAGE, "dev.tessera.test.told", b"{}", trace)
         it.tell(2)
         await it.outbox.emptied()
         one, two = (news.envelope for news in it.bus.said())
@@ -97,7 +97,7 @@ async def test_a_message_bears_the_time_at_which_it_was_told_whenever_it_goes() 
     bus = FakeBus(CLUSTER, connected=False)
     async with open_outbox(bus, Going(), "test", "0") as outbox:
         began = Going().time()
-        outbox.tell(USAGE, "dev.tessera.test.told", b"1")
+        outbox.publish(USAGE, "dev.tessera.test.told", b"1")
         await asyncio.sleep(3600)
         bus.back()
         await outbox.emptied()
@@ -114,7 +114,7 @@ async def test_a_signature_is_of_the_messages_own_order() -> None:
 
     async with open_outbox(bus, Stopped(), "test", "0", sign=sign) as outbox:
         for data in (b"a", b"b"):
-            outbox.tell(USAGE, "dev.tessera.test.told", data)
+            outbox.publish(USAGE, "dev.tessera.test.told", data)
         bus.back()
         await outbox.emptied()
     for news in bus.said():
@@ -200,8 +200,8 @@ async def test_a_state_that_changes_while_it_is_sent_is_sent_once_more() -> None
 
 async def test_a_message_that_can_never_be_sent_holds_nothing_up() -> None:
     async with an_outbox(FakeBus(CLUSTER, largest=10)) as it:
-        it.outbox.tell(USAGE, "dev.tessera.test.told", bytes(11))
-        it.outbox.tell("orders.new", "dev.tessera.test.told", b"1")
+        it.outbox.publish(USAGE, "dev.tessera.test.told", bytes(11))
+        it.outbox.publish("orders.new", "dev.tessera.test.told", b"1")
         it.tell(2)
         it.tell_state("a.v", 12345678901)
         await it.outbox.emptied()
@@ -213,7 +213,7 @@ async def test_a_message_that_can_never_be_sent_holds_nothing_up() -> None:
 async def test_a_traceparent_that_is_none_is_left_out() -> None:
     async with an_outbox() as it:
         for text in ("no trace", "00-" + "0" * 70_000, "\ud800", "a\r\nce-id: 1"):
-            it.outbox.tell(USAGE, "dev.tessera.test.told", b"1", text)
+            it.outbox.publish(USAGE, "dev.tessera.test.told", b"1", text)
             await it.outbox.emptied()
         assert [news.envelope.traceparent for news in it.bus.said()] == [""] * 4
 

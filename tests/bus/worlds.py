@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from tessera_embedded.nats_server import NatsServer, open_nats
-from tessera_runtime.bus.api import Bus, News, Resync
+from tessera_runtime.bus.api import Bus, Message, Resync
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BusAway
@@ -81,13 +81,13 @@ class OnNats:
 
     async def back(self) -> None:
         await self.server.start()
-        await within(self.bus.renewed(0))
+        await within(self.bus.connection_generation(0))
 
     async def remake(self, bucket: str) -> None:
-        seen = await self.bus.renewed(0)
+        seen = await self.bus.connection_generation(0)
         async with by_hand(self.server) as client:
             await client.jetstream().delete_stream(f"KV_{bucket}")
-        await within(self.bus.renewed(seen))
+        await within(self.bus.connection_generation(seen))
 
     async def garble(self, subject: str) -> None:
         async with by_hand(self.server) as client:
@@ -112,7 +112,7 @@ async def on_nats(folder: Path, settings: BusSettings = QUICK) -> AsyncGenerator
             replace(settings, url=server.url), "test", "0", lambda what: counts.update([what])
         ) as bus,
     ):
-        await within(bus.renewed(0))
+        await within(bus.connection_generation(0))
         yield OnNats(bus, server, counts)
 
 
@@ -186,22 +186,22 @@ async def read(news: AsyncIterator[T], count: int) -> list[T]:
     return [await within(anext(news)) for _ in range(count)]
 
 
-async def numbers(news: AsyncIterator[News], count: int) -> list[int]:
+async def numbers(news: AsyncIterator[Message], count: int) -> list[int]:
     return [int(each.data) for each in await read(news, count)]
 
 
-async def values(watch: AsyncIterator[News | Resync], count: int) -> dict[str, int]:
+async def values(watch: AsyncIterator[Message | Resync], count: int) -> dict[str, int]:
     """The next values, which no Resync interrupts, by the end of their subject."""
     found = await read(watch, count)
-    assert all(isinstance(each, News) for each in found), found
+    assert all(isinstance(each, Message) for each in found), found
     return {
         each.subject.removeprefix(_VALUES): int(each.data)
         for each in found
-        if isinstance(each, News)
+        if isinstance(each, Message)
     }
 
 
-async def comes(watch: AsyncIterator[News | Resync], wanted: Mapping[str, int]) -> None:
+async def comes(watch: AsyncIterator[Message | Resync], wanted: Mapping[str, int]) -> None:
     """The watch tells these values and no others; it may begin anew before it has."""
     seen: dict[str, int] = {}
     while seen != wanted:
@@ -212,7 +212,7 @@ async def comes(watch: AsyncIterator[News | Resync], wanted: Mapping[str, int]) 
             seen |= {each.subject.removeprefix(_VALUES): int(each.data)}
 
 
-async def resync(watch: AsyncIterator[News | Resync]) -> Resync:
+async def resync(watch: AsyncIterator[Message | Resync]) -> Resync:
     """The next Resync; values before it are passed over."""
     async with asyncio.timeout(PATIENCE_S):
         async for each in watch:

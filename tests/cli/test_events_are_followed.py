@@ -10,7 +10,7 @@ import pytest
 from tessera_cli.__main__ import run
 from tessera_cli.event_lines import as_line
 from tessera_cli.events import as_json
-from tessera_runtime.bus.api import News
+from tessera_runtime.bus.api import Message
 from tessera_schema.envelope import Envelope
 
 
@@ -55,6 +55,6 @@ def test_an_address_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize("what", ["device", "usage", "plan"])
 def test_what_anybody_may_publish_can_be_shown(what: str, data: bytes) -> None:
     envelope = Envelope(id="1", source="s", type="t", time="t", epoch=1, sequence=1)
-    news = News(subject=f"tessera.v1.c.{what}.n.v", envelope=envelope, data=data)
+    news = Message(subject=f"tessera.v1.c.{what}.n.v", envelope=envelope, data=data)
     assert len(as_line(news)) < 1000
     assert msgspec.json.decode(as_json(news))["subject"] == news.subject

@@ -10,33 +10,33 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_cli.errors import BadSettings, Unreadable
+from tessera_cli.errors import BadConfigFile, InputUnreadable
 from tessera_cli.event_lines import LONGEST, as_line
 from tessera_cli.events import follow
 from tessera_embedded.ports import held_ports
-from tessera_runtime.bus.api import News
+from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
 from tessera_schema.device_reports import DeviceState, encode
 from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import CATALOGUE, DEVICE_STATE, Told, sample
+from tessera_schema.event_catalogue import CATALOGUE, DEVICE_STATE, EventType, sample
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.bus.worlds import QUICK, on_nats, within
 
 
-def news_of(told: Told, **changes: str) -> News:
+def news_of(told: EventType, **changes: str) -> Message:
     subject = told.address.format(**sample(told) | {"cluster": "c1"})
     envelope = Envelope(
         id="1", source="/tessera/x/0", type=told.type, time="2026-11-23T18:00:01.5Z", epoch=1,
         sequence=1,
     )  # fmt: skip
     data = changes.get("data", "").encode() or msgspec.json.encode(told.example)
-    return News(subject=subject, envelope=envelope, data=data)
+    return Message(subject=subject, envelope=envelope, data=data)
 
 
 @pytest.mark.parametrize("told", CATALOGUE, ids=lambda told: told.type.removeprefix("dev.tessera."))
-def test_every_kind_of_message_is_one_short_line(told: Told) -> None:
+def test_every_kind_of_message_is_one_short_line(told: EventType) -> None:
     line = as_line(news_of(told))
     assert line.startswith("18:00:01  ")
     assert "\n" not in line
@@ -64,7 +64,7 @@ def test_what_cannot_be_read_and_what_is_long_are_lines_too() -> None:
 
 
 async def first_subject(settings: BusSettings, cluster: str = "") -> str:
-    came: list[News] = []
+    came: list[Message] = []
     await within(follow(settings, "", came.append, cluster=cluster, most=1))
     return came[0].subject
 
@@ -80,7 +80,7 @@ async def test_subjects_are_those_of_the_cluster_that_the_bus_serves(tmp_path: P
         async def tell() -> None:
             while True:
                 state = encode(DeviceState(node="n", vendor="v"))
-                outbox.tell_state(DEVICES_BUCKET, "n.v", DEVICE_STATE, state)
+                outbox.publish_state(DEVICES_BUCKET, "n.v", DEVICE_STATE, state)
                 await asyncio.sleep(0.05)
 
         async with asyncio.TaskGroup() as group:
@@ -88,7 +88,7 @@ async def test_subjects_are_those_of_the_cluster_that_the_bus_serves(tmp_path: P
             assert await first_subject(other) == f"tessera.v1.{QUICK.cluster}.device.n.v"
             named = replace(other, cluster=QUICK.cluster)
             assert (await first_subject(named, QUICK.cluster)).split(".")[2] == QUICK.cluster
-            with pytest.raises(BadSettings, match=f"this bus serves cluster {QUICK.cluster}"):
+            with pytest.raises(BadConfigFile, match=f"this bus serves cluster {QUICK.cluster}"):
                 await first_subject(other, "default")
             telling.cancel()
 
@@ -96,7 +96,7 @@ async def test_subjects_are_those_of_the_cluster_that_the_bus_serves(tmp_path: P
 async def test_a_bus_that_does_not_answer_ends_it() -> None:
     with held_ports(1) as (port,):
         nowhere = BusSettings(url=f"nats://127.0.0.1:{port}", arrange=False)
-        with pytest.raises(Unreadable) as said:
+        with pytest.raises(InputUnreadable) as said:
             await follow(nowhere, "", lambda _news: None, wait_s=0.2)
     assert f"127.0.0.1:{port}" in str(said.value)
     assert "no answer within 0.2 s: see that NATS runs there, and give --url" in str(said.value)

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tessera_cli.api_objects import open_cluster
-from tessera_cli.errors import Refused
-from tessera_cli.kubeconfig import Target, add_arguments, target
+from tessera_cli.errors import CommandError
+from tessera_cli.kubeconfig import ClusterTarget, add_arguments, target
 from tessera_runtime.kube.api import Verb
 from tests.cli.conftest import Tessera
 from tests.contract.embedded import embedded_control_plane
@@ -19,11 +19,11 @@ from tests.contract.embedded import embedded_control_plane
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-class Missing(Refused):
+class Missing(CommandError):
     """What a command of these tests raises."""
 
 
-def chosen(*arguments: str, environ: Mapping[str, str] = {}) -> Target:
+def chosen(*arguments: str, environ: Mapping[str, str] = {}) -> ClusterTarget:
     parser = argparse.ArgumentParser()
     add_arguments(parser, environ)
     return target(parser.parse_args(arguments))

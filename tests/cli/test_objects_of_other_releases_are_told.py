@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from tessera_cli.api_objects import every
-from tessera_cli.errors import Refused
+from tessera_cli.api_objects import list_all
+from tessera_cli.errors import CommandError
 from tessera_runtime.errors import ApiNotFound
 from tessera_schema.json_codec import decoder
 from tessera_testing.clock import LoopClock
@@ -24,7 +24,7 @@ class Kept(Struct):
     data: Amount
 
 
-class NoMaps(Refused):
+class NoMaps(CommandError):
     pass
 
 
@@ -41,7 +41,7 @@ def a_body(name: str, **more: object) -> bytes:
 
 
 async def read(kube: FakeKube, path: str = MAPS) -> list[Kept]:
-    return await every(kube, path, decoder(Kept), kind="Map", part="a map's data", error=NoMaps)
+    return await list_all(kube, path, decoder(Kept), kind="Map", part="a map's data", error=NoMaps)
 
 
 async def test_all_that_can_be_read_come() -> None:

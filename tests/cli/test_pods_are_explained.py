@@ -16,7 +16,7 @@ FOUND = visibility.PodExplanation(
     metadata=visibility.Meta(name="p", namespace="team"), verdict="waiting", attempts=3,
     message="0/1 nodes have room: 1 CardInsufficientMemory", dialects=("hami",),
     advice="the largest free part is 5 GiB on n0: ask for at most 5120 MiB, or wait for team/q",
-    asks=(visibility.Asked(
+    asks=(visibility.RequestedCards(
         container="c", vendor="acme", dialect="hami", count=1, memory_mib=9000, cores_percent=30,
     ),),
     limits=(visibility.LimitState(source="ResourceQuota q", cards=4, cards_used=2),),

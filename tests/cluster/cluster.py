@@ -23,7 +23,7 @@ import aiohttp
 
 from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_embedded.ports import held_ports
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tests.cluster.objects import a_card_node, a_share, a_share_pod
 from tests.cluster.plane import HOME, LEASES, Plane
 from tests.cluster.replica import PORTS, Replica
@@ -95,9 +95,9 @@ class RealCluster:
             await self.make("/api/v1/nodes", body)
         return names
 
-    async def publish(self, node: str, vendor: str, published: Published) -> None:
+    async def publish(self, node: str, vendor: str, published: NodeCardsAnnotation) -> None:
         """Tell other cards of a node."""
-        notes = {f"cards.tessera.dev/{vendor}": encode_published(published)}
+        notes = {f"cards.tessera.dev/{vendor}": encode_node_cards(published)}
         body: Json = {"metadata": {"annotations": notes}}
         (await self.admin.patch(f"/api/v1/nodes/{node}", body)).done  # noqa: B018  (checks)
 

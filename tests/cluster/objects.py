@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tessera_schema.cards import Card
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card
 from tests.cluster.plane import CLOCKWORK
 from tests.contract.client import Json
@@ -31,7 +31,9 @@ def a_card_node(
 ) -> tuple[Sequence[Card], Json]:
     """A node that kwok keeps alive, and the cards that it shows."""
     shown = some_cards(name, cards, vendor, mib)
-    notes = {f"cards.tessera.dev/{vendor}": encode_published(Published(cards=tuple(shown)))}
+    notes = {
+        f"cards.tessera.dev/{vendor}": encode_node_cards(NodeCardsAnnotation(cards=tuple(shown)))
+    }
     return shown, a_node(name, annotations=notes)
 
 
@@ -45,12 +47,15 @@ def a_node(
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "500", **(capacity or {})}
     labels = {"kubernetes.io/hostname": name, "nvidia-device-enable": "enable", "node-type": "gpu"}
     return {
-        "apiVersion": "v1", "kind": "Node",
+        "apiVersion": "v1",
+        "kind": "Node",
         "metadata": {
-            "name": name, "labels": labels, "annotations": {**CLOCKWORK, **(annotations or {})},
+            "name": name,
+            "labels": labels,
+            "annotations": {**CLOCKWORK, **(annotations or {})},
         },
         "status": {"capacity": amounts, "allocatable": amounts},
-    }  # fmt: skip
+    }
 
 
 def a_share_pod(name: str, limits: Mapping[str, str], **spec: Any) -> Json:

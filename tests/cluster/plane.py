@@ -38,7 +38,7 @@ _PATHS: Final = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    **{guard["kind"]: path for path, guard in fencing.fence(HOME).items()},
+    **{guard["kind"]: path for path, guard in fencing.fencing_policy(HOME).items()},
 }
 _DEVICES: Final[Json] = {
     "metadata": {"name": "devices.scheduling.koordinator.sh"},

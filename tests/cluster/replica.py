@@ -11,11 +11,11 @@ from typing import Final
 import aiohttp
 
 from tessera_core.registry.kube_scheduler_config import configuration, profiles
-from tessera_core.registry.registry import Registry, load
+from tessera_core.registry.registry import DialectRegistry, load
 from tests.cluster.plane import HOME, Plane, a_program
 from tests.contract.client import Json
 
-REGISTRY: Final[Registry] = load()
+REGISTRY: Final[DialectRegistry] = load()
 CALLS_S: Final = 2
 LEASE_S: Final = 4
 PATIENCE: Final = {

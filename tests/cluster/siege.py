@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tessera_core.trust.grants import new_key
-from tessera_core.trust.messages import Speaker
+from tessera_core.trust.messages import MessageSigner
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings
@@ -20,7 +20,7 @@ from tessera_runtime.clock import SystemClock
 from tessera_schema.device_reports import DeviceState, Occupied, encode
 from tessera_schema.event_catalogue import DEVICE_STATE
 from tessera_schema.grants import Share
-from tessera_schema.node_cards import Published
+from tessera_schema.node_cards import NodeCardsAnnotation
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.cluster.objects import a_share, a_share_pod, some_cards
 from tests.contract.client import Json
@@ -155,14 +155,14 @@ def a_large_review(number: int, size: int) -> bytes:
 async def lie(url: str, nodes: Iterable[str], liar: str) -> None:
     """What one agent says on the bus about all nodes: that their cards are gone, and that a vendor
     which does not exist has filled them. It signs with a key of its own, or not at all."""
-    speaker = Speaker(new_key())
+    speaker = MessageSigner(new_key())
     async with open_bus(BusSettings(url=url, arrange=False), "agent", liar) as bus:
         for sign in (None, speaker.sign):
             async with open_outbox(bus, SystemClock(), "agent", liar, sign=sign) as outbox:
                 for node in nodes:
                     for state in _lies(node):
                         key = f"{node}.{state.vendor}"
-                        outbox.tell_state(DEVICES_BUCKET, key, DEVICE_STATE, encode(state))
+                        outbox.publish_state(DEVICES_BUCKET, key, DEVICE_STATE, encode(state))
                 await asyncio.sleep(1)
 
 
@@ -182,9 +182,11 @@ def _lies(node: str) -> tuple[DeviceState, ...]:
     )
 
 
-def shows(node: str) -> Published:
+def shows(node: str) -> NodeCardsAnnotation:
     """Eight cards of a node whose agent signs what it publishes."""
-    return Published(cards=tuple(some_cards(node, 8)), speaks=Speaker(new_key()).public)
+    return NodeCardsAnnotation(
+        cards=tuple(some_cards(node, 8)), speaks=MessageSigner(new_key()).public
+    )
 
 
 def as_many_as_fit(count: int) -> str:

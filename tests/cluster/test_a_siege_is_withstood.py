@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from tessera_schema.node_cards import encode_published
+from tessera_schema.node_cards import encode_node_cards
 from tests.cluster.books import nothing_is_overgranted
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_node, a_share
@@ -69,7 +69,7 @@ async def besieged_nodes(cluster: RealCluster) -> list[str]:
     for name in names:
         published = shows(name)
         cluster.cards[name] = {card.id: card for card in published.cards}
-        notes = {CARDS: encode_published(published)}
+        notes = {CARDS: encode_node_cards(published)}
         await cluster.make("/api/v1/nodes", a_node(name, annotations=notes))
     wide = a_node(f"{cluster.own}-wide", annotations={CARDS: as_many_as_fit(CARDS_OF_ONE)})
     await cluster.make("/api/v1/nodes", wide)

@@ -1,7 +1,7 @@
 """A pod that waits is told why: in a word on the pod, in numbers by explain."""
 
 from tessera_cli.explain import explanations
-from tessera_cli.kubeconfig import Target
+from tessera_cli.kubeconfig import ClusterTarget
 from tests.cluster.cluster import OpenCluster
 from tests.cluster.objects import a_share
 from tests.cluster.tenants import REGISTERED, reached
@@ -22,7 +22,7 @@ async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster
         await cluster.until(told, "a condition that says why")
         await reached(cluster)
         kubeconfig = str(cluster.plane.control.kubeconfig)
-        target = Target(kubeconfig=kubeconfig, namespace=cluster.own)
+        target = ClusterTarget(kubeconfig=kubeconfig, namespace=cluster.own)
         said = await explanations.ask(target, "p")
         assert said.verdict == "waiting"
         numbers = " ".join(reason.message for node in said.nodes for reason in node.reasons)

@@ -14,7 +14,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def a_definition(group: str, **version: Any) -> Json:
-    """Of a kind `Quota` with a required and checked `spec.cards`."""
+    """Of a kind `QuotaMonitor` with a required and checked `spec.cards`."""
     spec = {
         "type": "object",
         "required": ["cards"],

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.fleet.charges import Charge, charges, init_is_over
 from tessera_core.inventory.merge import cards_of
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
-from tessera_core.placement.place import Found
+from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, decode_grant, encode_grant
 from tessera_schema.kube import Node, Pod
@@ -34,8 +34,8 @@ class Stored:
     grant: str | None = None
     terminal: bool = False
 
-    def seen(self) -> Seen:
-        return Seen(
+    def seen(self) -> ObservedPod:
+        return ObservedPod(
             uid=self.pod.metadata.uid,
             grant=decode_grant(self.grant) if self.grant else None,
             ended=self.terminal,
@@ -47,11 +47,11 @@ class Stored:
 class World:
     """The API server's pods, the scheduler's ledger and what is under way between them."""
 
-    registry: Registry
+    registry: DialectRegistry
     nodes: list[Node]
     now: float = 0
     pods: dict[str, Stored] = field(default_factory=dict)
-    events: list[Seen] = field(default_factory=list)
+    events: list[ObservedPod] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     capacity: dict[Place, Card] = field(default_factory=dict)
     answers: dict[str, bool] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class World:
 
     def create(self, pod: Pod) -> str | None:
         admission = admit(self.registry, pod)
-        if not isinstance(admission, Admission) or not admission.request.containers:
+        if not isinstance(admission, AdmittedPod) or not admission.request.containers:
             return None
         self.pods[pod.metadata.uid] = Stored(pod=pod, request=admission.request)
         return pod.metadata.uid
@@ -92,7 +92,7 @@ class World:
         """Where the pod would go now."""
         request = self.pods[uid].request
         found = Placer(self.ledger.fleet).place(request, self.ledger.allowance(request.namespace))
-        if not isinstance(found, Found):
+        if not isinstance(found, Placement):
             return None
         return Grant(
             uid=uid, namespace=request.namespace, name=request.name, node=found.node,
@@ -102,9 +102,9 @@ class World:
     def send(self, uid: str, *, written: bool) -> None:
         """Send the Binding; it may be written or not. Its answer is under way."""
         entry = self.ledger.entry(uid)
-        if entry is None or entry.phase is not Phase.RESERVED:
+        if entry is None or entry.phase is not AllocationPhase.RESERVED:
             return
-        self.ledger.sent(uid)
+        self.ledger.binding_sent(uid)
         stored = self.pods.get(uid)
         accepted = written and stored is not None and stored.grant is None and not stored.terminal
         if accepted and stored is not None:
@@ -116,15 +116,15 @@ class World:
         """The Binding is answered, or the answer is lost; the watch may have been faster."""
         if uid in self.answers:
             accepted = self.answers.pop(uid)
-            self.ledger.settle(uid, bound=None if lost else accepted)
+            self.ledger.resolve_binding(uid, bound=None if lost else accepted)
 
     def settle_by_reading(self) -> None:
         """A quorum read of every pod whose Binding's outcome is not known."""
         for entry in list(self.ledger.entries()):
-            if entry.phase is Phase.UNSETTLED:
+            if entry.phase is AllocationPhase.UNSETTLED:
                 stored = self.pods.get(entry.grant.uid)
                 bound = stored is not None and stored.grant is not None
-                self.ledger.settle(entry.grant.uid, bound=bound)
+                self.ledger.resolve_binding(entry.grant.uid, bound=bound)
 
     def finish(self, uid: str) -> None:
         self.pods[uid].terminal = True

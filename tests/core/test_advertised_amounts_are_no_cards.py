@@ -16,7 +16,7 @@ from tessera_core.inventory.merge import cards_of
 from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Quantity
-from tessera_schema.node_cards import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card
 
 REGISTRY = load()
@@ -49,7 +49,7 @@ def test_no_dialect_sees_cards_in_what_the_first_release_wrote(
 def test_what_an_agent_advertises_counts_no_cards(vendor: str) -> None:
     card = a_card("GPU-0", vendor=vendor)
     amounts = amounts_of(REGISTRY, vendor, [card, replace(card, id="GPU-1", index=1)])
-    text = encode_published(Published(cards=(card,), advertises=amounts))
+    text = encode_node_cards(NodeCardsAnnotation(cards=(card,), advertises=amounts))
     node = replace(
         a_node({name: str(amount) for name, amount in amounts.items()}),
         metadata=ObjectMeta(name="n", annotations={f"{CARDS_PREFIX}{vendor}": text}),
@@ -59,7 +59,7 @@ def test_what_an_agent_advertises_counts_no_cards(vendor: str) -> None:
 
 def test_what_our_own_plugin_registers_counts_no_cards() -> None:
     card = a_card("GPU-0", vendor="nvidia")
-    text = encode_published(Published(cards=(card,), giving=ALLOCATE))
+    text = encode_node_cards(NodeCardsAnnotation(cards=(card,), giving=ALLOCATE))
     names = dict.fromkeys(allocated_names(REGISTRY, "nvidia"), "400")
     node = replace(
         a_node(names), metadata=ObjectMeta(name="n", annotations={f"{CARDS_PREFIX}nvidia": text})

@@ -13,8 +13,8 @@ from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
 from tessera_schema.kube import Node, Pod
-from tessera_schema.node_cards import Published, encode_published
-from tessera_schema.verdicts import Outcome, Verdict
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
+from tessera_schema.verdicts import PlanOutcome, Verdict
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tessera_testing.plan import plan
 
@@ -54,15 +54,15 @@ ASKS = st.one_of(
 
 
 def a_machine(cards: Sequence[Card]) -> Node:
-    published = encode_published(Published(cards=tuple(cards)))
+    published = encode_node_cards(NodeCardsAnnotation(cards=tuple(cards)))
     return a_node("n", annotations={f"{CARDS_PREFIX}nvidia": published})
 
 
-def placed_on(machine: Node, pods: Sequence[Pod]) -> list[Outcome]:
+def placed_on(machine: Node, pods: Sequence[Pod]) -> list[PlanOutcome]:
     return [o for o in plan(pods, [machine]) if o.verdict is Verdict.PLACED]
 
 
-def asked_of(placed: Sequence[Outcome]) -> Counter[str]:
+def asked_of(placed: Sequence[PlanOutcome]) -> Counter[str]:
     """As kubelet adds it up: limits as admission leaves them."""
     total: Counter[str] = Counter()
     for outcome in placed:

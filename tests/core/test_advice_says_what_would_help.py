@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.explain.advice import Advice, Barrier, MemoryUnit
+from tessera_core.explain.advice import Advice, Barrier, PodMemoryUnit
 from tessera_core.explain.remedies import advise, memory_unit
-from tessera_core.ledger.entries import Entry, Seen
+from tessera_core.ledger.entries import LedgerEntry, ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.place import Found
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB, Card
@@ -22,7 +22,7 @@ from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
 from tessera_testing.builders import a_card, a_container, a_pod
 
 REGISTRY = load()
-GPUMEM = MemoryUnit("nvidia.com/gpumem", MIB)
+GPUMEM = PodMemoryUnit("nvidia.com/gpumem", MIB)
 
 
 def a_request(*requests: Request, namespace: str = "team-a") -> PodRequest:
@@ -54,7 +54,7 @@ def hold(
     )  # fmt: skip
     namespace, _, short = name.partition("/")
     grant = Grant(uid=name, namespace=namespace, name=short, node=node, shares=(share,))
-    ledger.observe(Seen(uid=name, grant=grant), 0)
+    ledger.observe(ObservedPod(uid=name, grant=grant), 0)
 
 
 def a_ledger(*nodes: tuple[str, Sequence[Card]]) -> Ledger:
@@ -64,7 +64,7 @@ def a_ledger(*nodes: tuple[str, Sequence[Card]]) -> Ledger:
     return ledger
 
 
-def asked(ledger: Ledger, pod: PodRequest, unit: MemoryUnit = GPUMEM) -> Advice:
+def asked(ledger: Ledger, pod: PodRequest, unit: PodMemoryUnit = GPUMEM) -> Advice:
     return advise(ledger.fleet, ledger.on, pod, ledger.allowance(pod.namespace), unit=unit)
 
 
@@ -198,7 +198,7 @@ def test_the_look_is_bounded() -> None:
         hold(ledger, f"b/x{number}", f"n{number}", 0, 81000)
     looked: list[str] = []
 
-    def on(node: str) -> Iterator[Entry]:
+    def on(node: str) -> Iterator[LedgerEntry]:
         looked.append(node)
         return ledger.on(node)
 
@@ -228,7 +228,7 @@ def test_what_it_says_is_so(
     request = as_written = of_memory(gib * 1024, count=count, cores=cores, whole=whole)
     advice = asked(ledger, a_request(request))
     free = ledger.allowance("team-a")
-    fits = isinstance(Placer(ledger.fleet).place(a_request(request), free), Found)
+    fits = isinstance(Placer(ledger.fleet).place(a_request(request), free), Placement)
     assert (advice.barrier is Barrier.NONE) == fits
     if advice.barrier is not Barrier.HELD:
         return
@@ -238,8 +238,8 @@ def test_what_it_says_is_so(
             request = replace(request, memory_bytes=free_part.memory_bytes)
         if advice.by_cores:
             request = replace(request, cores_percent=free_part.cores_percent)
-        assert isinstance(Placer(ledger.fleet).place(a_request(request), free), Found)
+        assert isinstance(Placer(ledger.fleet).place(a_request(request), free), Placement)
     for holder in advice.holders:
         ledger.ended(f"{holder.namespace}/{holder.name}")
     if advice.holders:
-        assert isinstance(Placer(ledger.fleet).place(a_request(as_written), free), Found)
+        assert isinstance(Placer(ledger.fleet).place(a_request(as_written), free), Placement)

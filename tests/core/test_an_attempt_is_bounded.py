@@ -11,26 +11,26 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.fleet.charges import charge_of
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.node_fit import Fitting
+from tessera_core.placement.node_fit import NodeFit
 from tessera_core.placement.place import (
     MOST_SCREENED,
     MOST_TAKES,
-    Found,
-    NotFound,
+    NoNode,
+    Placement,
     fits_of_an_attempt,
     in_turn,
     refused,
 )
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.placement.units import units
 from tessera_core.quota.allowance import NO_LIMITS
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
-from tessera_core.scheduling.preemption import useful
+from tessera_core.scheduling.preemption import nodes_made_feasible
 from tessera_schema.cards import MIB
 from tessera_schema.extender import ExtenderFilterResult
 from tessera_schema.quotas import Limit
@@ -88,9 +88,9 @@ def test_containers_without_a_slot_each_are_screened_out(
 ) -> None:
     """One container more than the nodes have slots: no node is tried card by card."""
     fleet = a_ledger(nodes, slots=slots).fleet
-    with Counting(Fitting.take, refused) as counted:
+    with Counting(NodeFit.take, refused) as counted:
         found = Placer(fleet).place(a_pod(*[1] * containers), NO_LIMITS, attempt=1)
-    assert isinstance(found, NotFound)
+    assert isinstance(found, NoNode)
     assert not found.untried
     assert counted.calls == {"refused": 1}
 
@@ -99,9 +99,9 @@ def test_containers_without_a_slot_each_are_screened_out(
 def test_containers_that_the_sums_let_pass_cost_the_same_on_many_nodes(cards: int) -> None:
     """Each container takes more than half a card, and there is one more of them than cards."""
     ledger, pod = a_ledger(300, cards=cards), a_pod(*[9000] * (cards + 1))
-    with Counting(Fitting.take) as counted:
+    with Counting(NodeFit.take) as counted:
         found = Placer(ledger.fleet).place(pod, NO_LIMITS, attempt=1)
-    assert isinstance(found, NotFound)
+    assert isinstance(found, NoNode)
     assert len(found.untried) == 300 - fits_of_an_attempt(units(pod))
     assert counted.calls["take"] <= MOST_TAKES + len(pod.containers)
 
@@ -114,7 +114,7 @@ def charged(containers: int, limit: Limit) -> int:
         found = Placer(ledger.fleet).place(
             a_pod(*[1] * containers), ledger.allowance("team"), attempt=1
         )
-    assert isinstance(found, Found)
+    assert isinstance(found, Placement)
     return counted.calls["charge_of"]
 
 
@@ -156,11 +156,14 @@ class Extender:
     """Nodes of two cards, asked over and over for a pod that only one node can take."""
 
     def __init__(self, nodes: int) -> None:
-        self.ledger, self.decisions = Ledger(), Decisions()
+        self.ledger, self.decisions = Ledger(), DecisionLog()
         for n in range(nodes):
             self.put(f"n{n:03}", free_mib=[8192, 8192])
         self.filter = Filter(
-            load(extra=[acme]), self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+            load(extra=[acme]),
+            self.ledger,
+            Placer(self.ledger.fleet, ScreenCache()),
+            self.decisions,
         )
 
     def put(self, node: str, free_mib: list[int]) -> None:
@@ -209,7 +212,7 @@ def test_all_that_wait_for_a_place_are_said_why_once_all_nodes_were_tried() -> N
     assert set(answer.failed_and_unresolvable_nodes.values()) == {
         "AllocatedCardsInsufficientRequest"
     }
-    with Counting(Fitting.take) as counted:
+    with Counting(NodeFit.take) as counted:
         assert extender.ask([5, 5, 5]) == answer
     assert not counted.calls, "the answer is remembered while the books do not change"
 
@@ -217,6 +220,6 @@ def test_all_that_wait_for_a_place_are_said_why_once_all_nodes_were_tried() -> N
 def test_evictions_are_judged_on_a_bounded_number_of_nodes() -> None:
     ledger = a_ledger(2000, cards=2, mib=8192)
     victims = {node: list[str]() for node in ledger.fleet.rows}
-    with Counting(Fitting.take) as counted:
-        assert not useful(ledger, a_pod(5000, 5000, 5000), victims)
+    with Counting(NodeFit.take) as counted:
+        assert not nodes_made_feasible(ledger, a_pod(5000, 5000, 5000), victims)
     assert counted.calls["take"] <= MOST_TAKES

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from tessera_core.fleet.charges import Charge
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.registry.registry import load
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.quotas import Limit
@@ -170,7 +170,7 @@ class Books(RuleBasedStateMachine):
         if stored is None or stored.grant is not None or stored.terminal:
             return
         entry = self.world.ledger.entry(uid)
-        if entry is not None and entry.phase is not Phase.RESERVED:
+        if entry is not None and entry.phase is not AllocationPhase.RESERVED:
             return
         if entry is not None:
             self.world.ledger.forget(uid)
@@ -316,7 +316,7 @@ class Books(RuleBasedStateMachine):
         total: dict[tuple[int, int], Charge] = {}
         for entry in ledger.entries():
             for card, charge in entry.charges.items():
-                at = fleet.place(entry.grant.node, card)
+                at = fleet.locate(entry.grant.node, card)
                 if at is not None:
                     total[at] = total.get(at, Charge()).plus(charge)
         for row in fleet.rows.values():

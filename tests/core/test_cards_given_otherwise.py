@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect_kit.contract import Shows
-from tessera_core.node.device_mismatch import given_otherwise
+from tessera_core.dialect_kit.contract import DeviceEvidence
+from tessera_core.node.device_mismatch import device_mismatch
 from tessera_core.registry.registry import load
 from tessera_schema.grants import Share
 from tessera_testing.builders import a_card
 
 CARDS = {f"IX-{i}": a_card(f"IX-{i}", i, minor=i + 4) for i in range(3)}
-SHOWS = Shows(variables=("SEEN", "ALSO_SEEN"), device="/dev/ix")
+SHOWS = DeviceEvidence(variables=("SEEN", "ALSO_SEEN"), device="/dev/ix")
 
 
 def a_share(card: int) -> Share:
@@ -23,7 +23,7 @@ def a_share(card: int) -> Share:
 
 def told(env: dict[str, str], *devices: str, granted: tuple[int, ...] = (1,)) -> str:
     shares = [a_share(card) for card in granted]
-    return given_otherwise(SHOWS, shares, CARDS, env, devices)
+    return device_mismatch(SHOWS, shares, CARDS, env, devices)
 
 
 @pytest.mark.parametrize("text", ["1", "IX-1", " 1 ", "1,IX-1"])
@@ -38,7 +38,7 @@ def test_words_that_an_image_brings_name_no_card(text: str) -> None:
 
 def test_nothing_to_be_seen_is_no_matter() -> None:
     assert told({}) == ""
-    assert given_otherwise(Shows(), [a_share(1)], CARDS, {"SEEN": "0"}, ["/dev/ix4"]) == ""
+    assert device_mismatch(DeviceEvidence(), [a_share(1)], CARDS, {"SEEN": "0"}, ["/dev/ix4"]) == ""
 
 
 def test_another_card_is_told_with_both() -> None:

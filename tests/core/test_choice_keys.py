@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.admission.choice_keys import MOST_LOOKED_AT
 from tessera_core.registry.registry import load
 from tessera_schema.kube import Quantity
@@ -18,7 +18,7 @@ MTHREADS: dict[str, Quantity] = {"mthreads.com/vgpu": 1}
 def told(limits: dict[str, Quantity], *keys: str) -> list[str]:
     pod = a_pod(a_container(limits), annotations=dict.fromkeys(keys, "GPU-1"))
     admission = admit(REGISTRY, pod)
-    assert isinstance(admission, Admission)
+    assert isinstance(admission, AdmittedPod)
     return [w for w in admission.warnings if "nobody reads it" in w]
 
 

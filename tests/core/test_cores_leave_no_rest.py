@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from tessera_core.fleet.cores import MILLI, WHOLE_CARD, milli, percent
 from tessera_core.grants.resize import resized
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.place import Found
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
@@ -60,13 +60,13 @@ def whole_card_fits(ledger: Ledger) -> bool:
     )  # fmt: skip
     container = ContainerRequest(container="a", position=0, role=Role.APP, requests=(request,))
     pod = PodRequest(namespace="ns", name="whole", uid="whole", containers=(container,))
-    return isinstance(Placer(ledger.fleet).place(pod, ledger.allowance("ns")), Found)
+    return isinstance(Placer(ledger.fleet).place(pod, ledger.allowance("ns")), Placement)
 
 
 def test_a_whole_card_is_free_after_resizes_to_fractions() -> None:
     ledger = a_ledger()
     for uid in ("a", "b", "c"):
-        ledger.observe(Seen(uid=uid, grant=a_grant(uid, 10)), 0)
+        ledger.observe(ObservedPod(uid=uid, grant=a_grant(uid, 10)), 0)
     for uid, cores in (("a", 33.3), ("b", 16.7), ("c", 8.1)):
         assert grow(ledger, uid, cores)
     for uid in ("b", "a", "c"):
@@ -94,8 +94,8 @@ def test_an_empty_card_is_exactly_empty_after_any_walk(walk: list[tuple[str, int
             count += 1
             uid = f"u{count}"
             if ledger.assume([a_grant(uid, cores)], 0) is None:
-                ledger.sent(uid)
-                ledger.settle(uid, bound=True)
+                ledger.binding_sent(uid)
+                ledger.resolve_binding(uid, bound=True)
                 alive.append(uid)
         elif alive:
             uid = alive[which % len(alive)]

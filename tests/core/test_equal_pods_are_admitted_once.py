@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, admit
-from tessera_core.admission.cache import MOST_SHAPE, MOST_SHAPES, Admissions
+from tessera_core.admission.admit import AdmittedPod, admit
+from tessera_core.admission.cache import MOST_SHAPE, MOST_SHAPES, AdmissionCache
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import TRACE_KEY
@@ -39,10 +39,10 @@ def mounting(pod: Pod, volume: str, path: str | None) -> Pod:
 
 @pytest.mark.parametrize(("dialect", "limits"), BY_SAMPLE)
 def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any]) -> None:
-    admissions = Admissions(REGISTRY)
+    admissions = AdmissionCache(REGISTRY)
     pod = a_pod(a_container(limits, limits), uid="u")
     first = admissions.admit(pod)
-    assert isinstance(first, Admission), first
+    assert isinstance(first, AdmittedPod), first
     assert first.dialects == (dialect,)
     others = [
         named(pod, "b"),
@@ -56,7 +56,7 @@ def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any])
     for other in others:
         told = admissions.admit(other)
         assert told == admit(REGISTRY, other)
-        assert isinstance(told, Admission)
+        assert isinstance(told, AdmittedPod)
         assert told.request.uid == other.metadata.uid
     assert admissions.kept[0] == 1
 
@@ -68,7 +68,7 @@ def asks(gib: int = 3, **metadata: Any) -> Pod:
 
 
 def test_what_differs_is_looked_at() -> None:
-    admissions = Admissions(REGISTRY)
+    admissions = AdmissionCache(REGISTRY)
     pods = [
         asks(),
         asks(4),
@@ -83,8 +83,8 @@ def test_what_differs_is_looked_at() -> None:
 
 
 def test_what_would_defeat_isolation_is_looked_for_each_time() -> None:
-    admissions = Admissions(REGISTRY)
-    assert isinstance(admissions.admit(asks()), Admission)
+    admissions = AdmissionCache(REGISTRY)
+    assert isinstance(admissions.admit(asks()), AdmittedPod)
     wrong = [
         mounting(asks(), "sockets", "/run/containerd"),
         replace(asks(), spec=replace(asks().spec, node_name="n1")),
@@ -95,17 +95,17 @@ def test_what_would_defeat_isolation_is_looked_for_each_time() -> None:
 
 
 def test_refusals_and_stripped_keys_are_each_pods_own() -> None:
-    admissions = Admissions(REGISTRY)
+    admissions = AdmissionCache(REGISTRY)
     own = asks(annotations={"tessera.dev/grant": "{}"})
     told = admissions.admit(own)
-    assert isinstance(told, Admission)
+    assert isinstance(told, AdmittedPod)
     assert "tessera.dev/grant" in told.warnings[0]
     assert isinstance(admissions.admit(asks(-1)), Rejected)
     assert admissions.kept == (0, 0)
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    admissions = Admissions(REGISTRY)
+    admissions = AdmissionCache(REGISTRY)
     size = MOST_SHAPE // 2
     for i in range(MOST_SHAPES // size + 50):
         admissions.admit(asks(labels={"n": f"{i:0{size}}"}))
@@ -115,13 +115,13 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_large_pods_are_not_kept() -> None:
-    admissions = Admissions(REGISTRY)
+    admissions = AdmissionCache(REGISTRY)
     env = tuple(EnvVar(name="V", value=f"{i:0{1 << 18}}") for i in range(40))
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for variable in env:
         container = replace(a_container({"acme.com/gib": 1}), env=(variable,))
-        assert isinstance(admissions.admit(a_pod(container)), Admission)
+        assert isinstance(admissions.admit(a_pod(container)), AdmittedPod)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert admissions.kept == (0, 0)
@@ -130,13 +130,13 @@ def test_large_pods_are_not_kept() -> None:
 
 def test_many_small_different_pods_take_bounded_memory() -> None:
     """The worst shape for its size: containers of a few letters, each of which asks."""
-    admissions = Admissions(REGISTRY)
+    admissions = AdmissionCache(REGISTRY)
     limits = {"acme.com/gib": 1}
     each = tuple(a_container(limits, limits, name=f"c{i}") for i in range(60))
     tracemalloc.start()
     for i in range(2 * MOST_SHAPES // 5_000):
         told = admissions.admit(a_pod(*each, labels={"n": str(i)}))
-        assert isinstance(told, Admission)
+        assert isinstance(told, AdmittedPod)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert 50 < admissions.kept[0] < 2 * MOST_SHAPES // 5_000

@@ -10,33 +10,38 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from tessera_core.registry.plugin_requests import Allocated, Reading, Start, reading
+from tessera_core.registry.plugin_requests import (
+    AllocatedResources,
+    PluginRequests,
+    StartingPod,
+    plugin_requests,
+)
 from tessera_core.registry.registry import load
-from tessera_core.scheduling.in_flight import Starting
+from tessera_core.scheduling.in_flight import InFlightPods
 from tessera_schema.kube import (
     ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
     ContainerStatus,
     Pod,
     PodStatus,
     Quantity,
-    Running,
-    Terminated,
 )
 from tessera_testing.builders import a_container, a_pod
 
 REGISTRY = load()
-READING = reading(REGISTRY)
+READING = plugin_requests(REGISTRY)
 NAME = "mthreads.com/vgpu"
-THEIRS = Allocated(theirs=frozenset({NAME}))
-OURS = Allocated(ours=frozenset({NAME}))
+THEIRS = AllocatedResources(theirs=frozenset({NAME}))
+OURS = AllocatedResources(ours=frozenset({NAME}))
 
 
 class Books:
     """On which node cards are held for whom."""
 
-    def __init__(self, allocated: Allocated = THEIRS, nodes: int = 2) -> None:
+    def __init__(self, allocated: AllocatedResources = THEIRS, nodes: int = 2) -> None:
         self.held: dict[str, str] = {}
-        self.starting = Starting(READING, lambda uid: self.held.get(uid, ""))
+        self.starting = InFlightPods(READING, lambda uid: self.held.get(uid, ""))
         for i in range(nodes):
             self.starting.put_node(f"n{i}", allocated)
 
@@ -45,7 +50,7 @@ class Books:
         self.starting.reserve(pod, node, now)
 
     def see(self, pod: Pod, node: str, now: float = 0, **more: Any) -> bool:
-        start = Start(asks=READING.asks(pod), **more)
+        start = StartingPod(asks=READING.requests(pod), **more)
         return self.starting.seen(pod.metadata.uid, pod.name, node, start, now)
 
     def closed(self, pod: Pod) -> set[str]:
@@ -61,7 +66,7 @@ def asking(name: str, *counts: int, init: int = 0, **more: Any) -> Pod:
 
 
 def test_containers_ask_one_by_one_and_init_containers_too() -> None:
-    assert READING.asks(asking("a", 1, 2, init=3)) == {(NAME, 1), (NAME, 2), (NAME, 3)}
+    assert READING.requests(asking("a", 1, 2, init=3)) == {(NAME, 1), (NAME, 2), (NAME, 3)}
 
 
 def test_only_what_a_plugin_registers_is_asked_for() -> None:
@@ -71,18 +76,20 @@ def test_only_what_a_plugin_registers_is_asked_for() -> None:
         "cpu": 4,
         "mthreads.com/vgpu": 0,
     }
-    assert READING.asks(a_pod(a_container(limits))) == {("nvidia.com/gpu", 2)}
-    assert READING.asks(a_pod(a_container({"nvidia.com/gpu": "many"}))) == frozenset()
+    assert READING.requests(a_pod(a_container(limits))) == {("nvidia.com/gpu", 2)}
+    assert READING.requests(a_pod(a_container({"nvidia.com/gpu": "many"}))) == frozenset()
 
 
-def shown(phase: str, **status: Any) -> Start | None:
-    return READING.start(replace(asking("a", 1), status=PodStatus(phase=phase, **status)))
+def shown(phase: str, **status: Any) -> StartingPod | None:
+    return READING.starting_pod(replace(asking("a", 1), status=PodStatus(phase=phase, **status)))
 
 
 def test_a_bound_pod_is_admitted_when_kubelet_reports_it() -> None:
     asks = frozenset({(NAME, 1)})
-    assert shown("Pending") == Start(asks=asks)
-    assert shown("Pending", start_time="2026-01-01T00:00:00Z") == Start(asks=asks, admitted=True)
+    assert shown("Pending") == StartingPod(asks=asks)
+    assert shown("Pending", start_time="2026-01-01T00:00:00Z") == StartingPod(
+        asks=asks, admitted=True
+    )
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed", "Unknown"])
@@ -93,7 +100,10 @@ def test_it_has_started_when_it_is_not_pending(phase: str) -> None:
 @pytest.mark.parametrize("which", ["init_container_statuses", "container_statuses"])
 def test_it_has_started_when_one_of_its_containers_has(which: str) -> None:
     waits = ContainerStatus(name="other")
-    for state in (ContainerState(running=Running()), ContainerState(terminated=Terminated())):
+    for state in (
+        ContainerState(running=ContainerStateRunning()),
+        ContainerState(terminated=ContainerStateTerminated()),
+    ):
         assert shown("Pending", **{which: (waits, ContainerStatus(name="c0", state=state))}) is None
     assert shown("Pending", **{which: (waits,)}) is not None
 
@@ -102,11 +112,11 @@ def test_it_has_its_cards_when_the_plugin_says_so() -> None:
     for said, started in (("true", True), ("false", False), ("", False)):
         notes = {"iluvatar.ai/gpu-assigned": said} if said else {}
         pod = a_pod(a_container({"iluvatar.ai/vgpu": 1}), annotations=notes)
-        assert (READING.start(pod) is None) is started, said
+        assert (READING.starting_pod(pod) is None) is started, said
 
 
 def test_a_pod_that_asks_for_no_card_is_not_waited_for() -> None:
-    assert READING.start(a_pod(a_container({"cpu": 1}))) is None
+    assert READING.starting_pod(a_pod(a_container({"cpu": 1}))) is None
 
 
 # -- who waits for whom
@@ -138,7 +148,7 @@ def test_nobody_waits_for_itself() -> None:
 
 
 def test_where_the_runtime_asks_nobody_waits() -> None:
-    books = Books(Allocated())
+    books = Books(AllocatedResources())
     books.reserve(asking("a", 1), "n0")
     books.see(asking("b", 1), "n0")
     assert books.closed(asking("c", 1)) == set()
@@ -254,7 +264,7 @@ def test_one_that_is_gone_after_all_is_forgotten() -> None:
 
 
 def test_nobody_is_told_of_pods_on_nodes_that_do_not_allocate() -> None:
-    books = Books(Allocated())
+    books = Books(AllocatedResources())
     books.see(asking("a", 1), "n0")
     assert books.starting.expire(301, 300) == []
 
@@ -264,7 +274,7 @@ def test_nobody_is_told_of_pods_on_nodes_that_do_not_allocate() -> None:
 UIDS = [f"uid-default-p{i}" for i in range(5)]
 PODS = {uid: asking(f"p{i}", 1 + i % 2, 1 + i // 2) for i, uid in enumerate(UIDS)}
 NODES = ("n0", "n1", "n2")
-HOW = (THEIRS, OURS, Allocated())
+HOW = (THEIRS, OURS, AllocatedResources())
 uids, nodes = st.sampled_from(UIDS), st.sampled_from(NODES)
 
 
@@ -299,7 +309,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.books.starting.drop(uid)
 
     @rule(node=nodes, how=st.sampled_from(HOW))
-    def other_node(self, node: str, how: Allocated) -> None:
+    def other_node(self, node: str, how: AllocatedResources) -> None:
         if not self.how[node]:  # what was reserved there before is the filter's to tell
             for uid in [uid for uid, on in self.books.held.items() if on == node]:
                 del self.books.held[uid]
@@ -316,9 +326,9 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.books.closed(pod) == self.plainly(pod)
 
     def plainly(self, pod: Pod) -> set[str]:
-        asks = READING.asks(pod)
+        asks = READING.requests(pod)
         others = {u: p for u, p in PODS.items() if p is not pod}
-        equal = [u for u, other in others.items() if not asks.isdisjoint(READING.asks(other))]
+        equal = [u for u, other in others.items() if not asks.isdisjoint(READING.requests(other))]
         at = [self.bound.get(u, (self.books.held.get(u, ""), False)) for u in equal]
         return {node for node, admitted in at if node and self.waits(node, admitted=admitted)}
 
@@ -337,4 +347,4 @@ TestAnyOrder.settings = settings(deadline=None, stateful_step_count=40, max_exam
 
 
 def test_no_names_no_rule() -> None:
-    assert Reading(frozenset(), frozenset()).asks(asking("a", 1)) == frozenset()
+    assert PluginRequests(frozenset(), frozenset()).requests(asking("a", 1)) == frozenset()

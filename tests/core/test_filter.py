@@ -5,10 +5,10 @@ import json
 import msgspec
 import pytest
 
-from tessera_core.explain.decision_log import MOST_MESSAGE, MOST_RECORDS, Decision, Decisions
+from tessera_core.explain.decision_log import MOST_MESSAGE, MOST_RECORDS, Decision, DecisionLog
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import MAX_ANSWERS, MOST_ASKED, Filter
 from tessera_schema.extender import (
@@ -31,11 +31,11 @@ class Scheduler:
     """A ledger of nodes with one card of 16 GiB each, and its filter."""
 
     def __init__(self, nodes: int = 2, *, slots: int = 100) -> None:
-        self.ledger, self.decisions = Ledger(), Decisions()
+        self.ledger, self.decisions = Ledger(), DecisionLog()
         for n in range(nodes):
             self.put(f"n{n}", slots=slots)
         self.filter = Filter(
-            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, ScreenCache()), self.decisions
         )
         self.names: list[str] = [f"n{n}" for n in range(nodes)]
 
@@ -82,7 +82,7 @@ def test_a_pod_asked_about_again_keeps_its_node() -> None:
     first = scheduler.ask("a")
     assert scheduler.ask("a") == first
     assert len(list(scheduler.ledger.entries())) == 1
-    scheduler.ledger.sent("a")
+    scheduler.ledger.binding_sent("a")
     assert scheduler.ask("a") == first
 
 
@@ -143,7 +143,7 @@ def test_nodes_that_it_does_not_know_are_told() -> None:
 
 def test_a_closed_node_is_told_as_such() -> None:
     scheduler = Scheduler(1)
-    scheduler.ledger.block("n0", "newer", 0)
+    scheduler.ledger.block_node("n0", "newer", 0)
     assert scheduler.ask("a").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
 
 
@@ -220,14 +220,14 @@ def test_pods_that_were_given_a_node_are_remembered_by_their_bytes() -> None:
             "spec": {"containers": [container]},
         }
         assert scheduler.send({"Pod": pod, "NodeNames": ["n0"]}).node_names == ("n0",)
-    known = [n for n in range(40) if scheduler.filter.ask(f"p{n}") is not None]
+    known = [n for n in range(40) if scheduler.filter.filtered_pod(f"p{n}") is not None]
     assert known == list(range(40 - MOST_ASKED // (1 << 20) + 1, 40))
-    scheduler.filter.done_with("p39")
-    assert scheduler.filter.ask("p39") is None
+    scheduler.filter.forget("p39")
+    assert scheduler.filter.filtered_pod("p39") is None
 
 
 def test_decisions_are_remembered_by_their_bytes() -> None:
-    decisions, fleet = Decisions(), Ledger().fleet
+    decisions, fleet = DecisionLog(), Ledger().fleet
     for n in range(2_000):
         over = "a" * 100_000
         request = PodRequest(namespace="n", name="x" * 100_000, uid=f"p{n}", containers=())

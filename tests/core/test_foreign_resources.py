@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.admission.foreign_resources import MOST_NAMES, foreign_resource, foreign_resources
 from tessera_core.registry.registry import load
 from tessera_schema.verdicts import Verdict
@@ -103,7 +103,7 @@ def test_a_pod_that_asks_by_such_a_name_alone_is_not_ignored_in_silence() -> Non
 def test_beside_a_known_name_it_is_a_warning_at_creation() -> None:
     pod = a_pod(a_container({"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 1}))
     admission = admit(REGISTRY, pod)
-    assert isinstance(admission, Admission)
+    assert isinstance(admission, AdmittedPod)
     (warning,) = admission.warnings
     assert warning.startswith(f"{LIMIT}[nvidia.com/mig-1g.10gb]: nvidia.com/mig-1g.10gb belongs")
 

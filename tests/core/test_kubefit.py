@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import KubeFit, requested
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters, pod_requests
 from tessera_schema.kube import Node, NodeStatus, Pod, Quantity, Resources, Taint, Toleration
 from tessera_schema.reasons import Reason
 from tessera_testing.builders import a_container, a_node, a_pod
@@ -32,7 +32,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 def refused(pod: Pod, *nodes: Node, bound: tuple[Pod, ...] = ()) -> dict[str, str]:
     return {
         name: f"{reason.wire}: {text}"
-        for name, (reason, text) in KubeFit(nodes, bound).refusals(pod).items()
+        for name, (reason, text) in KubeSchedulerFilters(nodes, bound).refusals(pod).items()
     }
 
 
@@ -224,7 +224,7 @@ def test_resources_are_what_bound_pods_left(pod: Pod, told: str) -> None:
 
 
 def test_resources_of_the_dialects_are_not_counted_here() -> None:
-    fit = KubeFit([a_node("a")], ours=frozenset({"vendor.com/gpu"}))
+    fit = KubeSchedulerFilters([a_node("a")], ours=frozenset({"vendor.com/gpu"}))
     assert fit.refusals(asking(**{"vendor.com/gpu": 99})) == {}
 
 
@@ -233,7 +233,7 @@ def test_what_the_pod_as_a_whole_requests_replaces_the_sum() -> None:
         a_container(requests={"cpu": 1}), a_container(requests={"cpu": 1}),
         resources=Resources(requests={"cpu": 8}),
     )  # fmt: skip
-    assert requested(pod) == {"cpu": 8000, "pods": 1}
+    assert pod_requests(pod) == {"cpu": 8000, "pods": 1}
 
 
 def test_nodes_are_not_limited_in_what_they_do_not_list() -> None:
@@ -251,7 +251,7 @@ def test_capacity_stands_in_for_a_missing_allocatable() -> None:
 
 
 def test_places_for_pods_are_counted() -> None:
-    fit = KubeFit([a_node("a", capacity={"pods": 2})], [a_pod(name="b", node="a")])
+    fit = KubeSchedulerFilters([a_node("a", capacity={"pods": 2})], [a_pod(name="b", node="a")])
     assert dict(fit.refusals(a_pod())) == {}
     fit.take(a_pod(), "a")
     told = (Reason.NODE_INSUFFICIENT_RESOURCE, "pods: asks 1, 0 of 2 free")
@@ -259,7 +259,7 @@ def test_places_for_pods_are_counted() -> None:
 
 
 def test_what_a_placed_pod_took_is_gone_for_the_next() -> None:
-    fit = KubeFit([a_node("a", capacity={"cpu": 3}), a_node("b", capacity={"cpu": 2})])
+    fit = KubeSchedulerFilters([a_node("a", capacity={"cpu": 3}), a_node("b", capacity={"cpu": 2})])
     pod = asking(cpu=2)
     before = fit.refusals(pod)
     fit.take(pod, "a")
@@ -319,7 +319,7 @@ def test_what_a_placed_pod_took_is_gone_for_the_next() -> None:
     ],
 )
 def test_a_pod_requests_by_kubernetes_own_rule(pod: Pod, cpu: int) -> None:
-    assert requested(pod) == {"cpu": cpu, "pods": 1}
+    assert pod_requests(pod) == {"cpu": cpu, "pods": 1}
 
 
 @pytest.mark.parametrize("amount", ["lots", "-1", "1e30"])
@@ -327,12 +327,12 @@ def test_a_request_that_makes_no_sense_is_told_with_its_field(amount: str) -> No
     told = refused(asking(memory=amount), a_node("a"))["a"]
     assert told.startswith("InvalidRequest: container c0: resources[memory]: ")
     with pytest.raises(BadQuantity):
-        requested(asking(memory=amount))
+        pod_requests(asking(memory=amount))
 
 
 def test_amounts_of_nodes_and_bound_pods_that_make_no_sense_are_told() -> None:
     bound = a_pod(a_container(requests={"cpu": "-1"}), name="b", node="a")
-    fit = KubeFit([a_node("a", capacity={"cpu": "four"})], [bound])
+    fit = KubeSchedulerFilters([a_node("a", capacity={"cpu": "four"})], [bound])
     assert dict(fit.refusals(asking(cpu=64))) == {}
     assert [w.partition(":")[0] for w in fit.warnings] == ["node a", "pod default/b"]
 
@@ -342,7 +342,7 @@ def test_thousands_of_nodes_and_a_thousand_equal_pods_are_quick() -> None:
         a_node(f"n{i}", capacity={"cpu": 8}, taints=(GPU_TAINT,) if i % 2 else ())
         for i in range(5000)
     ]
-    fit = KubeFit(nodes)
+    fit = KubeSchedulerFilters(nodes)
     pod = asking(cpu=4)
     for i in range(1000):
         fit.take(pod, f"n{2 * i}")

@@ -4,9 +4,9 @@ import pytest
 from msgspec import structs
 
 from tessera_core.fleet.charges import Charge
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.quotas import Limit
@@ -39,7 +39,7 @@ def a_ledger(*, slots: int = 100) -> Ledger:
 
 
 def used_mib(ledger: Ledger, card: str = "g0", node: str = "n1") -> int:
-    place = ledger.fleet.place(node, card)
+    place = ledger.fleet.locate(node, card)
     assert place is not None
     return int(ledger.fleet.cards.memory_used[place]) // MIB
 
@@ -86,11 +86,11 @@ def test_a_transaction_is_taken_whole_or_not_at_all() -> None:
 def test_an_unknown_outcome_keeps_its_cards_until_it_is_known() -> None:
     ledger = a_ledger()
     ledger.assume([a_grant()], 0)
-    ledger.sent("u1")
-    ledger.settle("u1", bound=None)
+    ledger.binding_sent("u1")
+    ledger.resolve_binding("u1", bound=None)
     assert ledger.expire(older_than=1e9) == []
     assert used_mib(ledger) == 1000
-    ledger.settle("u1", bound=False)
+    ledger.resolve_binding("u1", bound=False)
     assert used_mib(ledger) == 0
 
 
@@ -99,7 +99,7 @@ def test_only_reservations_expire() -> None:
     ledger.assume([a_grant("old")], 10)
     ledger.assume([a_grant("sent")], 10)
     ledger.assume([a_grant("new")], 20)
-    ledger.sent("sent")
+    ledger.binding_sent("sent")
     assert [g.uid for g in ledger.expire(older_than=15)] == ["old"]
     assert used_mib(ledger) == 2000
 
@@ -107,7 +107,7 @@ def test_only_reservations_expire() -> None:
 def test_a_pod_under_way_is_not_reserved_again() -> None:
     ledger = a_ledger()
     ledger.assume([a_grant()], 0)
-    ledger.sent("u1")
+    ledger.binding_sent("u1")
     refusal = ledger.assume([a_grant(mib=1)], 1)
     assert refusal is not None
     assert "binding" in refusal.message
@@ -115,9 +115,9 @@ def test_a_pod_under_way_is_not_reserved_again() -> None:
 
 def test_a_late_event_never_brings_an_ended_pod_back() -> None:
     ledger = a_ledger()
-    ledger.observe(Seen(uid="u1", grant=a_grant()), 0)
-    ledger.observe(Seen(uid="u1", grant=a_grant(), ended=True), 1)
-    ledger.observe(Seen(uid="u1", grant=a_grant()), 2)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant()), 0)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant(), ended=True), 1)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant()), 2)
     assert used_mib(ledger) == 0
     assert ledger.entry("u1") is None
 
@@ -125,32 +125,32 @@ def test_a_late_event_never_brings_an_ended_pod_back() -> None:
 def test_repeats_change_nothing() -> None:
     ledger = a_ledger()
     for now in range(3):
-        ledger.observe(Seen(uid="u1", grant=a_grant()), now)
+        ledger.observe(ObservedPod(uid="u1", grant=a_grant()), now)
     assert used_mib(ledger) == 1000
 
 
 def test_a_relist_ends_what_it_does_not_show_but_nothing_newer() -> None:
     ledger = a_ledger()
-    ledger.observe(Seen(uid="gone", grant=a_grant("gone")), 0)
+    ledger.observe(ObservedPod(uid="gone", grant=a_grant("gone")), 0)
     ledger.assume([a_grant("older reservation")], 1)
     ledger.assume([a_grant("newer reservation")], 9)
-    ledger.relist([Seen(uid="older reservation", grant=None)], started=5, now=10)
+    ledger.relist([ObservedPod(uid="older reservation", grant=None)], started=5, now=10)
     assert {e.grant.uid for e in ledger.entries()} == {"older reservation", "newer reservation"}
 
 
 def test_the_api_server_is_believed_over_our_own_reservation() -> None:
     ledger = a_ledger()
     ledger.assume([a_grant(card="g0")], 0)
-    ledger.observe(Seen(uid="u1", grant=a_grant(card="g1")), 1)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant(card="g1")), 1)
     entry = ledger.entry("u1")
     assert entry is not None
-    assert entry.phase is Phase.BOUND
+    assert entry.phase is AllocationPhase.BOUND
     assert (used_mib(ledger, "g0"), used_mib(ledger, "g1")) == (0, 1000)
 
 
 def test_what_is_held_survives_its_node_and_its_cards() -> None:
     ledger = a_ledger()
-    ledger.observe(Seen(uid="u1", grant=a_grant()), 0)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant()), 0)
     ledger.put_node("n1", [a_card("g1", 0, mib=4000)])
     assert ledger.held("n1") == {"g0": Charge(1000 * MIB, 10_000, 1, 0)}
     ledger.remove_node("n1")
@@ -160,7 +160,7 @@ def test_what_is_held_survives_its_node_and_its_cards() -> None:
 
 def test_a_grant_of_a_newer_release_blocks_its_node_until_the_pod_ends() -> None:
     ledger = a_ledger()
-    ledger.block("n1", "newer", 0)
+    ledger.block_node("n1", "newer", 0)
     refusal = ledger.assume([a_grant()], 0)
     assert refusal is not None
     assert refusal.reason is Reason.NODE_BLOCKED
@@ -186,7 +186,7 @@ def test_quota_is_checked_in_the_same_step() -> None:
 def test_use_is_counted_even_where_the_card_came_later() -> None:
     ledger = Ledger()
     ledger.set_limits([Limit(namespace="default", source="q", vendor="acme", models={"A1": 1})])
-    ledger.observe(Seen(uid="u1", grant=a_grant(cores=90)), 0)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant(cores=90)), 0)
     ledger.put_node("n1", [a_card("g0", 0, mib=4000, model="A1")])
     refusal = ledger.assume([a_grant("u2", cores=10, mib=0)], 1)
     assert refusal is None
@@ -197,7 +197,7 @@ def test_use_is_counted_even_where_the_card_came_later() -> None:
 
 def test_a_card_that_got_another_id_keeps_what_is_held_of_it() -> None:
     ledger = a_ledger()
-    ledger.observe(Seen(uid="u1", grant=a_grant(card="g0", mib=3000)), 0)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant(card="g0", mib=3000)), 0)
     ledger.put_node("n1", [a_card("GPU-0", 0, mib=4000), a_card("GPU-1", 1, mib=4000)])
     assert used_mib(ledger, "GPU-0") == 3000
     refusal = ledger.assume([a_grant("u2", card="GPU-0", mib=2000)], 1)
@@ -210,7 +210,7 @@ def test_a_card_that_got_another_id_keeps_what_is_held_of_it() -> None:
 def test_a_grant_that_arrives_with_a_former_id_is_charged_too() -> None:
     ledger = Ledger()
     ledger.put_node("n1", [a_card("GPU-0", 0, mib=4000)])
-    ledger.observe(Seen(uid="u1", grant=a_grant(card="g0", mib=3000)), 0)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant(card="g0", mib=3000)), 0)
     assert used_mib(ledger, "GPU-0") == 3000
 
 
@@ -218,20 +218,20 @@ def test_a_grant_that_arrives_with_a_former_id_is_charged_too() -> None:
 def test_an_answer_after_the_watch_changes_nothing(answer: bool | None) -> None:  # noqa: FBT001  (a table column)
     ledger = a_ledger()
     ledger.assume([a_grant()], 0)
-    ledger.sent("u1")
-    ledger.observe(Seen(uid="u1", grant=a_grant()), 1)
-    ledger.settle("u1", bound=answer)
+    ledger.binding_sent("u1")
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant()), 1)
+    ledger.resolve_binding("u1", bound=answer)
     entry = ledger.entry("u1")
     assert entry is not None
-    assert entry.phase is Phase.BOUND
+    assert entry.phase is AllocationPhase.BOUND
     assert used_mib(ledger) == 1000
 
 
 def test_a_changed_grant_of_a_bound_pod_is_kept_and_told() -> None:
     ledger = a_ledger()
-    assert ledger.observe(Seen(uid="u1", grant=a_grant(mib=3000)), 0)
-    assert not ledger.observe(Seen(uid="u1", grant=a_grant(mib=1)), 1)
-    assert not ledger.observe(Seen(uid="u1", grant=a_grant("someone else", mib=1)), 1)
+    assert ledger.observe(ObservedPod(uid="u1", grant=a_grant(mib=3000)), 0)
+    assert not ledger.observe(ObservedPod(uid="u1", grant=a_grant(mib=1)), 1)
+    assert not ledger.observe(ObservedPod(uid="u1", grant=a_grant("someone else", mib=1)), 1)
     assert used_mib(ledger) == 3000
 
 
@@ -240,10 +240,10 @@ def test_a_late_event_does_not_bring_an_init_share_back() -> None:
     share = a_grant().shares[0]
     init = structs.replace(share, role=Role.INIT, memory_bytes=3000 * MIB)
     grant = structs.replace(a_grant(), shares=(init, structs.replace(share, position=1)))
-    ledger.observe(Seen(uid="u1", grant=grant), 0)
+    ledger.observe(ObservedPod(uid="u1", grant=grant), 0)
     assert used_mib(ledger) == 3000
-    ledger.observe(Seen(uid="u1", grant=grant, init_over=True), 1)
-    ledger.observe(Seen(uid="u1", grant=grant), 2)
+    ledger.observe(ObservedPod(uid="u1", grant=grant, init_over=True), 1)
+    ledger.observe(ObservedPod(uid="u1", grant=grant), 2)
     assert used_mib(ledger) == 1000
 
 
@@ -260,14 +260,14 @@ def test_a_pod_named_twice_or_ended_takes_nothing() -> None:
 
 def test_a_pod_that_can_be_read_again_opens_its_node() -> None:
     ledger = a_ledger()
-    ledger.block("n1", "u1", 0)
-    ledger.observe(Seen(uid="u1", grant=a_grant()), 1)
+    ledger.block_node("n1", "u1", 0)
+    ledger.observe(ObservedPod(uid="u1", grant=a_grant()), 1)
     assert ledger.assume([a_grant("u2")], 1) is None
 
 
 def test_a_pod_that_closed_its_node_after_the_list_began_keeps_it_closed() -> None:
     ledger = a_ledger()
-    ledger.block("n1", "newer", 9)
+    ledger.block_node("n1", "newer", 9)
     ledger.relist([], started=5, now=10)
     assert ledger.assume([a_grant()], 10) is not None
     ledger.relist([], started=11, now=12)

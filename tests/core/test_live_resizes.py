@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.grants.resize import follows, resized
 from tessera_core.hook.paths import HOOK_LIBRARY
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB, Card
@@ -48,7 +48,7 @@ def books(*grants: Grant) -> Ledger:
     ledger = Ledger()
     ledger.put_node("n", [CARD])
     for grant in grants:
-        ledger.observe(Seen(uid=grant.uid, grant=grant), 0)
+        ledger.observe(ObservedPod(uid=grant.uid, grant=grant), 0)
     return ledger
 
 
@@ -157,9 +157,9 @@ def test_a_pod_that_is_not_bound_is_not_resized() -> None:
 
 def test_the_later_of_two_grants_holds_in_whatever_order_they_are_seen() -> None:
     ledger, later = books(a_grant()), a_grant(a_share(mib=9000), revision=1)
-    assert ledger.observe(Seen(uid="u", grant=later), 1)
+    assert ledger.observe(ObservedPod(uid="u", grant=later), 1)
     assert held(ledger) == (9000, 40)
-    assert not ledger.observe(Seen(uid="u", grant=a_grant()), 2)
+    assert not ledger.observe(ObservedPod(uid="u", grant=a_grant()), 2)
     assert held(ledger) == (9000, 40)
 
 
@@ -167,7 +167,7 @@ def test_the_end_of_init_containers_changes_no_amount_that_is_not_settled() -> N
     grant = a_grant(a_share("i", 9000, role=Role.INIT), a_share("a", 4000, position=1))
     ledger, later = books(grant), grown(grant, 8000)
     assert ledger.resize(later) is None
-    assert ledger.observe(Seen(uid="u", grant=grant, init_over=True), 1)
+    assert ledger.observe(ObservedPod(uid="u", grant=grant, init_over=True), 1)
     assert held(ledger)[0] == 9000
     ledger.resized("u", done=True)
     assert held(ledger)[0] == 8000

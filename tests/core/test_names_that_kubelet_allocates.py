@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.inventory.extended_resources import allocated_names
-from tessera_core.inventory.merge import cards_on
-from tessera_core.registry.plugin_requests import Allocated
+from tessera_core.inventory.merge import node_cards_with_allocations
+from tessera_core.registry.plugin_requests import AllocatedResources
 from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.kube import Node, Quantity
-from tessera_schema.node_cards import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tests.dialects.test_every_dialect import BY_SAMPLE
 
@@ -31,12 +31,12 @@ OURS = [sample for sample in BY_SAMPLE if sample.values[0] != "acme"]
 
 
 def published(vendor: str, **more: Any) -> Node:
-    text = encode_published(Published(cards=(a_card("c0", vendor=vendor),), **more))
+    text = encode_node_cards(NodeCardsAnnotation(cards=(a_card("c0", vendor=vendor),), **more))
     return a_node(annotations={f"{CARDS_PREFIX}{vendor}": text})
 
 
-def allocated(node: Node) -> Allocated:
-    return cards_on(REGISTRY, node, {}).allocated
+def allocated(node: Node) -> AllocatedResources:
+    return node_cards_with_allocations(REGISTRY, node, {}).allocated
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_every_container_that_asks_for_cards_has_one(
     dialect: str, limits: dict[str, Quantity]
 ) -> None:
     admission = admit(REGISTRY, a_pod(a_container(limits, limits)))
-    assert isinstance(admission, Admission), admission
+    assert isinstance(admission, AdmittedPod), admission
     (after,) = admission.containers.values()
     assert REGISTRY.dialects[dialect].allocated & after.limits.keys()
 
@@ -78,13 +78,13 @@ def test_they_are_among_the_dialects_own_names(dialect: str) -> None:
 
 @pytest.mark.parametrize("giving", [ALLOCATE, "something newer"])
 def test_our_agent_says_that_kubelet_asks_it(giving: str) -> None:
-    on = cards_on(REGISTRY, published("nvidia", giving=giving), {})
-    assert on.allocated == Allocated(ours=frozenset(NVIDIA))
+    on = node_cards_with_allocations(REGISTRY, published("nvidia", giving=giving), {})
+    assert on.allocated == AllocatedResources(ours=frozenset(NVIDIA))
     assert on.given == {"nvidia"}
 
 
 def test_the_runtime_asks_our_agent_where_it_says_nothing() -> None:
-    on = cards_on(REGISTRY, published("nvidia"), {})
+    on = node_cards_with_allocations(REGISTRY, published("nvidia"), {})
     assert not on.allocated
     assert on.given == {"nvidia"}
 
@@ -94,16 +94,16 @@ def test_the_runtime_asks_our_agent_where_it_says_nothing() -> None:
 def test_a_vendors_plugin_is_asked_whatever_our_agent_does(
     vendor: str, names: set[str], more: dict[str, str]
 ) -> None:
-    on = cards_on(REGISTRY, published(vendor, **more), {})
-    assert on.allocated == Allocated(theirs=frozenset(names))
+    on = node_cards_with_allocations(REGISTRY, published(vendor, **more), {})
+    assert on.allocated == AllocatedResources(theirs=frozenset(names))
     assert on.given == frozenset()
 
 
 def test_and_where_no_agent_of_ours_is() -> None:
     amounts = {"mthreads.com/sgpu-core": 32, "mthreads.com/sgpu-memory": 192}
-    assert allocated(a_node(capacity=amounts)) == Allocated(theirs=frozenset(MTHREADS))
+    assert allocated(a_node(capacity=amounts)) == AllocatedResources(theirs=frozenset(MTHREADS))
     amounts = {"tencent.com/vcuda-core": 200, "tencent.com/vcuda-memory": 128}
-    assert allocated(a_node(capacity=amounts)) == Allocated(theirs=frozenset(NVIDIA))
+    assert allocated(a_node(capacity=amounts)) == AllocatedResources(theirs=frozenset(NVIDIA))
 
 
 def test_nothing_is_allocated_on_a_node_without_cards() -> None:
@@ -115,6 +115,6 @@ def test_two_vendors_on_one_node_each_have_their_way() -> None:
         **published("nvidia").metadata.annotations,
         **published("mthreads").metadata.annotations,
     }
-    on = cards_on(REGISTRY, a_node(annotations=notes), {})
-    assert on.allocated == Allocated(theirs=frozenset(MTHREADS))
+    on = node_cards_with_allocations(REGISTRY, a_node(annotations=notes), {})
+    assert on.allocated == AllocatedResources(theirs=frozenset(MTHREADS))
     assert on.given == {"nvidia"}

@@ -12,11 +12,11 @@ from tessera_core.fleet.cores import milli
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
-from tessera_core.placement.place import Found
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.scoring import pressure
 from tessera_core.placement.units import units
-from tessera_core.scheduling.prioritize import scores
+from tessera_core.scheduling.prioritize import node_scores
 from tessera_schema.cards import MIB, Card
 from tessera_schema.hints import CardHint, NodeHints
 from tessera_schema.requests import (
@@ -49,7 +49,7 @@ def a_cluster(
 
 def hot(placer: Placer, node: str, *cards: int, busy: float = 100) -> None:
     hints = tuple(CardHint(card=f"{node}-{i}", busy_percent=busy, confidence=1) for i in cards)
-    pressure.press(placer.fleet, NodeHints(node=node, at=0, cards=hints))
+    pressure.set_pressure(placer.fleet, NodeHints(node=node, at=0, cards=hints))
 
 
 def a_pod(
@@ -66,7 +66,7 @@ def a_pod(
 def put(placer: Placer, pod: PodRequest) -> tuple[str, ...]:
     """Node and cards that the pod gets."""
     found = placer.place(pod, FREE)
-    assert isinstance(found, Found)
+    assert isinstance(found, Placement)
     return found.node, *(share.card for share in found.shares)
 
 
@@ -236,9 +236,9 @@ def test_scores_for_pods_that_wish_go_by_it_too() -> None:
     for n in NAMES:
         ledger.put_node(n, [a_card(f"{n}-0")])
     placer = Placer(ledger.fleet, packer=Packer())
-    assert set(scores(placer, a_pod(), NAMES).values()) == {10}
+    assert set(node_scores(placer, a_pod(), NAMES).values()) == {10}
     hot(placer, "n1", 0)
-    assert scores(placer, a_pod(), NAMES) == {"n0": 10, "n1": 0, "n2": 10}
+    assert node_scores(placer, a_pod(), NAMES) == {"n0": 10, "n1": 0, "n2": 10}
 
 
 @settings(max_examples=200, deadline=None)
@@ -257,7 +257,7 @@ def test_whether_a_pod_fits_does_not_depend_on_it(
     packer.by_default = twin.by_default = packs
     rest = iter(levels)
     for node, row in pressed.rows.items():
-        pressed.press(node, {c.id: n for c in pressed.facts[row] if (n := next(rest))})
+        pressed.set_pressure(node, {c.id: n for c in pressed.facts[row] if (n := next(rest))})
     containers = tuple(
         ContainerRequest(container=f"c{i}", position=i, role=Role.APP, requests=(request,))
         for i, request in enumerate(asked)
@@ -267,8 +267,8 @@ def test_whether_a_pod_fits_does_not_depend_on_it(
         Placer(fleet, packer=another).place(pod, FREE)
         for fleet, another in ((plain, packer), (pressed, twin))
     )
-    assert isinstance(after, Found) == isinstance(before, Found)
-    if isinstance(before, Found) and isinstance(after, Found):
+    assert isinstance(after, Placement) == isinstance(before, Placement)
+    if isinstance(before, Placement) and isinstance(after, Placement):
         assert before.feasible == after.feasible
     if not np.asarray(pressed.cards.pressure).any():
         assert before == after

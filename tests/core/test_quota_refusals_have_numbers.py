@@ -4,11 +4,11 @@ pod asks, in every dimension; and the cards of a node that has too few say their
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.explain.reasons import node_whys
-from tessera_core.ledger.entries import Seen
+from tessera_core.explain.reasons import reasons_of_node
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.node_fit import Unfit
-from tessera_core.placement.place import NotFound
+from tessera_core.placement.node_fit import NoFit
+from tessera_core.placement.place import NoNode
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
 from tessera_schema.cards import MIB, Siting
@@ -39,7 +39,7 @@ def a_ledger(limit: dict[str, object]) -> Ledger:
         memory_bytes=4 * GIB, cores_percent=20,
     )  # fmt: skip
     grant = Grant(uid="busy", namespace="team", name="busy", node="n1", shares=(share,))
-    ledger.observe(Seen(uid="busy", grant=grant), 0)
+    ledger.observe(ObservedPod(uid="busy", grant=grant), 0)
     source = "AcceleratorQuota team/gpus"
     ledger.set_limits([replace(Limit(namespace="team", source=source), **limit)])
     return ledger
@@ -82,10 +82,10 @@ def test_the_limit_is_named_with_its_numbers(
 ) -> None:
     ledger, pod = a_ledger(limit), a_pod(**asked)
     allowance = ledger.allowance("team")
-    assert isinstance(Placer(ledger.fleet).place(pod, allowance), NotFound)
+    assert isinstance(Placer(ledger.fleet).place(pod, allowance), NoNode)
     unfit = Placer(ledger.fleet).fit(ledger.fleet.rows["n1"], units(pod), allowance)
-    assert isinstance(unfit, Unfit)
-    whys = node_whys("n1", unfit)
+    assert isinstance(unfit, NoFit)
+    whys = reasons_of_node("n1", unfit)
     (why,) = [w for w in whys if w.reason is Reason.RESOURCE_QUOTA_NOT_FIT]
     assert why.message.endswith(f"ResourceQuotaNotFit: AcceleratorQuota team/gpus {told}")
 
@@ -97,10 +97,10 @@ def test_each_card_of_a_node_with_too_few_has_its_own_reason() -> None:
         units(a_pod(count=9, memory_bytes=13 * GIB)),
         ledger.allowance(""),
     )
-    assert isinstance(unfit, Unfit)
+    assert isinstance(unfit, NoFit)
     assert unfit.codes is not None
     assert unfit.codes.tolist() == [Reason.CARD_INSUFFICIENT_MEMORY] + [0] * (CARDS - 1)
-    (why,) = node_whys("n1", unfit)
+    (why,) = reasons_of_node("n1", unfit)
     assert (why.reason, why.message) == (
         Reason.NODE_INSUFFICIENT_DEVICE, "main asks for 9 acme cards, the node has 8",
     )  # fmt: skip

@@ -7,7 +7,7 @@ from tessera_core.machines.registration import (
     Accepted,
     Event,
     IllegalTransition,
-    Phase,
+    RegistrationPhase,
     SocketAppeared,
     SocketVanished,
     StopAsked,
@@ -18,34 +18,36 @@ EVENTS: list[Event] = [SocketAppeared(), Accepted(), SocketVanished(), StopAsked
 
 
 def test_every_phase_can_be_reached_and_left() -> None:
-    assert {Phase.DETACHED} | set(LEGAL.values()) == set(Phase)
-    assert {phase for phase, _ in LEGAL} == set(Phase) - {Phase.STOPPED}
+    assert {RegistrationPhase.DETACHED} | set(LEGAL.values()) == set(RegistrationPhase)
+    assert {phase for phase, _ in LEGAL} == set(RegistrationPhase) - {RegistrationPhase.STOPPED}
 
 
 @given(st.lists(st.sampled_from(EVENTS)))
 def test_nobody_serves_without_having_registered_at_this_socket(events: list[Event]) -> None:
-    phase, registered = Phase.DETACHED, False
+    phase, registered = RegistrationPhase.DETACHED, False
     for event in events:
         try:
             phase = advance(phase, event)
         except IllegalTransition:
             continue
-        registered = isinstance(event, Accepted) or (registered and phase is Phase.SERVING)
-        assert registered == (phase is Phase.SERVING)
+        registered = isinstance(event, Accepted) or (
+            registered and phase is RegistrationPhase.SERVING
+        )
+        assert registered == (phase is RegistrationPhase.SERVING)
 
 
 @given(st.lists(st.sampled_from(EVENTS)))
 def test_who_is_to_stop_never_serves_again(events: list[Event]) -> None:
-    phase = Phase.SERVING
+    phase = RegistrationPhase.SERVING
     for event in [StopAsked(), *events]:
         try:
             phase = advance(phase, event)
         except IllegalTransition:
             continue
-        assert phase in (Phase.DRAINING, Phase.STOPPED)
+        assert phase in (RegistrationPhase.DRAINING, RegistrationPhase.STOPPED)
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_stopped_is_the_end(event: Event) -> None:
     with pytest.raises(IllegalTransition):
-        advance(Phase.STOPPED, event)
+        advance(RegistrationPhase.STOPPED, event)

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.reports.agents import MOST_BYTES, AgentReports, Message, voices_of
+from tessera_core.reports.agents import MOST_BYTES, AgentReports, ReceivedReport, voices_of
 from tessera_core.reports.doubts import MOST_WORDS, Doubt
 from tessera_core.trust.grants import new_key
-from tessera_core.trust.messages import Speaker, not_spoken
+from tessera_core.trust.messages import MessageSigner, sender_problem
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import (
@@ -25,10 +25,10 @@ from tessera_schema.device_reports import (
 from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Node, ObjectMeta
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card
 
-ACME, OTHER = Speaker(new_key()), Speaker(new_key())
+ACME, OTHER = MessageSigner(new_key()), MessageSigner(new_key())
 NODES = ("n0", "n1.example")
 MIB_OF_CARD = 1000
 GRANT = Grant(
@@ -60,9 +60,9 @@ class Reading:
         self.doubts.append((node, doubt))
 
     def message(
-        self, told: DeviceState | NodeUsage, *, by: Speaker | None = ACME, subject: str = "",
+        self, told: DeviceState | NodeUsage, *, by: MessageSigner | None = ACME, subject: str = "",
         order: tuple[int, int] | None = None,
-    ) -> Message:  # fmt: skip
+    ) -> ReceivedReport:  # fmt: skip
         self.sequence += 1
         data, order = encode(told), order or (1, self.sequence)
         where = (
@@ -74,7 +74,7 @@ class Reading:
             id=str(self.sequence), source="/tessera/agent/x", type="t", time="", epoch=order[0],
             sequence=order[1], signature="" if by is None else by.sign(order, data),
         )  # fmt: skip
-        return Message(subject=subject or where, envelope=envelope, data=data)
+        return ReceivedReport(subject=subject or where, envelope=envelope, data=data)
 
     def usage(self, *uses: ContainerUse, **more: object) -> NodeUsage | None:
         told = NodeUsage(node="n0", vendor="acme", at=1e9, interval_s=2, containers=uses)
@@ -103,7 +103,7 @@ STATE = DeviceState(node="n0", vendor="acme")
     ],
 )
 def test_a_state_is_its_own_nodes_agents(
-    told: DeviceState, by: Speaker | None, subject: str, doubt: tuple[str, Doubt]
+    told: DeviceState, by: MessageSigner | None, subject: str, doubt: tuple[str, Doubt]
 ) -> None:
     reading = Reading()
     assert reading.reports.state(reading.message(told, by=by, subject=subject)) is None
@@ -239,14 +239,14 @@ def test_a_signature_has_one_spelling() -> None:
     last = digits.index(signature[85])
     for other in range(last + 1, last - last % 16 + 16):  # the last digit has four bits to spare
         respelt = signature[:85] + digits[other] + "=="
-        assert "base64" in not_spoken(ACME.public, respelt, (1, 1), b"x")
-    assert not_spoken(ACME.public, signature, (1, 1), b"x") == ""
+        assert "base64" in sender_problem(ACME.public, respelt, (1, 1), b"x")
+    assert sender_problem(ACME.public, signature, (1, 1), b"x") == ""
 
 
 def test_the_agents_of_a_node_are_those_that_publish_cards_there() -> None:
     notes = {
-        "cards.tessera.dev/acme": encode_published(Published(speaks=ACME.public)),
-        "cards.tessera.dev/old": encode_published(Published()),
+        "cards.tessera.dev/acme": encode_node_cards(NodeCardsAnnotation(speaks=ACME.public)),
+        "cards.tessera.dev/old": encode_node_cards(NodeCardsAnnotation()),
         "cards.tessera.dev/torn": "{",
         "else": "x",
     }

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.placement.node_fit import Unfit
-from tessera_core.placement.place import Found
+from tessera_core.placement.node_fit import NoFit
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
 from tessera_core.quota.allowance import Allowance
@@ -104,7 +104,7 @@ def test_a_node_passes_the_screen_exactly_when_it_fits(
     fleet, wanted = a_fleet(spec), units(a_request(request))
     passed = Placer(fleet).screen(wanted, FREE, None)
     for row in fleet.rows.values():
-        assert passed[row] == (not isinstance(Placer(fleet).fit(row, wanted, FREE), Unfit))
+        assert passed[row] == (not isinstance(Placer(fleet).fit(row, wanted, FREE), NoFit))
 
 
 @settings(max_examples=200, deadline=None)
@@ -115,10 +115,10 @@ def test_a_pod_that_fits_somewhere_is_placed_and_equal_inputs_give_equal_answers
     fleet, pod = a_fleet(spec), a_request(request)
     found = Placer(fleet).place(pod, FREE)
     fits = any(
-        not isinstance(Placer(fleet).fit(row, units(pod), FREE), Unfit)
+        not isinstance(Placer(fleet).fit(row, units(pod), FREE), NoFit)
         for row in fleet.rows.values()
     )
-    assert isinstance(found, Found) == fits
+    assert isinstance(found, Placement) == fits
     assert Placer(a_fleet(spec)).place(pod, FREE) == found
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tessera_core.fleet.capacity_check import misfit
 from tessera_core.fleet.charges import charges
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.place import Found
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
@@ -54,7 +54,7 @@ def a_ledger(*used_gib: int, other: tuple[int, ...] = ()) -> Ledger:
         for card, gib in zip(cards, (*used_gib, *other), strict=True) if gib
     )  # fmt: skip
     grant = Grant(uid="busy", namespace="team", name="busy", node="n1", shares=shares)
-    ledger.observe(Seen(uid="busy", grant=grant), 0)
+    ledger.observe(ObservedPod(uid="busy", grant=grant), 0)
     return ledger
 
 
@@ -75,7 +75,7 @@ def test_the_best_card_is_left_to_the_container_that_needs_it() -> None:
     found = Placer(ledger.fleet).place(a_pod((Role.APP, a_request(1)), (Role.APP, a_request(1)),
                             (Role.APP, a_request(10))), ledger.allowance("team"),
     )  # fmt: skip
-    assert isinstance(found, Found)
+    assert isinstance(found, Placement)
     assert [s.card for s in found.shares] == ["a1", "a1", "a0"]
 
 
@@ -88,7 +88,7 @@ def test_containers_that_fit_in_some_way_are_placed(used: list[int], asks: list[
     ledger = a_ledger(*used)
     pod = a_pod(*((Role.APP, a_request(gib)) for gib in asks))
     found = Placer(ledger.fleet).place(pod, ledger.allowance("team"))
-    assert isinstance(found, Found) == fits_somehow([16 - gib for gib in used], asks)
+    assert isinstance(found, Placement) == fits_somehow([16 - gib for gib in used], asks)
 
 
 roles = st.sampled_from([Role.APP, Role.APP, Role.INIT, Role.SIDECAR])
@@ -128,7 +128,7 @@ def test_what_placement_finds_the_books_take(
     ledger.set_limits(limited)
     pod = a_pod(*asked)
     found = Placer(ledger.fleet).place(pod, ledger.allowance("team"))
-    if isinstance(found, Found):
+    if isinstance(found, Placement):
         grant = Grant(uid="p", namespace="team", name="p", node="n1", shares=found.shares)
         assert misfit(ledger.fleet, grant, charges(grant.shares)) is None
         assert ledger.assume([grant], 0) is None

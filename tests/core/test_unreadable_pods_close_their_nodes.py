@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.ledger.tombstones import Unreadable
+from tessera_core.ledger.tombstones import BlockedNodes
 from tessera_testing.builders import a_card
 
 CARDS = [a_card("g0", 0)]
@@ -23,7 +23,7 @@ def closed(fleet: Fleet) -> list[str]:
 
 def test_its_own_node_and_no_other_until_it_can_be_read() -> None:
     fleet = a_fleet()
-    unreadable = Unreadable(fleet)
+    unreadable = BlockedNodes(fleet)
     unreadable.add("u", "n1", 0)
     assert closed(fleet) == ["n1"]
     assert unreadable.discard("u")
@@ -33,7 +33,7 @@ def test_its_own_node_and_no_other_until_it_can_be_read() -> None:
 
 def test_the_last_of_several_opens_it() -> None:
     fleet = a_fleet()
-    unreadable = Unreadable(fleet)
+    unreadable = BlockedNodes(fleet)
     for uid in ("u", "v", "v"):
         unreadable.add(uid, "n0", 0)
     assert unreadable.discard("u")
@@ -44,7 +44,7 @@ def test_the_last_of_several_opens_it() -> None:
 
 def test_a_node_that_comes_later_is_closed_when_it_comes() -> None:
     ledger = Ledger()
-    ledger.block("n0", "u", 0)
+    ledger.block_node("n0", "u", 0)
     ledger.put_node("n0", CARDS)
     assert closed(ledger.fleet) == ["n0"]
     ledger.remove_node("n0")
@@ -56,7 +56,7 @@ def test_every_change_of_it_may_change_an_answer() -> None:
     ledger = Ledger()
     ledger.put_node("n0", CARDS)
     seen = [ledger.generation]
-    ledger.block("n0", "u", 0)
+    ledger.block_node("n0", "u", 0)
     seen.append(ledger.generation)
     ledger.ended("u")
     seen.append(ledger.generation)

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import MOST_UNITS, Standing
+from tessera_core.placement.screen_cache import MOST_UNITS, ScreenCache
 from tessera_core.placement.units import units
 from tessera_core.quota.allowance import NO_LIMITS
-from tessera_core.scheduling.reserve import Reserved, decide
+from tessera_core.scheduling.reserve import Reserved, try_reserve
 from tessera_schema.cards import MIB, Card, Siting
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import (
@@ -113,7 +113,7 @@ def a_limit(draw: st.DrawFn) -> Limit:
 
 def presses(node: str, steps: list[int]) -> Step:
     pressures = {f"{node}-{i}": step for i, step in enumerate(steps) if step}
-    return lambda ledger: ledger.fleet.press(node, pressures)
+    return lambda ledger: ledger.fleet.set_pressure(node, pressures)
 
 
 def of_nodes(act: Callable[[Ledger, str], object]) -> st.SearchStrategy[Step]:
@@ -129,7 +129,7 @@ def nth_ends(ledger: Ledger, number: int) -> None:
 steps = st.one_of(
     a_node(),
     of_nodes(lambda ledger, node: ledger.remove_node(node)),
-    of_nodes(lambda ledger, node: ledger.block(node, f"strange-{node}", 0)),
+    of_nodes(lambda ledger, node: ledger.block_node(node, f"strange-{node}", 0)),
     of_nodes(lambda ledger, node: ledger.ended(f"strange-{node}")),
     of_nodes(lambda ledger, _: ledger.fleet.snapshot()),
     st.integers(0, 50).map(lambda n: lambda ledger: nth_ends(ledger, n)),
@@ -152,12 +152,12 @@ class Placing:
 
     def __init__(self, packer: Packer | None = None) -> None:
         self.ledger = Ledger()
-        self.screens = Standing()
+        self.screens = ScreenCache()
         self.placer = Placer(self.ledger.fleet, self.screens, packer)
 
     def decide(self, pod: PodRequest, turn: int, candidates: np.ndarray | None = None) -> bool:
         """Whether it is placed."""
-        decided = decide(self.ledger, self.placer, pod, candidates, turn)
+        decided = try_reserve(self.ledger, self.placer, pod, candidates, turn)
         return isinstance(decided, Reserved)
 
 
@@ -197,8 +197,8 @@ def test_pods_of_several_shapes_in_turn_are_answered_alike(
         candidates = None if offered is None else np.resize(np.array(offered), rows)
         check(placing, pod, candidates)
         if placing.decide(pod, turn, candidates) and turn % 3:
-            ledger.sent(pod.uid)
-            ledger.settle(pod.uid, bound=turn % 3 == 1)
+            ledger.binding_sent(pod.uid)
+            ledger.resolve_binding(pod.uid, bound=turn % 3 == 1)
 
 
 def a_plain_pod(mib: int, uid: str = "u") -> PodRequest:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tessera_demo.accounts import AGENT, EDITOR, RESIZER, SCHEDULER, accounts, token_of
 from tessera_embedded.apiserver.access import Access, Attempt
-from tessera_embedded.apiserver.http_types import User
+from tessera_embedded.apiserver.http_types import AuthenticatedUser
 
 KNOWN = {account.token_name: account for account in accounts(["one", "two"])}
 
 
 def may(token: str, attempt: Attempt) -> bool:
     account, access = KNOWN[token], Access()
-    user = User(account.name, groups=account.groups)
+    user = AuthenticatedUser(account.name, groups=account.groups)
     access.give("t", user, account.rules)
     return access.allows(user, attempt)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tessera_demo import resize_act
-from tessera_demo.lending_samples import Sample, Shares, Turn, judged, turns
+from tessera_demo.lending_samples import CounterPair, Shares, Turn, judged, turns
 
 SHARES = Shares(owner=50, borrower=30)
 STEP_S = 0.02
@@ -16,14 +16,14 @@ KERNEL_NS = 5_000_000
 
 def samples(
     seconds: float, busy: Callable[[float], bool], borrower: Callable[[float], float]
-) -> list[Sample]:
+) -> list[CounterPair]:
     """An owner that takes its half whenever it is busy, and a neighbour with so many percent."""
-    made, launches, other = [Sample(0, 0, 0, 0)], 0, 0.0
+    made, launches, other = [CounterPair(0, 0, 0, 0)], 0, 0.0
     for i in range(1, round(seconds / STEP_S)):
         at_s = i * STEP_S
         launches += 2 if busy(at_s) else 0
         other += borrower(at_s) / 100 * STEP_S * 1e9
-        made.append(Sample(at_s, launches, launches * KERNEL_NS, int(other)))
+        made.append(CounterPair(at_s, launches, launches * KERNEL_NS, int(other)))
     return made
 
 

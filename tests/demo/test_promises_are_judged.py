@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_demo import promises
-from tessera_demo.observations import Seen
+from tessera_demo.observations import Observations
 from tessera_demo.promises import Evidence, Promise
 from tessera_demo.report import asked
-from tessera_demo.scenario import Scene, name_of
+from tessera_demo.scenario import Scenario, name_of
 from tessera_demo.trace_tree import tree
 from tessera_embedded.collector import Collected
 from tessera_schema.cards import MIB
@@ -45,25 +45,25 @@ def a_pod(grant: Grant, *, running: bool = True) -> dict[str, Any]:
 
 
 def evidence(*grants: Grant, **more: Any) -> Evidence:
-    seen = Seen()
+    seen = Observations()
     for grant in grants:
         seen.pods[f"n/{grant.name}"] = a_pod(grant)
-    scene = Scene(nodes=(), quotas=(), pods=tuple(a_pod(g) for g in grants))
+    scene = Scenario(nodes=(), quotas=(), pods=tuple(a_pod(g) for g in grants))
     facts = {"explained": {}, "said": {}, "traced": "", "trace": (), **more}
     return Evidence(scene=scene, seen=seen, **facts)
 
 
 def promise(found: Evidence, text: str) -> Promise:
-    (one,) = (p for p in promises.judge(found) if text in p.text)
+    (one,) = (p for p in promises.check_promises(found) if text in p.text)
     return one
 
 
-def use(seen: Seen, grant: Grant, cores: float, times: int = 2) -> None:
+def use(seen: Observations, grant: Grant, cores: float, times: int = 2) -> None:
     card = CardUse(card=CARD, memory_bytes=512 * MIB, cores_percent=cores)
     held = ContainerUse(namespace="n", pod=grant.name, uid=grant.uid, container="c", cards=(card,))
     told = NodeUsage(node="n1", vendor="acme", at=0, interval_s=2, containers=(held,))
     for _ in range(times):
-        seen.hear("tessera.v1.demo.usage.n1", "", encode(told))
+        seen.on_message("tessera.v1.demo.usage.n1", "", encode(told))
 
 
 def test_two_dialects_on_a_card_are_found() -> None:
@@ -84,7 +84,9 @@ def test_a_pod_whose_container_does_not_run_does_not_run() -> None:
 def test_what_the_process_saw_decides(total: int, result: int, kept: bool) -> None:  # noqa: FBT001  (a parameter of the table)
     line = {"event": "card", "index": 0, "total_mib": total, "over_result": result}
     found = evidence(a_grant(), said={("uid-p", "c"): [line]})
-    both = [p for p in promises.judge(found) if "sees" in p.text or "out-of-memory" in p.text]
+    both = [
+        p for p in promises.check_promises(found) if "sees" in p.text or "out-of-memory" in p.text
+    ]
     assert len(both) == 2
     assert all(p.kept for p in both) is kept
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tessera_agent.metrics import AgentMetrics
-from tessera_runtime.metrics import Registry
+from tessera_runtime.metrics import MetricsRegistry
 from tests.deploy.manifests import KUSTOMIZE, ROOT, named, overlay
 
 SERVICES = ("scheduler", "agent", "quota", "rebalancer")
@@ -27,7 +27,7 @@ def published(service: str) -> set[str]:
     for path in (ROOT / f"services/{service}/src").rglob("*.py"):
         names = MADE.findall(path.read_text(encoding="utf-8"))
         found |= {f"tessera_{service}_{SUFFIX.sub('', name)}" for name in names}
-    registry = Registry("agent")
+    registry = MetricsRegistry("agent")
     AgentMetrics(registry, "n")
     for line in registry.text().decode().splitlines():
         if line.startswith("# TYPE "):

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tessera_agent.events import Alarm
-from tessera_core.node.container_admission import Why
-from tessera_scheduler.alarms import Wrong
+from tessera_agent.events import ContainerAlert
+from tessera_core.node.container_admission import RefusalReason
+from tessera_scheduler.alarms import AlertReason
 from tessera_schema.reasons import Reason
 from tests.deploy.manifests import ROOT
 
@@ -52,12 +52,12 @@ def test_every_reason_to_wait_is_explained() -> None:
 def test_every_event_is_explained() -> None:
     told = written()
     assert {"Cards", "IdleGrant", "QuotaExceeded", "RebalanceFailed", "ResizeRefused"} <= told
-    known = {*told, *map(str, Wrong), *map(str, Why), *map(str, Alarm)}
+    known = {*told, *map(str, AlertReason), *map(str, RefusalReason), *map(str, ContainerAlert)}
     assert rows("Events") == known
 
 
 def test_the_reasons_of_events_are_nowhere_else() -> None:
-    """`Events.tell` is given a word, or one of the three enumerations."""
+    """`EventRecorder.record` is given a word, or one of the three enumerations."""
     for path in sources():
         text = path.read_text(encoding="utf-8")
         for line in text.splitlines():

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from tessera_embedded.nats_server import find_binary
 from tessera_embedded.ports import held_ports
-from tessera_runtime.bus.api import News
+from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.client import NatsBus, open_bus
-from tessera_runtime.bus.micro_service import Service, ask, open_micro
+from tessera_runtime.bus.micro_service import MicroService, ask, open_micro
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway, TesseraError
@@ -116,10 +116,10 @@ def a_letter(number: int) -> tuple[Envelope, bytes]:
     return told(number), str(number).encode()
 
 
-async def next_of(news: object) -> News:
+async def next_of(news: object) -> Message:
     async with asyncio.timeout(PATIENCE_S):
         item = await anext(news)  # type: ignore[call-overload]  # an iterator of news
-    assert isinstance(item, News)
+    assert isinstance(item, Message)
     return item
 
 
@@ -146,7 +146,7 @@ async def everybody(folder: Path, *hasty: str) -> AsyncGenerator[Mapping[str, Na
         buses: dict[str, NatsBus] = {}
         for name, settings in ways.items():
             bus = await stack.enter_async_context(open_bus(settings, settings.user, "0"))
-            await within(bus.renewed(0))
+            await within(bus.connection_generation(0))
             buses[name] = bus
         yield buses
 
@@ -155,7 +155,7 @@ async def test_each_says_and_hears_what_its_work_needs(tmp_path: Path) -> None:
     async with (
         everybody(tmp_path) as buses,
         buses["scheduler"].watch(DEVICES_BUCKET) as watch,
-        buses["viewer"].news(f"tessera.v1.{CLUSTER}.>") as news,
+        buses["viewer"].subscribe(f"tessera.v1.{CLUSTER}.>") as news,
     ):
         await resync(watch)
         scheduler, agent = buses["scheduler"], buses["agent"]
@@ -177,8 +177,8 @@ async def test_each_says_and_hears_what_its_work_needs(tmp_path: Path) -> None:
 async def test_the_quota_monitor_hears_of_use_and_tells_of_quotas(tmp_path: Path) -> None:
     async with (
         everybody(tmp_path) as buses,
-        buses["quota"].news(usage(CLUSTER, "*")) as used,
-        buses["viewer"].news(quota(CLUSTER, "team-a", "*")) as told_of,
+        buses["quota"].subscribe(usage(CLUSTER, "*")) as used,
+        buses["viewer"].subscribe(quota(CLUSTER, "team-a", "*")) as told_of,
     ):
         await buses["agent"].publish(usage(CLUSTER, "n"), *a_letter(1))
         assert (await next_of(used)).subject == usage(CLUSTER, "n")
@@ -189,9 +189,9 @@ async def test_the_quota_monitor_hears_of_use_and_tells_of_quotas(tmp_path: Path
 async def test_the_rebalancer_hears_of_use_and_tells_hints_and_plans(tmp_path: Path) -> None:
     async with (
         everybody(tmp_path) as buses,
-        buses["rebalancer"].news(usage(CLUSTER, "*")) as used,
+        buses["rebalancer"].subscribe(usage(CLUSTER, "*")) as used,
         buses["scheduler"].watch(HINTS_BUCKET) as hints,
-        buses["viewer"].news(plan(CLUSTER, "p", "*")) as plans,
+        buses["viewer"].subscribe(plan(CLUSTER, "p", "*")) as plans,
     ):
         await resync(hints)
         await buses["agent"].publish(usage(CLUSTER, "n"), *a_letter(1))
@@ -206,7 +206,7 @@ async def test_agents_hear_how_far_they_lend_and_whose_cores_are_lowered(tmp_pat
     async with (
         everybody(tmp_path, "agent") as buses,
         buses["agent"].watch(HINTS_BUCKET, "n") as hints,
-        buses["agent"].news(quota(CLUSTER, "*", "*")) as lowered,
+        buses["agent"].subscribe(quota(CLUSTER, "*", "*")) as lowered,
     ):
         await resync(hints)
         await buses["rebalancer"].put(HINTS_BUCKET, "n", *a_letter(1))
@@ -227,7 +227,7 @@ async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
             ("scheduler", "info"), ("agent", "info-n-v"), ("quota", "info"),
             ("rebalancer", "info"),
         ):  # fmt: skip
-            service = Service(name=f"tessera-{name}", instance="n-v")
+            service = MicroService(name=f"tessera-{name}", instance="n-v")
             await stack.enter_async_context(
                 open_micro(buses[name], SystemClock(), service, {endpoint: answer})
             )
@@ -261,7 +261,7 @@ async def test_tessera_events_follows_as_the_viewer(tmp_path: Path) -> None:
     ):
         password.write_text(f"{server.passwords['viewer']}\n")
         for bus in (scheduler, agent):
-            await within(bus.renewed(0))
+            await within(bus.connection_generation(0))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tessera_cli", "events", "--count=1", "--output=json",
             f"--url=nats://127.0.0.1:{server.port}", f"--cluster={CLUSTER}", "--user=viewer",

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_rebalancer.plans.eviction import Evicting
-from tessera_rebalancer.plans.plan_store import Gone, Plans
+from tessera_rebalancer.plans.eviction import Evictor
+from tessera_rebalancer.plans.plan_store import PlanGone, PlanStore
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.client import open_kube
@@ -56,13 +56,13 @@ def a_name() -> str:
 
 async def test_a_plan_lives_and_is_removed(installed: Installed, tmp_path: Path) -> None:
     async with as_rebalancer(installed, tmp_path) as kube:
-        plans, name = Plans(kube), a_name()
+        plans, name = PlanStore(kube), a_name()
         assert await plans.create(name, SPEC)
         assert not await plans.create(name, SPEC)
         made = await plans.read(name)
         assert (made.spec, made.status) == (SPEC, PlanStatus())
         await plans.approve(made, "policy")
-        with pytest.raises(Gone):
+        with pytest.raises(PlanGone):
             await plans.put(made, PlanStatus(phase=PlanPhase.DECLINED), exact=True)
         approved = await plans.read(name)
         assert (approved.spec.decision, approved.spec.decided_by) == ("approved", "policy")
@@ -72,13 +72,13 @@ async def test_a_plan_lives_and_is_removed(installed: Installed, tmp_path: Path)
         await plans.put(started, ended)
         assert (await plans.read(name)).status == ended
         await plans.delete(started)
-        with pytest.raises(Gone):
+        with pytest.raises(PlanGone):
             await plans.read(name)
 
 
 async def test_a_plan_with_nothing_in_it_is_taken(installed: Installed, tmp_path: Path) -> None:
     async with as_rebalancer(installed, tmp_path) as kube:
-        plans, name = Plans(kube), a_name()
+        plans, name = PlanStore(kube), a_name()
         assert await plans.create(name, EMPTY)
         made = await plans.read(name)
         assert made.spec == EMPTY
@@ -111,6 +111,6 @@ async def test_the_account_evicts(installed: Installed, tmp_path: Path) -> None:
     async with installed.clients() as clients, as_rebalancer(installed, tmp_path) as kube:
         made = (await clients["admin"].post(PODS, a_pod(name))).done
         key = PodKey("default", name, made["metadata"]["uid"])
-        assert await Evicting(kube, PaceSettings()).evict(key) == ""
+        assert await Evictor(kube, PaceSettings()).evict(key) == ""
         gone = await clients["admin"].get(f"{PODS}/{name}")
     gone.refused(404, "NotFound")

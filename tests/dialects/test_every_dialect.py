@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.inventory.merge import cards_of
 from tessera_core.registry.registry import load
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod, Quantity
-from tessera_schema.verdicts import Outcome, Verdict
+from tessera_schema.verdicts import PlanOutcome, Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.plan import plan
 from tests.dialects.adding import acme
@@ -65,13 +65,13 @@ BY_SAMPLE = [
 CARDS = cards_of(REGISTRY, NODE, {})[0]
 
 
-def placed(limits: dict[str, Quantity]) -> Outcome:
+def placed(limits: dict[str, Quantity]) -> PlanOutcome:
     (outcome,) = plan([a_pod(a_container(limits, limits), uid="u")], [NODE], extra=[acme])
     assert outcome.verdict is Verdict.PLACED, outcome.message
     return outcome
 
 
-def rewritten(outcome: Outcome, **more: Any) -> Pod:
+def rewritten(outcome: PlanOutcome, **more: Any) -> Pod:
     """The pod as admission left it."""
     after = outcome.containers["c0"]
     return a_pod(a_container(after.limits, after.requests, env=after.env), uid="u", **more)
@@ -93,7 +93,7 @@ def test_it_is_silent_about_other_dialects_names(name: str, limits: dict[str, Qu
 def test_admitting_twice_changes_nothing(name: str, limits: dict[str, Quantity]) -> None:
     outcome = placed(limits)
     again = admit(REGISTRY, rewritten(outcome))
-    assert isinstance(again, Admission)
+    assert isinstance(again, AdmittedPod)
     first, second = outcome.containers["c0"], again.containers["c0"]
     assert (second.limits, second.requests) == (first.limits, first.requests)
     assert second.env.items() <= first.env.items()

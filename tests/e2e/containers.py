@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tessera_core.hook.limits_file import PATH, BadLimits, Limits, decode_limits
+from tessera_core.hook.limits_file import PATH, BadLimits, HookLimits, decode_limits
 from tests.node.island import Island
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -64,7 +64,7 @@ class Containers:
             return False
         return one.id in groups and state.rpartition(")")[2].split()[0] not in "ZX"
 
-    def limits(self, one: Running) -> Limits | None:
+    def limits(self, one: Running) -> HookLimits | None:
         """What its hook is told; None where it has no such file, or one that says nothing."""
         source = one.mounts.get(PATH)
         if source is None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.kube import TERMINAL_PHASES
-from tessera_schema.node_cards import decode_published
+from tessera_schema.node_cards import decode_node_cards
 from tests.cluster.books import grant_of
 from tests.contract.client import Json
 from tests.e2e.cluster import PATIENCE_S, Cluster
@@ -71,7 +71,7 @@ async def look(cluster: Cluster) -> Seen:
                 listed = (await cluster.admin.get("/api/v1/pods")).done
                 node = (await cluster.admin.get(f"/api/v1/nodes/{NODE}")).done
                 told = node["metadata"]["annotations"]["cards.tessera.dev/nvidia"]
-                cards = {card.id: card for card in decode_published(told).cards}
+                cards = {card.id: card for card in decode_node_cards(told).cards}
                 return Seen(pods=listed["items"], cards=cards)
             except (aiohttp.ClientError, AssertionError, KeyError):
                 await asyncio.sleep(LOOK_S)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tessera_runtime.bus.streams import Layout
+from tessera_runtime.bus.streams import StreamLayout
 from tests.contract.certificates import Authority
 from tests.contract.client import Json
 from tests.e2e import news
@@ -27,7 +27,7 @@ TLS = COMPONENTS / "nats-tls"
 SCHEDULER = "deployment/tessera-scheduler"
 CLUSTER_OF_THREE = "tessera-nats-cluster"
 SERVERS = tuple(f"{CLUSTER_OF_THREE}-{i}" for i in range(3))
-STREAMS = [stream.name for stream in Layout("default").streams]
+STREAMS = [stream.name for stream in StreamLayout("default").streams]
 DOWN_S = 3.0
 HA = """\
 apiVersion: kustomize.config.k8s.io/v1beta1

@@ -17,7 +17,7 @@ import msgspec
 
 from tessera_core.hook import limits_file, usage_file
 from tessera_core.hook.paths import HOOK_LIBRARY
-from tessera_core.hook.records import CARDS, Record
+from tessera_core.hook.records import CARDS, RecordLayout
 from tessera_core.trust.grants import Signer
 from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY
@@ -172,7 +172,7 @@ def _since_usage() -> list[tuple[int, int]]:
     return [(base + at, size) for base in cards for at, size in fields]
 
 
-def _field(record: Record, name: str) -> tuple[int, int]:
+def _field(record: RecordLayout, name: str) -> tuple[int, int]:
     return record.offsets[name], record.field_size(name)
 
 

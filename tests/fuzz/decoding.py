@@ -19,13 +19,13 @@ from tessera_core.hook.hami_core_region import NotARegion, read_region
 from tessera_core.hook.limits_file import (
     BadLimits,
     CardLimit,
-    Limits,
+    HookLimits,
     decode_limits,
     encode_limits,
     sequence_of,
 )  # fmt: skip
-from tessera_core.hook.usage_file import Bounds, decode_usage
-from tessera_core.inventory.merge import cards_on
+from tessera_core.hook.usage_file import UsageFileBounds, decode_usage
+from tessera_core.inventory.merge import node_cards_with_allocations
 from tessera_core.kube import quantity
 from tessera_core.quota.objects import (
     AcceleratorQuota,
@@ -35,10 +35,10 @@ from tessera_core.quota.objects import (
 )
 from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, Verifier, published_key
-from tessera_core.trust.messages import Speaker, not_spoken
-from tessera_kubelet.errors import LinkGarbled, Unsayable
+from tessera_core.trust.messages import MessageSigner, sender_problem
+from tessera_kubelet.errors import AdjustmentUnsupported, LinkGarbled
 from tessera_kubelet.nri import mux, protobuf, ttrpc
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, PodSandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_schema import device_reports, grants, node_cards, resizes
 from tessera_schema.cards import Card
@@ -54,7 +54,7 @@ REGISTRY: Final = load()
 SIGNER: Final = Signer(bytes(range(32)))
 FORMER: Final = Signer(bytes(32))
 VERIFIER: Final = Verifier(dict(published_key(s.public) for s in (SIGNER, FORMER)))
-SPEAKER: Final = Speaker(bytes(range(32)))
+SPEAKER: Final = MessageSigner(bytes(range(32)))
 ORDER: Final = (7, 42)
 CARDS: Final = (
     a_card("GPU-a", vendor="nvidia", mib=81920), a_card("GPU-b", vendor="nvidia", mib=81920)
@@ -74,6 +74,9 @@ GRANTS: Final = tuple(
     )
     for i in (0, 1)
 )
+_NODE_CARDS: Final = node_cards.encode_node_cards(
+    node_cards.NodeCardsAnnotation(cards=CARDS, speaks="a")
+)
 SIGNED: Final = tuple(
     signer.sign(grants.encode_grant(grant)) for signer in (SIGNER, FORMER) for grant in GRANTS
 )
@@ -81,8 +84,8 @@ STATE: Final = device_reports.encode(
     device_reports.DeviceState(node="n0", vendor="nvidia", cards=CARDS)
 )
 SIGNATURE: Final = SPEAKER.sign(ORDER, STATE)
-LIMITS: Final = Limits(container="a/b/c", cards=(CardLimit(uuid="GPU-a"),))
-BOUNDS: Final = Bounds(memory_bytes={}, now_ns=10**18)
+LIMITS: Final = HookLimits(container="a/b/c", cards=(CardLimit(uuid="GPU-a"),))
+BOUNDS: Final = UsageFileBounds(memory_bytes={}, now_ns=10**18)
 SELECT: Final = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
 QUOTAS: Final = (
     {"spec": {"hard": {"limits.nvidia.com/gpumem": "16k", "limits.nvidia.com/gpucores": 100,
@@ -147,7 +150,7 @@ def _signature(data: bytes, cuts: tuple[int, ...]) -> None:
     del cuts
     signature, _, message = data.partition(b" ")
     text = signature.decode("latin-1")
-    if not not_spoken(SPEAKER.public, text, ORDER, message):
+    if not sender_problem(SPEAKER.public, text, ORDER, message):
         assert (text, message) == (SIGNATURE, STATE), "another spelling, or another message"
 
 
@@ -156,7 +159,7 @@ def _cards(data: bytes, _: tuple[int, ...]) -> None:
     node = a_node(
         annotations={"cards.tessera.dev/nvidia": text, "hami.io/node-nvidia-register": text}
     )
-    on = cards_on(REGISTRY, node, {})
+    on = node_cards_with_allocations(REGISTRY, node, {})
     assert len({card.id for card in on.cards}) == len(on.cards), "two cards of one name"
 
 
@@ -230,11 +233,11 @@ DECODERS: Final[Mapping[str, Decoder]] = {
     ),
     "signature": Decoder((SIGNATURE.encode() + b" " + STATE,), _signature),
     "published": Decoder(
-        (node_cards.encode_published(node_cards.Published(cards=CARDS, speaks="a")).encode(),),
-        _again(node_cards.decode_published, node_cards.encode_published), (msgspec.DecodeError,),
+        (_NODE_CARDS.encode(),),
+        _again(node_cards.decode_node_cards, node_cards.encode_node_cards), (msgspec.DecodeError,),
     ),
     "cards": Decoder(
-        (node_cards.encode_published(node_cards.Published(cards=CARDS)).encode(),
+        (node_cards.encode_node_cards(node_cards.NodeCardsAnnotation(cards=CARDS)).encode(),
          b'[{"id":"GPU-a","count":10,"devmem":16384,"devcore":100,"type":"A10","health":true}]'),
         _cards,
     ),
@@ -282,8 +285,8 @@ DECODERS: Final[Mapping[str, Decoder]] = {
         _stream(lambda: mux.Frames().feed, lambda frame: mux.frames(*frame)),
     ),
     "ttrpc": Decoder(
-        (ttrpc.message(1, ttrpc.Kind.REQUEST, b"hello")
-         + ttrpc.message(3, ttrpc.Kind.RESPONSE, b""),),
+        (ttrpc.message(1, ttrpc.TtrpcMessageKind.REQUEST, b"hello")
+         + ttrpc.message(3, ttrpc.TtrpcMessageKind.RESPONSE, b""),),
         _stream(
             lambda: ttrpc.Messages().feed,
             lambda m: len(m.payload).to_bytes(4, "big") + m.stream.to_bytes(4, "big")
@@ -291,7 +294,7 @@ DECODERS: Final[Mapping[str, Decoder]] = {
         ),
     ),
     "nri pod": Decoder(
-        (protobuf.sandbox_message(Sandbox(id="s", name="p", uid="u", namespace="n",
+        (protobuf.sandbox_message(PodSandbox(id="s", name="p", uid="u", namespace="n",
                                       labels={"a": "b"})).SerializeToString(),),
         _nri(pb.PodSandbox, protobuf.sandbox, protobuf.sandbox_message), (NotProtobuf,),
     ),
@@ -308,7 +311,7 @@ DECODERS: Final[Mapping[str, Decoder]] = {
             env={"A": "b"}, mounts=(Mount(destination="/a", source="/b"),), cdi=("x/y=z",),
         )).SerializeToString(),),
         _nri(pb.ContainerAdjustment, protobuf.adjustment, protobuf.adjustment_message),
-        (NotProtobuf, Unsayable),
+        (NotProtobuf, AdjustmentUnsupported),
     ),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tessera_core.hook.limits_file import MAGIC, SIZE, CardLimit, Limits, encode_limits
+from tessera_core.hook.limits_file import MAGIC, SIZE, CardLimit, HookLimits, encode_limits
 from tessera_core.hook.records import CARDS, HEAD, LAYOUT
 from tests.fuzz.fuzzer import Fuzzer, mutated
 
@@ -24,7 +24,7 @@ Reader = Callable[[list[bytes]], list[bool]]
 
 SAMPLES: Final = tuple(
     encode_limits(
-        Limits(
+        HookLimits(
             container="team/job/main",
             cards=tuple(
                 CardLimit(uuid=f"GPU-{i}", memory_bytes=2**30, cores_permille=300)

@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.inventory.merge import cards_of
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.recovery.adopt import adopt
 from tessera_core.scheduling.filter import Filter
 from tessera_core.trust.grants import Signer, Verifier, published_key
@@ -115,7 +115,7 @@ class World:
         """Two nodes with cards of every vendor."""
         self.ledger = Ledger()
         self.filter = Filter(
-            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), Decisions()
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, ScreenCache()), DecisionLog()
         )
         for name, node in nodes.items():
             self.publish(name, cards_of(REGISTRY, node, {})[0])
@@ -145,9 +145,9 @@ def lives(world: type[World], pods: list[Json]) -> None:
             _placed(tested, stored, float(now))
             _within(tested.ledger)
     for entry in list(tested.ledger.entries()):
-        tested.ledger.sent(entry.grant.uid)
-        tested.ledger.settle(entry.grant.uid, bound=True)
-        tested.ledger.observe(Seen(uid=entry.grant.uid, grant=entry.grant, ended=True), 99.0)
+        tested.ledger.binding_sent(entry.grant.uid)
+        tested.ledger.resolve_binding(entry.grant.uid, bound=True)
+        tested.ledger.observe(ObservedPod(uid=entry.grant.uid, grant=entry.grant, ended=True), 99.0)
     for name in NODES:
         assert not tested.ledger.held(name), "left in the books"
 

@@ -17,10 +17,10 @@ from msgspec import Struct
 from tessera_runtime.http import fast_path, fast_request
 from tessera_runtime.http.connections import ConnectionLimits
 from tessera_runtime.http.fast_path import BodyLimits, Reply
-from tessera_runtime.http.fast_request import Request
+from tessera_runtime.http.fast_request import FastRequest
 from tests.fuzz.fuzzer import Fuzzer, mutated
 
-Read = Callable[[bytearray], Request | None]
+Read = Callable[[bytearray], FastRequest | None]
 
 HEADERS: Final = (
     b"Host: x:8888", b"Content-Length: 7", b"User-Agent: Go-http-client/1.1",

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tessera_cli.__main__ import run
 from tessera_core.kube.quantity import BadQuantity
 from tessera_core.usage.smoother import Smoother
-from tessera_runtime.http.fast_request import UNKNOWN, Request
+from tessera_runtime.http.fast_request import UNKNOWN, FastRequest
 from tessera_schema.cards import Card
 from tessera_schema.device_reports import NodeUsage
 from tests.fuzz import decoding, limitsreader, placing, pods, requests, usages
@@ -25,7 +25,7 @@ def finds(fuzzer: Fuzzer) -> str:
     return str(found.value)
 
 
-def without_the_grammar(buffer: bytearray) -> Request | None:
+def without_the_grammar(buffer: bytearray) -> FastRequest | None:
     """A reader that looks for the length, and at nothing else."""
     head, end, _ = bytes(buffer).partition(b"\r\n\r\n")
     length = re.search(rb"content-length *:[ \t]*([0-9]+)\r", head + b"\r", re.IGNORECASE)
@@ -33,13 +33,13 @@ def without_the_grammar(buffer: bytearray) -> Request | None:
         return None
     if not head.startswith(b"POST /filter ") or length is None:
         return UNKNOWN
-    return Request(b"/filter", len(head) + 4, int(length[1]))
+    return FastRequest(b"/filter", len(head) + 4, int(length[1]))
 
 
-def too_early(buffer: bytearray) -> Request | None:
+def too_early(buffer: bytearray) -> FastRequest | None:
     """A reader that decides before the headers are over."""
     if buffer.startswith(b"POST /filter") and b"Content-Length: 7" in buffer:
-        return Request(b"/filter", len(buffer), 7)
+        return FastRequest(b"/filter", len(buffer), 7)
     return None
 
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.reports.agents import AgentReports, Message
-from tessera_core.trust.messages import Speaker
+from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_core.trust.messages import MessageSigner
 from tessera_core.usage.smoother import Smoother
-from tessera_quota.usage import LONGEST_S, Usage
-from tessera_runtime.bus.api import News
+from tessera_quota.usage import LONGEST_S, UsageListener
+from tessera_runtime.bus.api import Message
 from tessera_schema import subjects
 from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Grant, Share
@@ -25,7 +25,7 @@ from tests.fuzz.fuzzer import Fuzzer
 Json = dict[str, Any]
 
 CARDS: Final = tuple(a_card(f"GPU-{i}", vendor="nvidia", mib=81920) for i in range(2))
-SPEAKER: Final = Speaker(bytes(range(32)))
+SPEAKER: Final = MessageSigner(bytes(range(32)))
 GRANTS: Final = {
     uid: Grant(
         uid=uid, namespace="team", name=uid, node="n0",
@@ -98,14 +98,14 @@ def _message(random: Random) -> bytes:
 def check(smoothing: type[Smoother], told: Told) -> None:
     """One after the other."""
     now = 100.0
-    usage, reports = Usage(_reports(), GRANTS.get, lambda: now, 30.0), _reports()
+    usage, reports = UsageListener(_reports(), GRANTS.get, lambda: now, 30.0), _reports()
     smoother = smoothing()
     for sequence, (data, wait_s) in enumerate(zip(told.messages, told.waits, strict=True)):
         now += wait_s
         news = _news(data, sequence)
-        usage.take(news)
+        usage.receive(news)
         with suppress(msgspec.DecodeError):
-            message = Message(subject=news.subject, envelope=news.envelope, data=data)
+            message = ReceivedReport(subject=news.subject, envelope=news.envelope, data=data)
             counted = reports.usage(message, GRANTS.get)
             if counted is not None:
                 smoother.take(counted, now)
@@ -125,9 +125,9 @@ def _reports() -> AgentReports:
     return reports
 
 
-def _news(data: bytes, sequence: int) -> News:
+def _news(data: bytes, sequence: int) -> Message:
     order = (1, sequence + 1)
-    return News(
+    return Message(
         subject=subjects.usage("c", "n0"), data=data,
         envelope=Envelope(
             id=f"m{sequence}", source="/tessera/agent/n0", type="t", time="", epoch=order[0],

@@ -10,50 +10,52 @@ from tessera_kubelet.errors import LinkLost
 from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
-from tessera_kubelet.nri.settings import NriSettings
-from tessera_kubelet.nri.ttrpc import Client, Kind, Messages, message
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox
+from tessera_kubelet.nri.settings import NriPluginSettings
+from tessera_kubelet.nri.ttrpc import Client, Messages, TtrpcMessageKind, message
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, CreationRefused, PodSandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_kubelet.proto.ttrpc_pb2 import Request, Response
 
-POD = Sandbox(id="sb-1", name="job", uid="u-1", namespace="team", annotations={"grant": "yes"})
+POD = PodSandbox(id="sb-1", name="job", uid="u-1", namespace="team", annotations={"grant": "yes"})
 CONTAINER = ContainerInfo(
     id="c-1", sandbox_id="sb-1", name="train", env={"PATH": "/bin", "CARDS": "all"}
 )
 
-Give = Callable[[Sandbox, ContainerInfo], Adjustment | Refusal]
+Give = Callable[[PodSandbox, ContainerInfo], Adjustment | CreationRefused]
 
 
 class FakeAgent:
     """Gives what it is told to give, and remembers what it was told."""
 
-    def __init__(self, give: Give | Adjustment | Refusal | None = None) -> None:
+    def __init__(self, give: Give | Adjustment | CreationRefused | None = None) -> None:
         self.give = give or Adjustment()
         self.told: list[tuple[str, str]] = []
-        self.pods: Sequence[Sandbox] = ()
+        self.pods: Sequence[PodSandbox] = ()
         self.containers: Sequence[ContainerInfo] = ()
-        self.asked: list[tuple[Sandbox, ContainerInfo]] = []
+        self.asked: list[tuple[PodSandbox, ContainerInfo]] = []
 
-    def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]) -> None:
         self.pods, self.containers = pods, containers
 
-    def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+    def create_container(
+        self, pod: PodSandbox, container: ContainerInfo
+    ) -> Adjustment | CreationRefused:
         self.asked.append((pod, container))
         return self.give(pod, container) if callable(self.give) else self.give
 
-    def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_started(self, pod: PodSandbox, container: ContainerInfo) -> None:
         self.told.append(("started", container.name))
 
-    def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_stopped(self, pod: PodSandbox, container: ContainerInfo) -> None:
         self.told.append(("stopped", container.name))
 
-    def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_removed(self, pod: PodSandbox, container: ContainerInfo) -> None:
         self.told.append(("removed", container.name))
 
-    def pod_stopped(self, pod: Sandbox) -> None:
+    def pod_stopped(self, pod: PodSandbox) -> None:
         self.told.append(("pod stopped", pod.name))
 
-    def pod_removed(self, pod: Sandbox) -> None:
+    def pod_removed(self, pod: PodSandbox) -> None:
         self.told.append(("pod removed", pod.name))
 
 
@@ -76,13 +78,13 @@ class News:
 
 @asynccontextmanager
 async def running(
-    agent: FakeAgent, socket: Path, settings: NriSettings | None = None
+    agent: FakeAgent, socket: Path, settings: NriPluginSettings | None = None
 ) -> AsyncGenerator[News]:
     """The agent as a plugin of whoever listens at the socket, or will."""
     news = News()
     async with open_tasks() as tasks:
         tasks.create_task(
-            serve(socket, agent, settings or NriSettings(), news), name="agent under test"
+            serve(socket, agent, settings or NriPluginSettings(), news), name="agent under test"
         )
         yield news
 
@@ -136,7 +138,7 @@ class Scripted:
             answer = self._answers.get(Request.FromString(came.payload).method)
             if answer is not None:
                 out = Response(payload=answer).SerializeToString()
-                self._channel.send(message(came.stream, Kind.RESPONSE, out))
+                self._channel.send(message(came.stream, TtrpcMessageKind.RESPONSE, out))
 
     def lost(self, error: LinkLost) -> None:
         pass

@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from tessera_kubelet.background import open_tasks
-from tessera_kubelet.errors import CallFailed, LinkLost, LinkStuck, Oversized, Unanswered
+from tessera_kubelet.errors import CallFailed, CallTimedOut, LinkLost, LinkStuck, Oversized
 from tessera_kubelet.nri.mux import Frames, Trunk, frames
 from tessera_kubelet.nri.ttrpc import (
     LONGEST_MESSAGE,
     Client,
     Code,
-    Kind,
-    Message,
     Messages,
     Server,
+    TtrpcMessage,
+    TtrpcMessageKind,
     message,
 )
 from tessera_kubelet.proto.ttrpc_pb2 import Request, Response
@@ -29,7 +29,7 @@ class Peer:
     def __init__(self, trunk: Trunk) -> None:
         self._channel = trunk.open(HERE, self)
         self._messages = Messages()
-        self.came: asyncio.Queue[Message] = asyncio.Queue()
+        self.came: asyncio.Queue[TtrpcMessage] = asyncio.Queue()
 
     def receive(self, data: bytes) -> None:
         for one in self._messages.feed(data):
@@ -40,7 +40,7 @@ class Peer:
 
     def answer(self, stream: int, payload: bytes) -> None:
         out = Response(payload=payload).SerializeToString()
-        self._channel.send(message(stream, Kind.RESPONSE, out))
+        self._channel.send(message(stream, TtrpcMessageKind.RESPONSE, out))
 
 
 def refuse(payload: bytes) -> bytes:
@@ -104,7 +104,7 @@ async def test_a_call_that_nobody_answers_ends_in_time_and_its_late_answer_is_dr
     async with open_ends() as ends:
         client, peer = Client(ends.near, HERE), Peer(ends.far)
         async with ends.reading():
-            with pytest.raises(Unanswered, match=r"Echo was not answered within 2.0 s"):
+            with pytest.raises(CallTimedOut, match=r"Echo was not answered within 2.0 s"):
                 await client.call("svc", "Echo", b"first", within_s=2.0)
             async with open_tasks() as tasks:
                 second = tasks.create_task(
@@ -164,7 +164,7 @@ async def test_what_else_fails_as_the_connection_ends_does_not_hide_its_end() ->
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                raise Unanswered("nothing came") from None
+                raise CallTimedOut("nothing came") from None
 
     async with open_ends() as ends:
         with pytest.raises(LinkLost, match="the peer closed the connection"):
@@ -188,7 +188,7 @@ async def test_a_peer_that_never_reads_its_answers_is_cut_off() -> None:
     async def flood(ends: Ends) -> None:
         async with ends.near.reading("near"):
             for stream in range(1, 61, 2):
-                ends.far_writer.write(frames(HERE, message(stream, Kind.REQUEST, call)))
+                ends.far_writer.write(frames(HERE, message(stream, TtrpcMessageKind.REQUEST, call)))
             await asyncio.Event().wait()
 
     async with open_ends() as ends:
@@ -199,16 +199,16 @@ async def test_a_peer_that_never_reads_its_answers_is_cut_off() -> None:
 
 async def test_what_a_connection_does_not_serve_is_answered_on_its_stream() -> None:
     call = Request(service="svc", method="Echo").SerializeToString()
-    odd = message(3, Kind.REQUEST, call)
+    odd = message(3, TtrpcMessageKind.REQUEST, call)
     sent = [
         odd,
-        message(4, Kind.REQUEST, call),  # even
-        message(3, Kind.REQUEST, call),  # used before
-        message(5, Kind.DATA, b""),
-        message(7, Kind.REQUEST, b"\xff"),
+        message(4, TtrpcMessageKind.REQUEST, call),  # even
+        message(3, TtrpcMessageKind.REQUEST, call),  # used before
+        message(5, TtrpcMessageKind.DATA, b""),
+        message(7, TtrpcMessageKind.REQUEST, b"\xff"),
         odd[:9] + b"\x09" + odd[10:],  # unknown flags of an old stream
-        message(9, Kind(2), b""),  # an answer, which nobody waits for
-        message(11, Kind.REQUEST, call),
+        message(9, TtrpcMessageKind(2), b""),  # an answer, which nobody waits for
+        message(11, TtrpcMessageKind.REQUEST, call),
     ]
     async with open_ends() as ends:
         Server(ends.far, HERE, "svc", HANDLERS)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from tessera_kubelet.errors import LinkGarbled, Oversized
 from tessera_kubelet.nri.mux import FIRST_PAYLOAD, LONGEST_PAYLOAD, Frames, frames
-from tessera_kubelet.nri.ttrpc import LONGEST_MESSAGE, Kind, Message, Messages, message
+from tessera_kubelet.nri.ttrpc import (
+    LONGEST_MESSAGE,
+    Messages,
+    TtrpcMessage,
+    TtrpcMessageKind,
+    message,
+)
 
 u32 = st.integers(0, 2**32 - 1)
 payloads = st.one_of(
@@ -43,14 +49,14 @@ def test_frames_join_to_what_was_sent_on_each_connection(
     assert not reader.halfway
 
 
-@given(st.lists(st.tuples(u32, st.sampled_from(Kind), payloads), max_size=6), cuts)
+@given(st.lists(st.tuples(u32, st.sampled_from(TtrpcMessageKind), payloads), max_size=6), cuts)
 def test_messages_come_out_as_they_went_in(
-    sent: list[tuple[int, Kind, bytes]], cuts: list[float]
+    sent: list[tuple[int, TtrpcMessageKind, bytes]], cuts: list[float]
 ) -> None:
     stream = b"".join(message(*one) for one in sent)
     reader = Messages()
     came = [one for piece in pieces(stream, cuts) for one in reader.feed(piece)]
-    assert came == [Message(stream_id, kind, 0, data) for stream_id, kind, data in sent]
+    assert came == [TtrpcMessage(stream_id, kind, 0, data) for stream_id, kind, data in sent]
 
 
 @given(st.binary(max_size=200), cuts)
@@ -77,14 +83,14 @@ def test_a_long_message_begins_with_a_frame_that_every_reader_can_take() -> None
 
 
 def test_the_longest_message_passes() -> None:
-    sent = message(1, Kind.REQUEST, bytes(LONGEST_MESSAGE))
+    sent = message(1, TtrpcMessageKind.REQUEST, bytes(LONGEST_MESSAGE))
     joined = b"".join(payload for _, payload in Frames().feed(frames(1, sent)))
     assert [len(m.payload) for m in Messages().feed(joined)] == [LONGEST_MESSAGE]
 
 
 def test_a_longer_one_is_not_sent() -> None:
     with pytest.raises(Oversized, match="4194305 bytes; at most 4194304"):
-        message(1, Kind.REQUEST, bytes(LONGEST_MESSAGE + 1))
+        message(1, TtrpcMessageKind.REQUEST, bytes(LONGEST_MESSAGE + 1))
 
 
 def test_a_longer_one_is_not_read() -> None:

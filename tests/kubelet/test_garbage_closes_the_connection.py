@@ -12,8 +12,8 @@ from tessera_kubelet.errors import LinkGarbled, LinkLost
 from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import frames
 from tessera_kubelet.nri.plugin import Connected, Disconnected
-from tessera_kubelet.nri.settings import NriSettings, RuntimeSettings
-from tessera_kubelet.nri.ttrpc import Client, Kind, Server, message
+from tessera_kubelet.nri.settings import NriPluginSettings, RuntimeSettings
+from tessera_kubelet.nri.ttrpc import Client, Server, TtrpcMessageKind, message
 from tessera_kubelet.nri.types import Adjustment
 from tessera_kubelet.proto.ttrpc_pb2 import Request
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, dialled, listening, running
@@ -25,8 +25,11 @@ GARBAGE = [
     (bytes(4) + TOO_LONG, "a frame of 5242880 bytes came in"),
     (frames(1, TOO_LONG + bytes(6)), "a message of 5242880 bytes came in"),
     (frames(2, TOO_LONG + bytes(6)), "a message of 5242880 bytes came in"),
-    (frames(2, message(1, Kind.RESPONSE, b"\xff")), "an answer is not a Response"),
-    (frames(2, message(1, Kind.DATA, b"")), "a message of type 3 came in place of an answer"),
+    (frames(2, message(1, TtrpcMessageKind.RESPONSE, b"\xff")), "an answer is not a Response"),
+    (
+        frames(2, message(1, TtrpcMessageKind.DATA, b"")),
+        "a message of type 3 came in place of an answer",
+    ),
     (b"\0\0\0\1\0\0", "the peer closed the connection, within a frame"),
     (b"", "the peer closed the connection"),
 ]
@@ -56,7 +59,7 @@ async def test_an_agent_leaves_a_runtime_that_talks_garbage_and_finds_the_next_o
         await reader.read()
 
     socket, given = tmp_path / "nri.sock", Adjustment(env={"CARDS": "GPU-1"})
-    quick = NriSettings(retry_first_s=0.001, retry_longest_s=0.001)
+    quick = NriPluginSettings(retry_first_s=0.001, retry_longest_s=0.001)
     async with running(FakeAgent(given), socket, quick) as news:
         await news.until(Disconnected)
         async with listening(socket, talk):
@@ -82,7 +85,7 @@ junk = st.one_of(
             ),
         ),
         st.integers(0, 9),
-        st.sampled_from(Kind),
+        st.sampled_from(TtrpcMessageKind),
         st.sampled_from([protobuf.RUNTIME_SERVICE, "other"]),
         st.sampled_from(["RegisterPlugin", "UpdateContainers", "Other"]),
         st.binary(max_size=50),

@@ -19,7 +19,7 @@ from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
 from tessera_kubelet.nri.ttrpc import Client, Code
-from tessera_kubelet.nri.types import Adjustment, Event, Sandbox
+from tessera_kubelet.nri.types import Adjustment, NriEvent, PodSandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, dialled, running, scripted
 
@@ -55,18 +55,20 @@ async def test_an_event_that_is_not_answered_cuts_the_plugin_off_too(tmp_path: P
     socket = tmp_path / "nri.sock"
     async with open_runtime(socket, RuntimeSettings()) as runtime, scripted(socket, JOINS):
         await runtime.until(SCRIPTED)
-        await runtime.tell(Event.RUN_POD_SANDBOX, POD)
+        await runtime.notify(NriEvent.RUN_POD_SANDBOX, POD)
         await runtime.until()
 
 
 async def test_a_plugin_hears_only_what_it_asked_for(tmp_path: Path) -> None:
-    stops = pb.ConfigureResponse(events=protobuf.mask([Event.STOP_CONTAINER])).SerializeToString()
+    stops = pb.ConfigureResponse(
+        events=protobuf.mask([NriEvent.STOP_CONTAINER])
+    ).SerializeToString()
     socket = tmp_path / "nri.sock"
     answers = {"Configure": stops, "Synchronize": b"", "StopContainer": b""}
     async with open_runtime(socket, RuntimeSettings()) as runtime, scripted(socket, answers):
         await runtime.until(SCRIPTED)
         assert await runtime.create_container(POD, CONTAINER) == Adjustment()
-        await runtime.tell(Event.REMOVE_CONTAINER, POD, CONTAINER)
+        await runtime.notify(NriEvent.REMOVE_CONTAINER, POD, CONTAINER)
         await runtime.stop_container(POD, CONTAINER)
         assert runtime.plugins == (SCRIPTED,)
 
@@ -156,7 +158,7 @@ async def test_without_a_required_plugin_no_container_is_created(tmp_path: Path)
             await runtime.until(TESSERA)
             assert await runtime.create_container(POD, CONTAINER) == GIVEN
         await runtime.until()
-        await runtime.tell(Event.RUN_POD_SANDBOX, POD)
+        await runtime.notify(NriEvent.RUN_POD_SANDBOX, POD)
         with pytest.raises(PluginMissing):
             await runtime.create_container(POD, CONTAINER)
 
@@ -183,7 +185,7 @@ async def test_all_that_is_missing_is_named(tmp_path: Path) -> None:
             await runtime.create_container(POD, CONTAINER)
 
 
-def tolerating(key: str, value: str) -> Sandbox:
+def tolerating(key: str, value: str) -> PodSandbox:
     return replace(POD, annotations={key: value})
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tessera_embedded.runtime.runtime import Joined, Left, open_runtime
-from tessera_kubelet.errors import Misnamed
+from tessera_kubelet.errors import PluginNameInvalid
 from tessera_kubelet.nri.plugin import Connected, Disconnected, serve
-from tessera_kubelet.nri.settings import NriSettings, RuntimeSettings
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Sandbox
+from tessera_kubelet.nri.settings import NriPluginSettings, RuntimeSettings
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, PodSandbox
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, listening, running
 
 TESSERA = "10-tessera"
@@ -59,7 +59,7 @@ async def test_it_does_not_hammer_a_runtime_that_rejects_it(tmp_path: Path) -> N
         began.append(asyncio.get_running_loop().time())
 
     socket = tmp_path / "nri.sock"
-    settings = NriSettings(retry_first_s=0.5, retry_longest_s=4)
+    settings = NriPluginSettings(retry_first_s=0.5, retry_longest_s=4)
     async with listening(socket, reject), running(FakeAgent(), socket, settings) as news:
         await asyncio.sleep(20)
     waits = [round(b - a, 3) for a, b in pairwise(began)]
@@ -98,22 +98,24 @@ async def test_an_agent_that_cannot_take_the_state_is_not_connected(tmp_path: Pa
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        (NriSettings(name=""), "name: is empty"),
-        (NriSettings(index="5"), 'index: "5" must be two digits, such as "10"'),
-        (NriSettings(index="ab"), 'index: "ab" must be two digits'),
-        (NriSettings(index="٣٣"), "must be two digits"),
+        (NriPluginSettings(name=""), "name: is empty"),
+        (NriPluginSettings(index="5"), 'index: "5" must be two digits, such as "10"'),
+        (NriPluginSettings(index="ab"), 'index: "ab" must be two digits'),
+        (NriPluginSettings(index="٣٣"), "must be two digits"),
     ],
 )
 async def test_a_name_that_no_runtime_accepts_is_said_at_once(
-    tmp_path: Path, settings: NriSettings, what: str
+    tmp_path: Path, settings: NriPluginSettings, what: str
 ) -> None:
-    with pytest.raises(Misnamed, match=what):
+    with pytest.raises(PluginNameInvalid, match=what):
         await serve(tmp_path / "nri.sock", FakeAgent(), settings)
 
 
 async def test_a_large_state_comes_in_several_messages_and_is_told_once(tmp_path: Path) -> None:
     pods = [
-        Sandbox(id=f"p{i}", name=f"job-{i}", uid=f"u{i}", namespace="team", labels={"l": "x" * 900})
+        PodSandbox(
+            id=f"p{i}", name=f"job-{i}", uid=f"u{i}", namespace="team", labels={"l": "x" * 900}
+        )
         for i in range(200)
     ]
     containers = [
@@ -123,7 +125,9 @@ async def test_a_large_state_comes_in_several_messages_and_is_told_once(tmp_path
     told: list[int] = []
 
     class Counting(FakeAgent):
-        def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+        def synchronize(
+            self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]
+        ) -> None:
             super().synchronize(pods, containers)
             told.append(1)
 

@@ -19,11 +19,11 @@ from tessera_kubelet.nri.ttrpc import Messages
 from tessera_kubelet.nri.types import (
     Adjustment,
     ContainerInfo,
-    Device,
-    Event,
-    Refusal,
-    Sandbox,
-    State,
+    CreationRefused,
+    NriContainerState,
+    NriDevice,
+    NriEvent,
+    PodSandbox,
 )
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_kubelet.proto.ttrpc_pb2 import Request
@@ -31,7 +31,7 @@ from tessera_schema.injections import Mount
 from tests.kubelet.agents import FakeAgent, dialled, listening, running
 
 RECORDED = Path(__file__).parent / "recorded"
-THE_POD = Sandbox(id="p1", name="pod", uid="u1", namespace="ns", annotations={"k": "v"})
+THE_POD = PodSandbox(id="p1", name="pod", uid="u1", namespace="ns", annotations={"k": "v"})
 THE_CONTAINER = ContainerInfo(
     id="c1", sandbox_id="p1", name="main", env={"A": "old", "PATH": "/bin"}
 )
@@ -66,13 +66,13 @@ async def test_a_plugin_says_what_it_always_said(tmp_path: Path) -> None:
         done.set()
         await reader.read()
 
-    def give(pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+    def give(pod: PodSandbox, container: ContainerInfo) -> Adjustment | CreationRefused:
         if container.name == "bad":
-            return Refusal(why="no card is left")
+            return CreationRefused(why="no card is left")
         return Adjustment(
             env={"CARDS": "0"},
             mounts=(Mount(destination="/d", source="/s"),),
-            devices=(Device(path="/dev/x", major=195, minor=3),),
+            devices=(NriDevice(path="/dev/x", major=195, minor=3),),
             annotations={"an": "no"},
             cdi=("v/c=1",),
         )
@@ -83,11 +83,15 @@ async def test_a_plugin_says_what_it_always_said(tmp_path: Path) -> None:
     assert said == [data for side, data in lines if side == "plugin"]
     assert news.seen[0] == Connected(runtime="real", version="0.10", answer_within_s=2.0)
     assert agent.pods == [
-        Sandbox(id="p0", name="pod", uid="u0", namespace="ns", annotations={"big": "xxx"})
+        PodSandbox(id="p0", name="pod", uid="u0", namespace="ns", annotations={"big": "xxx"})
     ]
     assert agent.containers == [
         ContainerInfo(
-            id="c0", sandbox_id="p0", name="main", state=State.RUNNING, env={"A": "1", "B": "yyy"}
+            id="c0",
+            sandbox_id="p0",
+            name="main",
+            state=NriContainerState.RUNNING,
+            env={"A": "1", "B": "yyy"},
         )
     ]
     assert agent.asked == [(THE_POD, THE_CONTAINER), (THE_POD, replace(THE_CONTAINER, name="bad"))]
@@ -118,13 +122,13 @@ async def test_a_runtime_understands_nris_own_plugin_and_calls_it_alike(tmp_path
         given = await runtime.create_container(THE_POD, THE_CONTAINER)
         with pytest.raises(ContainerRefused, match='plugin "20-goplug": not this one'):
             await runtime.create_container(THE_POD, replace(THE_CONTAINER, name="bad"))
-        await runtime.tell(Event.POST_START_CONTAINER, THE_POD, THE_CONTAINER)
+        await runtime.notify(NriEvent.POST_START_CONTAINER, THE_POD, THE_CONTAINER)
         await runtime.stop_container(THE_POD, THE_CONTAINER)
         await played
     assert given == Adjustment(
         env={"GO": "yes", "BIG": "zzz"},
         mounts=(Mount(destination="/d", source="/s"),),
-        devices=(Device(path="/dev/x", major=195, minor=3),),
+        devices=(NriDevice(path="/dev/x", major=195, minor=3),),
         annotations={"an": "no"},
         cdi=("v/c=1",),
     )
@@ -140,5 +144,7 @@ async def test_a_runtime_understands_nris_own_plugin_and_calls_it_alike(tmp_path
 
 
 def test_events_and_states_are_numbered_as_on_the_wire() -> None:
-    assert {e.name: e.value for e in Event} | {"UNKNOWN": 0} == dict(pb.Event.items())
-    assert {f"CONTAINER_{s.name}": s.value for s in State} == dict(pb.ContainerState.items())
+    assert {e.name: e.value for e in NriEvent} | {"UNKNOWN": 0} == dict(pb.Event.items())
+    assert {f"CONTAINER_{s.name}": s.value for s in NriContainerState} == dict(
+        pb.ContainerState.items()
+    )

@@ -8,21 +8,21 @@ from msgspec.structs import replace
 from tessera_embedded.runtime.merge import amended
 from tessera_embedded.runtime.runtime import open_runtime
 from tessera_kubelet.errors import AdjustmentsClash, ContainerRefused
-from tessera_kubelet.nri.settings import NriSettings, RuntimeSettings
+from tessera_kubelet.nri.settings import NriPluginSettings, RuntimeSettings
 from tessera_kubelet.nri.types import (
     Adjustment,
     ContainerInfo,
-    Device,
-    Event,
-    Refusal,
-    Sandbox,
-    State,
+    CreationRefused,
+    NriContainerState,
+    NriDevice,
+    NriEvent,
+    PodSandbox,
 )
 from tessera_schema.injections import Mount
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, running
 
 TESSERA, OTHER = "10-tessera", "20-other"
-ON_20 = NriSettings(name="other", index="20")
+ON_20 = NriPluginSettings(name="other", index="20")
 ALL = Adjustment(
     env={"CARDS": "GPU-1", "EMPTY": ""},
     mounts=(
@@ -30,8 +30,8 @@ ALL = Adjustment(
         Mount(destination="/limits", source="/etc/u-1"),
     ),
     devices=(
-        Device(path="/dev/card1", major=195, minor=1),
-        Device(path="/b", major=8, minor=0, type="b"),
+        NriDevice(path="/dev/card1", major=195, minor=1),
+        NriDevice(path="/b", major=8, minor=0, type="b"),
     ),
     cdi=("vendor.com/card=1",),
     annotations={"given": "GPU-1"},
@@ -42,12 +42,12 @@ async def test_everything_given_arrives(tmp_path: Path) -> None:
     socket = tmp_path / "nri.sock"
     full = replace(
         CONTAINER,
-        state=State.CREATED,
+        state=NriContainerState.CREATED,
         labels={"l": "1"},
         annotations={"a": "2"},
         args=("sleep", "1"),
         mounts=(Mount(destination="/data", source="/srv"),),
-        devices=(Device(path="/dev/null", major=1, minor=3),),
+        devices=(NriDevice(path="/dev/null", major=1, minor=3),),
         cgroup="/kubepods/u-1",
         pid=42,
     )
@@ -65,7 +65,7 @@ async def test_no_plugin_no_adjustment(tmp_path: Path) -> None:
 
 async def test_a_refusal_fails_the_container_with_the_plugins_words(tmp_path: Path) -> None:
     socket = tmp_path / "nri.sock"
-    agent = FakeAgent(Refusal(why="card GPU-1 has no 4000 MiB left"))
+    agent = FakeAgent(CreationRefused(why="card GPU-1 has no 4000 MiB left"))
     async with open_runtime(socket, RuntimeSettings()) as runtime, running(agent, socket):
         await runtime.until(TESSERA)
         with pytest.raises(ContainerRefused, match="card GPU-1 has no 4000 MiB left"):
@@ -77,7 +77,7 @@ async def test_a_refusal_fails_the_container_with_the_plugins_words(tmp_path: Pa
 async def test_a_bug_in_the_agent_fails_the_container_and_not_the_connection(
     tmp_path: Path,
 ) -> None:
-    def divide(pod: Sandbox, container: ContainerInfo) -> Adjustment:
+    def divide(pod: PodSandbox, container: ContainerInfo) -> Adjustment:
         raise ZeroDivisionError("a bug")
 
     socket, agent = tmp_path / "nri.sock", FakeAgent(divide)
@@ -93,7 +93,7 @@ async def test_a_bug_in_the_agent_fails_the_container_and_not_the_connection(
     [
         (Adjustment(env={"-PATH": ""}), "env"),
         (Adjustment(mounts=(Mount(destination="-/d", source="/s"),)), "mounts"),
-        (Adjustment(devices=(Device(path="-/dev/x", major=1, minor=1),)), "devices"),
+        (Adjustment(devices=(NriDevice(path="-/dev/x", major=1, minor=1),)), "devices"),
         (Adjustment(annotations={"-a": ""}), "annotations"),
     ],
 )
@@ -134,7 +134,7 @@ def test_an_adjustment_replaces_what_has_its_name() -> None:
             Mount(destination="/usage", source="/old"),
             Mount(destination="/data", source="/d"),
         ),
-        devices=(Device(path="/b", major=7, minor=7),),
+        devices=(NriDevice(path="/b", major=7, minor=7),),
         annotations={"given": "nothing", "kept": "yes"},
     )
     after = amended(before, ALL)
@@ -153,7 +153,7 @@ def test_an_adjustment_replaces_what_has_its_name() -> None:
     [
         (Adjustment(env={"CARDS": "GPU-1"}), 'env "CARDS"'),
         (Adjustment(mounts=(Mount(destination="/usage", source="/x"),)), 'mount "/usage"'),
-        (Adjustment(devices=(Device(path="/b", major=8, minor=0),)), 'device "/b"'),
+        (Adjustment(devices=(NriDevice(path="/b", major=8, minor=0),)), 'device "/b"'),
         (Adjustment(cdi=ALL.cdi), 'CDI device "vendor.com/card=1"'),
         (Adjustment(annotations={"given": "GPU-2"}), 'annotation "given"'),
     ],
@@ -177,13 +177,13 @@ async def test_the_agent_hears_what_becomes_of_pods_and_containers(tmp_path: Pat
     socket, agent = tmp_path / "nri.sock", FakeAgent()
     async with open_runtime(socket, RuntimeSettings()) as runtime, running(agent, socket):
         await runtime.until(TESSERA)
-        await runtime.tell(Event.RUN_POD_SANDBOX, POD)
-        await runtime.tell(Event.START_CONTAINER, POD, CONTAINER)
-        await runtime.tell(Event.POST_START_CONTAINER, POD, CONTAINER)
+        await runtime.notify(NriEvent.RUN_POD_SANDBOX, POD)
+        await runtime.notify(NriEvent.START_CONTAINER, POD, CONTAINER)
+        await runtime.notify(NriEvent.POST_START_CONTAINER, POD, CONTAINER)
         await runtime.stop_container(POD, CONTAINER)
-        await runtime.tell(Event.REMOVE_CONTAINER, POD, CONTAINER)
-        await runtime.tell(Event.STOP_POD_SANDBOX, POD)
-        await runtime.tell(Event.REMOVE_POD_SANDBOX, POD)
+        await runtime.notify(NriEvent.REMOVE_CONTAINER, POD, CONTAINER)
+        await runtime.notify(NriEvent.STOP_POD_SANDBOX, POD)
+        await runtime.notify(NriEvent.REMOVE_POD_SANDBOX, POD)
     assert agent.told == [
         ("started", "train"),
         ("stopped", "train"),

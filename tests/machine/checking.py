@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from tessera_core.fleet.charges import Charge
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_scheduler.cache.outlived import OCCUPIED
-from tessera_scheduler.explain.explanation import Books, explain
+from tessera_scheduler.explain.explanation import ExplanationSources, explain
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.reasons import Reason
@@ -42,7 +42,7 @@ def always(world: World) -> None:
             if not bound.overtaken:
                 entry = leader.scheduler.ledger.entry(pod.metadata.uid)
                 assert entry is not None, f"{leader.name} has lost the grant of {pod.name}"
-                assert entry.phase is not Phase.RESERVED, pod.name
+                assert entry.phase is not AllocationPhase.RESERVED, pod.name
                 known = [_what(g) for g in (entry.grant, entry.pending) if g is not None]
                 assert _what(bound.grant) in known, pod.name
 
@@ -160,7 +160,7 @@ async def _books_are_true(world: World, scheduler: Scheduler) -> None:
     books = {uid: _what(e.grant) for uid, e in own.items()}
     api = {uid: _what(grant) for uid, grant in living.items()}
     assert books == api, f"books: {books}, API server: {api}"
-    assert {e.phase for e in own.values()} <= {Phase.BOUND}
+    assert {e.phase for e in own.values()} <= {AllocationPhase.BOUND}
     held = truth.held()
     shown = (
         Shown(encode_grant(bound.grant), msgspec.json.encode(pod).decode())
@@ -200,7 +200,7 @@ def _overfull_is_known(world: World, scheduler: Scheduler) -> None:
 
 
 async def _all_waiting_are_explained(world: World, scheduler: Scheduler) -> None:
-    books = Books(
+    books = ExplanationSources(
         registry=scheduler.registry, ledger=scheduler.ledger, decisions=scheduler.decisions,
         clock=world.cluster.clock,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from tessera_runtime.kube.settings import KubeSettings
 from tessera_scheduler.settings import BindSettings, SchedulerSettings
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
-from tessera_schema.node_cards import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, NodeCardsAnnotation, encode_node_cards
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import a_store
@@ -121,7 +121,7 @@ class Cluster:
         for namespace in (HOME, TEAM):
             self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         self.call("POST", LEASE, {"metadata": {"name": "tessera-scheduler"}})
-        for path, guard in fencing.fence(HOME).items() if fenced else ():
+        for path, guard in fencing.fencing_policy(HOME).items() if fenced else ():
             self.call("POST", path, guard)
         self.limit(QUOTA_MIB)
         self.truth = Truth(self.store, self.time, self.cards, self.allocating, fenced=fenced)
@@ -175,7 +175,7 @@ class Cluster:
     def publish(self, node: str) -> None:
         """Its agent writes its cards as they are."""
         giving = ALLOCATE if node == self.allocating else UNSET
-        text = encode_published(Published(cards=self.cards_of(node), giving=giving))
+        text = encode_node_cards(NodeCardsAnnotation(cards=self.cards_of(node), giving=giving))
         note = {"metadata": {"annotations": {f"{CARDS_PREFIX}nvidia": text}}}
         self.call("PATCH", f"/api/v1/nodes/{node}", note)
 

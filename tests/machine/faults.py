@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Fault, Hang
+from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Hang, InjectedFault
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.machine.cluster import HEARD_S, LATE_S
 from tests.machine.walking import LEASE, Walk, sure, which_of
@@ -21,22 +21,25 @@ BINDING_FAULTS: Final[Sequence[Effect]] = (
     Answer(409), Answer(429, retry_after_s=2), Answer(500),
 )  # fmt: skip
 effects = st.sampled_from(BINDING_FAULTS)
-_other_faults: Final[Sequence[tuple[Fault, ...]]] = (
-    (Fault("GET", ONE_POD, Answer(500), 3),),
-    (Fault("GET", ONE_POD, Hang()),),
-    (Fault("GET", ONE_POD, Answer(403), 2),),
-    (Fault("GET", "/api/v1/pods", Answer(410)), Fault("GET", "/api/v1/pods", Answer(500), 2)),
-    (Fault("GET", "/api/v1/pods", Delay(1), 9),),
-    (Fault("GET", "/api/v1/nodes", Answer(503), 2),),
-    (Fault("GET", ".*/resourcequotas", Cut(), 2),),
-    (Fault("PUT", LEASE, Answer(500), 3),),
-    (Fault("PUT", LEASE, Answer(500), 14),),
-    (Fault("PUT", LEASE, Cut(after=True), 2),),
-    (Fault("PUT", LEASE, Delay(4), 2),),
-    (Fault("PATCH", ".*", Cut(after=True)),),
-    (Fault("*", ".*", Cut(), 6),),
-    (Fault("*", ".*", Answer(429, retry_after_s=1), 6),),
-    (Fault("*", ".*", Answer(500), 6),),
+_other_faults: Final[Sequence[tuple[InjectedFault, ...]]] = (
+    (InjectedFault("GET", ONE_POD, Answer(500), 3),),
+    (InjectedFault("GET", ONE_POD, Hang()),),
+    (InjectedFault("GET", ONE_POD, Answer(403), 2),),
+    (
+        InjectedFault("GET", "/api/v1/pods", Answer(410)),
+        InjectedFault("GET", "/api/v1/pods", Answer(500), 2),
+    ),
+    (InjectedFault("GET", "/api/v1/pods", Delay(1), 9),),
+    (InjectedFault("GET", "/api/v1/nodes", Answer(503), 2),),
+    (InjectedFault("GET", ".*/resourcequotas", Cut(), 2),),
+    (InjectedFault("PUT", LEASE, Answer(500), 3),),
+    (InjectedFault("PUT", LEASE, Answer(500), 14),),
+    (InjectedFault("PUT", LEASE, Cut(after=True), 2),),
+    (InjectedFault("PUT", LEASE, Delay(4), 2),),
+    (InjectedFault("PATCH", ".*", Cut(after=True)),),
+    (InjectedFault("*", ".*", Cut(), 6),),
+    (InjectedFault("*", ".*", Answer(429, retry_after_s=1), 6),),
+    (InjectedFault("*", ".*", Answer(500), 6),),
 )
 
 
@@ -49,13 +52,13 @@ class Faults(Walk):
     def a_binding_will_fail(self, by: int, effect: Effect) -> None:
         async def step() -> None:
             if replica := self.replica(by):
-                replica.line.faults.add(Fault("POST", ".*/binding", effect))
+                replica.line.faults.add(InjectedFault("POST", ".*/binding", effect))
 
         self.do(step())
 
     @rule(by=which_of, faults=st.sampled_from(_other_faults), anew=sure)
     def calls_will_fail(
-        self, by: int, faults: tuple[Fault, ...], anew: bool  # noqa: FBT001  (drawn)
+        self, by: int, faults: tuple[InjectedFault, ...], anew: bool  # noqa: FBT001  (drawn)
     ) -> None:  # fmt: skip
         async def step() -> None:
             if replica := self.replica(by):

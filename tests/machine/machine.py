@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tessera_embedded.apiserver.faults import Answer, Delay, Effect, Fault
+from tessera_embedded.apiserver.faults import Answer, Delay, Effect, InjectedFault
 from tests.machine import checking
 from tests.machine.cluster import HEARD_S, SHAPES
 from tests.machine.faults import Faults, effects
@@ -48,7 +48,7 @@ class Machine(Life, Faults):
                 return
             await self._bind_badly(leader, which, first)
             await self.world.advance(5.2)
-            leader.line.faults.add(Fault("POST", ".*/binding", then))
+            leader.line.faults.add(InjectedFault("POST", ".*/binding", then))
             if placing.offers:
                 placing.bind(leader, placing.offers[-1])
             await self.world.advance(5.2)
@@ -62,7 +62,7 @@ class Machine(Life, Faults):
 
         async def step() -> None:
             for replica in self.world.alive:
-                replica.line.faults.add(Fault("GET", "/api/v1/pods", Answer(500), 2))
+                replica.line.faults.add(InjectedFault("GET", "/api/v1/pods", Answer(500), 2))
                 replica.line.cut_watches()
             for uid in list(self.world.cluster.truth.pods)[which:][:count]:
                 self.world.cluster.delete(uid, 0)
@@ -88,7 +88,7 @@ class Machine(Life, Faults):
             leader = await self.some_leader()
             if leader is None:
                 return
-            leader.line.faults.add(Fault("GET", "/api/v1/pods", Delay(1), 8))
+            leader.line.faults.add(InjectedFault("GET", "/api/v1/pods", Delay(1), 8))
             self.world.cluster.store.compact()
             leader.line.cut_watches()
             await self.world.advance(1.7)
@@ -125,7 +125,7 @@ class Machine(Life, Faults):
             self.create("late", "default", SHAPES[which % len(SHAPES)])
         leader.line.stops_it = effect is None
         if effect is not None:
-            leader.line.faults.add(Fault("POST", ".*/binding", effect))
+            leader.line.faults.add(InjectedFault("POST", ".*/binding", effect))
         await self.schedule(which, 0, 0.0)
         if leader.process.stopped:
             self.count("stopped as it bound")

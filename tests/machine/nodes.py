@@ -12,7 +12,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from tessera_core.fleet.charges import Charge, charge_of
-from tessera_core.node.container_admission import Asked, Give, Refuse, Scene, Why, judge
+from tessera_core.node.container_admission import (
+    ContainerCreation,
+    Granted,
+    NodeContext,
+    RefusalReason,
+    Refused,
+    admit_container,
+)
 from tessera_runtime.bus.outbox import Outbox
 from tessera_schema.device_reports import DeviceState, Occupied, encode
 from tessera_schema.grants import GRANT_KEY, Grant, Share
@@ -91,7 +98,7 @@ class Node:
             node=self.name, vendor=VENDOR, cards=self._cluster.cards_of(self.name),
             occupied=tuple(self._left(uid) for uid in self.orphans() if self.runs(uid)),
         )  # fmt: skip
-        self._outbox.tell_state(
+        self._outbox.publish_state(
             DEVICES_BUCKET, f"{self.name}.{VENDOR}", "dev.tessera.device", encode(state)
         )
 
@@ -179,21 +186,23 @@ class Node:
         text = pod.metadata.annotations.get(GRANT_KEY, "")
         uid, name = pod.metadata.uid, container.name
         self._cluster.truth.problem(text)  # brings the keys up to date
-        scene = Scene(
+        scene = NodeContext(
             node=self.name, vendor=REGISTRY.vendors[VENDOR], vendors=REGISTRY.vendors,
             verifier=self._cluster.truth.verifier,
             cards={card.id: card for card in self._cluster.cards_of(self.name)},
             held=self._held(), earlier=runs.grant,
         )  # fmt: skip
-        verdict = judge(Asked(uid=uid, container=name, texts=(text,) if text else ()), scene)
-        if isinstance(verdict, Refuse):
-            if verdict.why is Why.NO_ROOM:
-                assert verdict.why.alarming
+        verdict = admit_container(
+            ContainerCreation(uid=uid, container=name, texts=(text,) if text else ()), scene
+        )
+        if isinstance(verdict, Refused):
+            if verdict.why is RefusalReason.NO_ROOM:
+                assert verdict.why.needs_alert
                 for share in self._wanted(uid):
                     self.refused.setdefault(share.card, set()).add(uid)
             return False
         runs.shares[name] = ()
-        if isinstance(verdict, Give):
+        if isinstance(verdict, Granted):
             runs.shares[name], runs.grant = verdict.shares, verdict.grant
         return True
 
@@ -205,7 +214,7 @@ class Node:
         return {
             uid: [s for shares in runs.shares.values() for s in shares]
             for uid, runs in self._runs.items()
-        }  # fmt: skip
+        }
 
     # -- what is so
 

@@ -12,7 +12,7 @@ from tessera_runtime.errors import ApiLost, ApiRefused
 from tessera_runtime.kube.api import NONE, Body, Verb
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_testing.kube import FakeKube
-from tessera_testing.stoppable import Process
+from tessera_testing.stoppable import StoppableProcess
 from tests.machine.cluster import SETTINGS, Cluster
 from tests.machine.truth import CALL_S
 from tests.scheduler.world import REGISTRY
@@ -66,7 +66,7 @@ class Replica:
 
     def __init__(self, cluster: Cluster, group: asyncio.TaskGroup, name: str, seed: int) -> None:
         self.name = name
-        self.process = Process(cluster.loop)
+        self.process = StoppableProcess(cluster.loop)
         self.line = Line(cluster, self.stop)
         self.scheduler: Scheduler | None = None
         self.cut_off = False

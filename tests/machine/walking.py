@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 
-from tessera_embedded.apiserver.faults import Answer, Fault
+from tessera_embedded.apiserver.faults import Answer, InjectedFault
 from tests.machine import checking
 from tests.machine.cluster import NAMESPACES, SHAPES
 from tests.machine.nodes import Node
@@ -85,7 +85,7 @@ class Walk(RuleBasedStateMachine):
             case "cut off":
                 replica.cut()
             case "forgotten":
-                replica.line.faults.add(Fault("PUT", LEASE, Answer(500), 14))
+                replica.line.faults.add(InjectedFault("PUT", LEASE, Answer(500), 14))
             case "killed":
                 replica.kill()
             case "ended" if not replica.process.stopped:

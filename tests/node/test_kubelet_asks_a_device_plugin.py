@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tessera_agent.device_plugin.allocations import Allocated
+from tessera_agent.device_plugin.allocations import RecordedAllocation
 from tessera_kubelet.pod_resources import open_pod_resources
 from tests.node.agents import until
 from tests.node.cdi import write_specification
@@ -49,10 +49,10 @@ def checkpoint(node: Node) -> Path:
     return node.agent.folder / "allocations-nvidia.json"
 
 
-def allocations(node: Node) -> tuple[Allocated, ...]:
+def allocations(node: Node) -> tuple[RecordedAllocation, ...]:
     """What is written there."""
     kept = msgspec.json.decode(checkpoint(node).read_bytes())
-    return msgspec.convert(kept["allocations"], tuple[Allocated, ...])
+    return msgspec.convert(kept["allocations"], tuple[RecordedAllocation, ...])
 
 
 def registrations(node: Node) -> int:

@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import Struct
 
 from tessera_kubelet.background import open_tasks
-from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.device_lists import DeviceLists
 from tessera_kubelet.device_plugin.registration import serve
 from tessera_kubelet.device_plugin.settings import DevicePluginSettings
-from tessera_kubelet.device_plugin.types import Allocation, Device, Refused
+from tessera_kubelet.device_plugin.types import AllocateRefused, ContainerAllocation, PluginDevice
 from tessera_schema.injections import Mount
 from tests.contract.client import Client, Json
 
@@ -80,11 +80,11 @@ class Place(Struct, frozen=True):
 
 
 class VendorPlugin:
-    """What kubelet asks; see `tessera_kubelet.device_plugin.types.Plugin`."""
+    """What kubelet asks; see `tessera_kubelet.device_plugin.types.DevicePlugin`."""
 
     def __init__(self, make: Make, place: Place) -> None:
         self.make = make
-        self.offers = Offers()
+        self.offers = DeviceLists()
         self.candidates: list[list[str]] = []
         """At each Allocate: the pods among which it had to choose."""
         self.is_wrong = False
@@ -92,27 +92,29 @@ class VendorPlugin:
         self._place = place
         for resource, each in make.units.items():
             ids = (f"{make.vendor}-{i}" for i in range(each * make.cards))
-            self.offers.put(resource, [Device(id=name) for name in ids])
+            self.offers.put(resource, [PluginDevice(id=name) for name in ids])
 
-    async def allocate(self, resource: str, ids: Sequence[str]) -> Allocation | Refused:
+    async def allocate(
+        self, resource: str, ids: Sequence[str]
+    ) -> ContainerAllocation | AllocateRefused:
         if resource != self.make.picks_by:
-            return Allocation()
+            return ContainerAllocation()
         found = sorted(await self._asking(str(len(ids))), key=lambda found: found[0])
         self.candidates.append([pod["metadata"]["name"] for _, pod, _ in found])
         if not found:
-            return Refused(f"no pod that has not started asks for {len(ids)} {resource}")
+            return AllocateRefused(f"no pod that has not started asks for {len(ids)} {resource}")
         _, pod, position = found[0]
         numbers = self.make.numbers(pod["metadata"]["annotations"], position)
         if self.is_wrong:
             numbers = str((int(numbers) + 1) % self.make.cards)
         await self._settle(pod)
         limits = pod["spec"]["containers"][position]["resources"]["limits"]
-        return Allocation(
+        return ContainerAllocation(
             env={self.make.variable: numbers, GIVEN_MEMORY: limits.get(self.make.memory, "0")},
             mounts=self.make.mounts,
         )
 
-    async def pre_start(self, _resource: str, _ids: Sequence[str]) -> Refused | None:
+    async def pre_start(self, _resource: str, _ids: Sequence[str]) -> AllocateRefused | None:
         return None
 
     def preferred(

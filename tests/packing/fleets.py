@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tessera_core.fleet.charges import Charge, charges
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.packing import ordering
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.state import PackingState
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.scoring import nodes
 from tessera_core.placement.units import units
@@ -90,7 +90,9 @@ def a_pod(*wanted: Request, cpu_milli: int = 0, memory_bytes: int = 0) -> PodReq
     )  # fmt: skip
 
 
-def place(fleet: Fleet, pod: PodRequest, state: State) -> tuple[str, tuple[Share, ...]] | None:
+def place(
+    fleet: Fleet, pod: PodRequest, state: PackingState
+) -> tuple[str, tuple[Share, ...]] | None:
     """What placement does with the order of `pack`."""
     wanted = units(pod)
     columns = ordering.keys(fleet, wanted[0].lead, state)
@@ -98,7 +100,7 @@ def place(fleet: Fleet, pod: PodRequest, state: State) -> tuple[str, tuple[Share
     while len(left):
         row = nodes.best(left, columns)
         fitted = Placer(fleet).fit(row, wanted, FREE)
-        if not isinstance(fitted, Unfit):
+        if not isinstance(fitted, NoFit):
             return fleet.names[row], fitted
         left = left[left != row]
     return None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.placement.packing.card_values import OPEN, Table, table
+from tessera_core.placement.packing.card_values import OPEN, ValueTable, table
 from tessera_core.placement.packing.cutting_stock import prices
 from tessera_core.placement.packing.knapsack import Knapsack
 
@@ -84,7 +84,7 @@ def test_two_resources_are_worth_what_the_best_set_of_shares_is(
     assert value[6, 2] == pytest.approx(best(6, 2))
 
 
-def a_table(sizes: list[list[int]], counts: list[float], totals: list[int]) -> Table:
+def a_table(sizes: list[list[int]], counts: list[float], totals: list[int]) -> ValueTable:
     return table(np.array(totals), np.array(sizes), np.array(counts), 1, np.random.default_rng(0))
 
 

@@ -16,11 +16,11 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import Host
 from tessera_core.placement.packing import ordering
 from tessera_core.placement.packing.card_values import OPEN
-from tessera_core.placement.packing.demand import Ask, Kinds, Past
-from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape
+from tessera_core.placement.packing.demand_history import DemandedShape, History
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.free_capacity import Hosts
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.free_capacity import HostColumns
+from tessera_core.placement.packing.state import PackingState
 from tessera_schema.cards import MIB
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
@@ -103,12 +103,13 @@ def one_number_per_card() -> list[float]:
     """V of the spec, learned from the trace's kind of card: 1000 thousandths and nothing else."""
     yes = np.array([False, True])
     asks = tuple(
-        (Ask(np.array([[0], [p * 10]]), yes, yes & False, 1), float(n)) for p, n in SIZES.items()
+        (DemandShape(np.array([[0], [p * 10]]), yes, yes & False, 1), float(n))
+        for p, n in SIZES.items()
     )
     cards = np.array([0, 1])
-    kinds = Kinds(totals=np.array([[1], [1000]]), cards=cards, vendor=cards, amounts=1)
-    vendor_of = [(Ask(a.need, a.allowed, a.alone, 1, vendor=1), n) for a, n in asks]
-    value = learn(kinds, Past(tuple(vendor_of))).tables[1].value
+    kinds = CardKinds(totals=np.array([[1], [1000]]), cards=cards, vendor=cards, amounts=1)
+    vendor_of = [(DemandShape(a.need, a.allowed, a.alone, 1, vendor=1), n) for a, n in asks]
+    value = learn(kinds, Demand(tuple(vendor_of))).tables[1].value
     return [float(v) + OPEN for v in value]
 
 
@@ -120,18 +121,18 @@ def fleet_of(nodes: list[Node]) -> Fleet:
     return fleet
 
 
-def hosts_of(fleet: Fleet, nodes: list[Node]) -> Hosts:
+def hosts_of(fleet: Fleet, nodes: list[Node]) -> HostColumns:
     columns = np.zeros((4, len(fleet.names)))
     for n, node in enumerate(nodes):
         columns[:, fleet.rows[f"node-{n}"]] = node.cpu, node.memory, 64000, 256 * GIB
-    return Hosts(*columns)
+    return HostColumns(*columns)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_step_is_the_plain_policys(seed: int) -> None:
     rng = np.random.default_rng(seed)
     nodes = [Node(MODELS[n % 3 == 2], 64000, 256 * GIB) for n in range(9)]
-    fleet, state, plain = fleet_of(nodes), State(), PlainA(nodes, one_number_per_card())
+    fleet, state, plain = fleet_of(nodes), PackingState(), PlainA(nodes, one_number_per_card())
     history = History()
     for pod in PAST * 2:
         history.add(a_pod(a_request(pod), cpu_milli=pod.cpu, memory_bytes=16 * GIB), 0)
@@ -150,7 +151,7 @@ def test_every_step_is_the_plain_policys(seed: int) -> None:
     assert placed > 30
 
 
-def take(fleet: Fleet, state: State, node: Node, number: int, pod: Pod) -> None:
+def take(fleet: Fleet, state: PackingState, node: Node, number: int, pod: Pod) -> None:
     """On the cards that `pack` likes best, which must be ones that the plain policy has."""
     name = f"node-{number}"
     view = fleet.view(fleet.rows[name], "acme")
@@ -167,11 +168,11 @@ def take(fleet: Fleet, state: State, node: Node, number: int, pod: Pod) -> None:
 
 def test_the_values_are_equal_too() -> None:
     nodes = [Node("plain", 64000, 256 * GIB)]
-    fleet, state, history = fleet_of(nodes), State(), History()
+    fleet, state, history = fleet_of(nodes), PackingState(), History()
     for pod in PAST * 2:
         history.add(a_pod(a_request(pod)), 0)
     outlook = learn(*state.lesson(fleet, history, 0))
     state.adopt(outlook)
     both = outlook.tables[1].value[:, :, -1]
     assert np.diag(both)[1:-1] + OPEN == pytest.approx(one_number_per_card()[1:-1])
-    assert state.steps(fleet, Wish(a_request(Pod(50, 1, 0)))).min() < inf
+    assert state.steps(fleet, DemandedShape(a_request(Pod(50, 1, 0)))).min() < inf

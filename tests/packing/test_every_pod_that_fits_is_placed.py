@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tessera_core.fleet.charges import Charge
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.packing.demand_history import History
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.state import PackingState
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
 from tessera_schema.cards import Card
@@ -24,8 +24,8 @@ def test_a_pod_that_fits_somewhere_is_always_placed(
 ) -> None:
     fleet, pod = a_fleet(spec), a_pod(*wanted)
     rows = range(len(fleet.names))
-    somewhere = any(not isinstance(Placer(fleet).fit(r, units(pod), FREE), Unfit) for r in rows)
-    assert (place(fleet, pod, State(reserve=reserve)) is not None) == somewhere
+    somewhere = any(not isinstance(Placer(fleet).fit(r, units(pod), FREE), NoFit) for r in rows)
+    assert (place(fleet, pod, PackingState(reserve=reserve)) is not None) == somewhere
 
 
 @settings(max_examples=60, deadline=None)
@@ -39,7 +39,7 @@ def test_equal_inputs_give_equal_answers(spec: Spec, wanted: list[Request]) -> N
     names = [f"node-{n}" for n in range(len(spec))]
     for name in reversed(names):
         put(other, name, spec[int(name.removeprefix("node-"))])
-    first, second = State(), State()
+    first, second = PackingState(), PackingState()
     first.adopt(learn(*first.lesson(one, history, 0)))
     history = History.decode(history.encode(0))
     second.adopt(learn(*second.lesson(other, history, 0)))
@@ -54,4 +54,4 @@ def test_equal_inputs_give_equal_answers(spec: Spec, wanted: list[Request]) -> N
 
 def test_a_request_of_a_vendor_nobody_has_is_no_error() -> None:
     fleet = a_fleet([])
-    assert place(fleet, a_pod(Request(vendor="nobody", dialect="x")), State()) is None
+    assert place(fleet, a_pod(Request(vendor="nobody", dialect="x")), PackingState()) is None

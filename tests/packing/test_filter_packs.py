@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.admission.admit import Admission, admit
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.admission.admit import AdmittedPod, admit
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.packing.demand_history import History
 from tessera_core.placement.packing.forecast import learn
 from tessera_core.placement.packing.packer import MOST_NAMED, Packer
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.placement.units import units
 from tessera_core.quota.allowance import NO_LIMITS
 from tessera_core.registry.registry import load
@@ -50,7 +50,7 @@ def share(percent: int) -> Mapping[str, object]:
 
 def asked(pod: Json) -> PodRequest:
     admission = admit(REGISTRY, msgspec.convert(pod, Pod))
-    assert isinstance(admission, Admission)
+    assert isinstance(admission, AdmittedPod)
     return admission.request
 
 
@@ -64,8 +64,8 @@ class Scheduler:
             self.ledger.put_node(
                 f"n{n}", [a_card(f"c{n}-{i}", i, vendor="nvidia", mib=mib) for i in range(cards)]
             )
-        self.placer = Placer(self.ledger.fleet, Standing(), packer)
-        self.filter = Filter(REGISTRY, self.ledger, self.placer, Decisions())
+        self.placer = Placer(self.ledger.fleet, ScreenCache(), packer)
+        self.filter = Filter(REGISTRY, self.ledger, self.placer, DecisionLog())
 
     def place(self, pod: Json, *nodes: str) -> str:
         """The node where it is bound; empty when it waits."""
@@ -75,8 +75,8 @@ class Scheduler:
         if not found:
             return ""
         uid = pod["metadata"]["uid"]
-        self.ledger.sent(uid)
-        self.ledger.settle(uid, bound=True)
+        self.ledger.binding_sent(uid)
+        self.ledger.resolve_binding(uid, bound=True)
         return found[0]
 
     def card_of(self, uid: str) -> str:
@@ -242,7 +242,7 @@ def test_a_pod_that_fits_somewhere_is_always_placed(steps: list[tuple[str, Any]]
         fleet, wanted = scheduler.ledger.fleet, units(asked(pod))
         rows = fleet.rows.values()
         somewhere = any(
-            not isinstance(Placer(fleet).fit(r, wanted, NO_LIMITS), Unfit) for r in rows
+            not isinstance(Placer(fleet).fit(r, wanted, NO_LIMITS), NoFit) for r in rows
         )
         assert bool(scheduler.place(pod)) == somewhere
 

@@ -8,11 +8,11 @@ from tessera_core.placement.packing import demand_history as packing_history
 from tessera_core.placement.packing.demand_history import (
     ENOUGH,
     History,
-    Saved,
-    Seen,
+    SavedHistory,
+    ShapeRecord,
     UnknownHistoryVersion,
 )
-from tessera_core.placement.packing.inferred_demand import as_asked
+from tessera_core.placement.packing.inferred_demand import request_from_grant
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tessera_schema.requests import (
@@ -142,7 +142,7 @@ def test_what_a_pod_asked_for_is_guessed_from_what_it_holds() -> None:
         for c in pod.containers for r in c.requests for i in range(r.count)
     )  # fmt: skip
     grant = Grant(uid="uid", namespace="default", name="pod", node="n", shares=held)
-    assert as_asked(grant) == pod
+    assert request_from_grant(grant) == pod
 
 
 def test_requests_for_one_card_are_one_shape() -> None:
@@ -188,8 +188,8 @@ def test_shapes_that_nobody_can_have_asked_for_are_left_out(odd: dict[str, float
 
 @pytest.mark.parametrize("count", [0, -1, 1e300])
 def test_counts_that_cannot_be_are_left_out(count: float) -> None:
-    seen = (Seen(shape=SHARE, count=count), Seen(shape=OTHER, count=2))
-    text = msgspec.json.encode(Saved(at=0, pods=3, seen=seen))
+    seen = (ShapeRecord(shape=SHARE, count=count), ShapeRecord(shape=OTHER, count=2))
+    text = msgspec.json.encode(SavedHistory(at=0, pods=3, seen=seen))
     assert History.decode(text).shapes == {OTHER: 2}
 
 

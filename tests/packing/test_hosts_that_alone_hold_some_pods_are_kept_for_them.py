@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import Host
 from tessera_core.placement.packing import ordering
-from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.demand_history import DemandedShape, History
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.host_capacity import HostBook
+from tessera_core.placement.packing.host_capacity import HostCapacity
 from tessera_core.placement.packing.scarce_hosts import SHAPES
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.state import PackingState
 from tessera_schema.requests import Request
 from tessera_testing.builders import a_card
 from tests.packing.fleets import GIB, a_pod, charge, place
@@ -27,16 +27,16 @@ WHOLE = Request(vendor="acme", dialect="acme", memory_percent=100, exclusive=Tru
 EIGHT = Request(vendor="acme", dialect="acme", memory_percent=100, exclusive=True, count=8)
 
 
-def a_cluster(**totals: Host | None) -> tuple[Fleet, HostBook]:
-    fleet, book = Fleet(), HostBook()
+def a_cluster(**totals: Host | None) -> tuple[Fleet, HostCapacity]:
+    fleet, book = Fleet(), HostCapacity()
     for name, total in totals.items():
         fleet.put(name, [a_card(f"card-{i}", i, mib=16000) for i in range(8)])
         book.node(name, total)
     return fleet, book
 
 
-def learned(fleet: Fleet, book: HostBook, past: dict[Wish, int]) -> State:
-    history, state = History(), State()
+def learned(fleet: Fleet, book: HostCapacity, past: dict[DemandedShape, int]) -> PackingState:
+    history, state = History(), PackingState()
     for (request, cpu, memory), count in past.items():
         for _ in range(count):
             history.add(a_pod(request, cpu_milli=int(cpu), memory_bytes=int(memory)), 0)
@@ -45,15 +45,17 @@ def learned(fleet: Fleet, book: HostBook, past: dict[Wish, int]) -> State:
     return state
 
 
-def steps(fleet: Fleet, book: HostBook, state: State, wish: Wish) -> dict[str, float]:
+def steps(
+    fleet: Fleet, book: HostCapacity, state: PackingState, wish: DemandedShape
+) -> dict[str, float]:
     host = Host(int(wish.cpu), int(wish.memory))
     hosts = book.columns(fleet)
     column = ordering.keys(fleet, wish.request, state, hosts=hosts, host=host)[0]
     return {name: float(column[row]) for name, row in fleet.rows.items()}
 
 
-MODEST = Wish(WHOLE, 8000, 32 * GIB)
-GREEDY = Wish(EIGHT, 120000, 700 * GIB)
+MODEST = DemandedShape(WHOLE, 8000, 32 * GIB)
+GREEDY = DemandedShape(EIGHT, 120000, 700 * GIB)
 PAST = {MODEST: 60, GREEDY: 3}
 
 
@@ -97,13 +99,13 @@ def test_a_host_with_too_few_cards_is_not_kept_for_pods_of_many() -> None:
 
 def test_the_shapes_looked_at_are_bounded() -> None:
     fleet, book = a_cluster(a=SMALL, large=LARGE)
-    past = {Wish(EIGHT, 97000 + 100 * n, GIB): 1 for n in range(SHAPES + 9)}
+    past = {DemandedShape(EIGHT, 97000 + 100 * n, GIB): 1 for n in range(SHAPES + 9)}
     assert len(learned(fleet, book, past).outlook.confined.excess) == SHAPES
 
 
 hosts = st.sampled_from([SMALL, LARGE, None])
 wishes = st.builds(
-    Wish,
+    DemandedShape,
     st.sampled_from([WHOLE, EIGHT, Request(vendor="acme", dialect="acme", memory_percent=30)]),
     st.sampled_from([0, 8000, 100000, 127900]),
     st.sampled_from([0, 32 * GIB, 500 * GIB]),
@@ -118,7 +120,7 @@ moves = st.one_of(
 @settings(max_examples=40, deadline=None)
 @given(st.lists(hosts, min_size=4, max_size=4), st.lists(moves, max_size=10), wishes)
 def test_deltas_kept_while_hosts_change_equal_deltas_computed_afresh(
-    totals: list[Host | None], changes: list[tuple[str, Any]], wish: Wish
+    totals: list[Host | None], changes: list[tuple[str, Any]], wish: DemandedShape
 ) -> None:
     fleet, book = a_cluster(**{f"n{i}": total for i, total in enumerate(totals)})
     kept = learned(fleet, book, PAST)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tessera_core.fleet.arrays import Floats, Ints
 from tessera_core.fleet.charges import Charge
-from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.demand_history import DemandedShape, History
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.loss_cache import Kept
+from tessera_core.placement.packing.loss_cache import LossCache
 from tessera_core.placement.packing.potential import losses, potential
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.state import PackingState
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.requests import Request
@@ -31,7 +31,7 @@ steps = st.one_of(
 class World:
     """A fleet that changes, and the pods that were placed on it."""
 
-    def __init__(self, spec: list[Node], state: State) -> None:
+    def __init__(self, spec: list[Node], state: PackingState) -> None:
         self.fleet, self.state = a_fleet(spec), state
         self.here: list[tuple[str, tuple[Share, ...]]] = []
 
@@ -61,7 +61,7 @@ class World:
 def test_deltas_kept_through_any_changes_equal_deltas_computed_afresh(
     spec: list[Node], changes: list[tuple[str, Any]], shapes: list[Request], *, reserve: bool
 ) -> None:
-    world = World(spec, State(reserve=reserve))
+    world = World(spec, PackingState(reserve=reserve))
     history, kept = History(), world.state
     for request in shapes * 20:
         history.add(a_pod(request), 0)
@@ -70,16 +70,16 @@ def test_deltas_kept_through_any_changes_equal_deltas_computed_afresh(
         world.change(*change)
         for request in shapes:
             kept.follow(world.fleet)
-            found = kept.steps(world.fleet, Wish(request))
+            found = kept.steps(world.fleet, DemandedShape(request))
             afresh = kept.apart()
             afresh.follow(world.fleet)
-            assert np.array_equal(found, afresh.steps(world.fleet, Wish(request)))
+            assert np.array_equal(found, afresh.steps(world.fleet, DemandedShape(request)))
 
 
 @given(st.lists(st.one_of(st.integers(0, 4), st.sampled_from("abc")), max_size=60))
 def test_a_shape_is_told_of_every_change(actions: list[int | str]) -> None:
     """Numbers change a row, letters ask for a shape; few shapes are kept, so some start afresh."""
-    truth, kept = np.zeros(5), Kept(5, shapes=2)
+    truth, kept = np.zeros(5), LossCache(5, shapes=2)
 
     def judge(at: Ints | None) -> tuple[Floats, Ints]:
         return (truth.copy(), np.zeros(5, int)) if at is None else (truth[at], at * 0)
@@ -89,19 +89,19 @@ def test_a_shape_is_told_of_every_change(actions: list[int | str]) -> None:
             truth[action] += 1
             kept.changed(action)
         else:
-            assert kept.of(action, judge).steps.tolist() == truth.tolist()
+            assert kept.losses_for(action, judge).steps.tolist() == truth.tolist()
 
 
 @settings(max_examples=60, deadline=None)
 @given(nodes_of, requests)
 def test_a_loss_is_the_growth_of_the_potential(spec: list[Node], request: Request) -> None:
-    fleet, state = a_fleet(spec), State()
+    fleet, state = a_fleet(spec), PackingState()
     answer = place(fleet, a_pod(request), state)
     if answer is None or request.ids:
         return
     row = fleet.rows[answer[0]]
     only = np.array([row])
-    rows, ask, outlook = state.rows(only), state.ask(fleet, Wish(request)), state.outlook
+    rows, ask, outlook = state.rows(only), state.ask(fleet, DemandedShape(request)), state.outlook
     found = losses(rows, ask, outlook)
     before = potential(rows, outlook)
     by_id = {c.id: i for i, c in enumerate(fleet.facts[row])}

@@ -10,13 +10,13 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import Host
 from tessera_core.placement.packing import ordering
 from tessera_core.placement.packing.catalogue import MOST_KINDS
-from tessera_core.placement.packing.demand_history import History, Wish
+from tessera_core.placement.packing.demand_history import DemandedShape, History
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.free_capacity import Hosts
+from tessera_core.placement.packing.free_capacity import HostColumns
 from tessera_core.placement.packing.packer import Packer
-from tessera_core.placement.packing.state import State
-from tessera_core.placement.packing.whole_node_reserve import Reserve, whole_nodes
-from tessera_core.placement.place import Found
+from tessera_core.placement.packing.state import PackingState
+from tessera_core.placement.packing.whole_node_reserve import WholeNodeReserve, whole_nodes
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
 from tessera_core.quota.allowance import NO_LIMITS
 from tessera_schema.cards import Card
@@ -42,8 +42,10 @@ def cards(count: int, **facts: object) -> list[Card]:
     return [replace(a_card(f"card-{i}", i, mib=16000), **facts) for i in range(count)]
 
 
-def learned(fleet: Fleet, past: dict[Request, int], hosts: Hosts | None = None) -> State:
-    history, state = History(), State()
+def learned(
+    fleet: Fleet, past: dict[Request, int], hosts: HostColumns | None = None
+) -> PackingState:
+    history, state = History(), PackingState()
     for request, count in past.items():
         for _ in range(count):
             history.add(a_pod(request, cpu_milli=8000, memory_bytes=GIB), 0)
@@ -51,7 +53,7 @@ def learned(fleet: Fleet, past: dict[Request, int], hosts: Hosts | None = None) 
     return state
 
 
-def best(fleet: Fleet, request: Request, state: State) -> str:
+def best(fleet: Fleet, request: Request, state: PackingState) -> str:
     column = ordering.keys(fleet, request, state)[0]
     return min(fleet.rows, key=lambda name: column[fleet.rows[name]])
 
@@ -95,14 +97,14 @@ def test_a_blocked_card_has_no_room_and_its_neighbours_keep_theirs() -> None:
     ill = [replace(card, healthy=False) for card in cards(1)]
     mig = [replace(card, id="card-1", index=1, mode="mig") for card in cards(1)]
     fleet = fleet_of(a=[*ill, *mig, a_card("card-2", 2, mib=16000)])
-    state = State()
+    state = PackingState()
     state.follow(fleet)
     rows = state.rows(None)
     at = fleet.rows["a"]
     assert (rows.kind[at] > 0).tolist() == [False, False, True]
     assert rows.free[0][at, 2] == 16000 << 20
-    assert state.steps(fleet, Wish(replace(WHOLE, count=2)))[at] == np.inf
-    assert state.steps(fleet, Wish(WHOLE))[at] < np.inf
+    assert state.steps(fleet, DemandedShape(replace(WHOLE, count=2)))[at] == np.inf
+    assert state.steps(fleet, DemandedShape(WHOLE))[at] < np.inf
 
 
 def test_large_cards_are_kept_for_what_only_they_can_hold() -> None:
@@ -141,7 +143,7 @@ def test_where_hosts_are_known_cards_are_not_stranded_without_processor() -> Non
     columns = np.zeros((4, len(fleet.names)))
     columns[:, fleet.rows["a"]] = 12000, 64 * GIB, 64000, 64 * GIB
     columns[:, fleet.rows["b"]] = 64000, 64 * GIB, 64000, 64 * GIB
-    hosts = Hosts(*columns)
+    hosts = HostColumns(*columns)
     state = learned(fleet, {WHOLE: 60}, hosts)
     greedy = ordering.keys(fleet, WHOLE, state, hosts=hosts, host=Host(12000, GIB))[0]
     assert greedy[fleet.rows["b"]] < greedy[fleet.rows["a"]]
@@ -152,7 +154,7 @@ def test_where_hosts_are_known_cards_are_not_stranded_without_processor() -> Non
 def test_nodes_are_kept_back_and_given_up_as_they_are_needed_less() -> None:
     nodes = whole_nodes(np.array([8, 2, 8, 8, 8]), np.array([1, 1, 1, 2, 1]), 8)
     assert nodes.tolist() == [0, 2, 4]
-    reserve = Reserve(nodes, 8, many=0.5)
+    reserve = WholeNodeReserve(nodes, 8, many=0.5)
     idle = np.array([8, 2, 8, 8, 8])
     reserve.settle(idle, left=30)
     assert reserve.rows == [4, 2]
@@ -167,9 +169,9 @@ def test_nodes_are_kept_back_and_given_up_as_they_are_needed_less() -> None:
 @pytest.mark.parametrize("reserve", [False, True])
 def test_shapes_warmed_are_answered_alike(reserve: bool) -> None:  # noqa: FBT001  (a parameter)
     fleet = fleet_of(a=cards(2), b=cards(3))
-    cold, warm = State(reserve=reserve), State(reserve=reserve)
+    cold, warm = PackingState(reserve=reserve), PackingState(reserve=reserve)
     warm.follow(fleet)
-    warm.warm(fleet, [Wish(WHOLE), Wish(a_share(30))])
+    warm.warm(fleet, [DemandedShape(WHOLE), DemandedShape(a_share(30))])
     for request in (WHOLE, a_share(30)):
         both = zip(
             ordering.keys(fleet, request, cold), ordering.keys(fleet, request, warm), strict=True
@@ -179,7 +181,7 @@ def test_shapes_warmed_are_answered_alike(reserve: bool) -> None:  # noqa: FBT00
 
 def test_kinds_without_end_are_not_kept_and_their_cards_are_given_last() -> None:
     """A node that publishes other sizes each time."""
-    fleet, state = fleet_of(good=cards(2)), State()
+    fleet, state = fleet_of(good=cards(2)), PackingState()
     for turn in range(MOST_KINDS + 50):
         fleet.put("evil", cards(1, memory_bytes=(turn + 20_000) << 20))
         state.follow(fleet)
@@ -190,5 +192,5 @@ def test_kinds_without_end_are_not_kept_and_their_cards_are_given_last() -> None
     packer = Packer(state)
     packer.by_default = True
     found = Placer(fleet, packer=packer).place(a_pod(a_share(30)), NO_LIMITS)
-    assert isinstance(found, Found)
+    assert isinstance(found, Placement)
     assert found.node == "evil"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host, of_node, of_pod
-from tessera_core.kube.scheduler_filters import requested
-from tessera_core.placement.packing.host_capacity import HostBook
+from tessera_core.kube.scheduler_filters import pod_requests
+from tessera_core.placement.packing.host_capacity import HostCapacity
 from tessera_schema.kube import Node, Pod
 from tessera_testing.builders import a_card
 from tests.packing.fleets import GIB
@@ -42,7 +42,7 @@ def test_a_pod_counts_as_kubernetes_counts_it(
 ) -> None:
     inits = [{"name": f"i{n}", "resources": r} for n, r in enumerate(first)]
     pod = a_pod(*containers, initContainers=inits, overhead=overhead, resources={"requests": whole})
-    total = requested(pod)
+    total = pod_requests(pod)
     assert of_pod(pod) == Host(total.get("cpu", 0), total.get("memory", 0))
 
 
@@ -60,7 +60,7 @@ def test_a_node_has_what_is_allocatable() -> None:
     assert of_node(msgspec.convert({"status": status}, Node)) == Host(3920, 15 * GIB)
 
 
-def free(book: HostBook, fleet: Fleet, node: str) -> tuple[float, float]:
+def free(book: HostCapacity, fleet: Fleet, node: str) -> tuple[float, float]:
     hosts = book.columns(fleet)
     assert hosts is not None
     row = fleet.rows[node]
@@ -75,7 +75,7 @@ def a_fleet(*names: str) -> Fleet:
 
 
 def test_what_pods_hold_is_missing_until_they_end() -> None:
-    fleet, book = a_fleet("a", "b"), HostBook()
+    fleet, book = a_fleet("a", "b"), HostCapacity()
     assert book.columns(fleet) is None
     book.node("a", BIG)
     book.hold("u", "a", Host(4000, GIB))
@@ -90,7 +90,7 @@ def test_what_pods_hold_is_missing_until_they_end() -> None:
 
 
 def test_a_host_that_is_overbooked_has_nothing_left() -> None:
-    fleet, book = a_fleet("a"), HostBook()
+    fleet, book = a_fleet("a"), HostCapacity()
     book.node("a", Host(1000, GIB))
     book.hold("u", "a", Host(4000, 2 * GIB))
     assert free(book, fleet, "a") == (0, 0)
@@ -115,7 +115,7 @@ class Told:
     """A book, and what it was told, kept as plainly as can be."""
 
     def __init__(self) -> None:
-        self.book, self.fleet = HostBook(), a_fleet("a", "b")
+        self.book, self.fleet = HostCapacity(), a_fleet("a", "b")
         self.totals: dict[str, Host] = {}
         self.pods: dict[str, tuple[str, Host]] = {}
 
@@ -145,8 +145,8 @@ class Told:
         elif kind == "look":
             self.book.columns(self.fleet)
 
-    def afresh(self) -> HostBook:
-        fresh = HostBook()
+    def afresh(self) -> HostCapacity:
+        fresh = HostCapacity()
         fresh.nodes(dict(self.totals))
         for uid, (node, host) in self.pods.items():
             fresh.hold(uid, node, host)

@@ -10,8 +10,8 @@ from itertools import count
 import pytest
 
 from tessera_core.trust.grants import new_key
-from tessera_core.trust.messages import Speaker
-from tessera_quota.monitor import Quota
+from tessera_core.trust.messages import MessageSigner
+from tessera_quota.monitor import QuotaMonitor
 from tessera_quota.quota_state import MOST_HOURS
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
@@ -27,9 +27,12 @@ NUMBERS: Iterator[int] = count(1)
 
 
 async def report(
-    cluster: Cluster, *containers: ContainerUse, node: str = NODE, by: Speaker | None = SPEAKER,
+    cluster: Cluster,
+    *containers: ContainerUse,
+    node: str = NODE,
+    by: MessageSigner | None = SPEAKER,
     interval_s: float = 2,
-) -> None:  # fmt: skip
+) -> None:
     """Whatever somebody publishes as a node's usage."""
     told = NodeUsage(
         node=node, vendor=VENDOR, at=cluster.clock.time(), interval_s=interval_s,
@@ -51,7 +54,7 @@ def a_use(
     return ContainerUse(namespace=namespace, pod=uid, uid=uid, container="c", cards=(use,))
 
 
-def doubted(quota: Quota) -> dict[str, float]:
+def doubted(quota: QuotaMonitor) -> dict[str, float]:
     name = "tessera_quota_news_disbelieved_total{reason="
     lines = quota.metrics.text().decode().splitlines()
     found = {line.split('"')[1]: float(line.split()[-1]) for line in lines if line.startswith(name)}
@@ -59,10 +62,10 @@ def doubted(quota: Quota) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("by", "node"), [(None, NODE), (Speaker(new_key()), NODE), (SPEAKER, "evil")]
+    ("by", "node"), [(None, NODE), (MessageSigner(new_key()), NODE), (SPEAKER, "evil")]
 )
 async def test_usage_that_is_not_of_the_nodes_agent_throttles_nobody(
-    by: Speaker | None, node: str
+    by: MessageSigner | None, node: str
 ) -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"memory": "8000Mi"}})

@@ -116,7 +116,7 @@ async def test_a_throttle_reaches_the_limits_file_and_outlives_the_monitor(tmp_p
                     await is_throttled(kube)
             assert card().cores_permille == 100  # neither the monitor nor the agent runs
             async with node.agent(resize=ResizeSettings(look_s=0.05)) as agent:
-                await agent.resizing.look()
+                await agent.resizing.reconcile()
                 assert card().cores_permille == 100
                 more = json.dumps({"spec": {"hard": {"cards": 1}}}).encode()
                 await kube.call(Verb.PATCH, f"{QUOTAS}/q", body=more, kind=Body.MERGE_PATCH)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tessera_quota.monitor import Quota, open_quota
-from tessera_quota.monitor import World as QuotaWorld
+from tessera_quota.monitor import QuotaEnvironment as QuotaWorld
+from tessera_quota.monitor import QuotaMonitor, open_quota
 from tessera_testing.kube import FakeKube
 from tests.quota.world import CRDS, DEFINITION, settings
 from tests.scheduler.world import REGISTRY, World, leading
@@ -41,7 +41,7 @@ def status(world: World) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def monitoring(world: World) -> AsyncGenerator[Quota]:
+async def monitoring(world: World) -> AsyncGenerator[QuotaMonitor]:
     around = QuotaWorld(
         kube=FakeKube(world.store), bus=world.bus, settings=settings(), clock=world.clock,
         registry=REGISTRY,

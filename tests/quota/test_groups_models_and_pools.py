@@ -9,20 +9,20 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from tessera_agent.readers import World as ReaderWorld
+from tessera_agent.readers import ReaderEnvironment as ReaderWorld
 from tessera_agent.readers.node_object import PublishedReader
 from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.inventory.merge import cards_of
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.quota.accounting import QuotaBook
-from tessera_core.quota.allowance import Use, pool_of
+from tessera_core.quota.accounting import QuotaAccounting
+from tessera_core.quota.allowance import QuotaUsage, pool_of
 from tessera_core.quota.objects import AcceleratorQuota, accelerator_limit
 from tessera_core.registry.registry import load
 from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import Siting
 from tessera_schema.kube import ObjectMeta
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card, a_node, a_pod
 from tessera_testing.plan import plan
@@ -40,11 +40,11 @@ def limit(spec: dict[str, Any], namespace: str = "home", name: str = "q") -> Lim
     return accelerator_limit(msgspec.structs.replace(quota, metadata=meta), REGISTRY)
 
 
-def held(cards: int, model: str = "A100") -> dict[tuple[str, str], Use]:
-    return {("acme", model): Use(cards=cards, parts=cards)}
+def held(cards: int, model: str = "A100") -> dict[tuple[str, str], QuotaUsage]:
+    return {("acme", model): QuotaUsage(cards=cards, parts=cards)}
 
 
-def most(book: QuotaBook, namespace: str, model: str = "A100") -> int:
+def most(book: QuotaAccounting, namespace: str, model: str = "A100") -> int:
     """How many cards more the namespace may have."""
     allowance = book.allowance(namespace)
     return next((n for n in range(20) if allowance.exceeded(held(n + 1, model))), 20)
@@ -55,8 +55,8 @@ def most(book: QuotaBook, namespace: str, model: str = "A100") -> int:
 TEAM = {"matchLabels": {"team": "x"}}
 
 
-def a_book(*limits: Limit, **labels: dict[str, str]) -> QuotaBook:
-    book = QuotaBook()
+def a_book(*limits: Limit, **labels: dict[str, str]) -> QuotaAccounting:
+    book = QuotaAccounting()
     book.set_namespaces(labels)
     book.set_limits(limits)
     return book
@@ -97,7 +97,7 @@ def test_while_labels_decide_a_namespace_that_is_not_known_yet_waits() -> None:
 
 
 def test_who_does_not_follow_namespaces_is_held_to_what_is_named() -> None:
-    book = QuotaBook()
+    book = QuotaAccounting()
     book.set_limits([limit({"namespaceSelector": TEAM, "namespaces": ["a"], "hard": {"cards": 1}})])
     assert (most(book, "a"), most(book, "b")) == (1, 20)
 
@@ -115,7 +115,7 @@ def test_groups_by_label_lend_to_each_other() -> None:
     assert most(book, "a") == 4
     book.count("b", held(3))
     assert (most(book, "a"), most(book, "c")) == (1, 2)
-    assert book.ask("pod", "c", held(2))
+    assert book.set_pending("pod", "c", held(2))
     assert most(book, "a") == 0
 
 
@@ -135,7 +135,7 @@ def test_a_selector_that_makes_no_sense_is_refused(selector: dict[str, Any]) -> 
 # -- guarantees by model
 
 
-def two_groups() -> QuotaBook:
+def two_groups() -> QuotaAccounting:
     return a_book(
         limit({"guaranteed": {"models": {"A100": 2}}}, namespace="a"),
         limit({"guaranteed": {"models": {"a100": 1, "T4": 4}}}, namespace="b"),
@@ -155,13 +155,13 @@ def test_an_owner_asks_back_cards_of_a_model_that_its_pod_may_be_given() -> None
     book = two_groups()
     book.count("b", held(1))
     assert most(book, "b") == 2
-    book.ask("t4", "a", {("acme", "T4"): Use(cards=1)})
+    book.set_pending("t4", "a", {("acme", "T4"): QuotaUsage(cards=1)})
     assert most(book, "b") == 2
-    book.ask("any", "a", {("acme", ""): Use(cards=1)})
+    book.set_pending("any", "a", {("acme", ""): QuotaUsage(cards=1)})
     assert most(book, "b") == 1
-    book.ask("a100", "a", {("acme", "A100"): Use(cards=1)})
+    book.set_pending("a100", "a", {("acme", "A100"): QuotaUsage(cards=1)})
     assert most(book, "b") == 0
-    book.ask_no_more("any")
+    book.drop_pending("any")
     assert most(book, "b") == 1
 
 
@@ -251,8 +251,8 @@ def test_a_pool_without_a_name_is_refused() -> None:
 def test_a_nodes_pool_is_what_its_labels_say_whatever_its_agent_publishes(
     labels: dict[str, str], pool: str
 ) -> None:
-    published = Published(cards=(a_card(vendor="nvidia", siting=Siting(pool="stale")),))
-    notes = {"cards.tessera.dev/nvidia": encode_published(published)}
+    published = NodeCardsAnnotation(cards=(a_card(vendor="nvidia", siting=Siting(pool="stale")),))
+    notes = {"cards.tessera.dev/nvidia": encode_node_cards(published)}
     (card,), warnings = cards_of(REGISTRY, a_node(annotations=notes, labels=labels), {})
     assert (pool_of(card), warnings) == (pool, ())
 

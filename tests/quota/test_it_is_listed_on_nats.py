@@ -11,7 +11,7 @@ from nats.errors import NoRespondersError
 from tessera_core.trust.grants import Signer, new_key
 from tessera_embedded.apiserver import open_apiserver
 from tessera_quota.main import serve
-from tessera_quota.settings import CountSettings, QuotaSettings
+from tessera_quota.settings import QuotaSettings, UsageCountSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.api import Verb
@@ -53,7 +53,7 @@ async def test_the_monitor_is_listed_and_says_how_it_is(tmp_path: Path) -> None:
         settings = QuotaSettings(
             kube=KubeSettings(kubeconfig=str(server.kubeconfig)),
             bus=BusSettings(url=nats.server.url, arrange=False),
-            count=CountSettings(every_s=0.1, look_s=0.1),
+            count=UsageCountSettings(every_s=0.1, look_s=0.1),
             http=HttpSettings(),
         )
         async with asyncio.TaskGroup() as group:

@@ -11,7 +11,7 @@ from tessera_cli.place import table
 from tests.quota.world import Cluster, monitoring, settings
 
 
-async def shown(cluster: Cluster, namespace: str = "") -> list[quota.Shown]:
+async def shown(cluster: Cluster, namespace: str = "") -> list[quota.QuotaRow]:
     return await quota.read(cluster.kube, namespace)
 
 

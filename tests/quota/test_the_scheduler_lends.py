@@ -4,11 +4,11 @@ import json
 
 import msgspec
 
-from tessera_core.explain.decision_log import Decisions
-from tessera_core.ledger.entries import Seen
+from tessera_core.explain.decision_log import DecisionLog
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.quota.objects import AcceleratorQuota, accelerator_limit
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
@@ -26,11 +26,11 @@ class Scheduler:
     """One node with cards of 16 GiB, and quotas as they are written."""
 
     def __init__(self, cards: int, **quotas: object) -> None:
-        self.ledger, self.decisions = Ledger(), Decisions()
+        self.ledger, self.decisions = Ledger(), DecisionLog()
         facts = [a_card(f"card-{n}", n, vendor="acme") for n in range(cards)]
         self.ledger.put_node("n0", facts)
         self.filter = Filter(
-            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, ScreenCache()), self.decisions
         )
         limits = []
         for namespace, spec in quotas.items():
@@ -92,10 +92,10 @@ def test_after_a_new_list_those_who_are_gone_ask_no_more() -> None:
     scheduler = two_groups(3)
     for n in range(2):
         assert scheduler.place("b", f"b{n}")
-    scheduler.ledger.ask("gone", "a", next(scheduler.ledger.entries()).uses)
-    scheduler.ledger.ask("there", "a", next(scheduler.ledger.entries()).uses)
+    scheduler.ledger.set_pending_request("gone", "a", next(scheduler.ledger.entries()).uses)
+    scheduler.ledger.set_pending_request("there", "a", next(scheduler.ledger.entries()).uses)
     assert not scheduler.place("b", "b2")
-    view = [Seen(uid=uid, grant=None) for uid in ("b0", "b1", "there")]
+    view = [ObservedPod(uid=uid, grant=None) for uid in ("b0", "b1", "there")]
     scheduler.ledger.relist(view, 0.5, 2.0)
     assert scheduler.place("b", "b2")
 

@@ -8,8 +8,8 @@ from tessera_core.machines.throttle import (
     Exceeded,
     GraceExpired,
     IllegalTransition,
-    Phase,
     ReturnedBelow,
+    ThrottlePhase,
     advance,
 )
 
@@ -17,26 +17,26 @@ EVENTS: list[Event] = [Exceeded(), GraceExpired(), ReturnedBelow()]
 
 
 def test_every_phase_can_be_reached_and_left() -> None:
-    assert set(LEGAL.values()) == set(Phase)
-    assert all(LEGAL[phase, ReturnedBelow] is Phase.WITHIN for phase in Phase)
+    assert set(LEGAL.values()) == set(ThrottlePhase)
+    assert all(LEGAL[phase, ReturnedBelow] is ThrottlePhase.WITHIN for phase in ThrottlePhase)
 
 
 @given(st.lists(st.sampled_from(EVENTS)))
 def test_nobody_is_throttled_without_grace(events: list[Event]) -> None:
-    phase = Phase.WITHIN
+    phase = ThrottlePhase.WITHIN
     for event in events:
         before = phase
         try:
             phase = advance(phase, event)
         except IllegalTransition:
             assert isinstance(event, GraceExpired)
-            assert before is not Phase.GRACE
+            assert before is not ThrottlePhase.GRACE
             continue
-        if phase is Phase.THROTTLED:
-            assert before in (Phase.GRACE, Phase.THROTTLED)
+        if phase is ThrottlePhase.THROTTLED:
+            assert before in (ThrottlePhase.GRACE, ThrottlePhase.THROTTLED)
 
 
-@pytest.mark.parametrize("phase", [Phase.WITHIN, Phase.THROTTLED])
-def test_only_grace_can_expire(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [ThrottlePhase.WITHIN, ThrottlePhase.THROTTLED])
+def test_only_grace_can_expire(phase: ThrottlePhase) -> None:
     with pytest.raises(IllegalTransition):
         advance(phase, GraceExpired())

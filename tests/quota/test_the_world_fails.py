@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Fault
+from tessera_embedded.apiserver.faults import Answer, Cut, InjectedFault
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored
 from tests.quota.world import Cluster, monitoring, until
 
@@ -67,7 +67,7 @@ async def test_what_could_not_be_written_is_written_later() -> None:
     cluster = Cluster()
     cluster.quota({})
     for effect in (Answer(500), Answer(409), Answer(422), Cut(after=True)):
-        cluster.kube.faults.add(Fault("PATCH", ".*/status", effect, 1))
+        cluster.kube.faults.add(InjectedFault("PATCH", ".*/status", effect, 1))
     async with monitoring(cluster) as quota:
         await asyncio.sleep(60)
         assert cluster.status().phase == "Within"

@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.quota.accounting import QuotaBook
-from tessera_core.quota.allowance import Use
-from tessera_core.quota.borrowing import Pools
+from tessera_core.quota.accounting import QuotaAccounting
+from tessera_core.quota.allowance import QuotaUsage
+from tessera_core.quota.borrowing import BorrowingPools
 from tessera_schema.quotas import Guaranteed, Limit
 
 KEY = ("acme", "A1")
@@ -22,19 +22,19 @@ def a_group(
     return msgspec.structs.replace(limit, **more)
 
 
-def cards(count: int) -> dict[tuple[str, str], Use]:
-    return {KEY: Use(cards=count, parts=count)}
+def cards(count: int) -> dict[tuple[str, str], QuotaUsage]:
+    return {KEY: QuotaUsage(cards=count, parts=count)}
 
 
-def a_book(*limits: Limit, **used: int) -> QuotaBook:
-    book = QuotaBook()
+def a_book(*limits: Limit, **used: int) -> QuotaAccounting:
+    book = QuotaAccounting()
     book.set_limits(limits)
     for namespace, count in used.items():
         book.count(namespace, cards(count))
     return book
 
 
-def most(book: QuotaBook, namespace: str, limit: int = 100) -> int:
+def most(book: QuotaAccounting, namespace: str, limit: int = 100) -> int:
     """How many cards more the namespace may have."""
     allowance = book.allowance(namespace)
     return next((n for n in range(limit) if allowance.exceeded(cards(n + 1))), limit)
@@ -76,17 +76,17 @@ def test_an_owner_always_has_what_it_is_guaranteed() -> None:
 def test_new_pods_of_a_borrower_wait_once_the_owner_asks() -> None:
     book = a_book(a_group("a", 4), a_group("b", 2), b=3)
     assert most(book, "b") == 3
-    assert book.ask("pod", "a", cards(2))
+    assert book.set_pending("pod", "a", cards(2))
     assert most(book, "b") == 1
-    assert not book.ask("pod", "a", cards(2))
-    assert book.ask_no_more("pod")
+    assert not book.set_pending("pod", "a", cards(2))
+    assert book.drop_pending("pod")
     assert most(book, "b") == 3
 
 
 def test_a_borrower_that_holds_what_is_asked_back_is_over_its_quota() -> None:
     book = a_book(a_group("a", 4), a_group("b", 2), b=6)
     assert book.allowance("b").over() == ""
-    book.ask("pod", "a", cards(1))
+    book.set_pending("pod", "a", cards(1))
     assert book.allowance("b").over() == (
         "q (2 cards guaranteed, 3 lent by others) allows 5 cards, 6 are used"
     )
@@ -95,7 +95,7 @@ def test_a_borrower_that_holds_what_is_asked_back_is_over_its_quota() -> None:
 
 def test_a_pod_that_asks_more_than_is_guaranteed_asks_nothing_back() -> None:
     book = a_book(a_group("a", 4), a_group("b", 2), b=6)
-    assert not book.ask("pod", "a", cards(5))
+    assert not book.set_pending("pod", "a", cards(5))
     assert book.allowance("b").over() == ""
 
 
@@ -118,9 +118,9 @@ def test_memory_and_cores_are_lent_like_cards() -> None:
     own = Guaranteed(memory_bytes=1 << 30, cores_percent=33.3)
     groups = [Limit(namespace=n, source="q", guaranteed=own, pool="p") for n in ("a", "b")]
     book = a_book(*groups)
-    assert not book.allowance("a").exceeded({KEY: Use(2 << 30, 66_600, 1, 1)})
-    assert book.allowance("a").exceeded({KEY: Use((2 << 30) + 1, 0, 1, 1)})
-    assert book.allowance("a").exceeded({KEY: Use(0, 66_700, 1, 1)})
+    assert not book.allowance("a").exceeded({KEY: QuotaUsage(2 << 30, 66_600, 1, 1)})
+    assert book.allowance("a").exceeded({KEY: QuotaUsage((2 << 30) + 1, 0, 1, 1)})
+    assert book.allowance("a").exceeded({KEY: QuotaUsage(0, 66_700, 1, 1)})
 
 
 steps = st.lists(
@@ -140,7 +140,7 @@ def test_whatever_happens_no_more_is_placed_than_is_guaranteed_together(
             if held[namespace]:
                 book.count(namespace, cards(held[namespace].pop()), -1)
         elif step == "ask":
-            book.ask(f"p{number}", namespace, cards(count))
+            book.set_pending(f"p{number}", namespace, cards(count))
         elif not book.allowance(namespace).exceeded(cards(count)):
             used = sum(held[namespace])
             borrows = used + count > own["abc".index(namespace)]
@@ -155,32 +155,32 @@ def test_what_is_kept_up_to_date_is_what_one_would_count_anew(
     puts: list[tuple[str, int, int]],
 ) -> None:
     groups = {n: a_group(n, 4) for n in "abc"}
-    kept, last = Pools(groups.values()), dict[str, tuple[int, int]]()
+    kept, last = BorrowingPools(groups.values()), dict[str, tuple[int, int]]()
     for name, used, asked in puts:
         kept.put(groups[name], {"cards": used}, {"cards": asked})
         last[name] = used, asked
-    fresh = Pools(groups.values())
+    fresh = BorrowingPools(groups.values())
     for name, (used, asked) in last.items():
         fresh.put(groups[name], {"cards": used}, {"cards": asked})
     for group in groups.values():
-        assert kept.ceiling(group) == fresh.ceiling(group)
+        assert kept.effective_limit(group) == fresh.effective_limit(group)
 
 
 def test_without_a_guarantee_nothing_is_lent_or_asked_back() -> None:
     book = a_book(Limit(namespace="a", source="q", cards=1))
-    assert not book.ask("pod", "a", cards(1))
+    assert not book.set_pending("pod", "a", cards(1))
     assert most(book, "a") == 1
 
 
 def test_limits_use_and_asks_may_come_in_any_order() -> None:
     limits = [a_group("a", 4), a_group("b", 2)]
-    book = QuotaBook()
-    book.ask("pod", "a", cards(2))
+    book = QuotaAccounting()
+    book.set_pending("pod", "a", cards(2))
     book.count("b", cards(3))
     assert most(book, "b") == 100
     book.set_limits(limits)
     assert most(book, "b") == 1
     book.set_limits([])
-    book.ask_no_more("pod")
+    book.drop_pending("pod")
     book.set_limits(limits)
     assert most(book, "b") == 3

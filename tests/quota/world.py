@@ -13,18 +13,23 @@ from msgspec.structs import replace
 
 from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
-from tessera_core.trust.messages import Speaker
-from tessera_quota.monitor import Quota, World, open_quota
-from tessera_quota.settings import CountSettings, QuotaSettings, StatusSettings, ThrottleSettings
+from tessera_core.trust.messages import MessageSigner
+from tessera_quota.monitor import QuotaEnvironment, QuotaMonitor, open_quota
+from tessera_quota.settings import (
+    QuotaSettings,
+    StatusSettings,
+    ThrottleSettings,
+    UsageCountSettings,
+)
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_runtime.kube.timestamps import written
+from tessera_runtime.kube.timestamps import format_time
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode
 from tessera_schema.envelope import Envelope
 from tessera_schema.event_catalogue import USAGE_MEASURED
 from tessera_schema.grants import Grant, Share, encode_grant
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.quotas import QuotaEvent, QuotaStatus, decode_quota
 from tessera_schema.subjects import usage
 from tessera_testing.builders import a_card
@@ -40,7 +45,7 @@ DEFINITION = msgspec.yaml.decode(
 )
 REGISTRY = load()
 NODE = "n0"
-SPEAKER = Speaker(new_key())
+SPEAKER = MessageSigner(new_key())
 """By which the node's agent signs."""
 VENDOR = "nvidia"
 
@@ -91,7 +96,7 @@ class Cluster:
             self.make(path, body)
 
     def node(self, name: str, cards: Sequence[Card]) -> None:
-        text = encode_published(Published(cards=tuple(cards), speaks=SPEAKER.public))
+        text = encode_node_cards(NodeCardsAnnotation(cards=tuple(cards), speaks=SPEAKER.public))
         notes = {f"cards.tessera.dev/{VENDOR}": text}
         self.make("/api/v1/nodes", {"metadata": {"name": name, "annotations": notes}})
 
@@ -151,7 +156,7 @@ class Cluster:
         return uid
 
     def start(self, name: str, namespace: str = "default") -> None:
-        status = {"phase": "Running", "startTime": written(self.clock.time())}
+        status = {"phase": "Running", "startTime": format_time(self.clock.time())}
         self.call("PATCH", f"{_pod(namespace, name)}/status", {"status": status})
 
     def end(self, name: str, namespace: str = "default") -> None:
@@ -217,7 +222,7 @@ def settings(
     return QuotaSettings(
         kube=KubeSettings(watch_s=100_000, silence_s=200_000),
         throttle=ThrottleSettings(after_s=after_s, cores_percent=cores_percent),
-        count=CountSettings(idle_s=idle_s, **count),
+        count=UsageCountSettings(idle_s=idle_s, **count),
         status=StatusSettings(write_s=10, calm_s=60),
     )
 
@@ -225,9 +230,9 @@ def settings(
 @asynccontextmanager
 async def monitoring(
     cluster: Cluster, config: QuotaSettings | None = None, kube: FakeKube | None = None
-) -> AsyncGenerator[Quota]:
+) -> AsyncGenerator[QuotaMonitor]:
     """A quota monitor of the cluster."""
-    world = World(
+    world = QuotaEnvironment(
         kube=kube or cluster.kube, bus=cluster.bus, settings=config or settings(),
         clock=cluster.clock, registry=REGISTRY,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.trust.grants import new_key
-from tessera_core.trust.messages import Speaker
+from tessera_core.trust.messages import MessageSigner
 from tessera_rebalancer.rebalancer import Rebalancer
 from tessera_schema import subjects
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage, encode
@@ -28,7 +28,7 @@ def doubted(rebalancer: Rebalancer) -> dict[str, float]:
 
 async def report(
     cluster: Cluster, number: int, use: CardUse, uid: str, *, node: str = NODE,
-    by: Speaker | None = SPEAKER,
+    by: MessageSigner | None = SPEAKER,
 ) -> None:  # fmt: skip
     container = ContainerUse(namespace="default", pod=uid, uid=uid, container="c", cards=(use,))
     told = NodeUsage(
@@ -48,10 +48,14 @@ async def report(
 
 @pytest.mark.parametrize(
     ("by", "node", "reason"),
-    [(None, NODE, "unsigned"), (Speaker(new_key()), NODE, "signature"), (SPEAKER, "x", "node")],
+    [
+        (None, NODE, "unsigned"),
+        (MessageSigner(new_key()), NODE, "signature"),
+        (SPEAKER, "x", "node"),
+    ],
 )
 async def test_no_hint_is_made_of_what_another_published(
-    by: Speaker | None, node: str, reason: str
+    by: MessageSigner | None, node: str, reason: str
 ) -> None:
     cluster = Cluster()
     uid = cluster.bound("a")

@@ -16,7 +16,7 @@ from nats.errors import NoRespondersError
 
 from tessera_embedded.apiserver import open_apiserver
 from tessera_embedded.nats_server import NatsServer, open_nats
-from tessera_runtime.bus.api import News, Resync
+from tessera_runtime.bus.api import Message, Resync
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.errors import BusAway
 from tessera_schema.hints import NodeHints, decode_hints
@@ -43,11 +43,11 @@ async def a_process(
         await process.wait()
 
 
-async def told(hints: AsyncIterator[News | Resync], since: float) -> tuple[NodeHints, int]:
+async def told(hints: AsyncIterator[Message | Resync], since: float) -> tuple[NodeHints, int]:
     """The next hints of what was measured since then, and when the rebalancer began."""
     async with asyncio.timeout(PATIENCE_S):
         async for item in hints:
-            if isinstance(item, News) and (found := decode_hints(item.data)).at >= since:
+            if isinstance(item, Message) and (found := decode_hints(item.data)).at >= since:
                 return found, item.envelope.epoch
     raise AssertionError("a watch has no end")
 
@@ -98,7 +98,7 @@ async def test_it_tells_hints_through_deaths_of_its_own_and_of_nats(tmp_path: Pa
         bus.watch(HINTS_BUCKET) as hints,
         asyncio.TaskGroup() as group,
     ):
-        await within(bus.renewed(0))
+        await within(bus.connection_generation(0))
         objects = Objects(api.store)
         uid = objects.bound("a", 50)
         agent = group.create_task(measuring(Agents(bus, time.time), uid), name="agent")

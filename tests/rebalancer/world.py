@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
-from tessera_core.trust.messages import Speaker
+from tessera_core.trust.messages import MessageSigner
 from tessera_embedded.apiserver.store import Store
-from tessera_rebalancer.rebalancer import Rebalancer, World, open_rebalancer
+from tessera_rebalancer.rebalancer import Rebalancer, RebalancerEnvironment, open_rebalancer
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.kube.settings import KubeSettings
@@ -27,7 +27,7 @@ from tessera_schema.envelope import Envelope
 from tessera_schema.event_catalogue import USAGE_MEASURED
 from tessera_schema.grants import Grant, Share, encode_grant
 from tessera_schema.hints import NodeHints, decode_hints
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import HINTS_BUCKET, token, usage
 from tessera_testing.builders import a_card
 from tessera_testing.bus import FakeBus
@@ -38,7 +38,7 @@ REGISTRY = load()
 HOME = "tessera-system"
 VENDOR = "nvidia"
 NODE = "n0"
-SPEAKER = Speaker(new_key())
+SPEAKER = MessageSigner(new_key())
 """By which every node's agent signs."""
 
 
@@ -72,7 +72,7 @@ class Objects:
 
     def publish(self, node: str, *cards: Card, vendor: str = VENDOR) -> None:
         """As that vendor's agent there does."""
-        told = encode_published(Published(cards=cards, speaks=SPEAKER.public))
+        told = encode_node_cards(NodeCardsAnnotation(cards=cards, speaks=SPEAKER.public))
         notes = {f"cards.tessera.dev/{vendor}": told}
         self.call("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": notes}})
 
@@ -190,7 +190,7 @@ async def rebalancing(
     cluster: Cluster, config: RebalancerSettings | None = None
 ) -> AsyncGenerator[Rebalancer]:
     """A rebalancer of the cluster."""
-    world = World(
+    world = RebalancerEnvironment(
         kube=FakeKube(cluster.store), bus=cluster.bus, settings=config or settings(),
         clock=cluster.clock, registry=REGISTRY,
     )  # fmt: skip

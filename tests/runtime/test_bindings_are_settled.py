@@ -1,10 +1,10 @@
 import msgspec
 import pytest
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Fault, Hang
+from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Hang, InjectedFault
 from tessera_runtime.errors import ApiConflict, ApiLost, ApiRefused
 from tessera_runtime.kube import patches, paths
-from tessera_runtime.kube.binding import Bound, NotBound, PodKey, Unknown, bind, read_back
+from tessera_runtime.kube.binding import NotBound, PodBound, PodKey, Unknown, bind, read_back
 from tessera_testing.kube import FakeKube
 from tests.runtime.world import a_cluster, drop, make_pod, must
 
@@ -17,7 +17,7 @@ async def test_a_binding_places_the_pod_and_writes_its_annotations() -> None:
     store = a_cluster()
     pod = make_pod(store, "a", mine="1")
     kube = FakeKube(store)
-    assert await bind(kube, pod, "node-1", GRANT) == Bound()
+    assert await bind(kube, pod, "node-1", GRANT) == PodBound()
     found = await read_back(kube, pod)
     assert found is not None
     assert found.spec.node_name == "node-1"
@@ -61,7 +61,7 @@ async def test_a_definite_no_wrote_nothing(effect: Effect) -> None:
     store = a_cluster()
     pod = make_pod(store, "a")
     kube = FakeKube(store)
-    kube.faults.add(Fault("POST", ".*/binding", effect))
+    kube.faults.add(InjectedFault("POST", ".*/binding", effect))
     assert isinstance(await bind(kube, pod, "node-1", GRANT), NotBound)
     found = await read_back(kube, pod)
     assert found is not None
@@ -83,7 +83,7 @@ async def test_what_is_unknown_is_told_by_reading_back(effect: Effect, *, writte
     store = a_cluster()
     pod = make_pod(store, "a")
     kube = FakeKube(store)
-    kube.faults.add(Fault("POST", ".*/binding", effect))
+    kube.faults.add(InjectedFault("POST", ".*/binding", effect))
     assert isinstance(await bind(kube, pod, "node-1", GRANT), Unknown)
     found = await read_back(kube, pod)
     assert found is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiohttp.web_protocol import RequestHandler
 
-from tessera_runtime.http.connections import ConnectionLimits, Peer
+from tessera_runtime.http.connections import ConnectionLimits, ServerConnection
 from tessera_runtime.http.handshake import HANDSHAKE_S
 from tests.runtime.strangers import a_client, post
 from tests.runtime.test_servers_answer import write_certificate
@@ -32,7 +32,9 @@ def no_collector() -> Iterator[None]:
 
 def left_behind() -> list[object]:
     """What exists of connections, read by us or by the framework."""
-    return [thing for thing in gc.get_objects() if isinstance(thing, Peer | RequestHandler)]
+    return [
+        thing for thing in gc.get_objects() if isinstance(thing, ServerConnection | RequestHandler)
+    ]
 
 
 async def is_unknown(server: Server) -> None:

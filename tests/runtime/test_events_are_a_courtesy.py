@@ -4,9 +4,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Fault
+from tessera_embedded.apiserver.faults import Answer, Cut, InjectedFault
 from tessera_embedded.apiserver.store import Store
-from tessera_runtime.kube.events import About, of_pod, open_events
+from tessera_runtime.kube.events import ObjectRef, of_pod, open_events
 from tessera_runtime.kube.settings import EventSettings
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube
@@ -28,7 +28,7 @@ async def test_an_event_is_about_its_object() -> None:
     async with open_events(
         FakeKube(store), EventSettings(), component="tessera-agent", clock=LoopClock(), node="n1"
     ) as events:
-        events.tell(of_pod(pod), "HookInactive", "limits are not enforced", warning=True)
+        events.record(of_pod(pod), "HookInactive", "limits are not enforced", warning=True)
         await until(lambda: written(store))
     [event] = written(store)
     assert event["involvedObject"]["uid"] == pod.uid
@@ -42,7 +42,7 @@ async def test_events_of_nodes_are_kept_in_the_default_namespace() -> None:
     async with open_events(
         FakeKube(store), EventSettings(), component="c", clock=LoopClock()
     ) as events:
-        events.tell(About("Node", "node-1"), "CardLost", "card g0 does not answer")
+        events.record(ObjectRef("Node", "node-1"), "CardLost", "card g0 does not answer")
         await until(lambda: written(store))
     assert written(store)[0]["metadata"]["namespace"] == "default"
 
@@ -53,7 +53,7 @@ async def test_the_same_again_is_a_count() -> None:
     kube = FakeKube(store)
     async with open_events(kube, EventSettings(), component="c", clock=LoopClock()) as events:
         for _ in range(100):
-            events.tell(of_pod(pod), "Waits", "no card is free")
+            events.record(of_pod(pod), "Waits", "no card is free")
             await asyncio.sleep(1)
         await asyncio.sleep(60)
     [event] = written(store)
@@ -69,7 +69,7 @@ async def test_many_at_once_are_written_in_their_time_and_more_are_dropped() -> 
     began = asyncio.get_running_loop().time()
     async with open_events(FakeKube(store), settings, component="c", clock=LoopClock()) as events:
         for number in range(80):
-            events.tell(of_pod(pod), "Waits", f"reason {number}")
+            events.record(of_pod(pod), "Waits", f"reason {number}")
         await until(lambda: len(written(store)) == 50)
         assert asyncio.get_running_loop().time() - began >= 19
         assert events.dropped == 30
@@ -79,9 +79,9 @@ async def test_many_at_once_are_written_in_their_time_and_more_are_dropped() -> 
 async def test_trouble_delays_an_event(effect: Answer | Cut) -> None:
     store = a_cluster()
     kube = FakeKube(store)
-    kube.faults.add(Fault("POST", ".*", effect, times=2))
+    kube.faults.add(InjectedFault("POST", ".*", effect, times=2))
     async with open_events(kube, EventSettings(), component="c", clock=LoopClock()) as events:
-        events.tell(About("Node", "node-1"), "CardLost", "gone")
+        events.record(ObjectRef("Node", "node-1"), "CardLost", "gone")
         await until(lambda: written(store) and not kube.faults.waiting)
         assert events.dropped == 0
 
@@ -91,8 +91,8 @@ async def test_a_refusal_drops_it_and_the_next_is_written() -> None:
     async with open_events(
         FakeKube(store), EventSettings(), component="c", clock=LoopClock()
     ) as events:
-        events.tell(About("Pod", "a", "no-such-namespace", "u"), "Waits", "x")
-        events.tell(About("Node", "node-1"), "CardLost", "gone")
+        events.record(ObjectRef("Pod", "a", "no-such-namespace", "u"), "Waits", "x")
+        events.record(ObjectRef("Node", "node-1"), "CardLost", "gone")
         await until(lambda: written(store))
         assert events.dropped == 1
 
@@ -102,11 +102,11 @@ async def test_an_event_that_expired_is_written_anew() -> None:
     async with open_events(
         FakeKube(store), EventSettings(), component="c", clock=LoopClock()
     ) as events:
-        events.tell(About("Node", "node-1"), "CardLost", "gone")
+        events.record(ObjectRef("Node", "node-1"), "CardLost", "gone")
         await until(lambda: written(store))
         [first] = written(store)
         store.handle("DELETE", f"/api/v1/namespaces/default/events/{first['metadata']['name']}")
-        events.tell(About("Node", "node-1"), "CardLost", "gone")
+        events.record(ObjectRef("Node", "node-1"), "CardLost", "gone")
         await until(lambda: written(store))
         assert written(store)[0]["count"] == 2
 
@@ -116,7 +116,7 @@ async def test_few_are_remembered() -> None:
     settings = EventSettings(remembered=10)
     async with open_events(FakeKube(store), settings, component="c", clock=LoopClock()) as events:
         for number in range(30):
-            events.tell(About("Node", "node-1"), "Odd", f"text {number}")
+            events.record(ObjectRef("Node", "node-1"), "Odd", f"text {number}")
         await until(lambda: len(written(store)) == 30)
-        events.tell(About("Node", "node-1"), "Odd", "text 0")
+        events.record(ObjectRef("Node", "node-1"), "Odd", "text 0")
         await until(lambda: len(written(store)) == 31)

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.logs import Level, open_logs
+from tessera_runtime.logs import LogLevel, open_logs
 from tessera_runtime.tracing import tracing
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -91,7 +91,7 @@ def test_other_peoples_lines_take_the_same_form() -> None:
 
 def test_the_level_decides_and_is_put_back() -> None:
     out, before = io.StringIO(), logging.getLogger().level
-    with open_logs("s", Level.WARNING, stream=out):
+    with open_logs("s", LogLevel.WARNING, stream=out):
         logs.named("x").info("quiet")
         logs.named("x").warning("loud")
     assert [line["event"] for line in lines(out)] == ["loud"]
@@ -104,7 +104,7 @@ def test_an_error_comes_with_its_traceback() -> None:
         try:
             raise KeyError("k")  # noqa: TRY301  (it is to be caught here)
         except KeyError as e:
-            logs.named("x").alarm("failed", exc=e)
+            logs.named("x").alert("failed", exc=e)
     assert lines(out)[0]["error"] == "KeyError: 'k'"
     assert "test_log_lines" in lines(out)[0]["traceback"]
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 import pytest
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Fault, Hang
+from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Hang, InjectedFault
 from tessera_embedded.apiserver.store import Store
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.lease import Lease, open_lease
@@ -125,7 +125,7 @@ async def test_a_holder_cut_off_from_the_server_loses_in_time() -> None:
     async with standing(kube) as lease:
         await lease.held.wait()
         await asyncio.sleep(10)
-        kube.faults.add(Fault("*", ".*", Hang(), times=1000))
+        kube.faults.add(InjectedFault("*", ".*", Hang(), times=1000))
         left = lease.remaining()
         began = now()
         await lease.lost.wait()
@@ -142,7 +142,7 @@ async def test_one_renewal_that_is_lost_does_no_harm(cut: Cut) -> None:
     async with standing(kube) as lease:
         await lease.held.wait()
         for _ in range(5):
-            kube.faults.add(Fault("PUT", ".*", cut))
+            kube.faults.add(InjectedFault("PUT", ".*", cut))
             await asyncio.sleep(20)
             assert lease.remaining() > CALL_S
         assert kube.faults.waiting == 0
@@ -153,7 +153,7 @@ async def test_one_renewal_that_is_lost_does_no_harm(cut: Cut) -> None:
 async def test_one_that_took_it_without_knowing_gets_it(after: Cut | Delay) -> None:
     store = a_cluster_with_an_empty_lease()
     kube = FakeKube(store)
-    kube.faults.add(Fault("PUT", ".*", after))
+    kube.faults.add(InjectedFault("PUT", ".*", after))
     began = now()
     async with standing(kube) as lease:
         await lease.held.wait()
@@ -296,9 +296,9 @@ def make_trouble(kube: FakeKube, chance: random.Random) -> None:
         case 1:
             effects: list[Effect] = [Answer(500), Answer(429), Hang(), Delay(8.0), Delay(30.0)]
             effect = chance.choice(effects)
-            kube.faults.add(Fault("*", ".*", effect, times=4))
+            kube.faults.add(InjectedFault("*", ".*", effect, times=4))
         case 2:
-            kube.faults.add(Fault("*", ".*", Cut(after=chance.random() < 0.5), times=3))
+            kube.faults.add(InjectedFault("*", ".*", Cut(after=chance.random() < 0.5), times=3))
         case 3 | 4 | 5:
             kube.resume()
         case _:

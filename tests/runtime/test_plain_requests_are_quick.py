@@ -14,7 +14,7 @@ from tessera_runtime.http import fast_path
 from tessera_runtime.http.connections import ConnectionLimits
 from tessera_runtime.http.fast_path import Answer, BodyLimits, Reply
 from tessera_runtime.http.fast_request import HEAD_MOST, HEADERS_MOST
-from tessera_runtime.http.server import HttpSettings, Served, application, serving
+from tessera_runtime.http.server import HttpServer, HttpSettings, application, serving
 
 SETTINGS = HttpSettings(body_bytes=3_000_000, stop_s=0.5)
 LONG_S = 60.0
@@ -77,7 +77,7 @@ def post(path: str, body: bytes, *more: str) -> bytes:
 
 
 @asynccontextmanager
-async def calling(served: Served) -> AsyncGenerator[Caller]:
+async def calling(served: HttpServer) -> AsyncGenerator[Caller]:
     reader, writer = await asyncio.open_connection(served.host, served.port)
     try:
         yield Caller(reader, writer)

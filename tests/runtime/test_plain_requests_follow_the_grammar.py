@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_runtime.http.fast_request import UNKNOWN, Request, read
+from tessera_runtime.http.fast_request import UNKNOWN, FastRequest, read
 
 PLAIN = b"POST /filter?timeout=5s HTTP/1.1\r\nHost: x:1\r\nContent-Length:\t3 \r\nAccept: */*"
 
 
-def said(head: bytes) -> Request | None:
+def said(head: bytes) -> FastRequest | None:
     return read(bytearray(head + b"\r\n\r\nabc"))
 
 
 def test_a_plain_head_is_read() -> None:
-    assert said(PLAIN) == Request(b"/filter", len(PLAIN) + 4, 3)
+    assert said(PLAIN) == FastRequest(b"/filter", len(PLAIN) + 4, 3)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_plain_head_is_read() -> None:
     ],
 )
 def test_a_header_of_any_name_and_value_is_read(line: bytes) -> None:
-    assert said(PLAIN + b"\r\n" + line) == Request(b"/filter", len(PLAIN + line) + 6, 3)
+    assert said(PLAIN + b"\r\n" + line) == FastRequest(b"/filter", len(PLAIN + line) + 6, 3)
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from cryptography.x509.oid import NameOID
 
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.http.server import (
+    HttpServer,
     HttpSettings,
-    Ports,
-    Served,
+    PortReporter,
     application,
     serving,
     status_routes,
 )
 from tessera_runtime.http.tls import TlsSettings, open_tls
-from tessera_runtime.metrics import GaugeMetricFamily, Registry
+from tessera_runtime.metrics import GaugeMetricFamily, MetricsRegistry
 
 SETTINGS = HttpSettings()
 
@@ -34,7 +34,7 @@ async def get(url: str, **more: object) -> tuple[int, str]:
 
 
 async def test_health_readiness_and_metrics_are_served() -> None:
-    metrics = Registry("test")
+    metrics = MetricsRegistry("test")
     metrics.counter("binds", "Bindings.", ("outcome",)).labels("bound").inc(3)
     problems = ["waiting for pods"]
     app = application(SETTINGS)
@@ -79,7 +79,7 @@ async def test_an_address_that_is_not_ours_is_named() -> None:
 
 async def test_all_ports_are_told_in_one_file(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "ports.json"
-    ports = Ports(file)
+    ports = PortReporter(file)
     async with (
         serving(application(SETTINGS), SETTINGS, name="http", ports=ports) as one,
         serving(application(SETTINGS), SETTINGS, name="webhook", ports=ports) as two,
@@ -118,7 +118,7 @@ async def text_or_cut(url: str) -> str:
 
 
 def test_an_address_of_ipv6_is_written_so() -> None:
-    assert Served("a", "::1", 80).url == "http://[::1]:80"
+    assert HttpServer("a", "::1", 80).url == "http://[::1]:80"
 
 
 def write_certificate(folder: Path, name: str) -> TlsSettings:
@@ -144,7 +144,7 @@ def write_certificate(folder: Path, name: str) -> TlsSettings:
     return TlsSettings(cert_file=folder / "tls.crt", key_file=folder / "tls.key", reload_s=0.05)
 
 
-async def name_shown(served: Served) -> str:
+async def name_shown(served: HttpServer) -> str:
     """Common name of the certificate that a new connection sees."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -157,7 +157,7 @@ async def name_shown(served: Served) -> str:
     return str(x509.load_der_x509_certificate(shown).subject.rdns[0].rfc4514_string())
 
 
-async def until_shown(served: Served, name: str) -> None:
+async def until_shown(served: HttpServer, name: str) -> None:
     async with asyncio.timeout(60):
         while await name_shown(served) != f"CN={name}":
             await asyncio.sleep(0.02)
@@ -166,7 +166,7 @@ async def until_shown(served: Served, name: str) -> None:
 async def test_a_new_certificate_is_taken_and_open_connections_stay(tmp_path: Path) -> None:
     settings = write_certificate(tmp_path, "old")
     app = application(SETTINGS)
-    app.add_routes(status_routes(ready=str, metrics=Registry("t")))
+    app.add_routes(status_routes(ready=str, metrics=MetricsRegistry("t")))
     async with open_tls(settings) as tls, serving(app, SETTINGS, tls=tls) as served:
         assert await name_shown(served) == "CN=old"
         async with aiohttp.ClientSession(
@@ -219,7 +219,7 @@ async def test_no_certificate_at_the_start_is_told(tmp_path: Path) -> None:
 
 
 def test_metrics_are_named_by_their_service() -> None:
-    metrics = Registry("agent")
+    metrics = MetricsRegistry("agent")
     metrics.gauge("cards", "Cards.").set(8)
     metrics.gauge(".their_name", "A name of the field's.").set(1)
     metrics.histogram("prepare_seconds", "Time.").observe(0.02)

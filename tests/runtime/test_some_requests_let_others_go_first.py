@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from tessera_runtime.http.fast_path import Answer, Reply
-from tessera_runtime.http.server import HttpSettings, Served, application, serving
+from tessera_runtime.http.server import HttpServer, HttpSettings, application, serving
 
 SETTINGS = HttpSettings(stop_s=0.5)
 LONG_S = 60.0
@@ -16,7 +16,7 @@ MANY = 20
 
 
 @asynccontextmanager
-async def a_server(answers: Mapping[str, Answer], *, patient: bool) -> AsyncGenerator[Served]:
+async def a_server(answers: Mapping[str, Answer], *, patient: bool) -> AsyncGenerator[HttpServer]:
     app = application(SETTINGS)
     async with serving(app, SETTINGS, answers=answers, patient=patient) as served:
         yield served
@@ -24,7 +24,7 @@ async def a_server(answers: Mapping[str, Answer], *, patient: bool) -> AsyncGene
 
 @asynccontextmanager
 async def a_connection(
-    served: Served,
+    served: HttpServer,
 ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(served.host, served.port)
     try:

@@ -22,7 +22,7 @@ from tessera_runtime.http.connections import (
     SWEEP_S,
     ConnectionLimits,
 )  # fmt: skip
-from tessera_runtime.http.fast_path import BodyLimits, Reply, Serving
+from tessera_runtime.http.fast_path import BodyLimits, FastServer, Reply
 from tessera_runtime.http.handshake import HANDSHAKE_S
 from tests.runtime.strangers import a_client, post, still_open, strangers
 from tests.runtime.test_servers_answer import write_certificate
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Server(Struct):
-    serving: Serving
+    serving: FastServer
     address: tuple[str, int]
 
 

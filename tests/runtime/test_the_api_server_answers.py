@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Fault, Hang
+from tessera_embedded.apiserver.faults import Answer, Cut, Hang, InjectedFault
 from tessera_embedded.apiserver.server import ApiServer, open_apiserver
 from tessera_runtime.errors import (
     ApiBusy,
@@ -103,7 +103,7 @@ async def test_each_refusal_has_its_error(tmp_path: Path) -> None:
         server.store.compact()
         async with kube.stream(MAPS, query={"watch": "1", "resourceVersion": "1"}) as lines:
             assert msgspec.json.decode(await anext(lines))["object"]["code"] == 410
-        server.faults.add(Fault("GET", ".*", Answer(429, retry_after_s=7)))
+        server.faults.add(InjectedFault("GET", ".*", Answer(429, retry_after_s=7)))
         with pytest.raises(ApiBusy) as busy:
             await kube.call(Verb.GET, MAPS)
         assert busy.value.retry_after_s == 7
@@ -117,7 +117,7 @@ async def test_a_status_is_an_error_for_calls_and_watches(
     tmp_path: Path, code: int, error: type[Exception]
 ) -> None:
     async with a_server(tmp_path) as (server, kube):
-        server.faults.add(Fault("*", ".*", Answer(code), times=2))
+        server.faults.add(InjectedFault("*", ".*", Answer(code), times=2))
         with pytest.raises(error):
             await kube.call(Verb.POST, MAPS, body=a_map("a"))
         with pytest.raises(error):
@@ -135,7 +135,7 @@ async def test_a_write_that_is_cut_off_is_lost_and_not_sent_again(
         if verb is not Verb.POST:
             await kube.call(Verb.POST, MAPS, body=a_map("a"))
         path = MAPS if verb is Verb.POST else f"{MAPS}/a"
-        server.faults.add(Fault(verb, ".*", cut))
+        server.faults.add(InjectedFault(verb, ".*", cut))
         with pytest.raises(ApiLost):
             await kube.call(verb, path, body=b"" if verb is Verb.DELETE else a_map("a", k="new"))
         done = {
@@ -148,7 +148,7 @@ async def test_a_write_that_is_cut_off_is_lost_and_not_sent_again(
 
 async def test_no_answer_is_lost_after_the_deadline(tmp_path: Path) -> None:
     async with a_server(tmp_path, call_s=0.3) as (server, kube):
-        server.faults.add(Fault("*", ".*", Hang(), times=2))
+        server.faults.add(InjectedFault("*", ".*", Hang(), times=2))
         with pytest.raises(ApiLost, match=r"no answer in 0\.3 s"):
             await kube.call(Verb.GET, MAPS)
         with pytest.raises(ApiLost, match=r"no answer in 0\.3 s"):

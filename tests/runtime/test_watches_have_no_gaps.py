@@ -3,10 +3,10 @@ import random
 
 import pytest
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Effect, Fault, Hang
+from tessera_embedded.apiserver.faults import Answer, Cut, Effect, Hang, InjectedFault
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.lists import Unreadable
-from tessera_runtime.kube.reflector import Reflector, Watched
+from tessera_runtime.kube.lists import UnreadableObject
+from tessera_runtime.kube.reflector import ListWatch, Reflector
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
@@ -15,7 +15,7 @@ from tests.runtime.world import Memory, a_cluster, drop, make_pod, mark, marks, 
 
 pytestmark = pytest.mark.looptime
 
-PODS = Watched(paths.PODS, decoder(Pod))
+PODS = ListWatch(paths.PODS, decoder(Pod))
 
 
 SETTINGS = KubeSettings()
@@ -166,7 +166,7 @@ async def test_a_server_in_trouble_is_asked_again_and_again_but_not_in_haste(
     store, sink = a_cluster(), Memory()
     make_pod(store, "a")
     kube = FakeKube(store)
-    kube.faults.add(Fault("GET", paths.PODS, effect, times=20))
+    kube.faults.add(InjectedFault("GET", paths.PODS, effect, times=20))
     reflector = a_reflector(kube, sink)
     began = asyncio.get_running_loop().time()
     async with running(reflector):
@@ -190,7 +190,7 @@ async def test_events_that_come_twice_are_told_once() -> None:
 
 
 async def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest() -> None:
-    store, sink, told = a_cluster(), Memory(), list[Unreadable]()
+    store, sink, told = a_cluster(), Memory(), list[UnreadableObject]()
 
     def read(raw: bytes) -> Pod:
         pod = decoder(Pod)(raw)
@@ -202,7 +202,7 @@ async def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest() -> None:
     make_pod(store, "b")
     reflector = Reflector(
         FakeKube(store),
-        Watched(paths.PODS, read),
+        ListWatch(paths.PODS, read),
         sink,
         settings=KubeSettings(),
         unreadable=told.append,
@@ -268,7 +268,7 @@ def trouble(kube: FakeKube, chance: random.Random) -> None:
         case 4:
             effects: list[Effect] = [Answer(500), Answer(429), Answer(410), Cut(), Hang()]
             effect = chance.choice(effects)
-            kube.faults.add(Fault("*", ".*", effect, times=2))
+            kube.faults.add(InjectedFault("*", ".*", effect, times=2))
         case 5:
             kube.event_delay_s = chance.choice([0.0, 0.5, 3.0])
             kube.event_times = chance.choice([1, 1, 2])

@@ -10,7 +10,7 @@ import msgspec
 
 from tessera_embedded.apiserver.store import Store
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.reflector import Change, Reflector
+from tessera_runtime.kube.reflector import Reflector, WatchEventType
 from tessera_schema.kube import Pod
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import a_store
@@ -70,15 +70,15 @@ class Memory:
         self.story: list[str] = []
         self.times: list[tuple[float, float]] = []
 
-    def relisted(self, items: list[Pod], started: float, now: float) -> None:
+    def on_list(self, items: list[Pod], started: float, now: float) -> None:
         self.pods = {pod.metadata.name: pod for pod in items}
         self.story.append(f"list {' '.join(sorted(self.pods))}".strip())
         self.times.append((started, now))
 
-    def changed(self, change: Change, item: Pod, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: Pod, now: float) -> None:
         name = item.metadata.name
         self.story.append(f"{change} {name}")
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self.pods.pop(name, None)
         else:
             self.pods[name] = item

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_schema.allocation_events import AllocationGranted, AllocationReleased, decode_event
 from tessera_schema.cards import MIB
 from tests.scheduler.world import BINDING, World, leading, phase, the_entry, until
@@ -25,7 +25,7 @@ async def test_one_write_places_it_and_records_its_cards() -> None:
         assert [s.card for s in grant.shares] == ["GPU-n0-0"]
         assert "hami.io/vgpu-devices-allocated" in pod.metadata.annotations
         assert "CUDA_DEVICE_MEMORY_LIMIT_0" in grant.given["c"].env
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         assert the_entry(scheduler, uid).grant.given == {}
 
 
@@ -115,7 +115,7 @@ async def test_a_bind_after_the_reservation_ran_out_gets_cards_if_there_are_any(
         await asyncio.sleep(40)
         assert phase(scheduler, uid) is None
         assert await world.bind(scheduler, "a", "n0") == ""
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
 
 
 async def test_a_pod_that_is_deleted_between_filter_and_bind_holds_nothing() -> None:

@@ -9,28 +9,28 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tessera_core.trust.grants import new_key
-from tessera_core.trust.messages import Speaker
+from tessera_core.trust.messages import MessageSigner
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardHeld, DeviceState, Occupied, encode
 from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Share
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.scheduler.world import CARDS, World, cards_on, counted, doubted, leading
 
 pytestmark = pytest.mark.looptime
 
 VENDOR = "nvidia"
-SPEAKERS = {f"n{i}": Speaker(new_key()) for i in range(3)}
+SPEAKERS = {f"n{i}": MessageSigner(new_key()) for i in range(3)}
 
 
 def a_world(nodes: int = 2) -> World:
     """Every node's agent shows its key."""
     world = World(nodes)
     for node in world.nodes:
-        told = Published(cards=tuple(cards_on(node)), speaks=SPEAKERS[node].public)
-        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_published(told)})
+        told = NodeCardsAnnotation(cards=tuple(cards_on(node)), speaks=SPEAKERS[node].public)
+        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_node_cards(told)})
     return world
 
 
@@ -68,7 +68,7 @@ async def report(
     """An agent publishes a state, under the key of its own node or another one."""
     async with an_agent(world, by, signs=signs) as outbox:
         key = key or f"{state.node}.{state.vendor}"
-        outbox.tell_state(DEVICES_BUCKET, key, "dev.tessera.device", encode(state))
+        outbox.publish_state(DEVICES_BUCKET, key, "dev.tessera.device", encode(state))
     await asyncio.sleep(0.1)
 
 
@@ -93,7 +93,7 @@ async def test_what_is_occupied_lasts_only_while_it_is_repeated() -> None:
         async with an_agent(world, "n0") as outbox:
             told = encode(a_state("n0", left("n0")))
             for _ in range(5):
-                outbox.tell_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", told)
+                outbox.publish_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", told)
                 await asyncio.sleep(30)
                 assert not world.filter(scheduler, "a").node_names
         await asyncio.sleep(90)
@@ -216,7 +216,7 @@ async def test_names_that_are_made_up_are_not_kept(caplog: pytest.LogCaptureFixt
         for number in range(500):
             state = a_state(f"made-up-{number}", left("n0"))
             key = f"made-up-{number}.nvidia"
-            outbox.tell_state(DEVICES_BUCKET, key, "dev.tessera.device", encode(state))
+            outbox.publish_state(DEVICES_BUCKET, key, "dev.tessera.device", encode(state))
             if not number % 50:
                 await asyncio.sleep(0.1)
         await asyncio.sleep(1)

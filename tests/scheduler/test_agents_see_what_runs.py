@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.agent import Agent, open_agent
-from tessera_agent.agent import World as Around
+from tessera_agent.agent import AgentEnvironment as Around
 from tessera_agent.settings import AgentSettings, NriSettings
-from tessera_core.machines.allocation import Phase
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Sandbox
+from tessera_core.machines.allocation import AllocationPhase
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, PodSandbox
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardHeld, DeviceState, decode_device, encode
@@ -29,7 +29,7 @@ ALL = CardHeld(card="GPU-n0-0", containers=1, memory_bytes=4000 * MIB)
 def tell(outbox: Outbox, *held: CardHeld, node: str = "n0") -> None:
     """As an agent that looks on would."""
     state = DeviceState(node=node, vendor="nvidia", cards=tuple(cards_on(node)), held=held)
-    outbox.tell_state(DEVICES_BUCKET, f"{node}.nvidia", "dev.tessera.device", encode(state))
+    outbox.publish_state(DEVICES_BUCKET, f"{node}.nvidia", "dev.tessera.device", encode(state))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_an_agent_that_does_not_say_or_is_on_no_node_differs_in_nothing() 
     ):
         state = DeviceState(node="n0", vendor="nvidia", cards=tuple(cards_on("n0")))
         for _ in range(3):
-            outbox.tell_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", encode(state))
+            outbox.publish_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", encode(state))
             tell(outbox, ALL, node="unheard-of")
             await asyncio.sleep(30)
         assert counted(scheduler, DIFFERING) == 0
@@ -112,15 +112,15 @@ async def agent_on(world: World, node: str, folder: Path) -> AsyncGenerator[Agen
         yield agent
 
 
-def sandbox(world: World, name: str) -> Sandbox:
+def sandbox(world: World, name: str) -> PodSandbox:
     meta = world.read(name).metadata
-    return Sandbox(
+    return PodSandbox(
         id=f"sb-{name}", name=name, uid=meta.uid, namespace=meta.namespace,
         annotations=dict(meta.annotations),
     )  # fmt: skip
 
 
-def start(agent: Agent, pod: Sandbox) -> ContainerInfo:
+def start(agent: Agent, pod: PodSandbox) -> ContainerInfo:
     """The runtime creates and starts the pod's container."""
     container = ContainerInfo(id=f"{pod.id}-c", sandbox_id=pod.id, name="c")
     assert isinstance(agent.plugin.create_container(pod, container), Adjustment)
@@ -169,4 +169,4 @@ async def test_cards_of_a_pod_deleted_by_force_are_free_when_its_container_has_e
         assert counted(scheduler, DIFFERING) == 0
         agent.plugin.container_stopped(pod, container)
         await until(lambda: world.filter(scheduler, "b").node_names, 60)
-        assert phase(scheduler, world.read("b").metadata.uid) is Phase.RESERVED
+        assert phase(scheduler, world.read("b").metadata.uid) is AllocationPhase.RESERVED

@@ -9,28 +9,28 @@ import msgspec
 import pytest
 
 from tessera_core.trust.grants import new_key
-from tessera_core.trust.messages import Speaker, not_spoken
+from tessera_core.trust.messages import MessageSigner, sender_problem
 from tessera_runtime.bus.outbox import Sign, open_outbox
 from tessera_schema.device_reports import DeviceState, encode
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.scheduler.world import CARDS, World, cards_on, doubted, leading, standing_by, until
 
-OURS, ANOTHER = Speaker(new_key()), Speaker(new_key())
+OURS, ANOTHER = MessageSigner(new_key()), MessageSigner(new_key())
 ORDER = (1, 7)
 
 
-def shows(world: World, node: str, speaker: Speaker = OURS) -> None:
+def shows(world: World, node: str, speaker: MessageSigner = OURS) -> None:
     """The node's agent has published its cards, and the key that it speaks by."""
-    told = Published(cards=tuple(cards_on(node)), speaks=speaker.public)
-    world.note(f"/api/v1/nodes/{node}", {CARDS: encode_published(told)})
+    told = NodeCardsAnnotation(cards=tuple(cards_on(node)), speaks=speaker.public)
+    world.note(f"/api/v1/nodes/{node}", {CARDS: encode_node_cards(told)})
 
 
 async def tell(world: World, node: str, sign: Sign | None) -> None:
     """Somebody tells that the node has lost its cards."""
     state = DeviceState(node=node, vendor="nvidia")
     async with open_outbox(world.bus, world.clock, "agent", node, sign=sign) as outbox:
-        outbox.tell_state(DEVICES_BUCKET, f"{node}.nvidia", "dev.tessera.device", encode(state))
+        outbox.publish_state(DEVICES_BUCKET, f"{node}.nvidia", "dev.tessera.device", encode(state))
     await asyncio.sleep(0.1)
 
 
@@ -84,7 +84,7 @@ async def test_a_state_that_is_told_again_is_signed_again() -> None:
         open_outbox(world.bus, world.clock, "agent", "n0", sign=OURS.sign) as outbox,
     ):
         state = DeviceState(node="n0", vendor="nvidia")
-        outbox.tell_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", encode(state))
+        outbox.publish_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", encode(state))
         await asyncio.sleep(0.1)
         world.bus.away()
         await asyncio.sleep(1)
@@ -96,15 +96,15 @@ async def test_a_state_that_is_told_again_is_signed_again() -> None:
 
 def test_a_signature_is_of_one_message_and_one_key() -> None:
     signature = OURS.sign(ORDER, b"x")
-    assert not_spoken(OURS.public, signature, ORDER, b"x") == ""
-    assert "not signed" in not_spoken(OURS.public, "", ORDER, b"x")
+    assert sender_problem(OURS.public, signature, ORDER, b"x") == ""
+    assert "not signed" in sender_problem(OURS.public, "", ORDER, b"x")
     for order, data, key in (
         ((1, 8), b"x", OURS), ((2, 7), b"x", OURS), (ORDER, b"y", OURS), (ORDER, b"x", ANOTHER),
     ):  # fmt: skip
-        assert "not by the key" in not_spoken(key.public, signature, order, data)
+        assert "not by the key" in sender_problem(key.public, signature, order, data)
     for shown, made in (("?", signature), (OURS.public, "?"), ("QUJD", signature)):
-        assert "base64" in not_spoken(shown, made, ORDER, b"x")
+        assert "base64" in sender_problem(shown, made, ORDER, b"x")
 
 
 def test_a_node_shows_a_key_only_where_there_is_one() -> None:
-    assert "speaks" not in msgspec.json.decode(encode_published(Published()))
+    assert "speaks" not in msgspec.json.decode(encode_node_cards(NodeCardsAnnotation()))

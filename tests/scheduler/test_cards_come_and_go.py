@@ -25,7 +25,7 @@ async def tell(
     """As the node's agent would."""
     state = DeviceState(node=node, vendor="nvidia", cards=tuple(cards), occupied=tuple(occupied))
     async with open_outbox(world.bus, world.clock, "agent", node) as outbox:
-        outbox.tell_state(DEVICES_BUCKET, f"{node}.nvidia", "dev.tessera.device", encode(state))
+        outbox.publish_state(DEVICES_BUCKET, f"{node}.nvidia", "dev.tessera.device", encode(state))
     await asyncio.sleep(0.1)
 
 

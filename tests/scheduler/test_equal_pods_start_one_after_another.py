@@ -10,7 +10,7 @@ import pytest
 from tessera_embedded.apiserver.faults import Answer
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.decisions import DecisionRecord
-from tessera_schema.node_cards import ALLOCATE, Published, encode_published
+from tessera_schema.node_cards import ALLOCATE, NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card
 from tests.scheduler.world import BINDING, CARDS, World, cards_on, leading, settings, until
 
@@ -25,7 +25,7 @@ A_PART = {"mthreads.com/vgpu": "1", "mthreads.com/sgpu-memory": "2"}
 def allocating(world: World, *nodes: str) -> None:
     """The agents of these nodes give cards through kubelet."""
     for node in nodes:
-        text = encode_published(Published(cards=tuple(cards_on(node)), giving=ALLOCATE))
+        text = encode_node_cards(NodeCardsAnnotation(cards=tuple(cards_on(node)), giving=ALLOCATE))
         world.note(f"/api/v1/nodes/{node}", {CARDS: text})
 
 
@@ -77,7 +77,7 @@ async def test_an_equal_pod_goes_to_another_node_and_the_next_one_waits() -> Non
 
 async def test_a_pod_that_asks_for_another_amount_does_not_wait() -> None:
     world = World(1, 2)
-    text = encode_published(Published(cards=tuple(cards_on("n0", 2)), giving=ALLOCATE))
+    text = encode_node_cards(NodeCardsAnnotation(cards=tuple(cards_on("n0", 2)), giving=ALLOCATE))
     world.note("/api/v1/nodes/n0", {CARDS: text})
     world.pod("a", 300)
     asking(world, "b", {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "300"})
@@ -115,7 +115,7 @@ async def test_the_node_opens_when_kubelet_has_admitted_the_pod_and_others_are_w
 async def test_a_vendors_own_plugin_needs_until_a_container_starts() -> None:
     world = World(1)
     cards = (a_card("MT-0", vendor="mthreads", mib=49152),)
-    world.note("/api/v1/nodes/n0", {MT_CARDS: encode_published(Published(cards=cards))})
+    world.note("/api/v1/nodes/n0", {MT_CARDS: encode_node_cards(NodeCardsAnnotation(cards=cards))})
     for name in ("a", "b"):
         asking(world, name, A_PART)
     async with leading(world) as scheduler:
@@ -234,7 +234,7 @@ def events(world: World) -> list[str]:
 async def test_a_pod_that_takes_too_long_is_told_of_and_no_longer_waited_for() -> None:
     world = a_world()
     cards = (a_card("MT-0", vendor="mthreads", mib=49152),)
-    world.note("/api/v1/nodes/n0", {MT_CARDS: encode_published(Published(cards=cards))})
+    world.note("/api/v1/nodes/n0", {MT_CARDS: encode_node_cards(NodeCardsAnnotation(cards=cards))})
     for name in ("a", "b"):
         asking(world, name, A_PART)
     async with leading(world, config=settings(start_s=60)) as scheduler:

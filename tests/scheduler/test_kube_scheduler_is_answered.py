@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_embedded.apiserver.faults import Cut
 from tessera_runtime.http import server
 from tessera_runtime.http.server import HttpSettings
@@ -67,7 +67,7 @@ async def test_a_pod_with_wishes_gets_all_nodes_with_room_and_scores(wish: dict[
         assert phase(scheduler, uid) is None
         assert priorities(world, scheduler, "a") == {"n0": 10, "n1": 5, "n2": 0}
         assert await world.bind(scheduler, "a", "n2") == ""
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         assert world.granted("a", scheduler.keys.verifier).node == "n2"
 
 
@@ -90,7 +90,7 @@ async def test_a_pod_with_demands_gets_one_node() -> None:
     uid = world.pod("a", 4000, **MUST)
     async with leading(world) as scheduler:
         assert world.filter(scheduler, "a").node_names == ("n0",)
-        assert phase(scheduler, uid) is Phase.RESERVED
+        assert phase(scheduler, uid) is AllocationPhase.RESERVED
         assert priorities(world, scheduler, "a") == {"n0": 10, "n1": 0}
 
 

@@ -12,7 +12,7 @@ from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.faults import Answer
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.binding import PodKey
-from tessera_scheduler.binding.request import Target
+from tessera_scheduler.binding.request import BindingTarget
 from tessera_scheduler.settings import BindSettings
 from tessera_schema.grants import Grant, Share
 from tessera_testing.builders import a_pod
@@ -46,7 +46,7 @@ def test_pods_of_dialects_that_have_it(dialect: str, isolation: str, *, labelled
 
 def test_a_binding_has_the_labels() -> None:
     name, labels = PodKey("default", "p", "u"), {LABEL: "n0"}
-    target = Target(name=name, grant=a_grant("hami"), annotations={}, labels=labels)
+    target = BindingTarget(name=name, grant=a_grant("hami"), annotations={}, labels=labels)
     assert msgspec.json.decode(target.body())["metadata"]["labels"] == labels
 
 

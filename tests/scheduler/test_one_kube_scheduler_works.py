@@ -11,8 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_embedded.apiserver.faults import Cut, Fault
-from tessera_scheduler.leadership.kube_scheduler_gate import MARK, Gate, GateSettings, open_gate
+from tessera_embedded.apiserver.faults import Cut, InjectedFault
+from tessera_scheduler.leadership.kube_scheduler_gate import (
+    MARK,
+    GateSettings,
+    KubeSchedulerGate,
+    open_gate,
+)
 from tessera_scheduler.scheduler import Scheduler
 from tessera_testing.kube import FakeKube
 from tests.scheduler.world import HOME, LEASE, World, settings, standing_by, until
@@ -25,7 +30,7 @@ GATED = GateSettings(enabled=True, pod_uid="u-1")
 @asynccontextmanager
 async def a_replica(
     world: World, name: str, kube: FakeKube | None = None
-) -> AsyncGenerator[tuple[Scheduler, Gate]]:
+) -> AsyncGenerator[tuple[Scheduler, KubeSchedulerGate]]:
     config = msgspec.structs.replace(settings(), instance=name)
     kube = kube or world.kube
     async with (
@@ -79,7 +84,7 @@ async def test_who_stands_by_opens_when_it_takes_over_and_the_former_closes() ->
         await until(lambda: holder(world, "a") == "")
         take(world, "a")
         async with a_replica(world, "b") as (second, _):
-            of_first.faults.add(Fault("PUT", MAIN, Cut(), 10_000))
+            of_first.faults.add(InjectedFault("PUT", MAIN, Cut(), 10_000))
             await until(lambda: second.leading.leads)
             await until(lambda: holder(world, "b") == "")
             await until(lambda: holder(world, "a") == MARK)

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.trust import fencing
-from tessera_embedded.apiserver.faults import Answer, Delay, Fault
+from tessera_embedded.apiserver.faults import Answer, Delay, InjectedFault
 from tessera_scheduler.extender.handlers import NotLeading
 from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY
@@ -38,7 +38,7 @@ async def test_the_other_one_stands_by_and_takes_over() -> None:
         with pytest.raises(NotLeading):
             world.filter(second, "a")
         await world.place(first, "a")
-        await until(lambda: phase(second, uid) is Phase.BOUND, 5)
+        await until(lambda: phase(second, uid) is AllocationPhase.BOUND, 5)
         world.kube.pause()
         await until(lambda: second.leading.leads, 60)
         assert not first.leading.leads
@@ -56,7 +56,7 @@ async def test_a_new_leader_has_read_all_pods_since_it_leads() -> None:
         await world.place(first, "a")
         world.kube.pause()
         await until(lambda: second.leading.leads, 60)
-        assert phase(second, uid) is Phase.BOUND
+        assert phase(second, uid) is AllocationPhase.BOUND
         world.pod("b", 12000)
         assert not world.filter(second, "b").node_names
         world.kube.resume()
@@ -72,7 +72,7 @@ async def test_no_binding_is_sent_when_the_lease_may_end_before_its_answer() -> 
         assert scheduler.leading.leads
         assert "about to stop leading" in await world.bind(scheduler, "a", "n0")
         assert not [c for c in world.kube.calls if re.fullmatch(BINDING, c[1])]
-        assert phase(scheduler, uid) is Phase.RESERVED
+        assert phase(scheduler, uid) is AllocationPhase.RESERVED
 
 
 async def test_who_loses_the_lease_drops_reservations_and_keeps_what_was_sent() -> None:
@@ -86,11 +86,11 @@ async def test_who_loses_the_lease_drops_reservations_and_keeps_what_was_sent() 
         await world.bind(first, "b", "n0")
         world.kube.pause()
         await until(lambda: not first.leading.leads, 60)
-        assert (phase(first, reserved), phase(first, sent)) == (None, Phase.UNSETTLED)
+        assert (phase(first, reserved), phase(first, sent)) == (None, AllocationPhase.UNSETTLED)
         await until(lambda: second.leading.leads, 60)
-        assert phase(second, sent) is Phase.BOUND
+        assert phase(second, sent) is AllocationPhase.BOUND
         world.kube.resume()
-        await until(lambda: phase(first, sent) is Phase.BOUND, 60)
+        await until(lambda: phase(first, sent) is AllocationPhase.BOUND, 60)
 
 
 async def test_a_binding_that_is_on_its_way_when_the_lease_ends_is_not_overtaken() -> None:
@@ -106,7 +106,7 @@ async def test_a_binding_that_is_on_its_way_when_the_lease_ends_is_not_overtaken
         world.fault("POST", BINDING, Delay(4.9))
         assert await world.bind(first, "a", "n0") == ""
         await until(lambda: second.leading.leads, 60)
-        assert phase(second, uid) is Phase.BOUND
+        assert phase(second, uid) is AllocationPhase.BOUND
         world.pod("b", 12000)
         assert not world.filter(second, "b").node_names
 
@@ -144,7 +144,7 @@ async def test_nobody_leads_before_the_api_server_compares_with_his_term() -> No
 
 async def test_who_is_not_compared_with_leads_and_says_so() -> None:
     world = World(1)
-    policies, policy = next(iter(fencing.fence(HOME).items()))
+    policies, policy = next(iter(fencing.fencing_policy(HOME).items()))
     world.call("DELETE", f"{policies}/{fencing.POLICY}")
     async with leading(world, config=settings(fence_s=1)) as scheduler:
         assert counted(scheduler, "fenced") == 0
@@ -215,7 +215,7 @@ async def test_nobody_is_answered_while_the_pods_are_read_anew() -> None:
     other = FakeKube(world.store)
     async with leading(world), standing_by(world, other) as second:
         world.kube.pause()
-        other.faults.add(Fault("GET", "/api/v1/pods", Delay(3)))
+        other.faults.add(InjectedFault("GET", "/api/v1/pods", Delay(3)))
         await until(lambda: second.leading.holds, 60)
         assert second.leading.problem() == "leads, and is reading the pods anew"
         assert second.leading.fence() == 0

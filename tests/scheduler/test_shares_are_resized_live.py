@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Hang
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.cards import MIB
@@ -253,7 +253,7 @@ async def test_a_replica_that_only_watches_knows_and_does_not_answer() -> None:
     uid = world.pod("a", 4000)
     async with leading(world) as scheduler, standing_by(world) as other:
         await world.place(scheduler, "a")
-        await until_(lambda: phase(other, uid) is Phase.BOUND)
+        await until_(lambda: phase(other, uid) is AllocationPhase.BOUND)
         asks(world, "a", mib=9000)
         await until_(lambda: used(scheduler) == 9000 and used(other) == 9000)
         assert counted(other, 'resizes_total{outcome="done"}') == 0
@@ -346,7 +346,7 @@ async def test_who_read_it_before_being_told_of_it_holds_it_too() -> None:
     uid = world.pod("a", 4000)
     async with leading(world) as scheduler, standing_by(world) as other:
         await world.place(scheduler, "a")
-        await until_(lambda: phase(other, uid) is Phase.BOUND)
+        await until_(lambda: phase(other, uid) is AllocationPhase.BOUND)
         world.kube.event_delay_s = 3
         asks(world, "a", mib=6000)
         await until(world, "a")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.trust.grants import Signer
 from tessera_schema.cards import MIB
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
@@ -74,7 +74,7 @@ async def test_a_grant_that_was_removed_is_kept_restored_and_told() -> None:
         assert scheduler.ledger.held("n0")["GPU-n0-0"].memory_bytes == 9000 * MIB
         await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 5)
         assert world.granted("a", scheduler.keys.verifier) == grant
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         assert alarms(world, "GrantRemoved") == ["the pod has lost the grant that it was given"]
         await asyncio.sleep(60)
         assert counted(scheduler, 'alarms_total{wrong="GrantRemoved"}') == 1

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_embedded.apiserver.faults import Answer, Hang
 from tessera_runtime.kube.binding import PodKey
-from tessera_scheduler.binding.request import Target
+from tessera_scheduler.binding.request import BindingTarget
 from tessera_schema.grants import Grant
 from tests.scheduler.world import BINDING, World, leading, phase
 
@@ -27,7 +27,7 @@ async def test_a_conflict_is_read_again_and_tried_again_in_the_same_call() -> No
         world.fault("POST", BINDING, Answer(409), times=2)
         world.filter(scheduler, "a")
         assert await world.bind(scheduler, "a", "n0") == ""
-        assert (phase(scheduler, uid), bindings(world)) == (Phase.BOUND, 3)
+        assert (phase(scheduler, uid), bindings(world)) == (AllocationPhase.BOUND, 3)
 
 
 async def test_a_conflict_without_end_gives_the_cards_back() -> None:
@@ -81,7 +81,7 @@ async def test_a_busy_server_is_waited_for() -> None:
         world.fault("POST", BINDING, Answer(429, retry_after_s=1), times=2)
         world.filter(scheduler, "a")
         assert await world.bind(scheduler, "a", "n0") == ""
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
 
 
 async def test_a_server_that_stays_busy_gives_the_cards_back() -> None:
@@ -115,7 +115,7 @@ async def test_a_second_call_meanwhile_is_asked_to_come_back() -> None:
         async with asyncio.TaskGroup() as group:
             first = group.create_task(world.bind(scheduler, "a", "n0"), name="first")
             await asyncio.sleep(1)
-            assert phase(scheduler, uid) is Phase.BINDING
+            assert phase(scheduler, uid) is AllocationPhase.BINDING
             assert "under way" in await world.bind(scheduler, "a", "n0")
         assert "its cards are kept" in first.result()
 
@@ -130,7 +130,7 @@ async def test_a_call_that_is_cut_off_keeps_the_cards() -> None:
             call = group.create_task(world.bind(scheduler, "a", "n0"), name="cut off")
             await asyncio.sleep(1)
             call.cancel()
-        assert phase(scheduler, uid) is Phase.UNSETTLED
+        assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
         assert await world.bind(scheduler, "a", "n0") == ""
 
 
@@ -147,7 +147,7 @@ async def test_a_pod_that_somebody_else_bound_to_the_very_node_is_not_ours() -> 
 
 def test_the_uid_is_always_a_precondition_and_the_version_where_the_pod_was_read() -> None:
     grant = Grant(uid="u", namespace="team", name="a", node="n0", shares=())
-    target = Target(name=PodKey("team", "a", "u"), grant=grant, annotations={"k": "v"})
+    target = BindingTarget(name=PodKey("team", "a", "u"), grant=grant, annotations={"k": "v"})
     first, again = (json.loads(target.body(version))["metadata"] for version in ("", "77"))
     assert first == {"name": "a", "namespace": "team", "uid": "u", "annotations": {"k": "v"}}
     assert again == {**first, "resourceVersion": "77"}

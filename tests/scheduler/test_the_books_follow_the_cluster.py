@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_embedded.apiserver.faults import Answer, Delay
 from tessera_schema.cards import MIB
 from tests.scheduler.world import (
@@ -46,7 +46,7 @@ async def test_what_changed_during_a_gap_is_found_by_the_next_list() -> None:
         await asyncio.sleep(0.001)
         await until(lambda: counted(scheduler, 'relists_total{kind="pods"}') >= 3, 60)
         assert phase(scheduler, uids["a"]) is None
-        assert phase(scheduler, uids["b"]) is Phase.BOUND
+        assert phase(scheduler, uids["b"]) is AllocationPhase.BOUND
         assert dict(scheduler.ledger.held("n0")) == world.truth_on("n0")
         await until(lambda: world.bus.said(f"tessera.v1.*.allocation.*.{uids['a']}.released"), 5)
 
@@ -60,7 +60,7 @@ async def test_a_pod_that_was_bound_and_deleted_while_a_list_was_made_does_not_s
         world.kube.event_delay_s = 10_000
         world.delete("a")
         scheduler.books.relisted([], started, scheduler.steady.time())
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         await until(lambda: phase(scheduler, uid) is None, 5)
 
 
@@ -86,7 +86,7 @@ async def test_a_pod_of_another_form_closes_its_node_and_is_not_taken_for_gone()
         raw["spec"]["tolerations"] = "of another form"
         odd = scheduler.reader.read(msgspec.json.encode(raw))
         scheduler.books.relisted([odd], scheduler.steady.time() + 1, scheduler.steady.time() + 2)
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         world.pod("b", 1000)
         assert world.filter(scheduler, "b").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}
 
@@ -117,7 +117,7 @@ async def test_the_audit_waits_for_news_that_are_on_their_way() -> None:
         await asyncio.sleep(48)
         world.delete("a")
         await asyncio.sleep(2.5)
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         await until(lambda: counted(scheduler, "audit_timestamp_seconds") > 0, 20)
         assert counted(scheduler, 'audit_cards_differing{against="api"}') == 0
 

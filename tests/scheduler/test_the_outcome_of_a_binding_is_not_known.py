@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Hang
 from tessera_schema.grants import GRANT_KEY
 from tests.scheduler.world import BINDING, World, counted, leading, phase, until
@@ -21,7 +21,7 @@ async def test_it_was_written_and_is_found() -> None:
         world.fault("POST", BINDING, Cut(after=True))
         world.filter(scheduler, "a")
         assert "its cards are kept" in await world.bind(scheduler, "a", "n0")
-        await until(lambda: phase(scheduler, uid) is Phase.BOUND)
+        await until(lambda: phase(scheduler, uid) is AllocationPhase.BOUND)
         assert await world.bind(scheduler, "a", "n0") == ""
         await until(lambda: world.bus.said("tessera.v1.*.allocation.*.*.granted"))
         assert scheduler.errands.open == 0
@@ -35,8 +35,8 @@ async def test_it_was_written_and_no_event_tells() -> None:
         world.filter(scheduler, "a")
         world.kube.event_delay_s = 1000
         await world.bind(scheduler, "a", "n0")
-        assert phase(scheduler, uid) is Phase.UNSETTLED
-        await until(lambda: phase(scheduler, uid) is Phase.BOUND, 5)
+        assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
+        await until(lambda: phase(scheduler, uid) is AllocationPhase.BOUND, 5)
         await until(lambda: world.bus.said("tessera.v1.*.allocation.*.*.granted"), 5)
 
 
@@ -50,11 +50,11 @@ async def test_it_was_not_written_and_is_asked_for_again(effect: Effect) -> None
         world.filter(scheduler, "a")
         assert "its cards are kept" in await world.bind(scheduler, "a", "n0")
         await asyncio.sleep(20)
-        assert phase(scheduler, uid) is Phase.UNSETTLED
+        assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
         assert not world.filter(scheduler, "b").node_names
         assert world.filter(scheduler, "a").node_names == ("n0",)
         assert await world.bind(scheduler, "a", "n0") == ""
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         world.granted("a", scheduler.keys.verifier)
 
 
@@ -66,7 +66,7 @@ async def test_it_was_not_written_and_nobody_asks_again() -> None:
         world.filter(scheduler, "a")
         await world.bind(scheduler, "a", "n0")
         await asyncio.sleep(70)
-        assert phase(scheduler, uid) is Phase.UNSETTLED
+        assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
         await asyncio.sleep(20)
         assert phase(scheduler, uid) is None
         world.pod("b", 12000)
@@ -84,7 +84,7 @@ async def test_it_is_written_late_and_was_kept_for() -> None:
         await asyncio.sleep(30)
         assert world.read("a").spec.node_name == ""
         assert not world.filter(scheduler, "b").node_names
-        await until(lambda: phase(scheduler, uid) is Phase.BOUND, 20)
+        await until(lambda: phase(scheduler, uid) is AllocationPhase.BOUND, 20)
         assert not world.filter(scheduler, "b").node_names
 
 
@@ -99,7 +99,7 @@ async def test_the_late_one_and_the_repeated_one_are_one_binding() -> None:
         grant = world.granted("a", scheduler.keys.verifier)
         await asyncio.sleep(60)
         assert world.granted("a", scheduler.keys.verifier) == grant
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         assert world.truth()["n0", "GPU-n0-0"].slots == 1
         assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
 
@@ -112,7 +112,7 @@ async def test_the_late_one_comes_first_and_the_repeated_one_finds_it() -> None:
         world.filter(scheduler, "a")
         await world.bind(scheduler, "a", "n0")
         assert await world.bind(scheduler, "a", "n0") == ""
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         assert world.truth()["n0", "GPU-n0-0"].slots == 1
 
 
@@ -125,7 +125,7 @@ async def test_the_repeated_one_is_lost_too() -> None:
         for _ in range(3):
             assert "its cards are kept" in await world.bind(scheduler, "a", "n0")
             await asyncio.sleep(50)
-            assert phase(scheduler, uid) is Phase.UNSETTLED
+            assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
         assert await world.bind(scheduler, "a", "n0") == ""
 
 
@@ -138,8 +138,8 @@ async def test_a_refusal_of_the_repeated_one_says_nothing_of_the_first() -> None
         await world.bind(scheduler, "a", "n0")
         world.fault("POST", BINDING, Answer(403))
         assert "its cards are kept" in await world.bind(scheduler, "a", "n0")
-        assert phase(scheduler, uid) is Phase.UNSETTLED
-        await until(lambda: phase(scheduler, uid) is Phase.BOUND, 40)
+        assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
+        await until(lambda: phase(scheduler, uid) is AllocationPhase.BOUND, 40)
 
 
 async def test_the_pod_goes_meanwhile() -> None:
@@ -177,8 +177,8 @@ async def test_the_pod_cannot_be_read_for_a_while() -> None:
         world.kube.event_delay_s = 1000
         await world.bind(scheduler, "a", "n0")
         assert "not known yet" in await world.bind(scheduler, "a", "n0")
-        assert phase(scheduler, uid) is Phase.UNSETTLED
-        await until(lambda: phase(scheduler, uid) is Phase.BOUND, 30)
+        assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
+        await until(lambda: phase(scheduler, uid) is AllocationPhase.BOUND, 30)
 
 
 async def test_a_scheduler_that_starts_anew_finds_it() -> None:
@@ -190,7 +190,7 @@ async def test_a_scheduler_that_starts_anew_finds_it() -> None:
         world.filter(scheduler, "a")
         await world.bind(scheduler, "a", "n0")
     async with leading(world) as scheduler:
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
         assert not world.filter(scheduler, "b").node_names
 
 
@@ -210,7 +210,7 @@ async def test_it_was_written_and_its_grant_taken_away_before_anybody_saw(events
         assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
         await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 30)
         world.granted("a", scheduler.keys.verifier)
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND
 
 
 async def test_a_list_shows_the_pod_on_its_node_and_without_the_grant() -> None:
@@ -225,6 +225,6 @@ async def test_a_list_shows_the_pod_on_its_node_and_without_the_grant() -> None:
         world.note(world.path("a"), {GRANT_KEY: None})
         sight = scheduler.reader.sight(world.read("a"))
         scheduler.books.changed(sight, scheduler.steady.time())
-        assert phase(scheduler, uid) is Phase.UNSETTLED
+        assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
         await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 60)
-        assert phase(scheduler, uid) is Phase.BOUND
+        assert phase(scheduler, uid) is AllocationPhase.BOUND

@@ -19,7 +19,7 @@ from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.grants import GRANT_KEY
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tests.scheduler.world import CARDS, HOME, LEASE, cards_on
 
 LIMITS = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4000"}
@@ -93,7 +93,7 @@ async def make(kube: Kube, path: str, body: object) -> dict[str, Any]:
 async def prepare(kube: Kube) -> None:
     await make(kube, "/api/v1/namespaces", {"metadata": {"name": HOME}})
     await make(kube, LEASE, {"metadata": {"name": "tessera-scheduler"}})
-    cards = encode_published(Published(cards=tuple(cards_on("n0"))))
+    cards = encode_node_cards(NodeCardsAnnotation(cards=tuple(cards_on("n0"))))
     node = {"metadata": {"name": "n0", "annotations": {CARDS: cards}}}
     await make(kube, "/api/v1/nodes", node)
 

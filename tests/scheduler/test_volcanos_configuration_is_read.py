@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tessera_embedded.apiserver.faults import Cut, Fault
+from tessera_embedded.apiserver.faults import Cut, InjectedFault
 from tessera_runtime.kube.api import Verb
 from tessera_scheduler.main import configured
-from tessera_scheduler.settings import DialectsSettings
+from tessera_scheduler.settings import SchedulerDialectsSettings
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 
@@ -36,9 +36,11 @@ async def a_cluster(conf: str | None = None) -> FakeKube:
     return kube
 
 
-async def served(kube: FakeKube, settings: DialectsSettings | None = None) -> frozenset[str]:
+async def served(
+    kube: FakeKube, settings: SchedulerDialectsSettings | None = None
+) -> frozenset[str]:
     """Volcano's resource names."""
-    async with configured(kube, settings or DialectsSettings()) as registry:
+    async with configured(kube, settings or SchedulerDialectsSettings()) as registry:
         return registry.dialects["volcano"].resources
 
 
@@ -58,18 +60,18 @@ async def test_without_one_that_can_be_read_everything_is_served(conf: str | Non
 @pytest.mark.looptime
 async def test_it_is_not_read_where_none_is_named() -> None:
     kube = await a_cluster(CONF)
-    assert NUMBER in await served(kube, DialectsSettings(volcano_conf=""))
+    assert NUMBER in await served(kube, SchedulerDialectsSettings(volcano_conf=""))
 
 
 @pytest.mark.looptime
 async def test_an_api_server_that_does_not_answer_at_once_is_asked_again() -> None:
     kube = await a_cluster(CONF)
-    kube.faults.add(Fault("GET", r".*/configmaps/.*", Cut(after=False), times=2))
+    kube.faults.add(InjectedFault("GET", r".*/configmaps/.*", Cut(after=False), times=2))
     assert NUMBER not in await served(kube)
 
 
 @pytest.mark.looptime
 async def test_one_that_does_not_answer_at_all_holds_nothing_up() -> None:
     kube = await a_cluster(CONF)
-    kube.faults.add(Fault("GET", r".*/configmaps/.*", Cut(after=False), times=3))
+    kube.faults.add(InjectedFault("GET", r".*/configmaps/.*", Cut(after=False), times=3))
     assert {MEMORY, NUMBER} <= await served(kube)

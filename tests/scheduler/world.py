@@ -10,21 +10,21 @@ from typing import Any
 import msgspec
 
 from tessera_core.fleet.charges import Charge, charges, init_is_over
-from tessera_core.ledger.entries import Entry
-from tessera_core.machines.allocation import Phase
+from tessera_core.ledger.entries import LedgerEntry
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.registry.registry import load
 from tessera_core.reports.doubts import Doubt
 from tessera_core.trust import fencing
 from tessera_core.trust.grants import Verifier
-from tessera_embedded.apiserver.faults import Effect, Fault
+from tessera_embedded.apiserver.faults import Effect, InjectedFault
 from tessera_runtime.kube.settings import KubeSettings, LeaseSettings
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
-from tessera_scheduler.settings import BooksSettings, SchedulerSettings
+from tessera_scheduler.settings import LedgerSettings, SchedulerSettings
 from tessera_schema.cards import Card
 from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
 from tessera_schema.kube import Pod
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
@@ -56,7 +56,7 @@ class World:
         self.kube = FakeKube(self.store)
         self.make("/api/v1/namespaces", {"metadata": {"name": HOME}})
         self.make(LEASE, {"metadata": {"name": "tessera-scheduler"}})
-        for path, guard in fencing.fence(HOME).items():
+        for path, guard in fencing.fencing_policy(HOME).items():
             self.make(path, guard)
         self.nodes = [f"n{i}" for i in range(nodes)]
         for node in self.nodes:
@@ -77,7 +77,7 @@ class World:
         return self.call("POST", path, body)
 
     def publish(self, node: str, cards: Sequence[Card]) -> None:
-        text = encode_published(Published(cards=tuple(cards)))
+        text = encode_node_cards(NodeCardsAnnotation(cards=tuple(cards)))
         self.note(f"/api/v1/nodes/{node}", {CARDS: text})
 
     def note(self, path: str, annotations: Mapping[str, str | None]) -> None:
@@ -112,7 +112,7 @@ class World:
         self.make(f"{self.path(name)}/binding", {"metadata": {"name": name}, "target": target})
 
     def fault(self, method: str, path: str, effect: Effect, times: int = 1) -> None:
-        self.kube.faults.add(Fault(method, path, effect, times))
+        self.kube.faults.add(InjectedFault(method, path, effect, times))
 
     # -- what is true
 
@@ -172,7 +172,7 @@ def settings(**books: Any) -> SchedulerSettings:
     return SchedulerSettings(
         kube=KubeSettings(watch_s=100_000, silence_s=200_000),
         lease=LeaseSettings(),
-        books=BooksSettings(**books),
+        books=LedgerSettings(**books),
     )
 
 
@@ -205,13 +205,13 @@ async def until(true: Callable[[], object], within_s: float = 600) -> None:
             await asyncio.sleep(0.01)
 
 
-def the_entry(scheduler: Scheduler, uid: str) -> Entry:
+def the_entry(scheduler: Scheduler, uid: str) -> LedgerEntry:
     entry = scheduler.ledger.entry(uid)
     assert entry is not None
     return entry
 
 
-def phase(scheduler: Scheduler, uid: str) -> Phase | None:
+def phase(scheduler: Scheduler, uid: str) -> AllocationPhase | None:
     entry = scheduler.ledger.entry(uid)
     return None if entry is None else entry.phase
 

@@ -35,7 +35,12 @@ from tessera_schema.grants import (
     encode_grant,
 )
 from tessera_schema.injections import Injection, Mount
-from tessera_schema.node_cards import ALLOCATE, Published, decode_published, encode_published
+from tessera_schema.node_cards import (
+    ALLOCATE,
+    NodeCardsAnnotation,
+    decode_node_cards,
+    encode_node_cards,
+)
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
 
@@ -52,18 +57,31 @@ GRANT = (
     '"source":"/s","read_only":true}],"devices":["/dev/acme0"],"annotations":{}}}}'
 )
 A_GRANT = Grant(
-    uid="u-1", namespace="team", name="job", node="n1",
+    uid="u-1",
+    namespace="team",
+    name="job",
+    node="n1",
     shares=(
-        Share(container="train", position=1, role=Role.APP, vendor="acme", dialect="acme",
-              card="A-0", index=0, memory_bytes=8504035246, cores_percent=6.25),
+        Share(
+            container="train",
+            position=1,
+            role=Role.APP,
+            vendor="acme",
+            dialect="acme",
+            card="A-0",
+            index=0,
+            memory_bytes=8504035246,
+            cores_percent=6.25,
+        ),
     ),
     given={
         "train": Injection(
-            env={"LIMIT": "1"}, mounts=(Mount(destination="/d", source="/s"),),
+            env={"LIMIT": "1"},
+            mounts=(Mount(destination="/d", source="/s"),),
             devices=("/dev/acme0",),
         ),
     },
-)  # fmt: skip
+)
 
 
 def test_a_grant_is_written_so_and_read_back() -> None:
@@ -124,12 +142,12 @@ def test_published_cards_are_written_so() -> None:
         '"memory_bytes":17179869184,"cores_percent":100,"slots":100,"minor":-1,"numa":0,'
         '"switch":"","links":{},"mode":"","healthy":true,"cordoned":false}]}'
     )
-    assert encode_published(Published(cards=(card,))) == data
-    assert decode_published(data).cards == (card,)
-    assert decode_published(data).giving is UNSET
-    by_kubelet = Published(giving=ALLOCATE)
-    assert encode_published(by_kubelet) == '{"version":1,"cards":[],"giving":"allocate"}'
-    assert decode_published(encode_published(by_kubelet)) == by_kubelet
+    assert encode_node_cards(NodeCardsAnnotation(cards=(card,))) == data
+    assert decode_node_cards(data).cards == (card,)
+    assert decode_node_cards(data).giving is UNSET
+    by_kubelet = NodeCardsAnnotation(giving=ALLOCATE)
+    assert encode_node_cards(by_kubelet) == '{"version":1,"cards":[],"giving":"allocate"}'
+    assert decode_node_cards(encode_node_cards(by_kubelet)) == by_kubelet
 
 
 def test_decisions_are_written_so() -> None:

@@ -28,7 +28,7 @@ def test_an_explanation() -> None:
         holders=(visibility.CardHolder(memory_mib=7168),),
     )  # fmt: skip
     why = visibility.ReasonText(reason="CardInsufficientMemory", message="too little")
-    asked = visibility.Asked(
+    asked = visibility.RequestedCards(
         container="c", vendor="acme", dialect="acme", count=2, memory_mib=1024, cores_percent=30.0
     )
     found = visibility.PodExplanation(

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
-from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card
 from tessera_testing.clock import LoopClock
@@ -31,13 +31,13 @@ class Scheduler:
         self.store = a_store(self.clock)
         for name in ("team", "other"):
             self._made("/api/v1/namespaces", {"metadata": {"name": name}})
-        self.ledger, self.decisions, self.metrics = Ledger(), Decisions(), Metrics("scheduler")
+        self.ledger, self.decisions, self.metrics = Ledger(), DecisionLog(), Metrics("scheduler")
         for n in range(nodes):
             self.ledger.put_node(f"n{n}", [a_card(f"n{n}-0", vendor="acme")])
         self.ledger.set_limits(limits)
         self.kube = FakeKube(self.store)
         self.filter = Filter(
-            REGISTRY, self.ledger, Placer(self.ledger.fleet, Standing()), self.decisions
+            REGISTRY, self.ledger, Placer(self.ledger.fleet, ScreenCache()), self.decisions
         )
 
     def _made(self, path: str, body: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tessera_cli.explain import explanations
-from tessera_cli.kubeconfig import Target
+from tessera_cli.kubeconfig import ClusterTarget
 from tessera_embedded.apiserver import open_apiserver
 from tessera_embedded.ports import held_ports
 from tessera_runtime.kube.api import Verb
@@ -32,7 +32,7 @@ SERVICE = {
 }
 
 
-async def explained(target: Target, name: str) -> PodExplanation:
+async def explained(target: ClusterTarget, name: str) -> PodExplanation:
     async with asyncio.timeout(60):
         while True:
             try:
@@ -57,7 +57,7 @@ async def test_a_pod_is_explained_through_the_api_server(tmp_path: Path) -> None
             }
             async with a_process(environ, tmp_path / "log"):
                 await place(kube, await ready(ports), "a")
-                target = Target(kubeconfig=str(server.kubeconfig))
+                target = ClusterTarget(kubeconfig=str(server.kubeconfig))
                 told = await explained(target, "a")
                 assert (told.verdict, told.node) == ("placed", "n0")
                 [node] = told.nodes

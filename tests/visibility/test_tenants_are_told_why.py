@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_runtime.http.server import HttpSettings
 from tessera_scheduler.visibility import VisibilitySettings, handler
 from tessera_scheduler.visibility.pod_explanations import NODES_MOST
@@ -150,7 +150,7 @@ async def test_quota_is_told_with_what_is_used(tmp_path: Path) -> None:
 
 
 async def test_another_replica_answers_from_its_own_books(plane: Plane) -> None:
-    plane.decisions = Decisions()
+    plane.decisions = DecisionLog()
     plane.leader = "tessera-scheduler-7f"
     async with asking(plane) as api:
         told = await api.explain("big")

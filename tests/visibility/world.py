@@ -14,10 +14,10 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from tessera_embedded.apiserver import Rule, User
+from tessera_embedded.apiserver import AuthenticatedUser, Rule
 from tessera_runtime.http.server import HttpSettings
-from tessera_scheduler.explain.explanation import Books
-from tessera_scheduler.visibility import VisibilitySettings, World, open_visibility
+from tessera_scheduler.explain.explanation import ExplanationSources
+from tessera_scheduler.visibility import VisibilityEnvironment, VisibilitySettings, open_visibility
 from tessera_scheduler.webhook.certificates import CertificateSettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 from tessera_schema.visibility import GROUP, PLURAL, ROOT, PodExplanation, decode_pod_explanation
@@ -44,7 +44,7 @@ class Plane(Scheduler):
         self.folder = folder
         self.authority = Authority("front-proxy-ca")
         for user, rules in (("edith", EDIT), ("adam", ALL), ("nobody", ())):
-            self.store.access.give(f"{user}-token", User(user), rules)
+            self.store.access.give(f"{user}-token", AuthenticatedUser(user), rules)
         self.publish(self.authority)
         self.leader = ""
 
@@ -72,8 +72,8 @@ class Plane(Scheduler):
         self.ask(name, namespace)
         entry = next(e for e in self.ledger.entries() if e.grant.name == name)
         assert entry.grant.node == node
-        self.ledger.sent(entry.grant.uid)
-        self.ledger.settle(entry.grant.uid, bound=True)
+        self.ledger.binding_sent(entry.grant.uid)
+        self.ledger.resolve_binding(entry.grant.uid, bound=True)
 
 
 class Answer(Struct, frozen=True):
@@ -146,7 +146,7 @@ async def asking(
     plane: Plane, settings: VisibilitySettings | None = None
 ) -> AsyncGenerator[Asking]:
     """Serve it on these books."""
-    books = Books(
+    books = ExplanationSources(
         registry=REGISTRY, ledger=plane.ledger, decisions=plane.decisions, clock=plane.clock,
         elsewhere=lambda: plane.leader,
     )  # fmt: skip
@@ -158,7 +158,9 @@ async def asking(
     cert.write_bytes(served.certificate)
     key.write_bytes(served.key)
     webhook = WebhookSettings(certificate=CertificateSettings(cert_file=cert, key_file=key))
-    world = World(kube=plane.kube, namespace="tessera-system", books=books, metrics=plane.metrics)
+    world = VisibilityEnvironment(
+        kube=plane.kube, namespace="tessera-system", books=books, metrics=plane.metrics
+    )
     async with open_visibility(world, wanted, webhook) as listening:
         assert listening is not None
         server = ApiServer(listening.url, plane.folder)

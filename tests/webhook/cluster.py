@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 
 from tessera_core.quota.allowance import NO_LIMITS
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.clock import Clock, SystemClock
-from tessera_runtime.http.server import HttpSettings, Served
+from tessera_runtime.http.server import HttpServer, HttpSettings
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_runtime.metrics import Registry as Metrics
-from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
+from tessera_runtime.metrics import MetricsRegistry as Metrics
+from tessera_scheduler.webhook import WebhookEnvironment, WebhookSettings, open_webhook
 from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_schema.annotation_keys import SCHEDULER
 from tests.contract.client import Client, open_client
@@ -91,10 +91,10 @@ async def the_webhook(
     kube: Kube | None = None,
     settings: WebhookSettings = SETTINGS,
     clock: Clock | None = None,
-    registry: Registry = REGISTRY,
-) -> AsyncGenerator[Served]:
+    registry: DialectRegistry = REGISTRY,
+) -> AsyncGenerator[HttpServer]:
     """The webhook, registered with the cluster."""
-    world = World(
+    world = WebhookEnvironment(
         kube=kube or Named(cluster.kube), namespace=HOME, registry=registry,
         clock=clock if clock is not None else SystemClock(),
         allowance=lambda _: NO_LIMITS, metrics=Metrics("scheduler"),

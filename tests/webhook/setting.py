@@ -11,7 +11,7 @@ import msgspec
 from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.patches import apply, operations
 from tessera_scheduler.webhook.review import mutate, validate
-from tessera_scheduler.webhook.rules import Rules, Setting, rules_of
+from tessera_scheduler.webhook.rules import Setting, WebhookRules, rules_of
 from tessera_schema.admission_review import API_VERSION, KIND, ReviewAnswer, decode_review
 
 Json = dict[str, Any]
@@ -23,13 +23,13 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NO_TRACE = Setting()
 
 
-def the_rules(**changes: Any) -> Rules:
+def the_rules(**changes: Any) -> WebhookRules:
     """The rules of a cluster with every dialect and profile."""
     terms: Json = {"schedulers": PROFILES, "take_default": True, "writers": [OURS], **changes}
     return rules_of(REGISTRY, **terms)
 
 
-def rules_with(options: Mapping[str, Mapping[str, Any]]) -> Rules:
+def rules_with(options: Mapping[str, Mapping[str, Any]]) -> WebhookRules:
     """The rules of a cluster with dialects configured like this."""
     return rules_of(load(options), schedulers=PROFILES, take_default=True, writers=[OURS])
 
@@ -84,7 +84,7 @@ def a_review(
 
 
 def mutated(
-    pod: Json, setting: Setting = NO_TRACE, rules: Rules = RULES, **review: Any
+    pod: Json, setting: Setting = NO_TRACE, rules: WebhookRules = RULES, **review: Any
 ) -> ReviewAnswer:
     """The mutating answer to a pod."""
     request = decode_review(msgspec.json.encode(a_review(pod, **review)))
@@ -92,7 +92,7 @@ def mutated(
 
 
 def validated(
-    pod: Json, setting: Setting = NO_TRACE, rules: Rules = RULES, **review: Any
+    pod: Json, setting: Setting = NO_TRACE, rules: WebhookRules = RULES, **review: Any
 ) -> ReviewAnswer:
     """The validating answer to a pod."""
     request = decode_review(msgspec.json.encode(a_review(pod, **review)))
@@ -116,7 +116,7 @@ def patched(pod: Json, answer: ReviewAnswer) -> Json:
     return done
 
 
-def admitted(pod: Json, setting: Setting = NO_TRACE, rules: Rules = RULES) -> Json:
+def admitted(pod: Json, setting: Setting = NO_TRACE, rules: WebhookRules = RULES) -> Json:
     """The pod after the mutating phase."""
     answer = mutated(pod, setting, rules)
     assert answer.allowed, answer.status

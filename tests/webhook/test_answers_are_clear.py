@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessera_core.quota.allowance import Allowance, Use
+from tessera_core.quota.allowance import Allowance, QuotaUsage
 from tessera_scheduler.webhook.review import mutate, validate
 from tessera_scheduler.webhook.rules import Setting
 from tessera_schema.admission_review import NotAReview, decode_review
@@ -66,7 +66,7 @@ def test_annotations_leave_room_for_the_grant() -> None:
 
 def test_quota_is_told_early() -> None:
     limit = Limit(namespace="team", source="ResourceQuota team/gpus", memory_bytes=4000 << 20)
-    used = {("nvidia", ""): Use(memory_bytes=3000 << 20, cards=1)}
+    used = {("nvidia", ""): QuotaUsage(memory_bytes=3000 << 20, cards=1)}
     setting = Setting(allowance=Allowance([limit], used))
     amounts = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "2000"}
     (warning,) = mutated(a_manifest(amounts), setting).warnings

@@ -22,10 +22,10 @@ from tessera_embedded.apiserver import Store
 from tessera_embedded.apiserver.patches import apply, operations
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.http.server import HttpSettings
-from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_runtime.tracing import tracing
 from tessera_runtime.tracing.tracing import TelemetrySettings
-from tessera_scheduler.webhook import WebhookSettings, World, open_webhook
+from tessera_scheduler.webhook import WebhookEnvironment, WebhookSettings, open_webhook
 from tessera_scheduler.webhook.certificates import CertificateSettings
 from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_schema.annotation_keys import TRACE_KEY
@@ -98,7 +98,7 @@ async def a_webhook(
         body = msgspec.json.encode({"metadata": {"name": name, "labels": labels}})
         store.handle("POST", "/api/v1/namespaces", body=body)
     kube = FakeKube(store)
-    world = World(
+    world = WebhookEnvironment(
         kube=kube, namespace=HOME, registry=REGISTRY, allowance=lambda _: NO_LIMITS,
         clock=clock, metrics=metrics,
     )  # fmt: skip

@@ -15,8 +15,8 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from tessera_embedded.apiserver.store import Store as Objects
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.kube.create_or_update import Unreadable
-from tessera_scheduler.webhook.certificate_authority import Issued, Lives, due
+from tessera_runtime.kube.create_or_update import UnexpectedContent
+from tessera_scheduler.webhook.certificate_authority import CertificateLifetimes, Issued, due
 from tessera_scheduler.webhook.certificates import CertificateSettings, open_certificates
 from tessera_testing.clock import START, LoopClock
 from tessera_testing.kube import FakeKube, a_store
@@ -24,7 +24,7 @@ from tessera_testing.kube import FakeKube, a_store
 HOME = "tessera-system"
 NAMES = ("tessera-scheduler.tessera-system.svc", "127.0.0.1")
 DAY = 86400.0
-LIVES = Lives(authority_s=900 * DAY, serving_s=90 * DAY, overlap_s=DAY)
+LIVES = CertificateLifetimes(authority_s=900 * DAY, serving_s=90 * DAY, overlap_s=DAY)
 SECRET = f"/api/v1/namespaces/{HOME}/secrets/tessera-webhook-certificate"
 SOON = CertificateSettings(refresh_s=0.02, overlap_s=3600)
 
@@ -155,16 +155,20 @@ async def test_a_secret_that_cannot_be_read_is_named() -> None:
     store = a_cluster()
     body = {"metadata": {"name": "tessera-webhook-certificate"}, "data": {"issued.json": "e30="}}
     store.handle("POST", f"/api/v1/namespaces/{HOME}/secrets", body=msgspec.json.encode(body))
-    with pytest.raises(Unreadable, match=r"tessera-webhook-certificate: data\[issued.json\]"):
+    with pytest.raises(
+        UnexpectedContent, match=r"tessera-webhook-certificate: data\[issued.json\]"
+    ):
         async with open_certificates(FakeKube(store), HOME, NAMES, SOON, LoopClock()):
             pass
 
 
 async def test_given_files_are_followed(tmp_path: Path) -> None:
     settings = CertificateSettings(
-        cert_file=tmp_path / "tls.crt", key_file=tmp_path / "tls.key",
-        ca_file=tmp_path / "ca.crt", refresh_s=0.02,
-    )  # fmt: skip
+        cert_file=tmp_path / "tls.crt",
+        key_file=tmp_path / "tls.key",
+        ca_file=tmp_path / "ca.crt",
+        refresh_s=0.02,
+    )
     await asyncio.to_thread((tmp_path / "ca.crt").write_text, "one")
     store = a_cluster()
     kube = FakeKube(store)

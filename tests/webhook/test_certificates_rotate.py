@@ -14,11 +14,11 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from tessera_runtime.clock import SystemClock
-from tessera_runtime.http.server import HttpSettings, Served
+from tessera_runtime.http.server import HttpServer, HttpSettings
 from tessera_runtime.kube.api import Verb
-from tessera_runtime.kube.create_or_update import hidden, secret
+from tessera_runtime.kube.create_or_update import secret, to_secret
 from tessera_scheduler.webhook import WebhookSettings
-from tessera_scheduler.webhook.certificate_authority import Issued, Lives, due
+from tessera_scheduler.webhook.certificate_authority import CertificateLifetimes, Issued, due
 from tessera_scheduler.webhook.certificates import ENTRY, SECRET, CertificateSettings
 from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_testing.clock import LoopClock
@@ -28,7 +28,7 @@ from tests.webhook.cluster import HOME, Cluster, open_cluster, the_webhook
 pytestmark = pytest.mark.slow
 DAY: Final = 86400.0
 HOUR: Final = 3600.0
-LIVES: Final = Lives(authority_s=270 * DAY, serving_s=90 * DAY, overlap_s=HOUR)
+LIVES: Final = CertificateLifetimes(authority_s=270 * DAY, serving_s=90 * DAY, overlap_s=HOUR)
 REGISTRATION: Final = RegistrationSettings(host="127.0.0.1", refresh_s=0.2)
 SETTINGS: Final = WebhookSettings(
     http=HttpSettings(),
@@ -54,7 +54,7 @@ def of_long_ago(now: float) -> Issued:
 
 async def keep(cluster: Cluster, issued: Issued) -> None:
     place = secret(HOME, SECRET)
-    data = {ENTRY: hidden(msgspec.json.encode(issued))}
+    data = {ENTRY: to_secret(msgspec.json.encode(issued))}
     body = msgspec.json.encode(place.object(type="Opaque", data=data))
     await cluster.kube.call(Verb.POST, place.collection, body=body)
 
@@ -65,7 +65,7 @@ async def told(cluster: Cluster) -> str:
     return base64.b64decode(config["caBundle"]).decode()
 
 
-async def served_now(cluster: Cluster, served: Served) -> x509.Certificate:
+async def served_now(cluster: Cluster, served: HttpServer) -> x509.Certificate:
     """What a new connection is shown, checked as the API server is told to check it now."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", served.port, ssl=ssl.create_default_context(cadata=await told(cluster))

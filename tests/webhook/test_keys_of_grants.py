@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from tessera_core.trust.grants import Signer, Verifier
-from tessera_embedded.apiserver import Cut, Fault, Store
+from tessera_embedded.apiserver import Cut, InjectedFault, Store
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Verb
-from tessera_runtime.kube.create_or_update import Unreadable
-from tessera_scheduler.keys.signing_keys import Keys, KeySettings, open_keys
+from tessera_runtime.kube.create_or_update import UnexpectedContent
+from tessera_scheduler.keys.signing_keys import SigningKeys, SigningKeySettings, open_keys
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 
 pytestmark = pytest.mark.looptime
 
 HOME = "tessera-system"
-SETTINGS = KeySettings(rotate_after_s=3600, publish_s=300, refresh_s=60)
+SETTINGS = SigningKeySettings(rotate_after_s=3600, publish_s=300, refresh_s=60)
 SECRET = f"/api/v1/namespaces/{HOME}/secrets/tessera-grant-signing"
 PUBLIC = f"/api/v1/namespaces/{HOME}/configmaps/tessera-grant-keys"
 
@@ -64,7 +64,7 @@ async def test_a_restart_signs_with_the_same_key() -> None:
 @pytest.mark.parametrize("ahead_s", [0, 0.0005, 0.001, 0.002, 0.005])
 async def test_two_replicas_that_start_together_agree(ahead_s: float) -> None:
     store = a_cluster()
-    made: list[Keys] = []
+    made: list[SigningKeys] = []
 
     async def replica(wait_s: float) -> None:
         await asyncio.sleep(wait_s)
@@ -145,7 +145,7 @@ async def test_others_entries_neither_count_nor_go() -> None:
 async def test_a_lost_answer_leaves_one_key(*, after: bool) -> None:
     store = a_cluster()
     kube = FakeKube(store)
-    kube.faults.add(Fault(Verb.POST, r".*secrets.*", Cut(after=after)))
+    kube.faults.add(InjectedFault(Verb.POST, r".*secrets.*", Cut(after=after)))
     async with open_keys(kube, HOME, SETTINGS, LoopClock()) as keys:
         assert list(published(store)) == [keys.signer.id]
 
@@ -155,7 +155,7 @@ async def test_a_secret_that_cannot_be_read_is_named() -> None:
     data = {"keys.json": base64.b64encode(b"garbage").decode()}
     body = msgspec.json.encode({"metadata": {"name": "tessera-grant-signing"}, "data": data})
     store.handle("POST", f"/api/v1/namespaces/{HOME}/secrets", body=body)
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(UnexpectedContent) as caught:
         async with open_keys(FakeKube(store), HOME, SETTINGS, LoopClock()):
             pass
     assert f"Secret {HOME}/tessera-grant-signing: data[keys.json]: " in str(caught.value)
@@ -173,5 +173,5 @@ def test_numbers_that_contradict_each_other_are_refused(
     changes: dict[str, float], field: str
 ) -> None:
     with pytest.raises(BadSettings) as caught:
-        KeySettings(**changes).check()
+        SigningKeySettings(**changes).check()
     assert str(caught.value).startswith(field)

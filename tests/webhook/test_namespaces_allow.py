@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_core.admission.allowances import KINDS, Kind, allowed_by, without_effect
+from tessera_core.admission.allowances import KINDS, IsolationAllowance, allowed_by, without_effect
 from tessera_core.admission.guarded_env import OWN_ENVIRONMENT
 from tessera_core.admission.isolation import (
     CAPABILITIES,
@@ -20,16 +20,16 @@ from tessera_core.admission.isolation import (
     NODE_FOLDERS,
     UNCONFINED,
 )  # fmt: skip
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.planner import Planner
 from tessera_core.recovery.cluster import Cluster
 from tessera_core.scheduling.filter import Filter
-from tessera_runtime.informers.namespaces import Namespaces, NamespaceSight
-from tessera_runtime.kube.reflector import Change
-from tessera_scheduler.webhook.namespaces import Namespaces as NotesOf
+from tessera_runtime.informers.namespaces import LedgerNamespaces, NamespaceSummary
+from tessera_runtime.kube.reflector import WatchEventType
+from tessera_scheduler.webhook.namespaces import NamespacePolicies as NotesOf
 from tessera_scheduler.webhook.rules import Setting
 from tessera_schema.extender import ExtenderArgs
 from tessera_schema.kube import Pod
@@ -82,12 +82,14 @@ def filtered(pod: Json, labels: dict[str, str]) -> tuple[Verdict, str]:
     ledger.put_node("n1", ())
     ledger.set_namespaces({"team": labels})
     args = ExtenderArgs(msgspec.convert(pod, Pod), msgspec.Raw(b'["n1"]'))
-    answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, Standing()), Decisions()).answer(args, 0)
+    answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, ScreenCache()), DecisionLog()).answer(
+        args, 0
+    )
     return answer.verdict, answer.message
 
 
 @BY_NAME
-def test_each_kind_has_its_label(kind: Kind) -> None:
+def test_each_kind_has_its_label(kind: IsolationAllowance) -> None:
     pod = a_manifest(SHARE, **EXAMPLES[kind.name])
     status, told = why_not(mutated(pod))
     assert status == 403
@@ -102,7 +104,7 @@ def test_each_kind_has_its_label(kind: Kind) -> None:
 
 
 @BY_NAME
-def test_a_label_allows_nothing_else(kind: Kind) -> None:
+def test_a_label_allows_nothing_else(kind: IsolationAllowance) -> None:
     others = {other.label: "true" for other in KINDS if other is not kind}
     pod = a_manifest(SHARE, **EXAMPLES[kind.name])
     assert not mutated(pod, Setting(labels=others)).allowed
@@ -169,7 +171,7 @@ def test_labels_that_count_are_not_told() -> None:
 
 
 @BY_NAME
-def test_the_page_has_every_kind(kind: Kind) -> None:
+def test_the_page_has_every_kind(kind: IsolationAllowance) -> None:
     whole = "yes" if kind.on_whole_cards else "no"
     assert f"| `{kind.label}` | {kind.what} | {kind.why} | {whole} |\n" in PAGE
 
@@ -189,10 +191,10 @@ def test_the_page_has_every_folder_capability_and_annotation() -> None:
 
 def test_waiting_pods_are_looked_at_again_when_a_label_allows_more() -> None:
     ledger, told = Ledger(), []
-    sink = Namespaces(ledger, lambda: told.append(ledger.allowed_in("team")))
-    sink.relisted([NamespaceSight("team", {})], 0, 0)
+    sink = LedgerNamespaces(ledger, lambda: told.append(ledger.allowed_in("team")))
+    sink.on_list([NamespaceSummary("team", {})], 0, 0)
     for labels in ({"a": "b"}, {"allow.tessera.dev/host-pid": "true"}, {}):
-        sink.changed(Change.MODIFIED, NamespaceSight("team", labels), 0)
+        sink.on_event(WatchEventType.MODIFIED, NamespaceSummary("team", labels), 0)
     assert told == [{"host-pid"}, set()]
 
 

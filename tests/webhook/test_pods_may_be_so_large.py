@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from tessera_core.admission import pod_size
-from tessera_core.admission.admit import Admission, admit, strip_results
-from tessera_core.admission.isolation import defeats
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.admission.admit import AdmittedPod, admit, strip_results
+from tessera_core.admission.isolation import isolation_breach
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.planner import Planner
 from tessera_core.recovery.cluster import Cluster
-from tessera_core.recovery.estimate import count_by_requests
+from tessera_core.recovery.estimate import estimate_shares
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
 from tessera_scheduler.webhook.oversize import unread
@@ -104,7 +104,7 @@ def filtered(pod: Json) -> tuple[Verdict, str]:
     names = msgspec.Raw(b'["n1"]')
     ledger = Ledger()
     ledger.put_node("n1", ())
-    answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, Standing()), Decisions()).answer(
+    answer = Filter(REGISTRY, ledger, Placer(ledger.fleet, ScreenCache()), DecisionLog()).answer(
         ExtenderArgs(msgspec.convert(pod, Pod), names), 0
     )
     return answer.verdict, answer.message
@@ -265,7 +265,7 @@ def mounting(n: int) -> Callable[[], object]:
     mounts = tuple(VolumeMount(f"v{i}", f"/data/{i}", read_only=True) for i in range(n))
     container = msgspec.structs.replace(a_container(), volume_mounts=mounts)
     pod = a_pod(container, volumes=volumes)
-    return lambda: defeats(pod)
+    return lambda: isolation_breach(pod)
 
 
 def stripping(n: int) -> Callable[[], object]:
@@ -275,7 +275,7 @@ def stripping(n: int) -> Callable[[], object]:
 
 def asking(n: int, **which: Any) -> Callable[[], object]:
     pod = a_pod(*(a_container(GPU, GPU) for _ in range(n)), **which)
-    assert isinstance(admit(REGISTRY, pod, runs=True), Admission)
+    assert isinstance(admit(REGISTRY, pod, runs=True), AdmittedPod)
     return lambda: admit(REGISTRY, pod, runs=True)
 
 
@@ -303,10 +303,10 @@ def counting(n: int) -> Callable[[], object]:
     ledger = Ledger()
     ledger.put_node("n1", [a_card(f"g{i}", i, vendor="nvidia") for i in range(8)])
     pod = a_pod(*(a_container(GPU, GPU) for _ in range(n)), node="n1")
-    counted = count_by_requests(REGISTRY, ledger.fleet, pod)
+    counted = estimate_shares(REGISTRY, ledger.fleet, pod)
     assert counted.grant is not None
     assert len(counted.grant.shares) == n
-    return lambda: count_by_requests(REGISTRY, ledger.fleet, pod)
+    return lambda: estimate_shares(REGISTRY, ledger.fleet, pod)
 
 
 @pytest.mark.parametrize(

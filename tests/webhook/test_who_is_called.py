@@ -11,7 +11,11 @@ from tessera_core.admission.exempt_pods import scope_of
 from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.cel import evaluate, parse
 from tessera_scheduler.webhook import match_conditions
-from tessera_scheduler.webhook.registration import RegistrationSettings, Terms, configurations
+from tessera_scheduler.webhook.registration import (
+    RegistrationInput,
+    RegistrationSettings,
+    configurations,
+)
 from tessera_schema.annotation_keys import (
     OWNER_KEYS,
     REBALANCE_KEY,
@@ -102,7 +106,7 @@ def test_each_pod_is_of_one_kind(pod: Json, called: str) -> None:
 def hooks(config: dict[str, Json], **scope: Any) -> dict[str, Json]:
     """The mutating webhooks by name."""
     registry = load(config)
-    terms = Terms(
+    terms = RegistrationInput(
         namespace="tessera-system", settings=RegistrationSettings(), writers=frozenset(),
         port=1, scope=scope_of(registry, **scope),
     )  # fmt: skip

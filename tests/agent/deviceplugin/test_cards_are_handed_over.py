@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.readers.device_handover import NoNode, handed, handing_of
-from tessera_agent.settings import By, PluginSettings
+from tessera_agent.readers.device_handover import NoDeviceNode, device_handover_of, hand_over
+from tessera_agent.settings import HandoverMethod, PluginSettings
 from tessera_core.hook.limits_file import PATH
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_core.hook.usage_file import PATH as USAGE_PATH
-from tessera_kubelet.device_plugin.types import Allocation
+from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_kubelet.errors import NotAdmitted
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection
@@ -21,7 +21,7 @@ from tests.agent.nri.world import VISIBLE, a_share, metric
 CARD = Card(id="GPU-7", index=7, vendor="nvidia", memory_bytes=1, minor=3)
 
 
-async def given(folder: Path, by: By) -> Allocation:
+async def given(folder: Path, by: HandoverMethod) -> ContainerAllocation:
     async with a_node(folder) as node:
         node.reader.show(replace(a_reading(0), minor=0), replace(a_reading(1), minor=1))
         async with node.agent(plugin=PluginSettings(cards=by)):
@@ -30,7 +30,7 @@ async def given(folder: Path, by: By) -> Allocation:
 
 
 async def test_by_name_and_the_vendors_runtime_gives_nothing(folder: Path) -> None:
-    answer = await given(folder, By.CDI)
+    answer = await given(folder, HandoverMethod.CDI)
     assert answer.cdi_devices == ("nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1")
     assert answer.env[VISIBLE] == "void"
     assert {m.destination for m in answer.mounts} == {HOOK_LIBRARY, PRELOAD, PATH, USAGE_PATH}
@@ -38,13 +38,13 @@ async def test_by_name_and_the_vendors_runtime_gives_nothing(folder: Path) -> No
 
 
 async def test_by_the_vendors_variable(folder: Path) -> None:
-    answer = await given(folder, By.ENV)
+    answer = await given(folder, HandoverMethod.ENV)
     assert answer.env[VISIBLE] == "GPU-0,GPU-1"
     assert (answer.cdi_devices, answer.devices) == ((), ())
 
 
 async def test_as_device_nodes_and_the_vendors_runtime_gives_the_driver(folder: Path) -> None:
-    answer = await given(folder, By.NODES)
+    answer = await given(folder, HandoverMethod.NODES)
     assert [d.path for d in answer.devices if d.path[-1].isdecimal()] == [
         "/dev/nvidia0", "/dev/nvidia1",
     ]  # fmt: skip
@@ -53,12 +53,12 @@ async def test_as_device_nodes_and_the_vendors_runtime_gives_the_driver(folder: 
 
 
 def test_a_card_whose_device_node_is_not_known_is_not_given_so() -> None:
-    handing = handing_of("nvidia")
+    handing = device_handover_of("nvidia")
     assert handing is not None
-    with pytest.raises(NoNode, match="the device node of card GPU-7 is not known"):
-        handed(handing, By.NODES, Injection(), [replace(CARD, minor=-1)])
+    with pytest.raises(NoDeviceNode, match="the device node of card GPU-7 is not known"):
+        hand_over(handing, HandoverMethod.NODES, Injection(), [replace(CARD, minor=-1)])
     there = replace(handing, nodes=("/dev/null", "/dev/not-there"))
-    assert handed(there, By.NODES, Injection(), [CARD]).injection.devices == (
+    assert hand_over(there, HandoverMethod.NODES, Injection(), [CARD]).injection.devices == (
         "/dev/nvidia3", "/dev/null",
     )  # fmt: skip
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tessera_agent.containers.holdings import Stage
+from tessera_agent.containers.holdings import ContainerStage
 from tessera_agent.settings import ResizeSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook.limits_file import PATH
-from tessera_kubelet.device_plugin.types import Allocation
+from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.allocation_events import AllocationRunning, decode_event
@@ -24,7 +24,7 @@ from tests.agent.limitsfile import limits_in
 from tests.agent.nri.world import NODE, a_share, looks, signed, until
 
 
-def limits_file(given: Allocation) -> Path:
+def limits_file(given: ContainerAllocation) -> Path:
     return Path(next(m.source for m in given.mounts if m.destination == PATH))
 
 
@@ -59,7 +59,7 @@ async def test_that_it_runs_is_told_once_for_each_life(folder: Path) -> None:
         await until(lambda: told() == ["AllocationPrepared", "AllocationRunning"])
         await node.show("job", {"main": running("job") | {"ready": False}})
         await node.show("job", {"main": ended("job")})
-        await until(lambda: [held.stage for held in agent.holdings] == [Stage.ENDED])
+        await until(lambda: [held.stage for held in agent.holdings] == [ContainerStage.ENDED])
         await node.start("job")
         await node.show("job", {"main": running("job", attempt=1)})
         await until(lambda: len(told()) == 4)
@@ -73,15 +73,17 @@ async def test_what_is_shown_late_of_an_earlier_life_is_not_believed(folder: Pat
     async with a_node(folder) as node, node.agent() as agent:
         await node.bind("job", a_share())
         await node.run("job")
-        await until(lambda: [held.stage for held in agent.holdings] == [Stage.RUNNING])
+        await until(lambda: [held.stage for held in agent.holdings] == [ContainerStage.RUNNING])
         await node.start("job")
         for state in (running("job") | {"ready": False}, ended("job")):
             await node.show("job", {"main": state})
             await looks(agent, 3)
-            assert [(held.stage, held.id) for held in agent.holdings] == [(Stage.CREATED, "")]
+            assert [(held.stage, held.id) for held in agent.holdings] == [
+                (ContainerStage.CREATED, "")
+            ]
         again = running("job", attempt=1) | {"lastState": ended("job")["state"]}
         await node.show("job", {"main": again})
-        await until(lambda: [held.stage for held in agent.holdings] == [Stage.RUNNING])
+        await until(lambda: [held.stage for held in agent.holdings] == [ContainerStage.RUNNING])
 
 
 async def test_a_later_grant_changes_its_limits(folder: Path) -> None:
@@ -89,7 +91,7 @@ async def test_a_later_grant_changes_its_limits(folder: Path) -> None:
     async with a_node(folder) as node, node.agent(resize=quick) as agent:
         uid = await node.bind("job", a_share(mib=4096))
         file = limits_file((await node.run("job"))["main"])
-        await until(lambda: [held.stage for held in agent.holdings] == [Stage.RUNNING])
+        await until(lambda: [held.stage for held in agent.holdings] == [ContainerStage.RUNNING])
         later = signed(node.granted("job", a_share(mib=6000), revision=1))
         body = msgspec.json.encode({"metadata": {"annotations": {GRANT_KEY: later}}})
         path = paths.pod(TEAM, "job")
@@ -102,7 +104,7 @@ async def test_what_a_pod_holds_that_was_deleted_by_force_is_told(folder: Path) 
     async with a_node(folder) as node, node.agent() as agent:
         uid = await node.bind("job", a_share(mib=4096))
         await node.run("job")
-        await until(lambda: [held.stage for held in agent.holdings] == [Stage.RUNNING])
+        await until(lambda: [held.stage for held in agent.holdings] == [ContainerStage.RUNNING])
         node.has_process(5, container_id("job"))
 
         def occupied() -> list[str]:
@@ -123,7 +125,7 @@ async def test_files_and_entries_go_with_the_pod_and_not_before(folder: Path, ph
         file = limits_file((await node.run("job"))["main"])
         both = {name: ended("job", name) for name in ("main", "side")}
         await node.show("job", both)
-        await until(lambda: {held.stage for held in agent.holdings} == {Stage.ENDED})
+        await until(lambda: {held.stage for held in agent.holdings} == {ContainerStage.ENDED})
         await looks(agent, 5)
         assert file.exists()
         assert len(kept(node)) == 2

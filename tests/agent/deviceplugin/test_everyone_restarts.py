@@ -6,16 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tessera_agent.containers.holdings import Stage
-from tessera_agent.device_plugin.allocations import Step
+from tessera_agent.containers.holdings import ContainerStage
+from tessera_agent.device_plugin.allocations import AllocationStep
 from tessera_core.hook.limits_file import PATH
-from tessera_kubelet.device_plugin.types import Allocation
-from tessera_kubelet.errors import ContainerRefused, KubeletError
+from tessera_kubelet.device_plugin.types import ContainerAllocation
+from tessera_kubelet.errors import ContainerRefused, NodeError
 from tests.agent.deviceplugin.world import GPU, TEAM, a_node, running
 from tests.agent.nri.world import a_share, metric, until
 
 
-def limits_file(given: Allocation) -> Path:
+def limits_file(given: ContainerAllocation) -> Path:
     return Path(next(m.source for m in given.mounts if m.destination == PATH))
 
 
@@ -29,11 +29,11 @@ async def test_what_was_given_is_known_again(folder: Path) -> None:
                 if name != "waits":
                     await node.start(name)
             await node.show("runs", {"main": running("runs")})
-            await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+            await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
             before = {held.key: (held.shares, held.stage, held.id) for held in agent.holdings}
             written = written_of.read_bytes()
         async with node.agent() as agent:
-            await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+            await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
             after = {held.key: (held.shares, held.stage, held.id) for held in agent.holdings}
             assert after == before
             assert written_of.read_bytes() == written
@@ -49,7 +49,7 @@ async def test_what_was_not_answered_was_not_given(folder: Path) -> None:
             await node.admit("job")
         kept = msgspec.json.decode(node.allocations.read_bytes())
         (entry,) = kept["allocations"]
-        entry["step"] = Step.PREPARING  # the agent was killed in between
+        entry["step"] = AllocationStep.PREPARING  # the agent was killed in between
         node.allocations.write_bytes(msgspec.json.encode(kept))
         async with node.agent() as agent:
             assert len(agent.holdings) == 0
@@ -74,10 +74,11 @@ async def test_a_file_that_cannot_be_read_is_made_up_for(folder: Path, text: byt
         node.allocations.write_bytes(text)
         async with node.agent() as agent:
             assert node.allocations.with_suffix(".unreadable").read_bytes() == text
-            await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+            await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
             assert {held.key.uid: held.stage for held in agent.holdings} == {
-                node.uids["runs"]: Stage.RUNNING, node.uids["waits"]: Stage.ALLOCATED,
-            }  # fmt: skip
+                node.uids["runs"]: ContainerStage.RUNNING,
+                node.uids["waits"]: ContainerStage.ALLOCATED,
+            }
             await node.start("waits")
             assert limits_file(given).exists()
             await node.bind("next", a_share(mib=9000))
@@ -98,7 +99,7 @@ async def test_without_the_api_server_a_container_starts_again(folder: Path) -> 
             await until(lambda: not agent.problem())  # it is asked, and not the one before it
             await node.kubelet.until_offered(GPU, 16)
             await node.start("job")
-            assert [held.stage for held in agent.holdings] == [Stage.CREATED]
+            assert [held.stage for held in agent.holdings] == [ContainerStage.CREATED]
         node.kube.resume()
 
 
@@ -138,7 +139,7 @@ async def test_a_pod_whose_agent_goes_while_it_is_asked_is_admitted_by_the_next(
     async with a_node(folder) as node:
 
         async def refused() -> None:
-            with pytest.raises(KubeletError):
+            with pytest.raises(NodeError):
                 await node.admit("one")
 
         async with asyncio.TaskGroup() as group, node.agent():
@@ -161,7 +162,7 @@ async def test_a_container_that_the_runtime_gave_its_cards_is_known_too(folder: 
         node.allocations.unlink()
         node.kubelet.pods.ended(TEAM, "job")
         async with node.agent() as agent:
-            await until(lambda: [held.stage for held in agent.holdings] == [Stage.RUNNING])
+            await until(lambda: [held.stage for held in agent.holdings] == [ContainerStage.RUNNING])
             await node.bind("next", a_share(mib=9000))
             await node.admit("next")
             with pytest.raises(ContainerRefused, match="CardOverfull"):

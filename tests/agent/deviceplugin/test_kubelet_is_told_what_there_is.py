@@ -9,16 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.device_plugin.device_list import MOST_IDS, amounts
-from tessera_agent.devices.competing_plugins import rivals_on
-from tessera_agent.readers.device_handover import handing_by
-from tessera_agent.settings import AgentSettings, Giving
+from tessera_agent.devices.competing_plugins import competing_plugins_on
+from tessera_agent.readers.device_handover import device_handover_by
+from tessera_agent.settings import AgentSettings, CardDelivery
 from tessera_core.inventory.extended_resources import names_of
 from tessera_core.vendors.nvidia import CARE
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.settings import load
 from tessera_schema.cards import MIB, Card
-from tessera_schema.node_cards import ALLOCATE, decode_published
+from tessera_schema.node_cards import ALLOCATE, decode_node_cards
 from tessera_testing.readers import a_reading
 from tests.agent.deviceplugin.world import DIALECTS, GPU, NAMES, Node, a_node
 from tests.agent.nri.world import NODE, looks, until
@@ -45,7 +45,7 @@ async def test_every_name_by_which_cards_are_allocated_is_registered(folder: Pat
 async def test_the_scheduler_is_told_that_kubelet_gives_the_cards(folder: Path) -> None:
     async with a_node(folder) as node, node.agent():
         notes = node_of(node)["metadata"]["annotations"]
-        assert decode_published(notes["cards.tessera.dev/nvidia"]).giving == ALLOCATE
+        assert decode_node_cards(notes["cards.tessera.dev/nvidia"]).giving == ALLOCATE
 
 
 async def test_a_sick_card_takes_no_ids_away_and_no_card_at_all_does(folder: Path) -> None:
@@ -74,7 +74,7 @@ async def test_our_own_plugin_is_nobody_elses(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         assert list((folder / "device-plugins").glob("tessera-*.sock"))
         every = replace(CARE.rivals[0], socket="device-plugins/*gpu*.sock")
-        assert await asyncio.to_thread(rivals_on, str(folder), [every]) == ()
+        assert await asyncio.to_thread(competing_plugins_on, str(folder), [every]) == ()
         assert not agent.devices.left_to_others
 
 
@@ -89,9 +89,9 @@ async def test_another_plugins_names_are_not_taken_over(folder: Path) -> None:
 
 
 def test_a_vendor_with_a_plugin_of_its_own_is_left_to_it() -> None:
-    settings = AgentSettings(node=NODE, vendor="iluvatar", giving=Giving.ALLOCATE)
+    settings = AgentSettings(node=NODE, vendor="iluvatar", giving=CardDelivery.ALLOCATE)
     with pytest.raises(BadSettings, match=r"giving: allocate: .* iluvatar .*: write runtime"):
-        handing_by(settings)
+        device_handover_by(settings)
 
 
 @pytest.mark.parametrize(

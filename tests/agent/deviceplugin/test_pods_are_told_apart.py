@@ -6,8 +6,8 @@ import pytest
 
 from tessera_agent.settings import PluginSettings
 from tessera_core.hook.limits_file import PATH, decode_limits
-from tessera_embedded.apiserver.faults import Cut, Fault
-from tessera_kubelet.device_plugin.types import Allocation
+from tessera_embedded.apiserver.faults import Cut, InjectedFault
+from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_kubelet.errors import NotAdmitted
 from tessera_schema.cards import MIB
 from tests.agent.deviceplugin.world import GPU, ONE, a_node
@@ -18,12 +18,12 @@ PATIENT = PluginSettings(wait_s=8)
 """Half of it passes until a container counts as asked for once more."""
 
 
-def cards(given: Allocation) -> list[str]:
+def cards(given: ContainerAllocation) -> list[str]:
     """Ids of the cards."""
     return [name.removeprefix("nvidia.com/gpu=") for name in given.cdi_devices]
 
 
-def mib(given: Allocation) -> list[int]:
+def mib(given: ContainerAllocation) -> list[int]:
     """What it may use of each."""
     file = Path(next(m.source for m in given.mounts if m.destination == PATH))
     return [card.memory_bytes // MIB for card in decode_limits(file.read_bytes()).cards]
@@ -102,7 +102,7 @@ async def test_while_the_api_server_is_away_what_was_seen_has_to_do(folder: Path
     async with a_node(folder) as node, node.agent() as agent:
         uid = await node.bind("job", a_share(mib=3))
         await until(lambda: agent.pods.get(uid))
-        node.kube.faults.add(Fault("GET", r".*/pods.*", Cut()))
+        node.kube.faults.add(InjectedFault("GET", r".*/pods.*", Cut()))
         assert mib((await node.admit("job"))["main"]) == [3]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_agent.containers.holdings import Stage
+from tessera_agent.containers.holdings import ContainerStage
 from tessera_kubelet.errors import CallFailed, ContainerRefused
 from tessera_kubelet.pod_resources import PodHolding
 from tests.agent.deviceplugin.world import GPU, ONE, TEAM, Node, a_node, ended, running
@@ -29,10 +29,10 @@ async def test_what_kubelet_and_agent_agree_upon_starts(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         await node.bind("job", a_share(mib=9000))
         await node.admit("job")
-        assert [held.stage for held in agent.holdings] == [Stage.ALLOCATED]
+        assert [held.stage for held in agent.holdings] == [ContainerStage.ALLOCATED]
         assert agent.holdings.by_card() == ()
         await node.start("job")
-        assert [held.stage for held in agent.holdings] == [Stage.CREATED]
+        assert [held.stage for held in agent.holdings] == [ContainerStage.CREATED]
         assert [card.memory_bytes >> 20 for card in agent.holdings.by_card()] == [9000]
 
 
@@ -73,7 +73,7 @@ async def test_a_pod_that_was_made_anew_under_its_name_is_not_the_same(folder: P
     async with a_node(folder) as node, node.agent() as agent:
         uid = await node.bind("job", a_share())
         await node.run("job")
-        await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+        await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
         node.has_process(10, agent.holdings.of_pod(uid)[0].id)  # so it is not forgotten yet
         await node.drop("job")
         await node.bind("job", a_share(card=1), asks={"main": {GPU: 2}})
@@ -95,13 +95,13 @@ async def test_an_init_containers_ids_are_used_again_in_its_pod(folder: Path) ->
         await plugin.pre_start(sorted(ids))
         await node.show("job", {"prepare": running("job", "prepare")}, "Pending",
                         "initContainerStatuses")  # fmt: skip
-        await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+        await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
         await node.show("job", {"prepare": ended("job", "prepare")}, "Pending",
                         "initContainerStatuses")  # fmt: skip
-        await until(lambda: Stage.ENDED in {held.stage for held in agent.holdings})
+        await until(lambda: ContainerStage.ENDED in {held.stage for held in agent.holdings})
         await node.start("job")
         stages = {held.key.container: held.stage for held in agent.holdings}
-        assert stages == {"prepare": Stage.ENDED, "main": Stage.CREATED}
+        assert stages == {"prepare": ContainerStage.ENDED, "main": ContainerStage.CREATED}
 
 
 async def test_what_has_no_room_waits_until_it_has(folder: Path) -> None:
@@ -109,7 +109,7 @@ async def test_what_has_no_room_waits_until_it_has(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         uid = await node.bind("old", a_share(mib=10_000))
         await node.run("old")
-        await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+        await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
         runs = agent.holdings.of_pod(uid)[0].id
         node.has_process(10, runs)
         await node.drop("old")
@@ -126,10 +126,10 @@ async def test_a_restart_is_judged_as_a_start_is(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         await node.bind("job", a_share(mib=10_000))
         await node.run("job")
-        await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+        await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
         first = next(iter(agent.holdings)).id
         await node.show("job", {"main": ended("job")})
-        await until(lambda: Stage.ENDED in {held.stage for held in agent.holdings})
+        await until(lambda: ContainerStage.ENDED in {held.stage for held in agent.holdings})
         await node.bind("other", a_share(mib=10_000))
         await node.run("other")
         with pytest.raises(ContainerRefused, match="CardOverfull"):
@@ -137,9 +137,9 @@ async def test_a_restart_is_judged_as_a_start_is(folder: Path) -> None:
         await node.end("other")
         await until(lambda: len(agent.holdings) == 1)
         await node.start("job")
-        assert [held.stage for held in agent.holdings] == [Stage.CREATED]
+        assert [held.stage for held in agent.holdings] == [ContainerStage.CREATED]
         await node.show("job", {"main": running("job", attempt=1)})
-        await until(lambda: Stage.RUNNING in {held.stage for held in agent.holdings})
+        await until(lambda: ContainerStage.RUNNING in {held.stage for held in agent.holdings})
         assert next(iter(agent.holdings)).id != first
 
 

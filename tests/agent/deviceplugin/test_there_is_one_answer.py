@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_agent.api.pod_view import Contained, Run, Shown
-from tessera_agent.device_plugin.allocations import Allocated
-from tessera_agent.device_plugin.pod_match import amount, asking, disagreement
+from tessera_agent.api.pod_view import ContainerRun, ContainerView, PodView
+from tessera_agent.device_plugin.allocations import RecordedAllocation
+from tessera_agent.device_plugin.pod_match import amount, disagreement, requesting_containers
 from tessera_kubelet.pod_resources import PodHolding
 from tests.agent.deviceplugin.world import GPU
 
@@ -16,20 +16,20 @@ COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 """What the containers of a pod ask for; 0 = nothing."""
 
 
-def a_pod(name: str, counts: list[int], *, admitted: bool = False) -> Shown:
-    runs = Run(container_id=f"containerd://{name}") if admitted else None
+def a_pod(name: str, counts: list[int], *, admitted: bool = False) -> PodView:
+    runs = ContainerRun(container_id=f"containerd://{name}") if admitted else None
     containers = (
-        Contained(name=f"c{i}", limits={GPU: str(count)} if count else {}, runs=runs)
+        ContainerView(name=f"c{i}", limits={GPU: str(count)} if count else {}, runs=runs)
         for i, count in enumerate(counts)
     )
-    return Shown(uid=name, name=name, containers=tuple(containers), admitted=admitted)
+    return PodView(uid=name, name=name, containers=tuple(containers), admitted=admitted)
 
 
 @given(st.lists(COUNTS, min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_each_container_is_found_when_its_turn_has_come(
     pods: list[list[int]], chance: Random
 ) -> None:
-    shown: dict[str, Shown] = {}
+    shown: dict[str, PodView] = {}
     waiting = {f"p{i}": counts for i, counts in enumerate(pods)}
     bound: dict[str, list[int]] = {}
     has: set[tuple[str, str]] = set()
@@ -45,7 +45,9 @@ def test_each_container_is_found_when_its_turn_has_come(
         counts = bound.pop(name)
         for i, count in enumerate(counts):
             if count:
-                found = asking(shown.values(), GPU, count, lambda *which: which in has)
+                found = requesting_containers(
+                    shown.values(), GPU, count, lambda *which: which in has
+                )
                 assert [(f.pod.name, f.container.name) for f in found] == [(name, f"c{i}")]
                 has.add((name, f"c{i}"))
         shown[name] = a_pod(name, counts, admitted=chance.random() < 0.5)
@@ -53,8 +55,8 @@ def test_each_container_is_found_when_its_turn_has_come(
 
 def test_what_makes_no_sense_asks_for_nothing() -> None:
     for written in ("", "x", "1.5.2", "-"):
-        assert amount(Contained(name="c", limits={GPU: written}), GPU) == 0
-    assert amount(Contained(name="c", limits={GPU: "1k"}), GPU) == 1000
+        assert amount(ContainerView(name="c", limits={GPU: written}), GPU) == 0
+    assert amount(ContainerView(name="c", limits={GPU: "1k"}), GPU) == 1000
 
 
 @given(st.permutations(range(4)))
@@ -62,7 +64,9 @@ def test_kubelet_and_agent_agree_only_where_each_has_its_own(order: list[int]) -
     """Four containers of two pods; kubelet counts them in some order."""
     who = [("p0", "a"), ("p0", "b"), ("p1", "a"), ("p1", "b")]
     mine = [
-        Allocated(resource=GPU, ids=(str(i),), uid=pod, namespace="team", pod=pod, container=name)
+        RecordedAllocation(
+            resource=GPU, ids=(str(i),), uid=pod, namespace="team", pod=pod, container=name
+        )
         for i, (pod, name) in enumerate(who)
     ]
     holdings = [

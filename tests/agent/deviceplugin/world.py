@@ -9,22 +9,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.agent import Agent, World, open_agent
+from tessera_agent.agent import Agent, AgentEnvironment, open_agent
 from tessera_agent.settings import (
     AgentSettings,
-    Giving,
+    CardDelivery,
     HealthSettings,
     InventorySettings,
-    KeySettings,
     NriSettings,
     PluginSettings,
+    StoredKeySettings,
     UsageSettings,
 )
 from tessera_core.inventory.extended_resources import allocated_names
 from tessera_core.registry import registry
 from tessera_core.trust.grants import published_key
-from tessera_embedded.kubelet.kubelet import Kubelet, open_kubelet
-from tessera_kubelet.device_plugin.types import Allocation
+from tessera_embedded.kubelet.kubelet import FakeKubelet, open_kubelet
+from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings
@@ -50,7 +50,7 @@ Containers = Mapping[str, Mapping[str, int]]
 class Node:
     """Kubelet, the API server, and who is on the node."""
 
-    def __init__(self, folder: Path, kube: FakeKube, bus: FakeBus, kubelet: Kubelet) -> None:
+    def __init__(self, folder: Path, kube: FakeKube, bus: FakeBus, kubelet: FakeKubelet) -> None:
         self.folder = folder
         self.kube = kube
         self.bus = bus
@@ -69,17 +69,17 @@ class Node:
         """An agent until the block ends, which kubelet asks from the start where `ready`."""
         sections: dict[str, Any] = {
             "vendor": "nvidia",
-            "giving": Giving.ALLOCATE,
+            "giving": CardDelivery.ALLOCATE,
             "plugin": PluginSettings(wait_s=30, look_s=0.02),
             "nri": NriSettings(keep_files_s=0.05),
-            "keys": KeySettings(namespace=SYSTEM),
+            "keys": StoredKeySettings(namespace=SYSTEM),
             "health": HealthSettings(poll_s=0.05),
             "usage": UsageSettings(interval_s=0.05, proc_folder=str(self.folder / "proc")),
             "events": EventSettings(per_second=1000),
             "inventory": InventorySettings(kubelet_folder=str(self.folder), slots=4),
         }
         settings = AgentSettings(node=NODE, folder=str(self.folder / "agent"), **(sections | more))
-        world = World(
+        world = AgentEnvironment(
             kube=self.kube, bus=self.bus, settings=settings, clock=LoopClock(), dialects=DIALECTS,
             reader=self.reader,
         )  # fmt: skip
@@ -141,7 +141,7 @@ class Node:
         grant = Grant(uid=self.uids[name], namespace=TEAM, name=name, node=NODE, shares=shares)
         return replace(grant, **more)
 
-    async def admit(self, name: str) -> Mapping[str, Allocation]:
+    async def admit(self, name: str) -> Mapping[str, ContainerAllocation]:
         """Kubelet admits the pod; what each container gets. Raises NotAdmitted."""
         return await self.kubelet.pods.admit(TEAM, name, self._asks[name])
 
@@ -149,7 +149,7 @@ class Node:
         """Kubelet asks whether a container may start. Raises ContainerRefused."""
         await self.kubelet.pods.start(TEAM, name, container)
 
-    async def run(self, name: str) -> Mapping[str, Allocation]:
+    async def run(self, name: str) -> Mapping[str, ContainerAllocation]:
         """Admit it, start all of its containers, and show that they run."""
         given = await self.admit(name)
         for container in self._asks[name]:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.agent import Agent
-from tessera_kubelet.nri.types import Device
+from tessera_kubelet.nri.types import NriDevice
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.grants import Share
 from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, metric, until
@@ -60,7 +60,7 @@ async def test_another_card_is_told_and_counted_and_runs(vendor: str, tmp_path: 
 async def test_a_device_node_of_another_card_is_told(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent("iluvatar", ready=False) as agent:
         await ready(node, agent, "iluvatar")
-        device = Device(path="/dev/iluvatar0", major=508, minor=0)
+        device = NriDevice(path="/dev/iluvatar0", major=508, minor=0)
         await node.run(granted("wrong", a_part("iluvatar", 1)), devices=(device,))
         await until(lambda: node.events(OTHER))
         assert "/dev/iluvatar0 gives it card 0" in node.events(OTHER)[0]

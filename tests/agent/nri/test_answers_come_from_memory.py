@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tessera_embedded.apiserver.faults import Fault, Hang
+from tessera_embedded.apiserver.faults import Hang, InjectedFault
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo
 from tests.agent.nri.world import VISIBLE, a_node, a_share, granted, until
 
@@ -14,7 +14,7 @@ async def test_fifty_containers_start_while_the_world_hangs(tmp_path: Path) -> N
     async with a_node(tmp_path) as node:
         async with node.agent():
             await until((tmp_path / "agent" / "grant-keys.json").exists)
-        node.kube.faults.add(Fault(".*", ".*", Hang()))
+        node.kube.faults.add(InjectedFault(".*", ".*", Hang()))
         node.bus.away()
         said = len(node.bus.said())
         async with node.agent(slots=25) as agent:

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tessera_core.fleet.charges import Charge, charges
-from tessera_core.node.container_admission import Asked, Give, Scene, judge
+from tessera_core.node.container_admission import (
+    ContainerCreation,
+    Granted,
+    NodeContext,
+    admit_container,
+)
 from tessera_core.trust.grants import Verifier, published_key
 from tessera_kubelet.errors import ContainerRefused
 from tessera_schema.cards import MIB, Card
@@ -19,12 +24,13 @@ from tests.agent.nri.world import DIALECTS, NODE, SIGNER, a_grant, a_node, a_sha
 CROWDS = {
     "memory": ([a_share(mib=10_000), a_share(mib=10_000)], "10000 MiB wanted, 10000 of 16384 MiB"),
     "cores": (
-        [a_share(cores_percent=60), a_share(cores_percent=60)], "60 % of cores wanted, 60 of 100 %",
+        [a_share(cores_percent=60), a_share(cores_percent=60)],
+        "60 % of cores wanted, 60 of 100 %",
     ),
     "slots": ([a_share(mib=1)] * 5, "all 4 slots in use"),
     "exclusive first": ([a_share(exclusive=True), a_share(mib=1)], "exclusive"),
     "exclusive last": ([a_share(mib=1), a_share(exclusive=True)], "exclusive"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("shares", "message"), CROWDS.values(), ids=CROWDS)
@@ -106,12 +112,14 @@ def test_no_order_of_events_overfills_a_card(steps: list[tuple[int, Share | None
         if share is None:
             continue
         text = signed(a_grant(f"pod-{number}", share))
-        scene = Scene(
+        scene = NodeContext(
             node=NODE, vendor=DIALECTS.vendors["nvidia"], vendors=DIALECTS.vendors,
             verifier=VERIFIER, cards=CARDS, held=running,
         )  # fmt: skip
-        verdict = judge(Asked(uid=uid, container="main", texts=(text,)), scene)
-        if isinstance(verdict, Give):
+        verdict = admit_container(
+            ContainerCreation(uid=uid, container="main", texts=(text,)), scene
+        )
+        if isinstance(verdict, Granted):
             running[uid] = list(verdict.shares)
     _check(running)
 
@@ -128,12 +136,17 @@ def _check(running: dict[str, list[Share]]) -> None:
 
 
 def test_judging_never_fails_on_what_an_annotation_says() -> None:
-    scene = Scene(
-        node=NODE, vendor=DIALECTS.vendors["nvidia"], vendors=DIALECTS.vendors, verifier=VERIFIER,
+    scene = NodeContext(
+        node=NODE,
+        vendor=DIALECTS.vendors["nvidia"],
+        vendors=DIALECTS.vendors,
+        verifier=VERIFIER,
         cards=CARDS,
-    )  # fmt: skip
+    )
     for text in ("", "{", "\ud800", "[" * 100_000, SIGNER.sign("{}"), SIGNER.sign("[[")):
-        verdict = judge(Asked(uid="u", container="c", texts=(text,)), scene)
-        assert not isinstance(verdict, Give)
+        verdict = admit_container(ContainerCreation(uid="u", container="c", texts=(text,)), scene)
+        assert not isinstance(verdict, Granted)
     nobody = replace(scene, cards=None)
-    assert not isinstance(judge(Asked(uid="u", container="c"), nobody), Give)
+    assert not isinstance(
+        admit_container(ContainerCreation(uid="u", container="c"), nobody), Granted
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_core.hook.limits_file import PATH, Limits, Mode, decode_limits
+from tessera_core.hook.limits_file import PATH, HookLimits, Mode, decode_limits
 from tessera_core.hook.paths import DRIVER_HOST, HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD
 from tessera_core.hook.usage_file import PATH as USAGE_PATH
 from tessera_core.hook.usage_file import SIZE
@@ -23,7 +23,7 @@ def source_of(given: Adjustment, destination: str) -> Path:
     return Path(next(m.source for m in given.mounts if m.destination == destination))
 
 
-def limits_in(given: Adjustment) -> Limits:
+def limits_in(given: Adjustment) -> HookLimits:
     return decode_limits(source_of(given, PATH).read_bytes())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tessera_agent.lending.throttle import MOST_QUOTAS, Throttling
+from tessera_agent.lending.throttle import MOST_QUOTAS, ThrottledNamespaces
 from tessera_agent.settings import LendingSettings, ResizeSettings
 from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_schema.envelope import Envelope
@@ -80,7 +80,7 @@ async def test_the_next_agent_leaves_lowered_cores_until_it_is_told(tmp_path: Pa
             await until(lambda: some.card.cores_permille == 150)
         async with node.agent(resize=QUICK) as agent:
             assert [h.lowered for h in agent.holdings] == [{"GPU-0"}]
-            await agent.resizing.look()
+            await agent.resizing.reconcile()
             assert some.card.cores_permille == 150
             await tell(node, RESTORED)
             await until(lambda: some.card.cores_permille == 300)
@@ -99,23 +99,23 @@ async def test_the_next_agent_waits_no_longer_than_it_would_for_news(tmp_path: P
 # -- what holds
 
 
-def throttling(vendor: str = "acme") -> Throttling:
-    return Throttling(vendor, asyncio.Event(), valid_s=600, now=0)
+def throttling(vendor: str = "acme") -> ThrottledNamespaces:
+    return ThrottledNamespaces(vendor, asyncio.Event(), valid_s=600, now=0)
 
 
 async def test_a_monitor_that_is_gone_throttles_nobody_for_ever() -> None:
     known = throttling()
-    known.heard(THROTTLED, 100)
+    known.on_message(THROTTLED, 100)
     assert known.percent("ci", 700) == 50
     assert known.percent("ci", 701) == 100
-    known.heard(THROTTLED, 800)
+    known.on_message(THROTTLED, 800)
     assert known.percent("ci", 900) == 50
 
 
 async def test_nobody_knows_at_first() -> None:
     known = throttling()
     assert known.percent("team", 1) is None
-    known.heard(RESTORED, 2)
+    known.on_message(RESTORED, 2)
     assert known.percent("team", 2) == 100
     assert known.percent("other", 2) is None
     assert known.percent("other", 601) == 100
@@ -124,29 +124,29 @@ async def test_nobody_knows_at_first() -> None:
 async def test_names_of_quotas_that_are_gone_are_not_kept_for_ever() -> None:
     known = throttling()
     for number in range(2 * MOST_QUOTAS):
-        known.heard(replace(THROTTLED, quota=f"q{number}", namespaces=(f"ns{number}",)), 1)
-        known.heard(replace(RESTORED, quota="r", namespaces=(f"back{number}",)), 1)
+        known.on_message(replace(THROTTLED, quota=f"q{number}", namespaces=(f"ns{number}",)), 1)
+        known.on_message(replace(RESTORED, quota="r", namespaces=(f"back{number}",)), 1)
     assert known.remembered <= 2 * MOST_QUOTAS
     assert known.percent(f"ns{2 * MOST_QUOTAS - 1}", 2) == 50
     assert known.percent(f"back{2 * MOST_QUOTAS - 1}", 2) == 100
-    known.heard(THROTTLED, 700)
+    known.on_message(THROTTLED, 700)
     assert known.remembered == 1
 
 
 async def test_the_lowest_of_several_quotas_holds() -> None:
     known = throttling()
-    known.heard(THROTTLED, 0)
-    known.heard(replace(THROTTLED, quota="r", cores_percent=20), 0)
+    known.on_message(THROTTLED, 0)
+    known.on_message(replace(THROTTLED, quota="r", cores_percent=20), 0)
     assert known.percent("team", 1) == 20
-    known.heard(replace(RESTORED, quota="r"), 2)
+    known.on_message(replace(RESTORED, quota="r"), 2)
     assert known.percent("team", 2) == 50
 
 
 async def test_quotas_of_other_vendors_and_grace_change_nothing() -> None:
     known = throttling()
-    known.heard(RESTORED, 0)
-    known.heard(replace(THROTTLED, vendor="other"), 0)
-    known.heard(QuotaExceeded(namespace="team", quota="q", message="m"), 0)
+    known.on_message(RESTORED, 0)
+    known.on_message(replace(THROTTLED, vendor="other"), 0)
+    known.on_message(QuotaExceeded(namespace="team", quota="q", message="m"), 0)
     assert known.percent("team", 1) == 100
-    known.heard(replace(THROTTLED, vendor="acme"), 0)
+    known.on_message(replace(THROTTLED, vendor="acme"), 0)
     assert known.percent("team", 1) == 50

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tessera_agent.agent import Agent
 from tessera_core.trust.grants import Signer
 from tessera_kubelet.errors import ContainerRefused
-from tessera_kubelet.nri.types import Sandbox
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_schema.grants import GRANT_KEY, encode_grant
 from tests.agent.nri.world import (
     SECRET,
@@ -49,7 +49,7 @@ BAD = {
 }  # fmt: skip
 
 
-async def refused(node: Node, agent: Agent, pod: Sandbox, reason: str) -> None:
+async def refused(node: Node, agent: Agent, pod: PodSandbox, reason: str) -> None:
     """It is refused, counted, and told beside the pod."""
     before = metric(agent, f'tessera_agent_refusals_total{{why="{reason}"}}')
     with pytest.raises(ContainerRefused, match=f'plugin "10-tessera": {reason}: '):
@@ -91,7 +91,7 @@ async def test_a_grant_that_was_restored_counts(tmp_path: Path) -> None:
     """The runtime knows the annotations of when the sandbox was made."""
     async with a_node(tmp_path) as node, node.agent() as agent:
         uid = await node.show_pod("job")
-        bare = Sandbox(id="sb-1", name="job", uid=uid, namespace="default")
+        bare = PodSandbox(id="sb-1", name="job", uid=uid, namespace="default")
         grant = a_grant("job", a_share(), uid=uid, namespace="default")
         forged = replace(bare, annotations={GRANT_KEY: encode_grant(grant)})
         with pytest.raises(ContainerRefused, match="ForgedGrant"):

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.containers.hook_files import Key
+from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.settings import LendingSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook import limits_file, usage_file
-from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode
+from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode
 from tessera_core.hook.records import HEAD
-from tessera_kubelet.nri.types import Adjustment, Sandbox
+from tessera_kubelet.nri.types import Adjustment, PodSandbox
 from tessera_runtime.errors import ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
@@ -41,7 +41,7 @@ class Container:
         self.counts = {"gpu_ns": 0, "throttled_ns": 0, "launches": 0}
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> HookLimits:
         return limits_in(self._limits)
 
     @property
@@ -152,7 +152,7 @@ async def test_the_rebalancers_bound_holds(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent(lending=QUICK) as agent:
         bound = LendingBound(uid="uid-busy", container="main", card="GPU-0", most_cores_percent=45)
         await tell(node, NodeHints(node=NODE, at=LoopClock().time(), bounds=(bound,)))
-        key = Key("uid-busy", "main")
+        key = ContainerKey("uid-busy", "main")
         await until(lambda: agent.bounds.most(key, "gpu-0", now=0) == 45)
         _, busy = await two(node)
         await until(lambda: wants_more(busy, 150))
@@ -194,7 +194,7 @@ async def important(node: Node, namespace: str = "team") -> Container:
     return Container(given)
 
 
-def ranked(name: str, priority: int) -> Sandbox:
+def ranked(name: str, priority: int) -> PodSandbox:
     return granted(name, a_share(cores_percent=30, mib=1000, dialect="hami"))
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.hook.limits_file import PATH, decode_limits
-from tessera_embedded.apiserver.faults import Cut, Fault
+from tessera_embedded.apiserver.faults import Cut, InjectedFault
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Adjustment
 from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, metric, until
@@ -48,7 +48,7 @@ async def test_the_keys_outlive_the_agent_and_the_api_server(tmp_path: Path) -> 
     async with a_node(tmp_path) as node:
         async with node.agent():
             await until((tmp_path / "agent" / "grant-keys.json").exists)
-        node.kube.faults.add(Fault(".*", ".*", Cut()))
+        node.kube.faults.add(InjectedFault(".*", ".*", Cut()))
         node.bus.away()
         async with node.agent():
             assert (await node.create(granted("job", a_share()))).env[VISIBLE] == "GPU-0"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
-from tessera_core.trust.messages import not_spoken
+from tessera_core.trust.messages import sender_problem
 from tessera_runtime.kube.api import Verb
-from tessera_schema.node_cards import decode_published
+from tessera_schema.node_cards import decode_node_cards
 from tests.agent.nri.world import NODE, Node, a_node, until
 
 KEY = "cards.tessera.dev/nvidia"
@@ -16,7 +16,7 @@ def voice(node: Node) -> str:
     """The key that the node shows; empty before the agent has written anything."""
     shown = msgspec.json.decode(node.kube.store.handle(Verb.GET, f"/api/v1/nodes/{NODE}").body)
     text = shown["metadata"].get("annotations", {}).get(KEY)
-    return str(decode_published(text).speaks) if text else ""
+    return str(decode_node_cards(text).speaks) if text else ""
 
 
 def unsigned(node: Node, voice: str) -> list[str]:
@@ -26,7 +26,7 @@ def unsigned(node: Node, voice: str) -> list[str]:
     return [
         why
         for news in said
-        if (why := not_spoken(voice, news.envelope.signature, news.envelope.order, news.data))
+        if (why := sender_problem(voice, news.envelope.signature, news.envelope.order, news.data))
     ]
 
 

@@ -27,11 +27,11 @@ async def test_a_look_that_is_held_up_does_not_show_more_than_was_used(tmp_path:
             await node.start(pod, pid=700)
             usage = next(Path(m.source) for m in given.mounts if m.destination == PATH)
             await asyncio.to_thread(write, usage, 0)
-            await agent.measuring.look()
+            await agent.measuring.measure()
             looked = loop.time()
             held_up = loop.run_in_executor(None, may_go_on.wait)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(agent.measuring.look(), name="second look")
+                tasks.create_task(agent.measuring.measure(), name="second look")
                 await asyncio.sleep(HELD_S)
                 write(usage, int(HELD_S / 2 * SECOND))
                 most = 100 * HELD_S / 2 / (loop.time() - looked)

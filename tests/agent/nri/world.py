@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.agent import Agent, World, open_agent
+from tessera_agent.agent import Agent, AgentEnvironment, open_agent
 from tessera_agent.settings import (
     AgentSettings,
     HealthSettings,
     InventorySettings,
-    KeySettings,
     NriSettings,
+    StoredKeySettings,
     UsageSettings,
 )
 from tessera_core.registry import registry
@@ -23,7 +23,13 @@ from tessera_core.trust.grants import Signer, published_key
 from tessera_embedded.runtime.merge import amended
 from tessera_embedded.runtime.runtime import Runtime, open_runtime
 from tessera_kubelet.nri.settings import RuntimeSettings
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Sandbox, State
+from tessera_kubelet.nri.types import (
+    Adjustment,
+    ContainerInfo,
+    NriContainerState,
+    NriEvent,
+    PodSandbox,
+)
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings
@@ -49,9 +55,15 @@ DIALECTS = registry.load()
 def a_share(container: str = "main", card: int = 0, *, mib: int = 4096, **more: Any) -> Share:
     """A part of a card."""
     share = Share(
-        container=container, position=0, vendor="nvidia", dialect="hami", card=f"GPU-{card}",
-        index=card, memory_bytes=mib * MIB, cores_percent=0,
-    )  # fmt: skip
+        container=container,
+        position=0,
+        vendor="nvidia",
+        dialect="hami",
+        card=f"GPU-{card}",
+        index=card,
+        memory_bytes=mib * MIB,
+        cores_percent=0,
+    )
     return replace(share, **more)
 
 
@@ -70,16 +82,16 @@ def signed(grant: Grant, signer: Signer = SIGNER) -> str:
     return signer.sign(encode_grant(grant))
 
 
-def a_pod(name: str, text: str | None = None, **more: Any) -> Sandbox:
+def a_pod(name: str, text: str | None = None, **more: Any) -> PodSandbox:
     """A pod as the runtime knows it; `text` is its grant annotation."""
     notes = {TRACE_KEY: TRACE} | ({} if text is None else {GRANT_KEY: text})
-    sandbox = Sandbox(
+    sandbox = PodSandbox(
         id=f"sb-{name}", name=name, uid=f"uid-{name}", namespace="team", annotations=notes
     )
     return replace(sandbox, **more)
 
 
-def granted(name: str, *shares: Share, given: Mapping[str, Injection] | None = None) -> Sandbox:
+def granted(name: str, *shares: Share, given: Mapping[str, Injection] | None = None) -> PodSandbox:
     """A pod with a good grant."""
     return a_pod(name, signed(a_grant(name, *shares, given=given)))
 
@@ -94,9 +106,9 @@ class Node:
         self.reader = FakeReader(a_reading(0), a_reading(1))
         self.runtime: Runtime
         self.socket = folder / "nri.sock"
-        self._runs: dict[str, tuple[Sandbox, ContainerInfo]] = {}
+        self._runs: dict[str, tuple[PodSandbox, ContainerInfo]] = {}
 
-    def state(self) -> tuple[list[Sandbox], list[ContainerInfo]]:
+    def state(self) -> tuple[list[PodSandbox], list[ContainerInfo]]:
         pods = {pod.id: pod for pod, _ in self._runs.values()}
         return list(pods.values()), [container for _, container in self._runs.values()]
 
@@ -109,7 +121,7 @@ class Node:
         """An agent until the block ends, which the runtime asks from the start where `ready`."""
         sections: dict[str, Any] = {
             "nri": NriSettings(socket=self.socket, keep_files_s=0.05),
-            "keys": KeySettings(namespace=SYSTEM),
+            "keys": StoredKeySettings(namespace=SYSTEM),
             "health": HealthSettings(poll_s=0.02),
             "usage": UsageSettings(interval_s=0.05),
             "events": EventSettings(per_second=1000),
@@ -118,7 +130,7 @@ class Node:
         settings = AgentSettings(
             node=NODE, vendor=vendor, folder=str(self.folder / "agent"), **(sections | more)
         )
-        world = World(
+        world = AgentEnvironment(
             kube=self.kube, bus=self.bus, settings=settings, clock=LoopClock(), dialects=DIALECTS,
             reader=self.reader if vendor == "nvidia" else None,
         )  # fmt: skip
@@ -130,7 +142,7 @@ class Node:
     # -- containers
 
     async def create(
-        self, pod: Sandbox, name: str = "main", *, attempt: int = 0, **more: Any
+        self, pod: PodSandbox, name: str = "main", *, attempt: int = 0, **more: Any
     ) -> Adjustment:
         """Ask, as the runtime does before a container is there. Raises ContainerNotCreated."""
         container = ContainerInfo(
@@ -141,52 +153,64 @@ class Node:
         return given
 
     async def start(
-        self, pod: Sandbox, name: str = "main", *, attempt: int = 0, pid: int = 0
+        self, pod: PodSandbox, name: str = "main", *, attempt: int = 0, pid: int = 0
     ) -> None:
         """Its process runs."""
-        await self._tell(Event.POST_START_CONTAINER, pod, name, attempt, State.RUNNING, pid)
+        await self._tell(
+            NriEvent.POST_START_CONTAINER, pod, name, attempt, NriContainerState.RUNNING, pid
+        )
 
-    async def run(self, pod: Sandbox, name: str = "main", **more: Any) -> Adjustment:
+    async def run(self, pod: PodSandbox, name: str = "main", **more: Any) -> Adjustment:
         """Create and start."""
         given = await self.create(pod, name, **more)
         await self.start(pod, name, attempt=more.get("attempt", 0))
         return given
 
-    async def stop(self, pod: Sandbox, name: str = "main", *, attempt: int = 0) -> None:
+    async def stop(self, pod: PodSandbox, name: str = "main", *, attempt: int = 0) -> None:
         """Its process has ended."""
         id_ = f"{pod.id}-{name}-{attempt}"
         _, container = self._runs[id_]
-        self._runs[id_] = pod, replace(container, state=State.STOPPED, pid=0)
+        self._runs[id_] = pod, replace(container, state=NriContainerState.STOPPED, pid=0)
         await self.runtime.stop_container(*self._runs[id_])
 
-    async def remove(self, pod: Sandbox, name: str = "main", *, attempt: int = 0) -> None:
+    async def remove(self, pod: PodSandbox, name: str = "main", *, attempt: int = 0) -> None:
         """It is gone."""
         found = self._runs.pop(f"{pod.id}-{name}-{attempt}")
-        await self.runtime.tell(Event.REMOVE_CONTAINER, *found)
+        await self.runtime.notify(NriEvent.REMOVE_CONTAINER, *found)
 
-    async def end(self, pod: Sandbox) -> None:
+    async def end(self, pod: PodSandbox) -> None:
         """The pod is gone, with all its containers."""
         for id_, (owner, container) in list(self._runs.items()):
             if owner.id == pod.id:
                 await self.stop(pod, container.name, attempt=int(id_.rpartition("-")[2]))
                 await self.remove(pod, container.name, attempt=int(id_.rpartition("-")[2]))
-        await self.runtime.tell(Event.STOP_POD_SANDBOX, pod)
-        await self.runtime.tell(Event.REMOVE_POD_SANDBOX, pod)
+        await self.runtime.notify(NriEvent.STOP_POD_SANDBOX, pod)
+        await self.runtime.notify(NriEvent.REMOVE_POD_SANDBOX, pod)
 
-    def slip_in(self, pod: Sandbox, name: str = "main", **more: Any) -> None:
+    def slip_in(self, pod: PodSandbox, name: str = "main", **more: Any) -> None:
         """A container that was created without anybody being asked."""
         container = ContainerInfo(
-            id=f"{pod.id}-{name}-0", sandbox_id=pod.id, name=name, state=State.RUNNING, **more
+            id=f"{pod.id}-{name}-0",
+            sandbox_id=pod.id,
+            name=name,
+            state=NriContainerState.RUNNING,
+            **more,
         )
         self._runs[container.id] = pod, container
 
     async def _tell(
-        self, event: Event, pod: Sandbox, name: str, attempt: int, state: State, pid: int
+        self,
+        event: NriEvent,
+        pod: PodSandbox,
+        name: str,
+        attempt: int,
+        state: NriContainerState,
+        pid: int,
     ) -> None:
         id_ = f"{pod.id}-{name}-{attempt}"
         _, container = self._runs[id_]
         self._runs[id_] = pod, replace(container, state=state, pid=pid)
-        await self.runtime.tell(event, *self._runs[id_])
+        await self.runtime.notify(event, *self._runs[id_])
 
     # -- the API server
 

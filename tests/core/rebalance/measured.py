@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_core.usage.lending_terms import Held
+from tessera_core.usage.lending_terms import GrantedShare
 from tessera_core.usage.smoothed import Key, SmoothCard
 from tessera_core.usage.smoother import Smoother
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
@@ -65,10 +65,10 @@ def key(name: str, card: str = "GPU-0") -> Key:
     return f"uid-{name}", "c", card
 
 
-def granted(**cores: float) -> dict[Key, Held]:
+def granted(**cores: float) -> dict[Key, GrantedShare]:
     """Pods by name, each with cores of the first card and 8 GiB."""
     return {
-        key(name): Held(memory_bytes=8 * GIB, cores_percent=percent)
+        key(name): GrantedShare(memory_bytes=8 * GIB, cores_percent=percent)
         for name, percent in cores.items()
     }
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tessera_core.usage.hints import Hinting, Steps, is_news
+from tessera_core.usage.hints import HintBuilder, SignificantChanges, is_significant
 from tessera_core.usage.lending_terms import Holders
 from tessera_core.usage.smoother import Smoother
 from tessera_schema.hints import CardHint, NodeHints, decode_hints, encode_hints
@@ -12,7 +12,7 @@ from tests.core.rebalance.measured import AT, GIB, NODE, a_use, granted, measure
 def told(smoother: Smoother, holders: Holders, now: float) -> NodeHints:
     seen = smoother.node(NODE, now)
     assert seen is not None
-    return Hinting().of(seen, holders)
+    return HintBuilder().build(seen, holders)
 
 
 def the_card(*uses: object, holders: Holders) -> CardHint:
@@ -68,14 +68,16 @@ def test_a_message_is_the_nodes_newest_and_survives_the_wire() -> None:
 
 
 def test_small_changes_are_no_news_and_large_ones_are() -> None:
-    steps = Steps()
+    steps = SignificantChanges()
     card = CardHint(card="GPU-0", busy_percent=40, confidence=1, idle_memory_bytes=GIB)
     before = NodeHints(node=NODE, at=AT, cards=(card,))
 
     def news(**changes: float) -> bool:
-        return is_news(before, replace(before, at=AT + 9, cards=(replace(card, **changes),)), steps)
+        return is_significant(
+            before, replace(before, at=AT + 9, cards=(replace(card, **changes),)), steps
+        )
 
-    assert is_news(None, before, steps)
+    assert is_significant(None, before, steps)
     assert not news()
     assert not news(busy_percent=44.9, trend_percent=24, confidence=0.8)
     assert news(busy_percent=45)
@@ -84,5 +86,5 @@ def test_small_changes_are_no_news_and_large_ones_are() -> None:
     assert news(idle_memory_bytes=2 * GIB)
     assert news(trend_percent=-25)
     assert news(confidence=0.5)
-    assert is_news(before, replace(before, cards=()), steps)
-    assert is_news(before, replace(before, cards=(card, card)), steps)
+    assert is_significant(before, replace(before, cards=()), steps)
+    assert is_significant(before, replace(before, cards=(card, card)), steps)

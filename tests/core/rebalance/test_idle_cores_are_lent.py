@@ -7,11 +7,17 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.node.core_lending import FULL, Decision, Lender, Pace, Reading
+from tessera_core.node.core_lending import (
+    FULL,
+    CounterSample,
+    Lender,
+    LendingDecision,
+    LendingTimings,
+)
 
 TICK_S = 0.1
 SECOND = 1_000_000_000
-PACE = Pace()
+PACE = LendingTimings()
 
 
 class Doing(Struct, frozen=True):
@@ -30,13 +36,13 @@ IDLE = Doing()
 class Card:
     """A card whose containers do as they are told, and a lender that looks at them."""
 
-    def __init__(self, *containers: Reading) -> None:
+    def __init__(self, *containers: CounterSample) -> None:
         self.now = {c.key: c for c in containers}
         self.at_s = 0.0
         self.lender = Lender(PACE)
         self.decided = self.lender.decide(containers, 0.0)
 
-    def tick(self, **doing: Doing) -> Decision:
+    def tick(self, **doing: Doing) -> LendingDecision:
         """A tenth of a second, then a look."""
         self.at_s += TICK_S
         for key, what in doing.items():
@@ -46,13 +52,13 @@ class Card:
             self.now[key] = replace(self.now[key], lent_permille=loan)
         return self.decided
 
-    def ticks(self, seconds: float, **doing: Doing) -> Decision:
+    def ticks(self, seconds: float, **doing: Doing) -> LendingDecision:
         for _ in range(round(seconds / TICK_S)):
             self.tick(**doing)
         return self.decided
 
 
-def done(before: Reading, what: Doing) -> Reading:
+def done(before: CounterSample, what: Doing) -> CounterSample:
     ns = what.use * TICK_S * SECOND / FULL
     launches = round(ns / SECOND / what.kernel_s) if what.use else 0
     return replace(
@@ -62,8 +68,8 @@ def done(before: Reading, what: Doing) -> Reading:
     )  # fmt: skip
 
 
-def a(key: str, granted: int, **more: object) -> Reading:
-    return Reading(key=key, granted_permille=granted, **more)  # type: ignore[arg-type]  # a test's
+def a(key: str, granted: int, **more: object) -> CounterSample:
+    return CounterSample(key=key, granted_permille=granted, **more)  # type: ignore[arg-type]  # a test's
 
 
 def test_a_busy_container_gets_what_its_neighbour_leaves() -> None:
@@ -240,7 +246,7 @@ doings = st.builds(
 
 
 @st.composite
-def cards(draw: st.DrawFn) -> list[Reading]:
+def cards(draw: st.DrawFn) -> list[CounterSample]:
     left, made = FULL, []
     for name in "abcde"[: draw(st.integers(1, 5))]:
         granted = draw(st.integers(0, left))
@@ -250,7 +256,9 @@ def cards(draw: st.DrawFn) -> list[Reading]:
     return made
 
 
-def states(readings: Sequence[Reading], plays: Sequence[Mapping[str, Doing]]) -> Iterator[Card]:
+def states(
+    readings: Sequence[CounterSample], plays: Sequence[Mapping[str, Doing]]
+) -> Iterator[Card]:
     card = Card(*readings)
     for play in plays:
         card.tick(**{key: doing for key, doing in play.items() if key in card.now})
@@ -259,7 +267,7 @@ def states(readings: Sequence[Reading], plays: Sequence[Mapping[str, Doing]]) ->
 
 @given(cards(), st.lists(st.dictionaries(st.sampled_from("abcde"), doings), max_size=25))
 def test_never_more_than_the_card_is_promised(
-    readings: list[Reading], plays: list[dict[str, Doing]]
+    readings: list[CounterSample], plays: list[dict[str, Doing]]
 ) -> None:
     for card in states(readings, plays):
         loans, held = card.decided.loans, card.decided.held
@@ -273,7 +281,7 @@ def test_never_more_than_the_card_is_promised(
 
 @given(cards(), st.lists(st.dictionaries(st.sampled_from("abcde"), doings), max_size=20))
 def test_who_wakes_finds_all_of_his_own(
-    readings: list[Reading], plays: list[dict[str, Doing]]
+    readings: list[CounterSample], plays: list[dict[str, Doing]]
 ) -> None:
     card = Card(*readings)
     for play in plays:
@@ -289,7 +297,7 @@ def test_who_wakes_finds_all_of_his_own(
 
 @given(cards(), st.lists(st.dictionaries(st.sampled_from("abcde"), doings), max_size=15))
 def test_the_same_look_twice_decides_the_same(
-    readings: list[Reading], plays: list[dict[str, Doing]]
+    readings: list[CounterSample], plays: list[dict[str, Doing]]
 ) -> None:
     first, second = (
         [card.decided for card in states(readings, plays)] for _ in range(2)

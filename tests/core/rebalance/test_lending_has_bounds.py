@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_core.registry.registry import load
-from tessera_core.usage.hints import Hinting
+from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.lending_bounds import LendingRules
-from tessera_core.usage.lending_terms import Held, Holders, holders_of
+from tessera_core.usage.lending_terms import GrantedShare, Holders, granted_shares_of
 from tessera_core.usage.smoothed import Key
 from tessera_core.usage.smoother import Smoother
 from tessera_schema.device_reports import ContainerUse
@@ -28,11 +28,11 @@ def bounds_of(
     now = measure(smoother, *uses)
     seen = smoother.node(NODE, now)
     assert seen is not None
-    told = Hinting(rules).of(seen, holders).bounds
+    told = HintBuilder(rules).build(seen, holders).bounds
     return {bound.uid.removeprefix("uid-"): bound.most_cores_percent for bound in told}
 
 
-def with_(holders: dict[Key, Held], name: str, **fields: object) -> dict[Key, Held]:
+def with_(holders: dict[Key, GrantedShare], name: str, **fields: object) -> dict[Key, GrantedShare]:
     return holders | {key(name): replace(holders[key(name)], **fields)}
 
 
@@ -86,18 +86,18 @@ def test_what_is_borrowed_does_not_count_as_filling() -> None:
 
 
 def test_lending_begins_again_only_when_there_is_clearly_room() -> None:
-    smoother, hinting = Smoother(), Hinting()
+    smoother, hinting = Smoother(), HintBuilder()
     holders, now, told = granted(a=50, b=50), 0.0, []
     for use in (50, 45, 40):
         now = measure(smoother, a_use("a", 50), a_use("b", use), since=now)
         seen = smoother.node(NODE, now)
         assert seen is not None
-        told.append(hinting.of(seen, holders).bounds[0].most_cores_percent)
+        told.append(hinting.build(seen, holders).bounds[0].most_cores_percent)
     assert told == [50, 50, 50]
     now = measure(smoother, a_use("a", 50), a_use("b", 30), since=now)
     seen = smoother.node(NODE, now)
     assert seen is not None
-    assert hinting.of(seen, holders).bounds[0].most_cores_percent == 100
+    assert hinting.build(seen, holders).bounds[0].most_cores_percent == 100
 
 
 # -- what a pod says
@@ -106,7 +106,7 @@ def test_lending_begins_again_only_when_there_is_clearly_room() -> None:
 def held(
     dialect: str, annotations: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None,
-) -> Held:  # fmt: skip
+) -> GrantedShare:  # fmt: skip
     pod: Pod = a_pod(
         a_container(limits, name="c", env=env), annotations=annotations, node=NODE, name="p"
     )
@@ -115,12 +115,14 @@ def held(
         memory_bytes=GIB, cores_percent=30,
     )  # fmt: skip
     grant = Grant(uid="u", namespace="default", name="p", node=NODE, shares=(share,))
-    [found] = holders_of(grant, pod, REGISTRY).values()
+    [found] = granted_shares_of(grant, pod, REGISTRY).values()
     return found
 
 
 def test_a_grant_is_what_is_held() -> None:
-    assert held("hami") == Held(namespace="default", memory_bytes=GIB, cores_percent=30, priority=1)
+    assert held("hami") == GrantedShare(
+        namespace="default", memory_bytes=GIB, cores_percent=30, priority=1
+    )
 
 
 ASKS = {"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "4"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.usage.smoothed import Constants
+from tessera_core.usage.smoothed import SmoothingConstants
 from tessera_core.usage.smoother import Smoother
 from tests.core.rebalance.measured import GIB, NODE, a_message, a_use, card_of, measure, names
 
@@ -156,7 +156,7 @@ def test_one_that_is_back_after_a_moment_keeps_its_past_too() -> None:
 
 
 def test_one_that_was_away_for_long_begins_anew() -> None:
-    smoother = Smoother(Constants(keep_s=60))
+    smoother = Smoother(SmoothingConstants(keep_s=60))
     now = measure(smoother, a_use("a", 50), a_use("b", 1))
     now = measure(smoother, a_use("b", 1), since=now, for_s=120)
     now = measure(smoother, a_use("a", 50), a_use("b", 1), since=now, for_s=2)
@@ -188,7 +188,7 @@ def test_a_node_that_fell_silent_is_not_known_and_then_forgotten() -> None:
 def test_whatever_comes_numbers_stay_within_what_they_mean(
     steps: list[tuple[float, float, float, float, set[str]]],
 ) -> None:
-    smoother, at = Smoother(Constants(keep_s=100)), 0.0
+    smoother, at = Smoother(SmoothingConstants(keep_s=100)), 0.0
     for elapsed, interval_s, cores, throttled, present in steps:
         at += elapsed
         uses = [a_use(name, cores, throttled_percent=throttled) for name in sorted(present)]

@@ -11,8 +11,8 @@ from tessera_agent.containers.adjustment import limits_of, terms_in
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.hook.limits_file import Mode
 from tessera_core.registry.registry import load
-from tessera_core.usage.lending_terms import Held, holders_of
-from tessera_kubelet.nri.types import Sandbox
+from tessera_core.usage.lending_terms import GrantedShare, granted_shares_of
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_schema.grants import Grant, Share
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Pod
@@ -21,7 +21,7 @@ from tessera_testing.builders import a_container, a_pod
 REGISTRY = load()
 POLICY, PRIORITY = "GPU_CORE_UTILIZATION_POLICY", "CUDA_TASK_PRIORITY"
 NOTHING = Injection()
-POD = Sandbox(id="s", name="p", uid="u", namespace="team")
+POD = PodSandbox(id="s", name="p", uid="u", namespace="team")
 WITH_HAMI_CORE = ("hami", "volcano", "koordinator")
 OTHERS = ("gpumanager", "iluvatar", "mthreads")
 
@@ -42,10 +42,10 @@ def by_the_agent(
 
 def by_the_rebalancer(
     dialect: str, env: Mapping[str, str] | None = None, notes: Mapping[str, str] | None = None
-) -> Held:
+) -> GrantedShare:
     pod: Pod = a_pod(a_container(name="c", env=env), annotations=notes, node="n", name="p")
     grant = Grant(uid="u", namespace="default", name="p", node="n", shares=(a_share(dialect),))
-    [found] = holders_of(grant, pod, REGISTRY).values()
+    [found] = granted_shares_of(grant, pod, REGISTRY).values()
     return found
 
 
@@ -110,7 +110,7 @@ def test_what_the_scheduler_gives_counts_as_the_containers_own() -> None:
         uid="u", namespace="default", name="p", node="n", shares=(share,),
         given={"c": Injection(env={PRIORITY: "0"})},
     )  # fmt: skip
-    [found] = holders_of(grant, a_pod(a_container(name="c"), node="n"), REGISTRY).values()
+    [found] = granted_shares_of(grant, a_pod(a_container(name="c"), node="n"), REGISTRY).values()
     assert found.priority == 0
 
 

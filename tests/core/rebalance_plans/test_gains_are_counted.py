@@ -17,7 +17,7 @@ from tessera_core.machines.plan import (
 from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.rebalance.plan_budget import BudgetRules, Former, spent
 from tessera_core.rebalance.plan_gains import GainRules, by_contention, by_placement, pause
-from tessera_core.rebalance.proposals import Rules, plan_name, propose
+from tessera_core.rebalance.proposals import ProposalRules, plan_name, propose
 from tessera_schema.plans import (
     PlanKind,
     PlanPhase,
@@ -116,11 +116,11 @@ def test_a_round_proposes_what_is_not_known_yet() -> None:
     cluster.runs("a", "n0", 0, age_s=HOUR_S)
     cluster.runs("b", "n1", 0, age_s=HOUR_S)
     cluster.waits("w", 16000)
-    found = propose(cluster.situation(), Rules())
+    found = propose(cluster.situation(), ProposalRules())
     ((name, spec),) = found.specs.items()
     assert name == plan_name(spec)
     assert name.startswith("defragment-")
-    again = propose(cluster.situation(), Rules(), {name})
+    again = propose(cluster.situation(), ProposalRules(), {name})
     assert again.specs == {}
     assert again.why_not["default/w"] == f"plan {name} was proposed before"
 
@@ -129,7 +129,9 @@ def test_with_enough_open_plans_none_is_proposed() -> None:
     cluster = Cluster({"n0": 1})
     used = spent([], MoveRules(), BudgetRules(), NOW)
     full = type(used)(open=10)
-    assert propose(cluster.situation(spent=full), Rules()).why_not == {"": "10 plans are open"}
+    assert propose(cluster.situation(spent=full), ProposalRules()).why_not == {
+        "": "10 plans are open"
+    }
 
 
 def test_nothing_leads_out_of_an_end() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.rebalance.cluster_view import PlanRules, Situation, WorthRules
+from tessera_core.rebalance.cluster_view import ClusterView, PlanRules, WorthRules
 from tessera_core.rebalance.plan_budget import Spent
 from tessera_core.rebalance.relieve_contention import ContentionRules, relieve, stale
 from tessera_schema.hints import CardHint
@@ -85,7 +85,7 @@ def test_what_would_cost_more_than_it_wins_is_not_proposed() -> None:
     assert "card-seconds and gain 2880" in found
 
 
-def settling(cluster: Cluster, **more: Any) -> Situation:
+def settling(cluster: Cluster, **more: Any) -> ClusterView:
     return cluster.situation(hints=CONTENDED, spent=Spent(settling=more))
 
 

@@ -11,7 +11,7 @@ from tessera_core.rebalance.defragment import defragment, stale
 from tessera_core.rebalance.disruption_budgets import Disruption
 from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.rebalance.plan_budget import BudgetRules, Spent
-from tessera_core.rebalance.proposals import Rules, proposing
+from tessera_core.rebalance.proposals import ProposalRules, proposing
 from tessera_schema.kube import Taint, Toleration
 from tessera_schema.label_selectors import LabelTest
 from tessera_schema.plans import PlanKind, PlanSpec
@@ -287,7 +287,7 @@ def test_nodes_and_pods_may_come_and_go_while_a_plan_is_sought() -> None:
         cluster.node(f"m{n}", 1)
         cluster.runs(f"p{n}", f"m{n}", 0, 15000, age_s=60)
     cluster.waits("w", WHOLE)
-    work = proposing(cluster.situation(NEVER_TOO_DEAR), Rules())
+    work = proposing(cluster.situation(NEVER_TOO_DEAR), ProposalRules())
     next(work)
     cluster.ledger.remove_node("m0")
     cluster.ledger.ended("uid-default-p1")

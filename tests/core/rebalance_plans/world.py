@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, admit
-from tessera_core.kube.scheduler_filters import KubeFit
-from tessera_core.ledger.entries import Seen
+from tessera_core.admission.admit import AdmittedPod, admit
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.cluster_view import PlanRules, Situation, Waits
-from tessera_core.rebalance.movable_pods import Running
+from tessera_core.rebalance.cluster_view import ClusterView, PlanRules, WaitingPod
+from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
@@ -34,8 +34,8 @@ class Cluster:
     def __init__(self, cards: Mapping[str, int], **node: Any) -> None:
         self.ledger = Ledger()
         self.nodes: dict[str, Node] = {}
-        self.running: dict[str, Running] = {}
-        self.waiting: dict[str, Waits] = {}
+        self.running: dict[str, RunningPod] = {}
+        self.waiting: dict[str, WaitingPod] = {}
         self.others: list[Pod] = []
         """Bound pods without cards."""
         for name, count in cards.items():
@@ -52,7 +52,7 @@ class Cluster:
     def runs(
         self, name: str, node: str, card: int, mib: int = 8000, *, namespace: str = "default",
         cores: float = 0, age_s: float = 2 * HOUR_S, owner: str = "", **facts: Any,
-    ) -> Running:  # fmt: skip
+    ) -> RunningPod:  # fmt: skip
         """A pod on a card, of a controller of its own."""
         pod = self._pod(name, mib, namespace, node=node, **_of_pod(facts))
         share = Share(
@@ -61,10 +61,10 @@ class Cluster:
         )  # fmt: skip
         uid = pod.metadata.uid
         grant = Grant(uid=uid, namespace=namespace, name=name, node=node, shares=(share,))
-        assert self.ledger.observe(Seen(uid=uid, grant=grant), NOW - age_s)
+        assert self.ledger.observe(ObservedPod(uid=uid, grant=grant), NOW - age_s)
         entry = self.ledger.entry(uid)
         assert entry is not None
-        one = Running(
+        one = RunningPod(
             pod=pod, request=_request(pod), grant=grant, since=NOW - age_s,
             parts=sum(use.parts for use in entry.uses.values()),
             **{"owner": owner or f"owner-of-{name}", "owner_kind": "ReplicaSet", **facts},
@@ -74,9 +74,9 @@ class Cluster:
 
     def waits(
         self, name: str, mib: int, *, namespace: str = "default", for_s: float = 600, **more: Any
-    ) -> Waits:
+    ) -> WaitingPod:
         pod = self._pod(name, mib, namespace, **more)
-        one = Waits(pod=pod, request=_request(pod), since=NOW - for_s)
+        one = WaitingPod(pod=pod, request=_request(pod), since=NOW - for_s)
         self.waiting[pod.metadata.uid] = one
         return one
 
@@ -93,15 +93,15 @@ class Cluster:
     def situation(
         self, rules: PlanRules | None = None, hints: Sequence[tuple[str, CardHint]] = (),
         **more: Any,
-    ) -> Situation:  # fmt: skip
+    ) -> ClusterView:  # fmt: skip
         told: dict[str, dict[str, CardHint]] = {}
         for node, hint in hints:
             told.setdefault(node, {})[hint.card] = hint
         bound = [*(one.pod for one in self.running.values()), *self.others]
-        return Situation(
+        return ClusterView(
             now=NOW, ledger=self.ledger, nodes=self.nodes, running=self.running,
             waiting=self.waiting, ours=REGISTRY.resources, rules=rules or PlanRules(),
-            kubefit=KubeFit(tuple(self.nodes.values()), bound, REGISTRY.resources),
+            kubefit=KubeSchedulerFilters(tuple(self.nodes.values()), bound, REGISTRY.resources),
             bound=lambda node: (pod for pod in bound if pod.spec.node_name == node),
             hints=told, **more,
         )  # fmt: skip
@@ -115,5 +115,5 @@ def _of_pod(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _request(pod: Pod) -> PodRequest:
     admission = admit(REGISTRY, pod, runs=True)
-    assert isinstance(admission, Admission), admission
+    assert isinstance(admission, AdmittedPod), admission
     return admission.request

@@ -11,15 +11,15 @@ from functools import partial
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import amount
+from tessera_core.dialect_kit.amounts import parse_amount
 from tessera_core.dialect_kit.contract import (
     Admitted,
-    Change,
+    ContainerChange,
     Dialect,
     Dimension,
-    Held,
     Placed,
     QuotaUnit,
+    RecordedShares,
     claim_by_name,
 )
 from tessera_core.kube.containers import roles
@@ -60,12 +60,12 @@ def dialect(options: Options) -> Dialect:
 def _admit(options: Options, pod: Pod) -> Admitted:
     containers, changes = [], {}
     for position, container, role in roles(pod):
-        count = amount(pod, position, CARD, hint="It counts cards.")
-        memory = amount(pod, position, MEMORY, hint="It counts GiB.") or 0
-        cores = amount(pod, position, CORES, high=100, hint="It is percent of a card.") or 0
+        count = parse_amount(pod, position, CARD, hint="It counts cards.")
+        memory = parse_amount(pod, position, MEMORY, hint="It counts GiB.") or 0
+        cores = parse_amount(pod, position, CORES, high=100, hint="It is percent of a card.") or 0
         if count is None and (memory or cores):
             count = 1
-            changes[container.name] = Change(limits={CARD: "1"}, requests={CARD: "1"})
+            changes[container.name] = ContainerChange(limits={CARD: "1"}, requests={CARD: "1"})
         if count:
             request = Request(
                 vendor="acme", dialect="acme", count=count,
@@ -107,7 +107,7 @@ def _inventory(node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory]:
     )  # fmt: skip
 
 
-def _held(pod: Pod, cards: Sequence[Card]) -> Held | None:
+def _held(pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     text = pod.metadata.annotations.get(GIVEN_KEY)
     if text is None:
         return None
@@ -118,7 +118,7 @@ def _held(pod: Pod, cards: Sequence[Card]) -> Held | None:
         name, _, ids = piece.partition("=")
         for card in ids.split(","):
             if name not in asked or card not in known:
-                return Held(problem=f"{GIVEN_KEY}: {piece!r} names no card of the node")
+                return RecordedShares(problem=f"{GIVEN_KEY}: {piece!r} names no card of the node")
             request = asked[name].requests[0]
             shares.append(
                 Share(
@@ -128,4 +128,4 @@ def _held(pod: Pod, cards: Sequence[Card]) -> Held | None:
                     cores_percent=request.cores_percent,
                 )
             )  # fmt: skip
-    return Held(shares=tuple(shares))
+    return RecordedShares(shares=tuple(shares))

@@ -4,7 +4,7 @@ import pytest
 
 from tessera_core.registry.registry import BadConfiguration, load
 from tessera_schema.kube import Pod
-from tessera_schema.verdicts import Outcome, Verdict
+from tessera_schema.verdicts import PlanOutcome, Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.plan import plan
 from tests.dialects.adding import acme
@@ -12,7 +12,7 @@ from tests.dialects.adding import acme
 NODE = a_node("n1", annotations={"acme.com/cards": "A0:16,A1:16"})
 
 
-def planned(*pods: Pod, bound: tuple[Pod, ...] = ()) -> list[Outcome]:
+def planned(*pods: Pod, bound: tuple[Pod, ...] = ()) -> list[PlanOutcome]:
     return plan(pods, [NODE], bound=bound, extra=[acme])
 
 

@@ -9,11 +9,11 @@ import msgspec
 
 from tessera_core.dialects import gpumanager
 from tessera_core.topology.link_matrix import parse
-from tessera_core.topology.tree import Books, Group, Leaf, free_books, grow
+from tessera_core.topology.tree import CardGroup, FreeCards, Leaf, all_free, grow
 from tessera_schema.kube import Container, Node, Pod, Quantity
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.dialects import Speaker
+from tessera_testing.dialects import DialectUnderTest
 
 BLOCK = 256 << 20
 P = "tencent.com"
@@ -42,7 +42,7 @@ TABLES: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 
 
-_SPEAKER = Speaker(gpumanager)
+_SPEAKER = DialectUnderTest(gpumanager)
 made, admitted = _SPEAKER.made, _SPEAKER.admitted
 accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 
@@ -54,11 +54,11 @@ def table(name: str) -> str:
     return "\n".join([f"     {header}", *(f"GPU{i} {row}" for i, row in enumerate(rows))])
 
 
-def a_tree(name: str, blocks: int = 4) -> tuple[Group, Books]:
+def a_tree(name: str, blocks: int = 4) -> tuple[CardGroup, FreeCards]:
     """The tree of a table, with idle cards of so many blocks."""
     read = parse(table(name))
     leaf = Leaf(memory_free=blocks * BLOCK, memory_total=blocks * BLOCK)
-    return grow(read.count, read.levels), free_books([leaf] * read.count)
+    return grow(read.count, read.levels), all_free([leaf] * read.count)
 
 
 def asking(
@@ -82,7 +82,7 @@ def a_gpu_node(
     return a_node(name, capacity=capacity, labels=labels)
 
 
-def bound(outcome: Outcome, *, without: Sequence[str] = (), phase: str = "Running") -> Pod:
+def bound(outcome: PlanOutcome, *, without: Sequence[str] = (), phase: str = "Running") -> Pod:
     """A placed pod as the API server shows it after its Binding."""
     notes = {k: v for k, v in outcome.annotations.items() if k not in without}
     pod = outcome.pod
@@ -95,7 +95,7 @@ def bound(outcome: Outcome, *, without: Sequence[str] = (), phase: str = "Runnin
     )
 
 
-def cards_of(outcome: Outcome) -> dict[int, list[int]]:
+def cards_of(outcome: PlanOutcome) -> dict[int, list[int]]:
     """Container's position -> indices of its cards."""
     found: dict[int, list[int]] = {}
     for share in outcome.grant.shares if outcome.grant else ():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tessera_core.dialect_kit.contract import Held
+from tessera_core.dialect_kit.contract import RecordedShares
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Node, Pod, Quantity
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
@@ -128,7 +128,7 @@ CARDS = tuple(
 )
 
 
-def held(pod: Pod, cards: Sequence[Card] = CARDS) -> Held | None:
+def held(pod: Pod, cards: Sequence[Card] = CARDS) -> RecordedShares | None:
     return made().held(pod, cards)
 
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_decoded_is_a_problem(
 
 def test_a_pod_that_was_let_through_without_a_card_holds_none() -> None:
     found = held(a_bound_pod(asking(50, 0), asking(50, 0)))
-    assert found == Held()
+    assert found == RecordedShares()
 
 
 @pytest.mark.parametrize(

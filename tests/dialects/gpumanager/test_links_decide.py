@@ -9,15 +9,20 @@ from tessera_core.planner import Planner
 from tessera_core.recovery.cluster import Cluster
 from tessera_core.registry.registry import load
 from tessera_core.topology.link_matrix import parse
-from tessera_core.topology.tree import Level
+from tessera_core.topology.tree import TopologyLevel
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.kube import Node, Pod
-from tessera_schema.node_cards import Published
+from tessera_schema.node_cards import NodeCardsAnnotation
 from tessera_testing.builders import a_card, a_node, a_pod
 from tessera_testing.plan import plan
 from tests.dialects.gpumanager.setting import a_bound_pod, asking, bound, cards_of, table
 
-_CLASS = {Level.SINGLE: 50, Level.MULTIPLE: 40, Level.HOST_BRIDGE: 30, Level.NODE: 20}
+_CLASS = {
+    TopologyLevel.SINGLE: 50,
+    TopologyLevel.MULTIPLE: 40,
+    TopologyLevel.HOST_BRIDGE: 30,
+    TopologyLevel.NODE: 20,
+}
 
 
 def a_linked_node(name: str = "T6", mib: int = 1024) -> Node:
@@ -29,7 +34,7 @@ def a_linked_node(name: str = "T6", mib: int = 1024) -> Node:
     cards = tuple(
         a_card(f"u{i}", i, mib=mib, vendor="nvidia", links=links[i]) for i in range(read.count)
     )
-    text = msgspec.json.encode(Published(cards=cards)).decode()
+    text = msgspec.json.encode(NodeCardsAnnotation(cards=cards)).decode()
     return a_node("n1", annotations={"cards.tessera.dev/nvidia": text})
 
 
@@ -90,7 +95,7 @@ def published(*cards: tuple[int, str]) -> Node:
         a_card(f"u{i}", i, vendor="nvidia", numa=numa, switch=switch)
         for i, (numa, switch) in enumerate(cards)
     )
-    text = msgspec.json.encode(Published(cards=made)).decode()
+    text = msgspec.json.encode(NodeCardsAnnotation(cards=made)).decode()
     return a_node("n1", annotations={"cards.tessera.dev/nvidia": text})
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tessera_core.topology import render as drawing
 from tessera_core.topology.link_matrix import BadMatrix, parse
 from tessera_core.topology.tree import (
-    Books,
-    Group,
+    CardGroup,
+    FreeCards,
     Leaf,
-    Level,
+    TopologyLevel,
+    all_free,
     available,
-    free_books,
     grow,
     numbers,
     occupy,
@@ -46,55 +46,64 @@ def test_taking_more_than_there_is_leaves_nothing() -> None:
     assert books.leaves[0] == Leaf(cores_free=0, memory_free=0, memory_total=4 * BLOCK)
 
 
-def cards(group: Group) -> list[list[int]]:
+def cards(group: CardGroup) -> list[list[int]]:
     return [list(numbers(g.cards)) for g in group.groups]
 
 
 def test_closer_cards_meet_lower() -> None:
     root, _ = a_tree("T6")
     top = root.groups[0]
-    assert (top.level, cards(top)) == (Level.NODE, [[0, 1, 2, 3], [4, 5]])
-    assert (top.groups[0].level, cards(top.groups[0])) == (Level.HOST_BRIDGE, [[0, 1], [2, 3]])
-    assert [g.level for g in top.groups[0].groups] == [Level.SINGLE, Level.SINGLE]
+    assert (top.level, cards(top)) == (TopologyLevel.NODE, [[0, 1, 2, 3], [4, 5]])
+    assert (top.groups[0].level, cards(top.groups[0])) == (
+        TopologyLevel.HOST_BRIDGE,
+        [[0, 1], [2, 3]],
+    )
+    assert [g.level for g in top.groups[0].groups] == [TopologyLevel.SINGLE, TopologyLevel.SINGLE]
 
 
 def test_groups_that_a_pair_joins_become_one() -> None:
-    pairs = {(0, 1): Level.SINGLE, (2, 3): Level.SINGLE, (1, 2): Level.SINGLE}
+    pairs = {
+        (0, 1): TopologyLevel.SINGLE,
+        (2, 3): TopologyLevel.SINGLE,
+        (1, 2): TopologyLevel.SINGLE,
+    }
     assert cards(grow(4, pairs)) == [[0, 1, 2, 3]]
 
 
 def test_a_card_without_known_neighbours_hangs_from_the_root() -> None:
-    root = grow(3, {(0, 2): Level.HOST_BRIDGE})
+    root = grow(3, {(0, 2): TopologyLevel.HOST_BRIDGE})
     assert (cards(root), root.alone, root.cards) == ([[0, 2]], (1,), 0b111)
 
 
 def test_a_contradiction_never_puts_a_card_into_two_groups() -> None:
     pairs = {
-        (0, 1): Level.HOST_BRIDGE, (2, 3): Level.HOST_BRIDGE, (0, 3): Level.SINGLE,
-        (1, 3): Level.SYSTEM,
-    }  # fmt: skip
+        (0, 1): TopologyLevel.HOST_BRIDGE,
+        (2, 3): TopologyLevel.HOST_BRIDGE,
+        (0, 3): TopologyLevel.SINGLE,
+        (1, 3): TopologyLevel.SYSTEM,
+    }
     root = grow(4, pairs)
     assert cards(root) == [[0, 1, 2, 3]]
     assert cards(root.groups[0]) == [[0, 3]]
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> tuple[int, dict[tuple[int, int], Level]]:
+def shapes(draw: st.DrawFn) -> tuple[int, dict[tuple[int, int], TopologyLevel]]:
     """A number of cards, and levels of any of their pairs."""
     count = draw(st.integers(1, 9))
     number = st.integers(0, count - 1)
     pair = st.tuples(number, number).filter(lambda p: p[0] < p[1])
-    levels = st.dictionaries(pair, st.sampled_from(Level)) if count > 1 else st.just({})
+    levels = st.dictionaries(pair, st.sampled_from(TopologyLevel)) if count > 1 else st.just({})
     return count, draw(levels)
 
 
 @given(shapes())
 def test_every_card_is_once_in_every_tree(
-    shape: tuple[int, dict[tuple[int, int], Level]],
+    shape: tuple[int, dict[tuple[int, int], TopologyLevel]],
 ) -> None:
     count, pairs = shape
 
-    def check(group: Group) -> None:
+    def check(group: CardGroup) -> None:
         inner = 0
         for child in group.groups:
             assert inner & child.cards == 0
@@ -128,7 +137,7 @@ def test_the_drawing_is_the_one_of_the_graph_service() -> None:
 
 def test_the_drawing_tells_measurements() -> None:
     leaf = Leaf(memory_free=1, memory_total=2, memory_used=1, processes=(7, 8))
-    text = drawing.draw(grow(1, {}), Books((leaf,), 0))
+    text = drawing.draw(grow(1, {}), FreeCards((leaf,), 0))
     assert text == (
         "ROOT:0\n|---GPU0 (pids: [7 8], usedMemory: 1, totalMemory: 2, "
         "allocatableCores: 100, allocatableMemory: 1)\n"
@@ -136,8 +145,12 @@ def test_the_drawing_tells_measurements() -> None:
 
 
 def test_groups_are_drawn_by_level_then_idle_cards() -> None:
-    pairs = {(0, 1): Level.SINGLE, (2, 3): Level.SINGLE, (4, 5): Level.MULTIPLE}
-    books = free_books([Leaf(memory_free=1, memory_total=1)] * 6)
+    pairs = {
+        (0, 1): TopologyLevel.SINGLE,
+        (2, 3): TopologyLevel.SINGLE,
+        (4, 5): TopologyLevel.MULTIPLE,
+    }
+    books = all_free([Leaf(memory_free=1, memory_total=1)] * 6)
     books = occupy(books, 3, 100, 0)
     heads = [
         line[4:7] for line in drawing.draw(grow(6, pairs), books).splitlines() if line[4] == "P"
@@ -163,19 +176,25 @@ Legend:
 def test_a_modern_table_is_read() -> None:
     read = parse(MODERN)
     assert read.count == 3
-    assert read.levels == {(0, 2): Level.SYSTEM, (1, 2): Level.SYSTEM}
+    assert read.levels == {(0, 2): TopologyLevel.SYSTEM, (1, 2): TopologyLevel.SYSTEM}
     assert read.direct == {(0, 1): 4}
 
 
 @pytest.mark.parametrize(
     ("word", "level"),
     [
-        ("PIX", Level.SINGLE), ("PSB", Level.SINGLE), ("PXB", Level.MULTIPLE),
-        ("PHB", Level.HOST_BRIDGE), ("SOC", Level.NODE), ("NODE", Level.NODE),
-        ("SYS", Level.SYSTEM), ("N/A", None), ("NV12", None),
+        ("PIX", TopologyLevel.SINGLE),
+        ("PSB", TopologyLevel.SINGLE),
+        ("PXB", TopologyLevel.MULTIPLE),
+        ("PHB", TopologyLevel.HOST_BRIDGE),
+        ("SOC", TopologyLevel.NODE),
+        ("NODE", TopologyLevel.NODE),
+        ("SYS", TopologyLevel.SYSTEM),
+        ("N/A", None),
+        ("NV12", None),
     ],
-)  # fmt: skip
-def test_each_word_has_its_level(word: str, level: Level | None) -> None:
+)
+def test_each_word_has_its_level(word: str, level: TopologyLevel | None) -> None:
     read = parse(f" GPU0 GPU1\nGPU0 X {word}\nGPU1 {word} X\n")
     assert read.levels.get((0, 1)) is level
 
@@ -197,6 +216,6 @@ def test_a_broken_table_is_named(text: str, says: str) -> None:
 
 
 def test_every_table_of_the_cases_is_read() -> None:
-    assert parse(table("T8SYS")).levels[0, 4] is Level.SYSTEM
+    assert parse(table("T8SYS")).levels[0, 4] is TopologyLevel.SYSTEM
     assert parse(table("T8NV")).direct[0, 7] == 1
     assert parse(table("T1")).levels == {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tessera_core.dialect_kit.contract import Admitted, Change
+from tessera_core.dialect_kit.contract import Admitted, ContainerChange
 from tessera_core.dialects.gpumanager.amounts import read
-from tessera_core.dialects.gpumanager.names import Names
+from tessera_core.dialects.gpumanager.names import PrefixNames
 from tessera_schema.kube import Pod, Quantity
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Request, Role
 from tessera_testing.builders import a_container, a_pod
@@ -67,7 +67,7 @@ def test_containers_that_ask_are_found(
     pod = a_pod(*(asking(core, memory) for core, memory in containers))
     positions = [c.position for c in accepted(pod).containers]
     assert [i in positions for i in range(len(containers))] == asking_containers
-    needing = [a.position for a in read(pod, Names(P)) if a.needs_card]
+    needing = [a.position for a in read(pod, PrefixNames(P)) if a.needs_card]
     assert needing == positions
 
 
@@ -150,7 +150,7 @@ def test_limits_win_over_differing_requests() -> None:
     pod = a_pod(a_container({CORE: 50, MEMORY: 30}, {CORE: 30, MEMORY: 30}))
     answer = accepted(pod)
     assert answer.containers[0].requests[0].cores_percent == 50
-    assert answer.changes == {"c0": Change(requests={CORE: "50"})}
+    assert answer.changes == {"c0": ContainerChange(requests={CORE: "50"})}
     (warning,) = answer.warnings
     assert f"requests[{CORE}]: 30: the limit 50 counts" in warning
 

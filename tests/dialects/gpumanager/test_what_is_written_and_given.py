@@ -9,7 +9,7 @@ import pytest
 from tessera_core.dialect_kit.contract import Placed
 from tessera_core.dialects.gpumanager.devices import minor_of
 from tessera_core.dialects.gpumanager.inventory import advertised
-from tessera_core.dialects.gpumanager.names import Names
+from tessera_core.dialects.gpumanager.names import PrefixNames
 from tessera_core.dialects.gpumanager.result_annotations import (
     assigned,
     predicate_time_ns,
@@ -108,7 +108,10 @@ def test_the_agent_knows_how_far_a_pod_is(
     notes: dict[str, str], core: int, memory: int, *, is_assigned: bool, is_predicated: bool
 ) -> None:
     pod = annotated(notes, core, memory)
-    assert (assigned(pod, Names(P)), predicated(pod, Names(P))) == (is_assigned, is_predicated)
+    assert (assigned(pod, PrefixNames(P)), predicated(pod, PrefixNames(P))) == (
+        is_assigned,
+        is_predicated,
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_the_agent_knows_how_far_a_pod_is(
 )
 def test_the_time_of_the_choice_is_read(text: str | None, expected: int) -> None:
     pod = annotated({} if text is None else {TIME: text})
-    assert predicate_time_ns(pod, Names(P), created_ns=7) == expected
+    assert predicate_time_ns(pod, PrefixNames(P), created_ns=7) == expected
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ def test_device_nodes_of_cards_are_told_apart(path: str, minor: int | None) -> N
 
 def test_two_cards_of_8191_mib_advertise_the_floor_of_their_sum() -> None:  # E08
     cards = [a_card(f"u{i}", i, mib=8191) for i in range(2)]
-    assert advertised(cards, Names(P)) == {CORE: 200, MEMORY: 63}
+    assert advertised(cards, PrefixNames(P)) == {CORE: 200, MEMORY: 63}
 
 
 # -- what a container is given

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from tessera_core.dialect_kit.hami_format import Device, Registered, encode_lists
+from tessera_core.dialect_kit.hami_format import DeviceListEntry, RegisteredCard, encode_lists
 from tessera_core.dialects import hami
 from tessera_core.dialects.hami.codec import encode_register
 from tessera_schema.kube import Container, Node, Pod, Quantity
 from tessera_schema.requests import Request
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.dialects import Speaker
+from tessera_testing.dialects import DialectUnderTest
 from tessera_testing.plan import plan
 
 GPU = "nvidia.com/gpu"
@@ -35,7 +35,7 @@ WEIGHTS = "hami.io/device-scoring-weights"
 NUMA_BIND = "nvidia.com/numa-bind"
 
 
-_SPEAKER = Speaker(hami)
+_SPEAKER = DialectUnderTest(hami)
 made, admitted = _SPEAKER.made, _SPEAKER.admitted
 accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 
@@ -84,7 +84,7 @@ def a_gpu_node(
     cards = [Gpu(g) if isinstance(g, str) else g for g in gpus]
     register = encode_register(
         [
-            Registered(
+            RegisteredCard(
                 id=g.id, index=i, count=g.slots, devmem=g.mib, devcore=g.cores, type=g.type,
                 numa=g.numa, mode=g.mode, health=g.health,
             )
@@ -99,8 +99,8 @@ def holders(gpus: Iterable[Gpu | str], node: str = "n1") -> list[Pod]:
     the first has all the memory and cores."""
     return [
         bound(
-            [[Device(g.id, "NVIDIA", g.used_mib, g.used_cores)]]
-            + [[Device(g.id, "NVIDIA", 0, 0)]] * (g.used - 1),
+            [[DeviceListEntry(g.id, "NVIDIA", g.used_mib, g.used_cores)]]
+            + [[DeviceListEntry(g.id, "NVIDIA", 0, 0)]] * (g.used - 1),
             name=f"holds-{g.id}",
             node=node,
         )
@@ -110,9 +110,13 @@ def holders(gpus: Iterable[Gpu | str], node: str = "n1") -> list[Pod]:
 
 
 def bound(
-    lists: Sequence[Sequence[Device]], *, name: str = "held", node: str = "n1", inits: int = 0,
+    lists: Sequence[Sequence[DeviceListEntry]],
+    *,
+    name: str = "held",
+    node: str = "n1",
+    inits: int = 0,
     **more: Any,
-) -> Pod:  # fmt: skip
+) -> Pod:
     """A pod that HAMi bound, with its device lists."""
     containers = [asks({"gpu": max(len(devices), 1)}) for devices in lists]
     return a_pod(
@@ -123,19 +127,19 @@ def bound(
 
 def planned(
     pod: Pod, *gpus: Gpu | str, notes: Mapping[str, str] | None = None, **more: Any
-) -> Outcome:
+) -> PlanOutcome:
     """The pod's outcome on one node with these cards, used as told."""
     (outcome,) = plan([pod], [a_gpu_node(*gpus, annotations=notes)], bound=holders(gpus), **more)
     return outcome
 
 
-def picks(outcome: Outcome) -> list[str]:
+def picks(outcome: PlanOutcome) -> list[str]:
     """Cards in selection order."""
     assert outcome.grant is not None, outcome.message
     return [s.card for s in outcome.grant.shares]
 
 
-def lists_of(outcome: Outcome) -> list[list[str]]:
+def lists_of(outcome: PlanOutcome) -> list[list[str]]:
     """Cards by container, as the device list says."""
     text = outcome.annotations[ALLOCATED]
     return [
@@ -144,7 +148,7 @@ def lists_of(outcome: Outcome) -> list[list[str]]:
     ]
 
 
-def counted(outcome: Outcome) -> dict[str, str]:
+def counted(outcome: PlanOutcome) -> dict[str, str]:
     """Node -> its reasons as HAMi counts them: `1/1 CardInsufficientMemory`."""
     assert outcome.verdict == "waiting", outcome
     reasons: dict[str, list[str]] = {}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.contract import Change, Rejected
+from tessera_core.dialect_kit.contract import ContainerChange, Rejected
 from tessera_schema.kube import Pod, Quantity
 from tessera_testing.builders import a_container, a_pod
 from tessera_testing.plan import plan
@@ -34,7 +34,7 @@ Amounts = Mapping[str, Quantity]
 
 def after(pod: Pod, **options: Any) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Limits, requests and added environment of the pod's one container."""
-    change = accepted(pod, **options).changes.get("c0", Change())
+    change = accepted(pod, **options).changes.get("c0", ContainerChange())
     before = pod.spec.containers[0].resources
     limits = {k: str(v) for k, v in before.limits.items()} | dict(change.limits)
     requests = {k: str(v) for k, v in before.requests.items()} | dict(change.requests)
@@ -295,10 +295,13 @@ def test_an_admitted_pod_is_admitted_again_without_changes(
             pod.spec,
             containers=tuple(
                 a_container(
-                    {**c.resources.limits, **first.changes.get(c.name, Change()).limits},
-                    {**c.resources.requests, **first.changes.get(c.name, Change()).requests},
+                    {**c.resources.limits, **first.changes.get(c.name, ContainerChange()).limits},
+                    {
+                        **c.resources.requests,
+                        **first.changes.get(c.name, ContainerChange()).requests,
+                    },
                     name=c.name,
-                    env=first.changes.get(c.name, Change()).env,
+                    env=first.changes.get(c.name, ContainerChange()).env,
                 )
                 for c in pod.spec.containers
             ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.dialect_kit.hami_format import Device, encode_lists
+from tessera_core.dialect_kit.hami_format import DeviceListEntry, encode_lists
 from tessera_core.fleet.charges import Charge, charges
 from tessera_core.fleet.cores import milli
 from tessera_schema.cards import MIB
@@ -48,7 +48,7 @@ Used = tuple[str, int, int]
 def test_a_pod_costs_a_card_its_busiest_moment(
     inits: int, lists: Sequence[Sequence[Used]], want: tuple[int, int, int], *, init_over: bool
 ) -> None:
-    pod = bound([[Device(c, "NVIDIA", mib, cores) for c, mib, cores in x] for x in lists],
+    pod = bound([[DeviceListEntry(c, "NVIDIA", mib, cores) for c, mib, cores in x] for x in lists],
                 inits=inits)  # fmt: skip
     held = made().held(pod, [a_card("g0", vendor="nvidia")])
     assert held is not None
@@ -59,7 +59,10 @@ def test_a_pod_costs_a_card_its_busiest_moment(
 
 
 def pod_with_init(restart: str, *, init_done: bool) -> Pod:
-    lists = [[Device("g0", "NVIDIA", 20000, 10)], [Device("g0", "NVIDIA", 10000, 5)]]
+    lists = [
+        [DeviceListEntry("g0", "NVIDIA", 20000, 10)],
+        [DeviceListEntry("g0", "NVIDIA", 10000, 5)],
+    ]
     return bound(lists, inits=1, restart_policy=restart, init_done=init_done)
 
 
@@ -72,7 +75,9 @@ def pod_with_init(restart: str, *, init_done: bool) -> Pod:
             pod_with_init("Always", init_done=True), 12768, id="init may run again after a reboot"
         ),
         pytest.param(
-            bound([[Device("g0", "NVIDIA", 10000, 5)]], phase="Succeeded"), 32768, id="USE-08"
+            bound([[DeviceListEntry("g0", "NVIDIA", 10000, 5)]], phase="Succeeded"),
+            32768,
+            id="USE-08",
         ),
     ],
 )
@@ -148,13 +153,13 @@ def test_a_finished_init_container_without_cards_frees_nothing() -> None:
     """HAMi's compacted lists have the app's cards forgotten here."""
     pod = a_pod(
         gpu(mem=8192), init=(a_container(),), init_done=True, node="n1", name="held",
-        annotations={ALLOCATED: encode_lists([[Device("a", "NVIDIA", 8192, 0)]])},
+        annotations={ALLOCATED: encode_lists([[DeviceListEntry("a", "NVIDIA", 8192, 0)]])},
     )  # fmt: skip
     (outcome,) = plan([a_pod(gpu(mem=1))], [a_gpu_node("a")], bound=[pod])
     assert counted(outcome) == {"n1": "1/1 CardInsufficientMemory"}
 
 
 def test_a_pod_on_unknown_cards_is_counted_by_its_own_requests() -> None:
-    pod = bound([[Device("gone", "NVIDIA", 8192, 0)]])
+    pod = bound([[DeviceListEntry("gone", "NVIDIA", 8192, 0)]])
     (outcome,) = plan([a_pod(gpu(mem=1))], [a_gpu_node("a")], bound=[pod])
     assert outcome.verdict == "waiting"

@@ -6,13 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.dialect_kit.hami_format import BadList, Device, decode_lists, encode_lists
+from tessera_core.dialect_kit.hami_format import (
+    BadList,
+    DeviceListEntry,
+    decode_lists,
+    encode_lists,
+)
 from tessera_schema.cards import MIB
 from tessera_schema.requests import Role
 from tessera_testing.builders import a_card, a_container, a_pod
 from tests.dialects.hami.setting import ALLOCATED, asks, bound, made
 
-ONE = Device("UUID1", "Type1", 1000, 30)
+ONE = DeviceListEntry("UUID1", "Type1", 1000, 30)
 CARDS = [a_card("a", 0, vendor="nvidia"), a_card("b", 1, vendor="nvidia")]
 
 
@@ -28,15 +33,20 @@ CARDS = [a_card("a", 0, vendor="nvidia"), a_card("b", 1, vendor="nvidia")]
             id="ENC-03",
         ),
         pytest.param(
-            [[], [Device("a", "NVIDIA", 1, 2), Device("b", "NVIDIA", 3, 4)], []],
+            [[], [DeviceListEntry("a", "NVIDIA", 1, 2), DeviceListEntry("b", "NVIDIA", 3, 4)], []],
             ";a,NVIDIA,1,2:b,NVIDIA,3,4:;;",
-            ((), (Device("a", "NVIDIA", 1, 2), Device("b", "NVIDIA", 3, 4)), (), ()),
+            (
+                (),
+                (DeviceListEntry("a", "NVIDIA", 1, 2), DeviceListEntry("b", "NVIDIA", 3, 4)),
+                (),
+                (),
+            ),
             id="containers without cards keep their place",
         ),
     ],
 )
 def test_lists_are_written_and_read(
-    lists: list[list[Device]], text: str, decoded: tuple[tuple[Device, ...], ...]
+    lists: list[list[DeviceListEntry]], text: str, decoded: tuple[tuple[DeviceListEntry, ...], ...]
 ) -> None:
     assert encode_lists(lists) == text
     assert decode_lists(text) == decoded
@@ -67,7 +77,7 @@ def test_a_malformed_device_is_told(text: str) -> None:
 
 
 def test_pieces_without_a_comma_are_passed_over_and_further_parts_too() -> None:
-    assert decode_lists("x:a,N,1,2,more:;") == ((Device("a", "N", 1, 2),), ())
+    assert decode_lists("x:a,N,1,2,more:;") == ((DeviceListEntry("a", "N", 1, 2),), ())
 
 
 @given(st.text(alphabet="aG1,:;-x é", max_size=60))
@@ -80,7 +90,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_a_bound_pod_holds_what_its_list_says() -> None:
-    pod = bound([[Device("a", "NVIDIA", 100, 10)], [], [Device("b", "NVIDIA", 200, 100)]], inits=1)
+    pod = bound(
+        [[DeviceListEntry("a", "NVIDIA", 100, 10)], [], [DeviceListEntry("b", "NVIDIA", 200, 100)]],
+        inits=1,
+    )
     held = made().held(pod, CARDS)
     assert held is not None
     assert [(s.container, s.position, s.role, s.card, s.index) for s in held.shares] == [
@@ -92,7 +105,7 @@ def test_a_bound_pod_holds_what_its_list_says() -> None:
 
 
 def test_a_card_with_scaled_cores_is_not_held_alone() -> None:
-    pod = bound([[Device("a", "NVIDIA", 100, 100)]])
+    pod = bound([[DeviceListEntry("a", "NVIDIA", 100, 100)]])
     held = made().held(pod, [a_card("a", vendor="nvidia", cores=200)])
     assert held is not None
     assert not held.shares[0].exclusive
@@ -101,9 +114,12 @@ def test_a_card_with_scaled_cores_is_not_held_alone() -> None:
 def test_a_list_without_empty_places_is_matched_with_the_containers_that_ask() -> None:
     """HAMi leaves out NVIDIA's containers without cards; what they hold must not be lost."""
     pod = a_pod(
-        a_container(name="plain"), asks({"gpu": 1}, name="gpu"), init=(a_container(name="setup"),),
-        annotations={ALLOCATED: "a,NVIDIA,100,10:;"}, node="n1",
-    )  # fmt: skip
+        a_container(name="plain"),
+        asks({"gpu": 1}, name="gpu"),
+        init=(a_container(name="setup"),),
+        annotations={ALLOCATED: "a,NVIDIA,100,10:;"},
+        node="n1",
+    )
     held = made().held(pod, CARDS)
     assert held is not None
     assert [(s.container, s.position, s.card) for s in held.shares] == [("gpu", 2, "a")]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.fleet.columns import Cards, NodeView
+from tessera_core.fleet.columns import CardColumns, NodeView
 from tessera_core.placement.card_choice import links
 from tessera_core.vendors.nvidia import pair_closeness
 from tessera_schema.kube import Quantity
@@ -109,7 +109,7 @@ def view_of(cards: int, pairs: Mapping[tuple[int, int], int], **facts: Any) -> N
         a_card(str(i), i, links={str(b): w for (a, b), w in pairs.items() if a == i}, **facts)
         for i in range(cards)
     ]
-    return NodeView("n1", tuple(made), Cards((cards,)))
+    return NodeView("n1", tuple(made), CardColumns((cards,)))
 
 
 def request(count: int, **policy: Any) -> Request:
@@ -149,7 +149,7 @@ def test_too_many_sets_of_negative_links_still_give_the_best_linked_ones() -> No
         a_card(a, i, links={b: -1 if {a, b} <= near else -100 for b in ids if b != a})
         for i, a in enumerate(ids)
     ]
-    view = NodeView("n", tuple(cards), Cards((20,)))
+    view = NodeView("n", tuple(cards), CardColumns((20,)))
     request = Request(vendor="acme", dialect="acme", count=9, policy=Policy())
     chosen = links.choose(view, range(20), request)
     assert chosen == tuple(range(9))

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from tessera_core.explain.hami_metrics import families, text
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.http.server import HttpSettings, application, serving
 from tessera_scheduler.http.hami_metrics import routes
@@ -31,7 +31,7 @@ def books(memory_mib: int = 4, cores: float = 100, model: str = "NVIDIA-A10") ->
         memory_bytes=MIB, cores_percent=25,
     )  # fmt: skip
     grant = Grant(uid="u", namespace="team", name="p", node="n1", shares=(share,))
-    ledger.observe(Seen(uid="u", grant=grant), 0)
+    ledger.observe(ObservedPod(uid="u", grant=grant), 0)
     return ledger
 
 

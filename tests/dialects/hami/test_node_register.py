@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.dialect_kit.hami_format import Registered, encode_csv, read_csv
+from tessera_core.dialect_kit.hami_format import RegisteredCard, encode_csv, read_csv
 from tessera_core.dialects.hami.codec import encode_register, read_register
 from tessera_core.inventory.merge import cards_of
 from tessera_core.registry.registry import load
@@ -17,7 +17,7 @@ from tessera_schema.cards import MIB, Inventory, Precision
 from tessera_testing.builders import a_node
 from tests.dialects.hami.setting import CORDON, REGISTER, SCORE, a_gpu_node, made
 
-P4 = Registered(
+P4 = RegisteredCard(
     id="GPU-0", count=10, devmem=8192, devcore=100, type="NVIDIA-Tesla P4", mode="hami-core",
     health=True,
 )  # fmt: skip
@@ -38,7 +38,7 @@ def test_an_entry_is_written_without_its_zero_values() -> None:
 
 def test_an_unhealthy_card_has_no_health_key_and_reads_as_unhealthy() -> None:
     """PRB-24."""
-    text = encode_register([Registered(id="GPU-0", count=10, devmem=8192, devcore=100)])
+    text = encode_register([RegisteredCard(id="GPU-0", count=10, devmem=8192, devcore=100)])
     assert "health" not in text
     assert [c.healthy for c in published(text).cards] == [False]
 
@@ -59,17 +59,19 @@ def test_missing_fields_have_their_zero_values() -> None:
     [
         pytest.param(
             "GPU-e,10,7680,100,NVIDIA-Tesla P4,0,true:",
-            Registered("GPU-e", 0, 10, 7680, 100, "NVIDIA-Tesla P4", 0, "hami-core", health=True),
+            RegisteredCard(
+                "GPU-e", 0, 10, 7680, 100, "NVIDIA-Tesla P4", 0, "hami-core", health=True
+            ),
             id="ENC-10",
         ),
         pytest.param(
             "GPU-e,10,7680,100,P4,1,F,3,mig:",
-            Registered("GPU-e", 3, 10, 7680, 100, "P4", 1, "mig", health=False),
+            RegisteredCard("GPU-e", 3, 10, 7680, 100, "P4", 1, "mig", health=False),
             id="nine fields",
         ),
     ],
 )
-def test_both_csv_forms_are_read(text: str, entry: Registered) -> None:
+def test_both_csv_forms_are_read(text: str, entry: RegisteredCard) -> None:
     assert read_csv(text) == ([entry], [])
     assert read_csv(encode_csv([entry])) == ([entry], [])
 
@@ -180,7 +182,7 @@ def test_more_cards_than_a_node_can_have_are_not_used() -> None:
 @given(
     st.lists(
         st.builds(
-            Registered, id=st.text("abG-", min_size=1), index=st.integers(0, 99),
+            RegisteredCard, id=st.text("abG-", min_size=1), index=st.integers(0, 99),
             count=st.integers(0, 2**31 - 1), devmem=st.integers(0, 2**31 - 1),
             devcore=st.integers(0, 400), type=st.text("ABC 4-"), numa=st.integers(-1, 7),
             mode=st.sampled_from(["", "mig", "hami-core"]), health=st.booleans(),
@@ -188,7 +190,7 @@ def test_more_cards_than_a_node_can_have_are_not_used() -> None:
         min_size=1,
     )
 )  # fmt: skip
-def test_json_reads_as_it_was_written(entries: list[Registered]) -> None:
+def test_json_reads_as_it_was_written(entries: list[RegisteredCard]) -> None:
     assert read_register(encode_register(entries)) == (entries, [])
 
 

@@ -8,10 +8,10 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
-from tessera_core.dialect_kit.hami_format import Device, encode_lists
+from tessera_core.dialect_kit.hami_format import DeviceListEntry, encode_lists
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_core.registry.registry import load
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_container, a_pod
 from tessera_testing.plan import NOW_NS
 from tests.dialects.hami.setting import ALLOCATED, Gpu, a_gpu_node, asks, planned
@@ -19,7 +19,7 @@ from tests.dialects.hami.setting import ALLOCATED, Gpu, a_gpu_node, asks, planne
 CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 
 
-def env_of(outcome: Outcome, container: str = "c0") -> dict[str, str]:
+def env_of(outcome: PlanOutcome, container: str = "c0") -> dict[str, str]:
     return dict(outcome.injections[container].env)
 
 
@@ -45,9 +45,9 @@ def test_containers_without_cards_keep_their_place_in_the_list() -> None:
     text = planned(pod, "a", "b").annotations[ALLOCATED]
     assert text == encode_lists(
         [
-            [Device("b", "NVIDIA", 5, 0)],
+            [DeviceListEntry("b", "NVIDIA", 5, 0)],
             [],
-            [Device("b", "NVIDIA", 10, 20), Device("a", "NVIDIA", 10, 20)],
+            [DeviceListEntry("b", "NVIDIA", 10, 20), DeviceListEntry("a", "NVIDIA", 10, 20)],
         ]
     )
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tessera_agent.usage.hami_core import region_of
-from tessera_core.explain.decision_log import Decisions
+from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.hook.hami_core_region import CACHE_ENV, MAGIC, read_region
 from tessera_core.inventory.merge import cards_of
 from tessera_core.ledger.ledger import Ledger
@@ -19,8 +19,8 @@ from tessera_core.placement.placer import Placer
 from tessera_core.quota.objects import ResourceQuota, ResourceQuotaSpec
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
-from tessera_scheduler.cache.quotas import Limits
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
+from tessera_scheduler.cache.quotas import QuotaCache
 from tessera_schema.cards import MIB
 from tessera_schema.extender import decode_args
 from tessera_schema.injections import Mount
@@ -35,7 +35,7 @@ def test_a_filter_call_without_a_pod_is_answered_with_an_error() -> None:
     """FLT-01."""
     args = decode_args(b'{"Pod":null,"NodeNames":["node1"]}')
     ledger = Ledger()
-    answer = Filter(load(), ledger, Placer(ledger.fleet), Decisions()).answer(args, 0)
+    answer = Filter(load(), ledger, Placer(ledger.fleet), DecisionLog()).answer(args, 0)
     assert msgspec.json.decode(answer.body)["Error"]
 
 
@@ -70,7 +70,7 @@ def test_the_region_is_read_where_its_fields_are() -> None:
 )
 def test_only_a_cache_file_is_a_region(tmp_path: Path, file: str, expected: str | None) -> None:
     """MON-05."""
-    pod = Sandbox(id="s", name="p", uid="u", namespace="ns")
+    pod = PodSandbox(id="s", name="p", uid="u", namespace="ns")
     info = ContainerInfo(
         id="c", sandbox_id="s", name="main", env={CACHE_ENV: f"{FOLDER}/{file}"},
         mounts=(Mount(destination=FOLDER, source=str(tmp_path / "u_main"), read_only=False),),
@@ -89,7 +89,7 @@ def a_quota(name: str, **hard: Any) -> bytes:
 def test_an_object_that_limits_no_cards_takes_no_limit_with_it() -> None:
     """QUO-06."""
     ledger = Ledger()
-    limits = Limits(load(), ledger)
+    limits = QuotaCache(load(), ledger)
     ours = a_quota("ours", **{"limits.nvidia.com/gpumem": 100})
     other = a_quota("other", **{"requests.nvidia.com/gpumem": 7, "0123456nvidia.com/gpumem": 7})
     for raw in (ours, other):

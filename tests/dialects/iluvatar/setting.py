@@ -7,9 +7,9 @@ from typing import Any
 
 from tessera_core.dialects import iluvatar
 from tessera_schema.kube import Node, Pod, Quantity
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_node
-from tessera_testing.dialects import Speaker
+from tessera_testing.dialects import DialectUnderTest
 from tessera_testing.plan import plan
 
 GPU = "iluvatar.ai/vgpu"
@@ -18,7 +18,7 @@ CORE = "iluvatar.ai/vcuda-core"
 LEGACY_LIST = "hami.io/iluvatar-vgpu-devices-allocated"
 _LEGACY = {"gpu": GPU, "mem": MEM, "core": CORE}
 
-_SPEAKER = Speaker(iluvatar)
+_SPEAKER = DialectUnderTest(iluvatar)
 made, admitted = _SPEAKER.made, _SPEAKER.admitted
 accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 the_request, changed = _SPEAKER.the_request, _SPEAKER.changed
@@ -58,17 +58,17 @@ def registered(*entries: str, model: str = "MR-V100", name: str = "n", **facts: 
     return a_node(name, annotations={f"hami.io/node-{model}-register": "".join(entries)}, **facts)
 
 
-def outcome(pod: Pod, *nodes: Node, bound: Sequence[Pod] = (), **config: Any) -> Outcome:
+def outcome(pod: Pod, *nodes: Node, bound: Sequence[Pod] = (), **config: Any) -> PlanOutcome:
     options = {"iluvatar": config} if config else None
     (answer,) = plan([pod], nodes, bound=bound, config=options)
     return answer
 
 
-def given(answer: Outcome) -> list[tuple[str, str, int, float]]:
+def given(answer: PlanOutcome) -> list[tuple[str, str, int, float]]:
     """Container, card, MiB, percent of cores."""
     assert answer.grant is not None, answer.message
     return [(s.container, s.card, s.memory_mib, s.cores_percent) for s in answer.grant.shares]
 
 
-def why(answer: Outcome) -> list[str]:
+def why(answer: PlanOutcome) -> list[str]:
     return [w.reason.wire for w in answer.reasons]

@@ -6,8 +6,8 @@ import pytest
 
 from tessera_core.dialect_kit.contract import Placed
 from tessera_core.dialects.koordinator.recorded_shares import (
-    Allocation,
     CardAmounts,
+    DeviceAllocation,
     allocation,
     encode,
     percent_of,
@@ -106,12 +106,12 @@ def test_two_whole_cards_with_their_ids(text: str) -> None:
 
 @pytest.mark.parametrize("_case", [pytest.param(0, id="I4")])
 def test_an_allocation_without_resources_says_null(_case: int) -> None:
-    assert encode({"gpu": [Allocation(0, None)]}) == '{"gpu":[{"minor":0,"resources":null}]}'
+    assert encode({"gpu": [DeviceAllocation(0, None)]}) == '{"gpu":[{"minor":0,"resources":null}]}'
 
 
 def test_types_and_resources_are_in_alphabetical_order() -> None:
     gpu = allocation(CardAmounts(minor=2, cores_percent=5, memory_bytes=1, memory_percent=1))
-    nic = Allocation(1, {"koordinator.sh/rdma": "100"}, "0000:1f:00.0")
+    nic = DeviceAllocation(1, {"koordinator.sh/rdma": "100"}, "0000:1f:00.0")
     assert encode({"rdma": [nic], "gpu": [gpu]}) == (
         '{"gpu":[{"minor":2,"resources":{"koordinator.sh/gpu-core":"5",'
         '"koordinator.sh/gpu-memory":"1","koordinator.sh/gpu-memory-ratio":"1"}}],'

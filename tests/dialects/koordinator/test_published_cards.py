@@ -216,6 +216,6 @@ def test_a_device_object_that_comes_back_is_as_full_as_before(_case: int) -> Non
     assert ledger.assume([grant], 0) is None
     ledger.put_node("n1", ())
     ledger.put_node("n1", cards)
-    place = ledger.fleet.place("n1", cards[0].id)
+    place = ledger.fleet.locate("n1", cards[0].id)
     assert place is not None
     assert ledger.fleet.cards.memory_used[place] == 12 << 30

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tessera_core.fleet.charges import Charge
-from tessera_core.fleet.columns import Cards, NodeView
+from tessera_core.fleet.columns import CardColumns, NodeView
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement.predicates import amounts
 from tessera_core.placement.scoring.koordinator import card_score, node_score, part_score
@@ -92,7 +92,7 @@ def test_a_fleet_without_the_vendor_scores_nothing() -> None:
 def test_a_card_is_scored_like_a_node_of_one(
     *, used_mib: tuple[int, ...], most: bool, scores: list[int]
 ) -> None:
-    state = Cards((len(used_mib),))
+    state = CardColumns((len(used_mib),))
     facts = tuple(a_card(f"GPU-{i}", i, vendor="nvidia") for i in range(len(used_mib)))
     state.memory_total[:] = 16384 * MI
     state.memory_used[:] = np.array(used_mib) * MI

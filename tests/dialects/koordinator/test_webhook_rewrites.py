@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tessera_core.admission.admit import admit
-from tessera_core.dialect_kit.contract import Admitted, Change, Rejected
+from tessera_core.dialect_kit.contract import Admitted, ContainerChange, Rejected
 from tessera_core.registry.registry import load
 from tessera_schema.kube import Pod
 from tessera_testing.builders import a_container, a_pod
@@ -101,7 +101,7 @@ def test_only_what_changes_is_told() -> None:
     assert isinstance(answer, Admitted)
     said = amounts("core=50 ratio=50 sh=1")
     removed = frozenset({NAMES["gpu"]})
-    assert answer.changes == {"c0": Change(limits=said, requests=said, removed=removed)}
+    assert answer.changes == {"c0": ContainerChange(limits=said, requests=said, removed=removed)}
 
 
 @pytest.mark.parametrize(

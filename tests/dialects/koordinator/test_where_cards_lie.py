@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tessera_core.dialect_kit.contract import Admitted, Rejected
 from tessera_schema.kube import Custom
 from tessera_schema.requests import Grouping, Scope
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_node
 from tessera_testing.plan import plan
 from tests.dialects.koordinator.spoken import (
@@ -66,7 +66,7 @@ def planned(
     *,
     used: Sequence[int] = (),
     labels: Mapping[str, str] | None = None,
-) -> list[Outcome]:
+) -> list[PlanOutcome]:
     pods = [
         a_koord_pod(t, name=f"p{i}", annotations=dict(notes or {})) for i, t in enumerate(texts)
     ]
@@ -74,11 +74,11 @@ def planned(
     return plan(pods, [a_node(labels=dict(labels or {}))], customs=[device], bound=old)
 
 
-def minors(outcomes: Sequence[Outcome]) -> list[tuple[int, ...]]:
+def minors(outcomes: Sequence[PlanOutcome]) -> list[tuple[int, ...]]:
     return [tuple(s.index for s in o.grant.shares) if o.grant else () for o in outcomes]
 
 
-def said(outcome: Outcome) -> str:
+def said(outcome: PlanOutcome) -> str:
     assert outcome.verdict == "waiting", outcome
     return "; ".join(why.message for why in outcome.reasons)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.dialects.koordinator.names import Options
+from tessera_core.dialects.koordinator.names import KoordinatorOptions
 from tessera_schema.kube import Custom, Pod
 from tessera_testing.builders import a_node
 from tessera_testing.plan import plan
@@ -160,4 +160,4 @@ def test_the_least_allocated_node_comes_first() -> None:
 
 
 def test_the_default_strategy_is_upstreams() -> None:
-    assert Options().scoring_strategy == LEAST
+    assert KoordinatorOptions().scoring_strategy == LEAST

@@ -7,9 +7,9 @@ from typing import Any
 
 from tessera_core.dialects import mthreads
 from tessera_schema.kube import Container, Node, Pod, Quantity
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.dialects import Speaker
+from tessera_testing.dialects import DialectUnderTest
 from tessera_testing.plan import plan
 
 GPU = "mthreads.com/vgpu"
@@ -19,7 +19,7 @@ SEVERAL = "mthreads.com/request-gpu-num"
 ALLOCATED = "hami.io/mthreads-vgpu-devices-allocated"
 _NAMES = {"gpu": GPU, "mem": MEM, "core": CORE}
 
-_SPEAKER = Speaker(mthreads)
+_SPEAKER = DialectUnderTest(mthreads)
 made, admitted = _SPEAKER.made, _SPEAKER.admitted
 accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 the_request, changed = _SPEAKER.the_request, _SPEAKER.changed
@@ -49,17 +49,17 @@ def bound(name: str, text: str, *containers: Container, node: str = "n") -> Pod:
     return a_pod(*containers, name=name, node=node, annotations={ALLOCATED: text})
 
 
-def outcome(pod: Pod, *nodes: Node, bound: Sequence[Pod] = (), **config: Any) -> Outcome:
+def outcome(pod: Pod, *nodes: Node, bound: Sequence[Pod] = (), **config: Any) -> PlanOutcome:
     options = {"mthreads": config} if config else None
     (answer,) = plan([pod], nodes, bound=bound, config=options)
     return answer
 
 
-def given(answer: Outcome) -> list[tuple[str, int, int, float]]:
+def given(answer: PlanOutcome) -> list[tuple[str, int, int, float]]:
     """Container, card index, MiB, percent of cores."""
     assert answer.grant is not None, answer.message
     return [(s.container, s.index, s.memory_mib, s.cores_percent) for s in answer.grant.shares]
 
 
-def why(answer: Outcome) -> list[str]:
+def why(answer: PlanOutcome) -> list[str]:
     return [w.reason.wire for w in answer.reasons]

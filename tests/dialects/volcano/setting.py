@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tessera_core.dialects import volcano
 from tessera_schema.kube import Container, Node, Pod, Quantity
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 from tessera_testing.builders import a_container, a_node, a_pod
-from tessera_testing.dialects import Speaker
+from tessera_testing.dialects import DialectUnderTest
 
 MEMORY = "volcano.sh/gpu-memory"
 NUMBER = "volcano.sh/gpu-number"
@@ -25,7 +25,7 @@ P4 = "NVIDIA-Tesla P4"
 TWO_P4 = f"GPU-a,10,11178,{P4},true,hami-core:GPU-b,10,11178,{P4},true,hami-core:"
 
 
-_SPEAKER = Speaker(volcano)
+_SPEAKER = DialectUnderTest(volcano)
 made, admitted = _SPEAKER.made, _SPEAKER.admitted
 accepted, rejected = _SPEAKER.accepted, _SPEAKER.rejected
 
@@ -94,11 +94,11 @@ def a_bound_pod(
     )
 
 
-def cards_of(outcome: Outcome) -> list[str]:
+def cards_of(outcome: PlanOutcome) -> list[str]:
     """Ids of the cards given, in the order of the shares."""
     return [] if outcome.grant is None else [s.card for s in outcome.grant.shares]
 
 
-def indices_of(outcome: Outcome) -> list[int]:
+def indices_of(outcome: PlanOutcome) -> list[int]:
     """Indices of the cards given, each once, ascending."""
     return [] if outcome.grant is None else sorted({s.index for s in outcome.grant.shares})

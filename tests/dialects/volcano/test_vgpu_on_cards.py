@@ -9,7 +9,7 @@ import pytest
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Node, Pod
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tessera_testing.plan import plan
@@ -94,7 +94,9 @@ def test_what_annotations_rule_out_is_told(annotations: dict[str, str], reason: 
 
 def an_agents_node(mode: str) -> Node:
     cards = (a_card("GPU-a", vendor="nvidia", mode=mode),)
-    return a_node(annotations={f"{CARDS_PREFIX}nvidia": encode_published(Published(cards=cards))})
+    return a_node(
+        annotations={f"{CARDS_PREFIX}nvidia": encode_node_cards(NodeCardsAnnotation(cards=cards))}
+    )
 
 
 @pytest.mark.parametrize("mode", ["", "mps", "mig"])

@@ -17,8 +17,8 @@ from tessera_embedded.apiserver import (
     ApiServer,
     Cut,
     Delay,
-    Fault,
     Hang,
+    InjectedFault,
     open_apiserver,
 )
 from tests.embedded.apiserver.world import PODS, Json, a_pod
@@ -65,7 +65,7 @@ async def bound_to(caller: Caller) -> str | None:
 @pytest.mark.parametrize(("code", "reason"), [(409, "Conflict"), (500, "InternalError")])
 async def test_the_next_requests_are_refused(tmp_path: Path, code: int, reason: str) -> None:
     async with a_server(tmp_path) as caller:
-        caller.server.faults.add(Fault("POST", r".*/binding", Answer(code), times=2))
+        caller.server.faults.add(InjectedFault("POST", r".*/binding", Answer(code), times=2))
         other = await caller.call("GET", PODS)
         answers = [await caller.call("POST", BINDING, TO_A_NODE) for _ in range(3)]
     assert other[0] == 200
@@ -75,7 +75,7 @@ async def test_the_next_requests_are_refused(tmp_path: Path, code: int, reason: 
 
 async def test_a_busy_server_says_when_to_come_again(tmp_path: Path) -> None:
     async with a_server(tmp_path) as caller:
-        caller.server.faults.add(Fault("*", r"/api/v1/nodes", Answer(429, retry_after_s=7)))
+        caller.server.faults.add(InjectedFault("*", r"/api/v1/nodes", Answer(429, retry_after_s=7)))
         status, body = await caller.call("GET", "/api/v1/nodes")
         assert caller.server.faults.waiting == 0
     assert (status, body["retry"], body["details"]["retryAfterSeconds"]) == (429, "7", 7)
@@ -86,7 +86,7 @@ async def test_a_connection_is_cut_before_or_after_the_write(
     tmp_path: Path, effect: Cut, node: str | None
 ) -> None:
     async with a_server(tmp_path) as caller:
-        caller.server.faults.add(Fault("POST", r".*/binding", effect))
+        caller.server.faults.add(InjectedFault("POST", r".*/binding", effect))
         with pytest.raises(aiohttp.ClientError):
             await caller.call("POST", BINDING, TO_A_NODE)
         assert await bound_to(caller) == node
@@ -94,7 +94,7 @@ async def test_a_connection_is_cut_before_or_after_the_write(
 
 async def test_a_request_may_never_be_answered(tmp_path: Path) -> None:
     async with a_server(tmp_path) as caller:
-        caller.server.faults.add(Fault("POST", r".*/binding", Hang()))
+        caller.server.faults.add(InjectedFault("POST", r".*/binding", Hang()))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await caller.call("POST", BINDING, TO_A_NODE)
@@ -103,13 +103,13 @@ async def test_a_request_may_never_be_answered(tmp_path: Path) -> None:
 
 async def test_a_request_may_be_carried_out_late(tmp_path: Path) -> None:
     async with a_server(tmp_path) as caller:
-        caller.server.faults.add(Fault("POST", r".*/binding", Delay(3600)))
+        caller.server.faults.add(InjectedFault("POST", r".*/binding", Delay(3600)))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await caller.call("POST", BINDING, TO_A_NODE)
         assert await bound_to(caller) is None
         caller.server.faults.clear()
-        caller.server.faults.add(Fault("POST", r".*/binding", Delay(0.01)))
+        caller.server.faults.add(InjectedFault("POST", r".*/binding", Delay(0.01)))
         assert (await caller.call("POST", BINDING, TO_A_NODE))[0] == 201
         assert caller.server.faults.waiting == 0
 
@@ -126,6 +126,6 @@ async def test_watches_can_be_cut_at_once(tmp_path: Path) -> None:
 
 async def test_faults_can_be_forgotten(tmp_path: Path) -> None:
     async with a_server(tmp_path) as caller:
-        caller.server.faults.add(Fault("*", ".*", Answer(500), times=100))
+        caller.server.faults.add(InjectedFault("*", ".*", Answer(500), times=100))
         caller.server.faults.clear()
         assert (await caller.call("GET", PODS))[0] == 200

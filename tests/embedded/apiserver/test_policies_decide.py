@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tessera_embedded.apiserver import User
+from tessera_embedded.apiserver import AuthenticatedUser
 from tests.embedded.apiserver.world import NODES, PODS, ASmallCluster, Json, a_pod
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -80,9 +80,9 @@ def test_a_policy_sees_what_changes_through_every_door() -> None:
 def test_a_policy_leaves_some_users_alone() -> None:
     ours = {"name": "others", "expression": "request.userInfo.username != 'scheduler'"}
     cluster = a_guarded_cluster(a_policy(CHANGED, matchConditions=[ours]))
-    cluster.user = User("scheduler", groups=("system:masters",))
+    cluster.user = AuthenticatedUser("scheduler", groups=("system:masters",))
     assert cluster.post(PODS, with_key()).code == 201
-    cluster.user = User("tenant", groups=("system:masters",))
+    cluster.user = AuthenticatedUser("tenant", groups=("system:masters",))
     assert cluster.post(PODS, with_key("q")).code == 422
 
 

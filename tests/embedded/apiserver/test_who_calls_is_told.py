@@ -5,18 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tessera_embedded.apiserver.access import Rule, user_info
-from tessera_embedded.apiserver.http_types import User
+from tessera_embedded.apiserver.http_types import AuthenticatedUser
 from tests.embedded.apiserver.world import ASmallCluster
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 def test_what_else_is_known_of_a_caller_is_told_to_admission() -> None:
-    info = user_info(User("agent", extra={"authentication.kubernetes.io/node-name": ("one",)}))
+    info = user_info(
+        AuthenticatedUser("agent", extra={"authentication.kubernetes.io/node-name": ("one",)})
+    )
     assert info == {
-        "username": "agent", "extra": {"authentication.kubernetes.io/node-name": ["one"]},
-    }  # fmt: skip
-    assert user_info(User("agent")) == {"username": "agent"}
+        "username": "agent",
+        "extra": {"authentication.kubernetes.io/node-name": ["one"]},
+    }
+    assert user_info(AuthenticatedUser("agent")) == {"username": "agent"}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,7 @@ def test_what_else_is_known_of_a_caller_is_told_to_admission() -> None:
 )  # fmt: skip
 def test_a_role_that_names_an_object_lets_it_be_listed_alone(selector: str, code: int) -> None:
     cluster = ASmallCluster()
-    reader = User("reader", groups=("system:authenticated",))
+    reader = AuthenticatedUser("reader", groups=("system:authenticated",))
     cluster.store.access.give("t", reader, [Rule(("list",), ("configmaps",), names=("keys",))])
     cluster.user = reader
     assert cluster.get(MAPS, fieldSelector=selector).code == code

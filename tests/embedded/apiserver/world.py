@@ -9,7 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from tessera_embedded.apiserver import ADMIN, Store, User, Watch, World
+from tessera_embedded.apiserver import (
+    ADMIN,
+    ApiServerEnvironment,
+    AuthenticatedUser,
+    KindWatch,
+    Store,
+)
 
 Json = dict[str, Any]
 JSON = "application/json"
@@ -52,13 +58,13 @@ class ASmallCluster:
     def __init__(self, *, window: int = 1000) -> None:
         self.clock = Clock()
         uids, suffixes = itertools.count(1), itertools.count(1)
-        world = World(
+        world = ApiServerEnvironment(
             now=lambda: self.clock.now,
             uid=lambda: f"uid-{next(uids)}",
             suffix=lambda: f"{next(suffixes):05d}",
         )
         self.store = Store(world, window=window)
-        self.user: User = ADMIN
+        self.user: AuthenticatedUser = ADMIN
         self.store.open()
 
     def call(
@@ -104,7 +110,7 @@ class ASmallCluster:
         assert bound.code == 201, bound
         return self.get(f"{PODS}/{name}").done
 
-    def watch(self, path: str, **query: str) -> Watch:
+    def watch(self, path: str, **query: str) -> KindWatch:
         """Begin a watch."""
         return self.store.watch(path, query)
 
@@ -115,7 +121,7 @@ def a_pod(name: str = "p", labels: Mapping[str, str] | None = None, **spec: Any)
     return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
 
 
-def events(watch: Watch) -> list[tuple[str, str]]:
+def events(watch: KindWatch) -> list[tuple[str, str]]:
     """What a watch has to tell: type and name."""
     told = [msgspec.json.decode(frame) for frame in watch.pull()]
     return [(t["type"], t["object"]["metadata"].get("name", "")) for t in told]

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_embedded.node.container import Carrier, Kept, sandbox_of
+from tessera_embedded.node.container import ContainerRecord, ContainerRunner, sandbox_of
 from tessera_embedded.node.open import open_node
-from tessera_embedded.node.pods import Container, NodePod, read_pod
+from tessera_embedded.node.pods import ContainerSpec, NodePod, read_pod
 from tessera_embedded.node.processes import LOST, is_alive, start
 from tessera_embedded.node.settings import NodeDescription
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, CreationRefused
 from tessera_runtime.errors import ApiNotFound
-from tessera_runtime.kube.reflector import Change
+from tessera_runtime.kube.reflector import WatchEventType
 from tessera_schema.kube import ObjectMeta
 from tests.agent.machine import BUILD
 from tests.embedded.node.world import World, a_world, build, tile
@@ -76,7 +76,7 @@ async def test_a_pod_that_has_ended_is_not_carried_again_by_old_news(tmp_path: P
         now = read_pod(msgspec.json.encode(await world.phase("p", "Succeeded")))
         while node.workers:
             await asyncio.sleep(0.02)
-        node.changed(Change.MODIFIED, NodePod(now.metadata, now.spec), 0)
+        node.on_event(WatchEventType.MODIFIED, NodePod(now.metadata, now.spec), 0)
         assert not node.workers
 
 
@@ -89,13 +89,13 @@ async def test_a_pod_that_is_deleted_while_it_is_cleared_away_goes(tmp_path: Pat
             pod = await world.phase("p", "Running")
             held_up = asyncio.get_running_loop().run_in_executor(None, may_go_on.wait)
             kept = (world.folder / "pods" / pod["metadata"]["uid"] / "c0" / "kept").read_bytes()
-            os.killpg(msgspec.json.decode(kept, type=Kept).process.pid, signal.SIGKILL)
+            os.killpg(msgspec.json.decode(kept, type=ContainerRecord).process.pid, signal.SIGKILL)
             while "pod removed p" not in world.agent.told:
                 await asyncio.sleep(0.02)
             await world.phase("p", "Failed")
             now = read_pod(msgspec.json.encode(await world.read("p")))
             leaving = replace(now.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-            node.changed(Change.MODIFIED, NodePod(leaving, now.spec, now.status), 0)
+            node.on_event(WatchEventType.MODIFIED, NodePod(leaving, now.spec, now.status), 0)
             may_go_on.set()
             await held_up
             with pytest.raises(ApiNotFound):
@@ -104,11 +104,13 @@ async def test_a_pod_that_is_deleted_while_it_is_cleared_away_goes(tmp_path: Pat
 
 async def test_a_process_whose_start_is_not_waited_for_is_ended(tmp_path: Path) -> None:
     pod = NodePod(metadata=ObjectMeta(name="p", uid="u"))
-    carrier = Carrier(NodeDescription(name="n1", programs={"*": ("sleep", "1000")}), tmp_path, {})
+    carrier = ContainerRunner(
+        NodeDescription(name="n1", programs={"*": ("sleep", "1000")}), tmp_path, {}
+    )
     info = ContainerInfo(id="c", sandbox_id="s", name="main")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await carrier.run(pod, Container(name="main"), (sandbox_of(pod), info), (0, 0))
+            await carrier.run(pod, ContainerSpec(name="main"), (sandbox_of(pod), info), (0, 0))
     assert not _lives((tmp_path / "pods/u/main/kept").read_bytes())
 
 
@@ -124,7 +126,7 @@ def _restarts(pod: dict[str, dict[str, list[dict[str, int]]]]) -> int:
 
 async def test_a_refusal_is_told_and_tried_again(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
-        world.agent.give = lambda _: Refusal(why="the card is full")
+        world.agent.give = lambda _: CreationRefused(why="the card is full")
         async with world.node():
             await world.pod("p", "sleep")
             pod = await world.until("p", _waits_for_creation)
@@ -206,16 +208,16 @@ async def test_what_ended_before_it_was_taken_over_is_told(tmp_path: Path) -> No
     async with a_world(tmp_path) as world:
         (uid,) = (await _left_running(world, "p", restartPolicy="Never")).values()
         kept = msgspec.json.decode(
-            (world.folder / "pods" / uid / "c0" / "kept").read_bytes(), type=Kept
+            (world.folder / "pods" / uid / "c0" / "kept").read_bytes(), type=ContainerRecord
         )
-        carrier = Carrier(NodeDescription(name="n1"), world.folder, {})
+        carrier = ContainerRunner(NodeDescription(name="n1"), world.folder, {})
         carrier.recall()
         os.killpg(kept.process.pid, signal.SIGKILL)
         while is_alive(kept.process):
             await asyncio.sleep(0.02)
         assert [c.id for c in carrier.state()[1]] == [kept.container.id]
         pod = await world.read("p")
-        found = carrier.adopt(read_pod(msgspec.json.encode(pod)), Container(name="c0"))
+        found = carrier.adopt(read_pod(msgspec.json.encode(pod)), ContainerSpec(name="c0"))
         assert found is not None
         assert await found[1].wait() == LOST
 
@@ -258,7 +260,7 @@ def _is_another(kept: Path, before: bytes) -> bool:
 
 
 def _lives(kept: bytes) -> bool:
-    return is_alive(msgspec.json.decode(kept, type=Kept).process)
+    return is_alive(msgspec.json.decode(kept, type=ContainerRecord).process)
 
 
 async def test_a_node_that_ends_in_order_ends_its_containers(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from tessera_embedded.apiserver.server import open_apiserver
-from tessera_embedded.node.node import Node
+from tessera_embedded.node.node import EmbeddedNode
 from tessera_embedded.node.open import SOCKET, open_node
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.nri.plugin import serve
-from tessera_kubelet.nri.settings import NriSettings
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox
+from tessera_kubelet.nri.settings import NriPluginSettings
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, CreationRefused, PodSandbox
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
@@ -37,31 +37,33 @@ class AnAgent:
     """Gives the card, or what `give` says; remembers what it was told."""
 
     def __init__(self) -> None:
-        self.give: Callable[[ContainerInfo], Adjustment | Refusal] = lambda _: Adjustment()
+        self.give: Callable[[ContainerInfo], Adjustment | CreationRefused] = lambda _: Adjustment()
         self.told: list[str] = []
         self.found: list[str] = []
 
-    def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]) -> None:
         del pods
         self.found = [c.name for c in containers]
 
-    def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+    def create_container(
+        self, pod: PodSandbox, container: ContainerInfo
+    ) -> Adjustment | CreationRefused:
         del pod
         return self.give(container)
 
-    def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_started(self, pod: PodSandbox, container: ContainerInfo) -> None:
         self.told.append(f"started {container.name}")
 
-    def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_stopped(self, pod: PodSandbox, container: ContainerInfo) -> None:
         self.told.append(f"stopped {container.name}")
 
-    def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_removed(self, pod: PodSandbox, container: ContainerInfo) -> None:
         self.told.append(f"removed {container.name}")
 
-    def pod_stopped(self, pod: Sandbox) -> None:
+    def pod_stopped(self, pod: PodSandbox) -> None:
         self.told.append(f"pod stopped {pod.name}")
 
-    def pod_removed(self, pod: Sandbox) -> None:
+    def pod_removed(self, pod: PodSandbox) -> None:
         self.told.append(f"pod removed {pod.name}")
 
 
@@ -70,10 +72,15 @@ def tile(folder: Path, mib: int, permille: int) -> Adjustment:
     made = folder / "files"
     made.mkdir(exist_ok=True)
     subprocess.run(
-        [BUILD / "tessera-limits", made / "limits", f"card={CARD}", f"memory={mib}",
-         f"permille={permille}"],
+        [
+            BUILD / "tessera-limits",
+            made / "limits",
+            f"card={CARD}",
+            f"memory={mib}",
+            f"permille={permille}",
+        ],
         check=True,
-    )  # fmt: skip
+    )
     (made / "usage").touch()
     (made / "preload").write_text("/usr/local/tessera/lib/libtessera.so\n")
     hook = "/usr/local/tessera"
@@ -98,7 +105,7 @@ class World:
         self.kubeconfig = kubeconfig
 
     @asynccontextmanager
-    async def node(self, **facts: Any) -> AsyncGenerator[Node]:
+    async def node(self, **facts: Any) -> AsyncGenerator[EmbeddedNode]:
         """The node, with the agent connected to it."""
         description = NodeDescription(
             name="n1", machines={"nvidia": "cards=1 memory=16g"}, driver_folder=str(BUILD / "sim"),
@@ -115,7 +122,8 @@ class World:
             )
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             plugin = tasks.create_task(
-                serve(self.folder / SOCKET, self.agent, NriSettings(), lambda _: None), name="agent"
+                serve(self.folder / SOCKET, self.agent, NriPluginSettings(), lambda _: None),
+                name="agent",
             )
             try:
                 yield node
@@ -131,11 +139,13 @@ class World:
         body = {
             "metadata": {"name": name},
             "spec": {
-                "nodeName": "n1", "terminationGracePeriodSeconds": 2,
-                "containers": containers(images, "c"), "initContainers": containers(init, "i"),
+                "nodeName": "n1",
+                "terminationGracePeriodSeconds": 2,
+                "containers": containers(images, "c"),
+                "initContainers": containers(init, "i"),
                 **spec,
             },
-        }  # fmt: skip
+        }
         path = paths.in_core("default", "pods")
         await self.kube.call(Verb.POST, path, body=msgspec.json.encode(body))
 

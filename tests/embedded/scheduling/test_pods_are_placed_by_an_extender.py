@@ -12,9 +12,14 @@ import msgspec
 from aiohttp import web
 
 from tessera_embedded.apiserver.server import open_apiserver
-from tessera_embedded.scheduling.config import Configuration, Extender, Managed, Profile
+from tessera_embedded.scheduling.config import (
+    Configuration,
+    ExtenderConfig,
+    Managed,
+    SchedulerProfile,
+)
 from tessera_embedded.scheduling.open import open_scheduler
-from tessera_embedded.scheduling.scheduler import Scheduler
+from tessera_embedded.scheduling.scheduler import EmbeddedScheduler
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
@@ -63,7 +68,7 @@ class AnExtender:
 class ACluster:
     """The API server, with the scheduler on it."""
 
-    def __init__(self, kube: Kube, extender: AnExtender, scheduler: Scheduler) -> None:
+    def __init__(self, kube: Kube, extender: AnExtender, scheduler: EmbeddedScheduler) -> None:
         self.kube = kube
         self.extender = extender
         self.scheduler = scheduler
@@ -122,9 +127,9 @@ async def a_cluster(folder: Path) -> AsyncGenerator[ACluster]:
             await site.start()
             config = Configuration(
                 kind="KubeSchedulerConfiguration",
-                profiles=(Profile(scheduler_name="ours"),),
+                profiles=(SchedulerProfile(scheduler_name="ours"),),
                 extenders=(
-                    Extender(
+                    ExtenderConfig(
                         url_prefix=f"http://127.0.0.1:{runner.addresses[0][1]}",
                         filter_verb="filter",
                         prioritize_verb="prioritize",

@@ -3,11 +3,15 @@
 import msgspec
 import pytest
 
-from tessera_embedded.scheduling.cache import View
-from tessera_embedded.scheduling.config import BadConfiguration, read_configuration, seconds
+from tessera_embedded.scheduling.cache import SchedulerCache
+from tessera_embedded.scheduling.config import (
+    BadSchedulerConfiguration,
+    read_configuration,
+    seconds,
+)
 from tessera_embedded.scheduling.messages import said, summary
 from tessera_embedded.scheduling.queue import Queue
-from tessera_embedded.scheduling.types import NodeSeen, PodSeen, read_node, read_pod
+from tessera_embedded.scheduling.types import NodeInfo, PodInfo, read_node, read_pod
 
 CONFIG = read_configuration(b"""
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -19,7 +23,7 @@ extenders:
 """)
 
 
-def a_node(name: str, cpu: str = "2", **metadata: object) -> NodeSeen:
+def a_node(name: str, cpu: str = "2", **metadata: object) -> NodeInfo:
     return read_node(
         msgspec.json.encode(
             {
@@ -30,7 +34,7 @@ def a_node(name: str, cpu: str = "2", **metadata: object) -> NodeSeen:
     )
 
 
-def a_pod(uid: str, cpu: str = "1", *, node: str = "", scheduler: str = "ours") -> PodSeen:
+def a_pod(uid: str, cpu: str = "1", *, node: str = "", scheduler: str = "ours") -> PodInfo:
     wanted = {"cpu": cpu, "acme.com/card": "1"}
     return read_pod(
         msgspec.json.encode(
@@ -53,7 +57,7 @@ class Known:
 
     def __init__(self) -> None:
         self.queue = Queue()
-        self.view = View(CONFIG, self.queue, lambda: None)
+        self.view = SchedulerCache(CONFIG, self.queue, lambda: None)
 
 
 def test_a_pod_is_sent_as_go_writes_one_of_a_list() -> None:
@@ -89,7 +93,7 @@ def test_resources_that_the_extender_looks_after_need_not_be_on_the_node() -> No
     ("after", "wakes"),
     [(a_node("n1"), False), (a_node("n1", annotations={"wake": "1"}), True), (a_node("n2"), True)],
 )
-def test_a_heartbeat_wakes_nobody_and_an_annotation_does(after: NodeSeen, wakes: bool) -> None:  # noqa: FBT001  (a parameter of the table)
+def test_a_heartbeat_wakes_nobody_and_an_annotation_does(after: NodeInfo, wakes: bool) -> None:  # noqa: FBT001  (a parameter of the table)
     known = Known()
     known.view.relist_nodes([a_node("n1")])
     known.view.pod(a_pod("u"), 0, gone=False)
@@ -136,5 +140,5 @@ def test_durations_are_go_s(text: str, s: float) -> None:
     ],
 )
 def test_another_file_is_refused(text: bytes) -> None:
-    with pytest.raises(BadConfiguration):
+    with pytest.raises(BadSchedulerConfiguration):
         read_configuration(text)

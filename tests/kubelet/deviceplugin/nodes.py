@@ -5,45 +5,49 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tessera_embedded.kubelet.kubelet import Kubelet, open_kubelet
+from tessera_embedded.kubelet.kubelet import FakeKubelet, open_kubelet
 from tessera_kubelet.background import open_tasks
-from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_kubelet.device_plugin.device_lists import DeviceLists
 from tessera_kubelet.device_plugin.registration import serve
 from tessera_kubelet.device_plugin.settings import DevicePluginSettings
 from tessera_kubelet.device_plugin.types import (
-    Allocation,
-    Device,
-    NotRegistered,
-    Refused,
-    Registered,
+    AllocateRefused,
+    ContainerAllocation,
+    PluginDevice,
+    ResourceNotRegistered,
+    ResourceRegistered,
 )
 
 CARD, SLICE = "vendor.example/card", "vendor.example/slice"
 SOON = DevicePluginSettings(poll_s=0.02, retry_s=0.05)
-TWO = (Device("c0"), Device("c1"))
+TWO = (PluginDevice("c0"), PluginDevice("c1"))
 
-Give = Callable[[str, Sequence[str]], Awaitable[Allocation | Refused]]
-Start = Callable[[str, Sequence[str]], Awaitable[Refused | None]]
+Give = Callable[[str, Sequence[str]], Awaitable[ContainerAllocation | AllocateRefused]]
+Start = Callable[[str, Sequence[str]], Awaitable[AllocateRefused | None]]
 
 
 class FakePlugin:
     """Answers as it is told to, and remembers what it was asked."""
 
     def __init__(
-        self, give: Give | Allocation | Refused | None = None, start: Start | Refused | None = None
+        self,
+        give: Give | ContainerAllocation | AllocateRefused | None = None,
+        start: Start | AllocateRefused | None = None,
     ) -> None:
-        self.give = give or Allocation()
+        self.give = give or ContainerAllocation()
         self.start = start
         self.advice: Sequence[str] = ()
         self.allocated: list[tuple[str, tuple[str, ...]]] = []
         self.started: list[tuple[str, tuple[str, ...]]] = []
         self.advised: list[tuple[str, tuple[str, ...], tuple[str, ...], int]] = []
 
-    async def allocate(self, resource: str, ids: Sequence[str]) -> Allocation | Refused:
+    async def allocate(
+        self, resource: str, ids: Sequence[str]
+    ) -> ContainerAllocation | AllocateRefused:
         self.allocated.append((resource, tuple(ids)))
         return await self.give(resource, ids) if callable(self.give) else self.give
 
-    async def pre_start(self, resource: str, ids: Sequence[str]) -> Refused | None:
+    async def pre_start(self, resource: str, ids: Sequence[str]) -> AllocateRefused | None:
         self.started.append((resource, tuple(ids)))
         return await self.start(resource, ids) if callable(self.start) else self.start
 
@@ -58,15 +62,15 @@ class News:
     """What `serve` tells its observer; can be waited for."""
 
     def __init__(self) -> None:
-        self.seen: list[Registered | NotRegistered] = []
+        self.seen: list[ResourceRegistered | ResourceNotRegistered] = []
         self._changed = asyncio.Event()
 
-    def __call__(self, news: Registered | NotRegistered) -> None:
+    def __call__(self, news: ResourceRegistered | ResourceNotRegistered) -> None:
         self.seen.append(news)
         self._changed.set()
 
     def why(self) -> list[str]:
-        return [news.why for news in self.seen if isinstance(news, NotRegistered)]
+        return [news.why for news in self.seen if isinstance(news, ResourceNotRegistered)]
 
     async def until(self, wanted: Callable[[], bool]) -> None:
         while not wanted():
@@ -74,14 +78,14 @@ class News:
             await self._changed.wait()
 
     async def until_registered(self, times: int = 1) -> None:
-        await self.until(lambda: sum(isinstance(n, Registered) for n in self.seen) >= times)
+        await self.until(lambda: sum(isinstance(n, ResourceRegistered) for n in self.seen) >= times)
 
     async def until_told(self, words: str) -> None:
         await self.until(lambda: any(words in why for why in self.why()))
 
 
-def offering(*devices: Device, resource: str = CARD) -> Offers:
-    offers = Offers()
+def offering(*devices: PluginDevice, resource: str = CARD) -> DeviceLists:
+    offers = DeviceLists()
     offers.put(resource, devices or TWO)
     return offers
 
@@ -90,7 +94,7 @@ def offering(*devices: Device, resource: str = CARD) -> Offers:
 async def running(
     folder: Path,
     plugin: FakePlugin,
-    offers: Offers | None = None,
+    offers: DeviceLists | None = None,
     settings: DevicePluginSettings = SOON,
 ) -> AsyncGenerator[News]:
     """The plugin of whatever kubelet is there, or will be."""
@@ -106,9 +110,9 @@ async def running(
 async def a_node(
     folder: Path,
     plugin: FakePlugin | None = None,
-    offers: Offers | None = None,
+    offers: DeviceLists | None = None,
     settings: DevicePluginSettings = SOON,
-) -> AsyncGenerator[tuple[Kubelet, News]]:
+) -> AsyncGenerator[tuple[FakeKubelet, News]]:
     """Kubelet, and the plugin, of which kubelet has heard all that it offers now."""
     offers = offers or offering()
     async with (

@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_kubelet.device_plugin.types import Allocation, Device, DeviceNode, Refused
-from tessera_kubelet.errors import ContainerRefused, KubeletError, NotAdmitted
+from tessera_kubelet.device_plugin.types import (
+    AllocateRefused,
+    ContainerAllocation,
+    DeviceNode,
+    PluginDevice,
+)
+from tessera_kubelet.errors import ContainerRefused, NodeError, NotAdmitted
 from tessera_schema.injections import Mount
 from tests.kubelet.deviceplugin.nodes import (
     CARD,
@@ -20,7 +25,7 @@ from tests.kubelet.deviceplugin.nodes import (
     running,
 )
 
-ALL = Allocation(
+ALL = ContainerAllocation(
     env={"CARDS": "c0,c1", "EMPTY": ""},
     mounts=(
         Mount(destination="/limits", source="/run/limits"),
@@ -33,18 +38,18 @@ ALL = Allocation(
     annotations={"vendor.example/cards": "0,1"},
     cdi_devices=("vendor.example/card=0", "vendor.example/card=1"),
 )
-LONG = Allocation(env={"CARDS": "c" * (3 << 20)})
+LONG = ContainerAllocation(env={"CARDS": "c" * (3 << 20)})
 """No socket takes it at once."""
 
 
-async def hang(_: str, __: Sequence[str]) -> Refused:
+async def hang(_: str, __: Sequence[str]) -> AllocateRefused:
     await asyncio.Event().wait()
     raise AssertionError
 
 
 async def failing(call: Awaitable[object]) -> str:
     """With which words it fails."""
-    with pytest.raises(KubeletError) as failed:
+    with pytest.raises(NodeError) as failed:
         await call
     return str(failed.value)
 
@@ -58,11 +63,11 @@ async def test_a_container_gets_what_the_plugin_gives(folder: Path) -> None:
 
 
 async def test_each_container_and_resource_is_asked_for_by_itself(folder: Path) -> None:
-    async def give(resource: str, ids: Sequence[str]) -> Allocation:
-        return Allocation(env={resource: ",".join(ids), "BOTH": resource})
+    async def give(resource: str, ids: Sequence[str]) -> ContainerAllocation:
+        return ContainerAllocation(env={resource: ",".join(ids), "BOTH": resource})
 
-    offers = offering(Device("c0"), Device("c1"))
-    offers.put(SLICE, [Device("s0")])
+    offers = offering(PluginDevice("c0"), PluginDevice("c1"))
+    offers.put(SLICE, [PluginDevice("s0")])
     plugin = FakePlugin(give)
     plugin.advice = ["c0", "s0"]
     async with a_node(folder, plugin, offers) as (kubelet, _):
@@ -73,7 +78,7 @@ async def test_each_container_and_resource_is_asked_for_by_itself(folder: Path) 
 
 
 async def test_a_refusal_ends_the_pod_with_the_plugins_words(folder: Path) -> None:
-    plugin = FakePlugin(Refused("no pod of this node asks for two"))
+    plugin = FakePlugin(AllocateRefused("no pod of this node asks for two"))
     async with a_node(folder, plugin) as (kubelet, _):
         with pytest.raises(NotAdmitted, match="Allocate failed due to no pod of this node asks"):
             await kubelet.pods.admit("team", "job", {"main": {CARD: 2}})
@@ -84,7 +89,7 @@ async def test_a_refusal_ends_the_pod_with_the_plugins_words(folder: Path) -> No
 async def test_a_plugin_that_fails_answers_and_goes_on(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(_: str, __: Sequence[str]) -> Refused:
+    async def fail(_: str, __: Sequence[str]) -> AllocateRefused:
         raise LookupError("which pod?")
 
     plugin = FakePlugin(fail, fail)
@@ -123,7 +128,7 @@ async def test_every_start_is_asked_about_with_the_same_ids(folder: Path) -> Non
         await kubelet.pods.admit("team", "job", {"main": {CARD: 1}})
         for _ in range(2):
             await kubelet.pods.start("team", "job", "main")
-        plugin.start = Refused("kubelet gave these to team/other")
+        plugin.start = AllocateRefused("kubelet gave these to team/other")
         with pytest.raises(ContainerRefused, match="kubelet gave these to team/other"):
             await kubelet.pods.start("team", "job", "main")
     assert plugin.started == plugin.allocated * 3
@@ -156,7 +161,7 @@ async def test_advice_that_fails_is_none(folder: Path, caplog: pytest.LogCapture
 
 
 async def test_a_sentence_of_any_length_arrives(folder: Path) -> None:
-    async with a_node(folder, FakePlugin(Refused("太大 " * 10_000))) as (kubelet, _):
+    async with a_node(folder, FakePlugin(AllocateRefused("太大 " * 10_000))) as (kubelet, _):
         with pytest.raises(NotAdmitted, match="太大 太大") as refused:
             await kubelet.pods.admit("team", "job", {"main": {CARD: 1}})
     assert len(str(refused.value)) > 500
@@ -164,11 +169,11 @@ async def test_a_sentence_of_any_length_arrives(folder: Path) -> None:
 
 @pytest.mark.parametrize("answer", [ALL, LONG], ids=["short", "long"])
 async def test_a_call_under_way_may_end_when_the_plugin_stops(
-    folder: Path, answer: Allocation
+    folder: Path, answer: ContainerAllocation
 ) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
 
-    async def give(_: str, __: Sequence[str]) -> Allocation:
+    async def give(_: str, __: Sequence[str]) -> ContainerAllocation:
         asked.set()
         await go_on.wait()
         return answer
@@ -187,7 +192,7 @@ async def test_a_call_under_way_may_end_when_the_plugin_stops(
 async def test_a_call_that_hangs_does_not_keep_the_plugin(folder: Path) -> None:
     asked = asyncio.Event()
 
-    async def give(resource: str, ids: Sequence[str]) -> Refused:
+    async def give(resource: str, ids: Sequence[str]) -> AllocateRefused:
         asked.set()
         return await hang(resource, ids)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_kubelet.device_plugin.device_lists import Offers
-from tessera_kubelet.device_plugin.types import Device, Registered
-from tessera_kubelet.errors import Misnamed, SocketUnusable
+from tessera_kubelet.device_plugin.device_lists import DeviceLists
+from tessera_kubelet.device_plugin.types import PluginDevice, ResourceRegistered
+from tessera_kubelet.errors import PluginNameInvalid, SocketUnusable
 from tests.kubelet.deviceplugin.nodes import (
     CARD,
     SLICE,
@@ -22,11 +22,11 @@ from tests.kubelet.deviceplugin.nodes import (
 
 
 async def test_what_is_offered_is_registered_and_told(folder: Path) -> None:
-    devices = (Device("c0", numa=(0, 1)), Device("c1", healthy=False))
+    devices = (PluginDevice("c0", numa=(0, 1)), PluginDevice("c1", healthy=False))
     async with a_node(folder, offers=offering(*devices)) as (kubelet, news):
         await kubelet.until_offered(CARD, 1)
         assert kubelet.devices(CARD) == devices
-        assert news.seen == [Registered(resource=CARD)]
+        assert news.seen == [ResourceRegistered(resource=CARD)]
 
 
 async def test_options_are_the_same_wherever_kubelet_reads_them(folder: Path) -> None:
@@ -42,10 +42,10 @@ async def test_each_change_is_told_whole_and_no_change_is_not(folder: Path) -> N
     async with a_node(folder, offers=offers) as (kubelet, _):
         await kubelet.until_offered(CARD, 2)
         offers.put(CARD, TWO)
-        offers.put(CARD, [Device("c0", healthy=False), Device("c2")])
+        offers.put(CARD, [PluginDevice("c0", healthy=False), PluginDevice("c2")])
         await kubelet.until_offered(CARD, 1)
-        assert kubelet.devices(CARD) == (Device("c0", healthy=False), Device("c2"))
-        offers.put(CARD, [*TWO, Device("c2")])
+        assert kubelet.devices(CARD) == (PluginDevice("c0", healthy=False), PluginDevice("c2"))
+        offers.put(CARD, [*TWO, PluginDevice("c2")])
         await kubelet.until_offered(CARD, 3)
         offers.put(CARD, [])
         await kubelet.until(lambda: kubelet.devices(CARD) == ())
@@ -53,8 +53,8 @@ async def test_each_change_is_told_whole_and_no_change_is_not(folder: Path) -> N
 
 
 async def test_each_resource_has_its_own_socket(folder: Path) -> None:
-    offers = offering(Device("c0"))
-    offers.put(SLICE, [Device("s0"), Device("s1")])
+    offers = offering(PluginDevice("c0"))
+    offers.put(SLICE, [PluginDevice("s0"), PluginDevice("s1")])
     async with a_node(folder, offers=offers) as (kubelet, news):
         await kubelet.until_offered(SLICE, 2)
         await kubelet.until_offered(CARD, 1)
@@ -69,7 +69,7 @@ async def test_each_resource_has_its_own_socket(folder: Path) -> None:
 
 
 async def test_sixty_thousand_are_told_in_one_message(folder: Path) -> None:
-    offers = offering(*(Device(f"slot-{n}") for n in range(60_000)))
+    offers = offering(*(PluginDevice(f"slot-{n}") for n in range(60_000)))
     async with a_node(folder, offers=offers) as (kubelet, _):
         await kubelet.until_offered(CARD, 60_000)
         given = await kubelet.pods.admit("team", "job", {"main": {CARD: 2}})
@@ -78,7 +78,7 @@ async def test_sixty_thousand_are_told_in_one_message(folder: Path) -> None:
 
 def test_an_id_that_comes_twice_is_an_error() -> None:
     with pytest.raises(ValueError, match=f"{CARD}: an id comes twice"):
-        Offers().put(CARD, [Device("c0"), Device("c0", healthy=False)])
+        DeviceLists().put(CARD, [PluginDevice("c0"), PluginDevice("c0", healthy=False)])
 
 
 async def test_a_name_that_kubelet_does_not_take_is_tried_until_it_does(folder: Path) -> None:
@@ -103,7 +103,7 @@ async def test_the_plugin_leaves_no_socket_and_kubelet_no_healthy_device(folder:
 async def test_names_that_are_long_or_odd_have_sockets_of_their_own(folder: Path) -> None:
     long = f"{'sub.' * 40}vendor.example/{'n' * 60}"
     names = [long + "a", long + "b", "v.example/a_b", "v.example/a-b"]
-    offers = Offers()
+    offers = DeviceLists()
     for name in names:
         offers.put(name, TWO)
     async with a_node(folder, offers=offers) as (kubelet, _):
@@ -114,7 +114,7 @@ async def test_names_that_are_long_or_odd_have_sockets_of_their_own(folder: Path
 
 
 async def test_settings_that_cannot_be_are_named(folder: Path) -> None:
-    with pytest.raises(Misnamed, match='prefix: "Tes sera" must be 1 to 16 of'):
+    with pytest.raises(PluginNameInvalid, match='prefix: "Tes sera" must be 1 to 16 of'):
         async with running(folder, FakePlugin(), settings=replace(SOON, prefix="Tes sera")) as news:
             await news.until_registered()
     with pytest.raises(SocketUnusable, match="107 bytes at most"):

@@ -7,10 +7,14 @@ from msgspec.structs import replace
 
 from tessera_embedded.kubelet.kubelet import open_kubelet
 from tessera_kubelet.device_plugin.settings import KubeletSettings
-from tessera_kubelet.device_plugin.types import Device, NotRegistered, Registered
+from tessera_kubelet.device_plugin.types import (
+    PluginDevice,
+    ResourceNotRegistered,
+    ResourceRegistered,
+)
 from tests.kubelet.deviceplugin.nodes import CARD, SOON, FakePlugin, a_node, offering, running
 
-MANY = [Device(f"card-{n}") for n in range(99)]
+MANY = [PluginDevice(f"card-{n}") for n in range(99)]
 OWN = "tessera-vendor.example_card.sock"
 
 
@@ -47,7 +51,7 @@ async def test_files_of_kubelet_stay(folder: Path) -> None:
 async def test_a_kubelet_that_was_killed_leaves_its_socket_and_is_noticed(folder: Path) -> None:
     async with a_node(folder) as (kubelet, news):
         await kubelet.kill()
-        await news.until(lambda: isinstance(news.seen[-1], NotRegistered))
+        await news.until(lambda: isinstance(news.seen[-1], ResourceNotRegistered))
         assert (folder / "kubelet.sock").is_socket()
         await news.until_told("Connection refused")
         await kubelet.start()
@@ -104,4 +108,4 @@ async def test_two_plugins_of_different_prefixes_do_not_disturb_each_other(folde
         await kubelet.until_offered("other.example/card", 2)
         await kubelet.until_offered(CARD, 2)
         await news.until_registered(2)
-        assert news.seen[-1] == Registered(resource=CARD)
+        assert news.seen[-1] == ResourceRegistered(resource=CARD)

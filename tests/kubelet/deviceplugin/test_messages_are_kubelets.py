@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tessera_kubelet.device_plugin import protobuf
-from tessera_kubelet.device_plugin.types import Allocation, Device, DeviceNode
+from tessera_kubelet.device_plugin.types import ContainerAllocation, DeviceNode, PluginDevice
 from tessera_kubelet.errors import CallFailed
 from tessera_kubelet.grpc_channel import open_channel
 from tessera_kubelet.nri.ttrpc import Code
@@ -35,7 +35,7 @@ def test_devices() -> None:
     golden = text(
         1, text(1, "c0") + text(2, "Healthy") + text(3, near)
     ) + text(1, text(1, "c1") + text(2, "Unhealthy"))  # fmt: skip
-    devices = (Device("c0", numa=(0, 1)), Device("c1", healthy=False))
+    devices = (PluginDevice("c0", numa=(0, 1)), PluginDevice("c1", healthy=False))
     assert protobuf.devices_message(devices).SerializeToString() == golden
     assert protobuf.devices(pb.ListAndWatchResponse.FromString(golden)) == devices
 
@@ -44,11 +44,11 @@ def test_devices() -> None:
 def test_whatever_is_not_healthy_is_unhealthy(health: str) -> None:
     golden = text(1, text(1, "c0") + text(2, health))
     told = pb.ListAndWatchResponse.FromString(golden)
-    assert protobuf.devices(told) == (Device("c0", healthy=False),)
+    assert protobuf.devices(told) == (PluginDevice("c0", healthy=False),)
 
 
 def test_what_a_container_gets() -> None:
-    given = Allocation(
+    given = ContainerAllocation(
         env={"A": "1"},
         mounts=(Mount(destination="/in", source="/out"),),
         devices=(DeviceNode(path="/dev/in", source="/dev/out", permissions="rwm"),),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_kubelet.errors import CallFailed, LinkGarbled, NobodyListens, Unanswered
+from tessera_kubelet.errors import CallFailed, CallTimedOut, LinkGarbled, SocketNotListening
 from tessera_kubelet.grpc_channel import open_server
 from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.pod_resources import SERVICE, PodHolding, PodResources, open_pod_resources
@@ -71,14 +71,14 @@ async def test_no_pods_are_no_pods(folder: Path) -> None:
 
 async def test_a_kubelet_that_is_not_there_may_come(folder: Path) -> None:
     async with open_pod_resources(folder / "pods.sock", 60) as resources:
-        with pytest.raises(NobodyListens, match=r"pods\.sock: No such file or directory"):
+        with pytest.raises(SocketNotListening, match=r"pods\.sock: No such file or directory"):
             await resources.list()
         async with a_node(folder):
             while True:
                 try:
                     assert await resources.list() == ()
                     break
-                except NobodyListens:
+                except SocketNotListening:
                     await asyncio.sleep(0.05)
 
 
@@ -90,7 +90,7 @@ async def test_what_goes_wrong_is_told_apart(folder: Path) -> None:
     async def busy(_: bytes) -> bytes:
         raise CallFailed(Code.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
-    with pytest.raises(Unanswered, match=r"List was not answered within 0\.05 s"):
+    with pytest.raises(CallTimedOut, match=r"List was not answered within 0\.05 s"):
         async with answering(folder, hang, call_s=0.05) as resources:
             await resources.list()
     with pytest.raises(CallFailed, match="rejected by rate limit"):

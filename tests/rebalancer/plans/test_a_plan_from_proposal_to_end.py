@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.rebalance.proposals import Kinds
+from tessera_core.rebalance.proposals import EnabledPlanKinds
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_schema.plans import (
     PlanDeclined,
@@ -163,7 +163,7 @@ async def test_who_waits_for_something_else_gets_no_plan(pod: dict[str, Any]) ->
 
 async def test_kinds_can_be_switched_off() -> None:
     cluster = two_half_full()
-    async with planning(cluster, settings(kinds=Kinds(defragment=False))):
+    async with planning(cluster, settings(kinds=EnabledPlanKinds(defragment=False))):
         await asyncio.sleep(300)
     assert cluster.plans() == []
 

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from tessera_embedded.apiserver.faults import Answer, Cut, Fault
+from tessera_embedded.apiserver.faults import Answer, Cut, InjectedFault
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_schema.plans import PlanFailed, PlanKind, PlanPhase
 from tests.rebalancer.plans.test_a_plan_that_was_interrupted import two_to_move
@@ -43,7 +43,7 @@ async def test_a_budget_that_forbids_it_now_is_waited_for() -> None:
     cluster = guarded(2)
     async with planning(cluster):
         await until(cluster.plans)
-        cluster.kube.faults.add(Fault("POST", ".*/eviction", Answer(429), 3))
+        cluster.kube.faults.add(InjectedFault("POST", ".*/eviction", Answer(429), 3))
         cluster.decide("approved")
         await until(lambda: cluster.status().phase is PlanPhase.DONE)
     assert len(cluster.evictions()) == 5
@@ -86,7 +86,7 @@ async def test_an_owner_may_object_at_the_last_moment() -> None:
 
 async def test_an_account_that_may_not_evict_ends_the_plan() -> None:
     cluster = two_to_move()
-    cluster.kube.faults.add(Fault("POST", ".*/eviction", Answer(403), 100))
+    cluster.kube.faults.add(InjectedFault("POST", ".*/eviction", Answer(403), 100))
     async with planning(cluster, settings(approve=BY_POLICY)):
         await until(lambda: cluster.plans() and cluster.status().phase is PlanPhase.FAILED)
     assert "403" in cluster.status().message
@@ -98,7 +98,7 @@ async def test_answers_that_are_lost_change_nothing(*, after: bool) -> None:
     cluster = two_to_move()
     for path in (".*/eviction", ".*/rebalanceplans.*", "/api/v1/namespaces/default/pods/w"):
         for verb in ("POST", "PATCH", "GET"):
-            cluster.kube.faults.add(Fault(verb, path, Cut(after=after), 1))
+            cluster.kube.faults.add(InjectedFault(verb, path, Cut(after=after), 1))
     async with planning(cluster, settings(approve=BY_POLICY)):
         await until(lambda: cluster.plans() and cluster.status().phase is PlanPhase.DONE)
     assert sorted(set(cluster.evictions())) == ["a", "b"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tessera_core.rebalance.cluster_view import WorthRules
 from tessera_core.rebalance.plan_gains import GainRules
 from tessera_rebalancer.plans.settings import PaceSettings
-from tessera_runtime.kube.timestamps import written
+from tessera_runtime.kube.timestamps import format_time
 from tessera_schema.plans import PlanKind, PlanPhase
 from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until
 
@@ -70,7 +70,7 @@ async def test_a_move_is_measured_by_what_hints_say_afterwards() -> None:
 
 async def test_proposing_stops_when_gains_do_not_come_and_says_so() -> None:
     cluster = two_half_full()
-    ended = written(cluster.clock.time() - 10)
+    ended = format_time(cluster.clock.time() - 10)
     pod = {"namespace": "default", "name": "x", "uid": "x", "node": "n0"}
     spec = {"kind": "Move", "reason": "r", "steps": [{"pod": pod}], "gain": 100}
     for n in range(2):

@@ -10,7 +10,7 @@ import pytest
 from tessera_cli.__main__ import run
 from tessera_cli.place import table
 from tessera_cli.plan import plans
-from tessera_embedded.apiserver.faults import Answer, Fault
+from tessera_embedded.apiserver.faults import Answer, InjectedFault
 from tessera_schema.plans import PLANS, PlanPhase
 from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until
 
@@ -102,7 +102,7 @@ async def test_a_decision_outlives_that_the_plan_is_written_to_meanwhile() -> No
     async with planning(cluster):
         await until(cluster.plans)
         name = cluster.the_plan()[0]
-        cluster.kube.faults.add(Fault("PATCH", f"{PLANS}/{name}", Answer(409), 2))
+        cluster.kube.faults.add(InjectedFault("PATCH", f"{PLANS}/{name}", Answer(409), 2))
         shown = await plans.write(cluster.kube, name, "approved")
         assert shown.spec.decision == "approved"
         await until(lambda: cluster.status().phase is PlanPhase.DONE)
@@ -114,6 +114,6 @@ async def test_a_plan_that_is_always_written_to_is_told() -> None:
     async with planning(cluster):
         await until(cluster.plans)
         name = cluster.the_plan()[0]
-        cluster.kube.faults.add(Fault("PATCH", f"{PLANS}/{name}", Answer(409), 5))
+        cluster.kube.faults.add(InjectedFault("PATCH", f"{PLANS}/{name}", Answer(409), 5))
         with pytest.raises(plans.NoPlan, match="written to all the time"):
             await plans.write(cluster.kube, name, "approved")

@@ -10,7 +10,7 @@ import pytest
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.trust.grants import Verifier
-from tessera_rebalancer.plans.pod_reader import PodReader
+from tessera_rebalancer.plans.pod_reader import PlanPodReader
 from tests.rebalancer.plans.world import REGISTRY, Cluster, planning, until
 
 pytestmark = pytest.mark.looptime
@@ -74,7 +74,7 @@ async def test_it_may_be_moved(pod: dict[str, Any]) -> None:
 
 def test_a_pod_of_an_odd_form_holds_its_cards_and_stays() -> None:
     ledger = Ledger()
-    reader = PodReader(REGISTRY, ledger, lambda: Verifier({}), migration=False)
+    reader = PlanPodReader(REGISTRY, ledger, lambda: Verifier({}), migration=False)
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}
     container = {"name": "c", "resources": {"limits": limits}, "ports": "odd"}
     pod = {"metadata": {"uid": "u"}, "spec": {"nodeName": "n", "containers": [container]}}

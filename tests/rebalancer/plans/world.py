@@ -17,18 +17,18 @@ from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans.cluster_watch import ViewSettings
-from tessera_rebalancer.plans.service import Planning, World, open_plans
+from tessera_rebalancer.plans.service import PlanEnvironment, PlanService, open_plans
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.kube.events import open_events
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
-from tessera_runtime.kube.timestamps import written
-from tessera_runtime.metrics import Registry
+from tessera_runtime.kube.timestamps import format_time
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.annotation_keys import RESERVE_KEY, SIGNING_KEYS
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share, encode_grant
 from tessera_schema.hints import CardHint, NodeHints
-from tessera_schema.node_cards import Published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.plans import (
     PLANS,
     PlanEvent,
@@ -70,7 +70,7 @@ class Cluster:
         self.signer = Signer(new_key())
         self.hints: dict[str, NodeHints] = {}
         self.measured: list[SmoothContainer] = []
-        self.registry = Registry("rebalancer")
+        self.registry = MetricsRegistry("rebalancer")
         self.make("/api/v1/namespaces", {"metadata": {"name": HOME}})
         if keys:
             data = dict([published_key(self.signer.public)])
@@ -96,7 +96,11 @@ class Cluster:
 
     def node(self, name: str, count: int) -> None:
         cards = [a_card(f"{name}-{i}", i, vendor=VENDOR, mib=CARD_MIB) for i in range(count)]
-        notes = {f"cards.tessera.dev/{VENDOR}": encode_published(Published(cards=tuple(cards)))}
+        notes = {
+            f"cards.tessera.dev/{VENDOR}": encode_node_cards(
+                NodeCardsAnnotation(cards=tuple(cards))
+            )
+        }
         self.make("/api/v1/nodes", {"metadata": {"name": name, "annotations": notes}})
         self.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}})  # it is ready
 
@@ -122,10 +126,18 @@ class Cluster:
         return uid
 
     def runs(
-        self, name: str, node: str, card: int = 0, mib: int = 8000, *, owned: bool = True,
-        age_s: float = 1.5 * HOUR_S, cores: float = 0, meta: Mapping[str, Any] | None = None,
+        self,
+        name: str,
+        node: str,
+        card: int = 0,
+        mib: int = 8000,
+        *,
+        owned: bool = True,
+        age_s: float = 1.5 * HOUR_S,
+        cores: float = 0,
+        meta: Mapping[str, Any] | None = None,
         **more: Any,
-    ) -> str:  # fmt: skip
+    ) -> str:
         """A pod that holds a part of a card, of a ReplicaSet of its own."""
         owner = {
             "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"rs-{name}",
@@ -134,7 +146,7 @@ class Cluster:
         owners = {"ownerReferences": [owner]} if owned else {}
         uid = self.waits(name, mib, meta={**owners, **(meta or {})}, **more)
         self.bind(name, uid, node, card, mib, cores)
-        at = written(self.clock.time() - age_s)
+        at = format_time(self.clock.time() - age_s)
         ready = {"type": "Ready", "status": "True"}
         status = {"phase": "Running", "startTime": at, "conditions": [ready]}
         self.call("PATCH", f"{pod_path(name)}/status", {"status": status})
@@ -274,7 +286,7 @@ def settings(**more: Any) -> PlanSettings:
 async def planning(
     cluster: Cluster, config: PlanSettings | None = None, kube: FakeKube | None = None,
     *, kubelet: bool = True,
-) -> AsyncGenerator[Planning]:  # fmt: skip
+) -> AsyncGenerator[PlanService]:  # fmt: skip
     """Plans about the cluster."""
     kube = kube or cluster.kube
     config = config or settings()
@@ -285,7 +297,7 @@ async def planning(
         ) as events,
         asyncio.TaskGroup() as group,
     ):
-        world = World(
+        world = PlanEnvironment(
             kube=kube, clock=cluster.clock, registry=REGISTRY, outbox=outbox, events=events,
             metrics=_fresh(cluster), settings=config, cluster="default",
             view=ViewSettings(kube=KubeSettings(watch_s=100_000, silence_s=200_000)),
@@ -297,8 +309,8 @@ async def planning(
         ending.cancel()
 
 
-def _fresh(cluster: Cluster) -> Registry:
-    cluster.registry = Registry("rebalancer")
+def _fresh(cluster: Cluster) -> MetricsRegistry:
+    cluster.registry = MetricsRegistry("rebalancer")
     return cluster.registry
 
 

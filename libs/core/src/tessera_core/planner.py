@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, admit, claims_on, strip_results
+from tessera_core.admission.admit import AdmittedPod, admit, claims_on, strip_results
 from tessera_core.admission.allowances import allowed_by, without_effect
 from tessera_core.admission.exempt_pods import LEFT_OUT, left_alone, scope_of
 from tessera_core.admission.foreign_resources import foreign_resources
@@ -25,23 +25,23 @@ from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.charges import init_is_over
 from tessera_core.fleet.cores import percent
 from tessera_core.grants.result_annotations import injections, written_annotations
-from tessera_core.inventory.merge import cards_on
+from tessera_core.inventory.merge import node_cards_with_allocations
 from tessera_core.inventory.served_names import ServedNames
-from tessera_core.kube.scheduler_filters import KubeFit
-from tessera_core.ledger.entries import Seen
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
+from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.recovery.adopt import adopt
 from tessera_core.recovery.cluster import Cluster
-from tessera_core.recovery.estimate import count_by_requests
-from tessera_core.registry.registry import Registry
-from tessera_core.scheduling.reserve import Waiting, decide
+from tessera_core.recovery.estimate import estimate_shares
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.reserve import Unschedulable, try_reserve
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Custom, Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
-from tessera_schema.verdicts import Outcome, Verdict, Why
+from tessera_schema.verdicts import PlanOutcome, UnmetReason, Verdict
 
 Refusals = Mapping[str, tuple[Reason, str]]
 """Node -> why it is out for other reasons than cards."""
@@ -52,15 +52,15 @@ _NOTHING_WRITTEN: Final = "nothing on it says which cards it holds"
 class Planner:
     """A cluster's books, and the pods that are planned on top of them."""
 
-    def __init__(self, registry: Registry, cluster: Cluster) -> None:
+    def __init__(self, registry: DialectRegistry, cluster: Cluster) -> None:
         """Takes in nodes, limits and bound pods. `warnings` then tells what did not make sense."""
         self.registry = registry
         self.ledger = Ledger()
-        self._placer = Placer(self.ledger.fleet, Standing())
+        self._placer = Placer(self.ledger.fleet, ScreenCache())
         self.warnings = [w for d in registry.dialects.values() for w in d.warnings]
-        self._kubefit = KubeFit(cluster.nodes, cluster.bound, registry.resources)
+        self._kubefit = KubeSchedulerFilters(cluster.nodes, cluster.bound, registry.resources)
         self.warnings += self._kubefit.warnings
-        self._explained: dict[object, tuple[Why, ...]] = {}
+        self._explained: dict[object, tuple[UnmetReason, ...]] = {}
         self._explained_at = -1
         self._scope = scope_of(registry, left_out=LEFT_OUT)
         self._nodes = cluster.nodes
@@ -70,7 +70,7 @@ class Planner:
         for custom in cluster.customs:
             customs.setdefault(custom.metadata.name, []).append(custom)
         for node in cluster.nodes:
-            published = cards_on(registry, node, customs)
+            published = node_cards_with_allocations(registry, node, customs)
             self.warnings += published.warnings
             self.ledger.fleet.missing[node.name] = published.missing
             self.ledger.put_node(node.name, published.cards)
@@ -94,7 +94,7 @@ class Planner:
             self._count_by_requests(pod, problem)
         self._tell_overgranted()
 
-    def plan(self, pod: Pod, now_ns: int) -> Outcome:
+    def plan(self, pod: Pod, now_ns: int) -> PlanOutcome:
         """Plan one pod; a placed one holds its cards from then on."""
         if _namespace(pod) not in self._namespaces:
             self._namespaces[_namespace(pod)] = {}
@@ -102,20 +102,20 @@ class Planner:
         labels = self._namespaces[_namespace(pod)]
         left = left_alone(self.registry, self._scope, pod, labels)
         if left:
-            return Outcome(
+            return PlanOutcome(
                 pod=pod, verdict=Verdict.IGNORED, message=left, unserved=True,
                 dialects=tuple(claims_on(self.registry, pod)),
             )  # fmt: skip
         admission = self.admitted(pod)
         if admission is None:
             unserved = self._unserved(pod)
-            return Outcome(
+            return PlanOutcome(
                 pod=pod, verdict=Verdict.IGNORED, unserved=bool(unserved),
                 message=unserved or "asks for no accelerator",
             )  # fmt: skip
         if isinstance(admission, Rejected):
-            why = Why(reason=admission.reason, message=admission.message)
-            return Outcome(
+            why = UnmetReason(reason=admission.reason, message=admission.message)
+            return PlanOutcome(
                 pod=pod, verdict=Verdict.REJECTED, message=admission.message, reasons=(why,),
                 dialects=tuple(claims_on(self.registry, pod)),
             )  # fmt: skip
@@ -133,7 +133,7 @@ class Planner:
         """A warning for each bound pod that would be refused if it were created now."""
         yield from readmission(self.registry, self._scope, self._running, self._namespaces)
 
-    def admitted(self, pod: Pod) -> Admission | Rejected | None:
+    def admitted(self, pod: Pod) -> AdmittedPod | Rejected | None:
         """The pod as admission in its namespace sees it; None where it names nothing of ours."""
         labels = self._namespaces.get(_namespace(pod), {})
         return admit(self.registry, pod, allowed=allowed_by(labels))
@@ -142,7 +142,7 @@ class Planner:
         """What would help a pod that waits, in a sentence; empty for one that does not, and where
         there is nothing to say."""
         admission = self.admitted(pod)
-        if not isinstance(admission, Admission) or not admission.request.containers:
+        if not isinstance(admission, AdmittedPod) or not admission.request.containers:
             return ""
         request, ledger = admission.request, self.ledger
         return advise(
@@ -160,14 +160,14 @@ class Planner:
 
     # -- planning
 
-    def _place(self, pod: Pod, admission: Admission, now_ns: int) -> Outcome:
+    def _place(self, pod: Pod, admission: AdmittedPod, now_ns: int) -> PlanOutcome:
         request, fleet = admission.request, self.ledger.fleet
         refused = self._kubefit.refusals(pod)
-        decided = decide(
+        decided = try_reserve(
             self.ledger, self._placer, request, self._candidates(refused), now_ns / 1e9
         )
         warnings = (*admission.warnings, *self._unknown_ids(request))
-        if isinstance(decided, Waiting):
+        if isinstance(decided, Unschedulable):
             whys = self._explain(request, decided, refused)
             message = decided.over or summary(whys, len(fleet.rows))
             waiting = _outcome(pod, admission, Verdict.WAITING, message)
@@ -192,10 +192,12 @@ class Planner:
         candidates[[row for node, row in fleet.rows.items() if node not in refused]] = True
         return candidates
 
-    def _explain(self, request: PodRequest, waiting: Waiting, refused: Refusals) -> tuple[Why, ...]:
+    def _explain(
+        self, request: PodRequest, waiting: Unschedulable, refused: Refusals
+    ) -> tuple[UnmetReason, ...]:
         """Pods of one shape share their explanation while the books do not change."""
         if waiting.over:
-            return (Why(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=waiting.over),)
+            return (UnmetReason(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=waiting.over),)
         if self._explained_at != self.ledger.generation:
             self._explained, self._explained_at = {}, self.ledger.generation
         allowance = self.ledger.allowance(request.namespace)
@@ -222,7 +224,7 @@ class Planner:
         row = self.ledger.fleet.rows.get(node)
         adopted = adopt(self.registry, pod, () if row is None else self.ledger.fleet.facts[row])
         if adopted.unknown_version:
-            self.ledger.block(node, pod.metadata.uid, 0)
+            self.ledger.block_node(node, pod.metadata.uid, 0)
             self._warn(pod, f"{adopted.problem}: node {node} takes no more pods")
             return None
         if adopted.grant is not None:
@@ -231,9 +233,9 @@ class Planner:
         return adopted.problem or _NOTHING_WRITTEN
 
     def _count_by_requests(self, pod: Pod, problem: str) -> None:
-        counted = count_by_requests(self.registry, self.ledger.fleet, pod)
+        counted = estimate_shares(self.registry, self.ledger.fleet, pod)
         if counted.closes:
-            self.ledger.block(pod.spec.node_name, pod.metadata.uid, 0)
+            self.ledger.block_node(pod.spec.node_name, pod.metadata.uid, 0)
             self._warn(pod, f"{problem}, {counted.told}")
         elif counted.told:
             self._warn(pod, f"{problem}; {counted.told}")
@@ -244,7 +246,7 @@ class Planner:
             self._hold(pod, counted.grant)
 
     def _hold(self, pod: Pod, grant: Grant) -> None:
-        seen = Seen(uid=pod.metadata.uid, grant=grant, init_over=init_is_over(pod))
+        seen = ObservedPod(uid=pod.metadata.uid, grant=grant, init_over=init_is_over(pod))
         self.ledger.observe(seen, 0)
 
     def _tell_overgranted(self) -> None:
@@ -272,8 +274,8 @@ def _namespace(pod: Pod) -> str:
     return pod.metadata.namespace or "default"
 
 
-def _outcome(pod: Pod, admission: Admission, verdict: Verdict, message: str) -> Outcome:
-    return Outcome(
+def _outcome(pod: Pod, admission: AdmittedPod, verdict: Verdict, message: str) -> PlanOutcome:
+    return PlanOutcome(
         pod=pod, verdict=verdict, message=message, dialects=admission.dialects,
         containers=admission.containers, annotations=admission.annotations,
         warnings=admission.warnings,

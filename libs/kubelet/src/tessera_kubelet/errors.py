@@ -1,33 +1,33 @@
 """What may go wrong between an agent and its node, as one tree.
 
-Each error is named by the state it leaves. `Passing` may go well when tried again, `Lasting` will
-not until somebody changes something.
+Each error is named by the state it leaves. `TransientNodeError` may go well when tried again,
+`PermanentNodeError` will not until somebody changes something.
 """
 
 from __future__ import annotations
 
 
-class KubeletError(Exception):
+class NodeError(Exception):
     """Something between an agent and its node failed."""
 
 
-class Passing(KubeletError):
+class TransientNodeError(NodeError):
     """It may go well when tried again."""
 
 
-class Lasting(KubeletError):
+class PermanentNodeError(NodeError):
     """Trying again changes nothing."""
 
 
-class NobodyListens(Passing):
+class SocketNotListening(TransientNodeError):
     """There is nobody at the socket."""
 
 
-class SocketUnusable(Lasting):
+class SocketUnusable(PermanentNodeError):
     """Nobody can listen at this path."""
 
 
-class LinkLost(Passing):
+class LinkLost(TransientNodeError):
     """The connection is gone, with all calls on it."""
 
 
@@ -39,11 +39,11 @@ class LinkStuck(LinkLost):
     """The peer does not read; the connection is closed."""
 
 
-class Unanswered(Passing):
+class CallTimedOut(TransientNodeError):
     """The peer was called and did not answer in time; what it did is unknown."""
 
 
-class CallFailed(KubeletError):
+class CallFailed(NodeError):
     """The peer answered that the call failed."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -53,23 +53,23 @@ class CallFailed(KubeletError):
         self.message = message
 
 
-class Oversized(Lasting):
+class Oversized(PermanentNodeError):
     """A message that is too long was not sent; the connection goes on."""
 
 
-class Misnamed(Lasting):
+class PluginNameInvalid(PermanentNodeError):
     """A plugin's name or index is not one that a runtime accepts."""
 
 
-class Unsayable(Lasting):
+class AdjustmentUnsupported(PermanentNodeError):
     """NRI has no words for this adjustment."""
 
 
-class PluginRejected(Passing):
+class PluginRejected(TransientNodeError):
     """A plugin did not get as far as being asked about containers."""
 
 
-class ContainerNotCreated(Passing):
+class ContainerNotCreated(TransientNodeError):
     """The container must not be started."""
 
 
@@ -85,5 +85,5 @@ class PluginMissing(ContainerNotCreated):
     """A required plugin is not connected."""
 
 
-class NotAdmitted(Lasting):
+class NotAdmitted(PermanentNodeError):
     """The pod has failed, and is not admitted again."""

@@ -20,11 +20,11 @@ import grpc.aio  # type: ignore[import-untyped]  # it has none
 
 from tessera_kubelet.errors import (
     CallFailed,
-    KubeletError,
+    CallTimedOut,
     LinkLost,
-    NobodyListens,
+    NodeError,
+    SocketNotListening,
     SocketUnusable,
-    Unanswered,
 )
 from tessera_kubelet.nri.ttrpc import Code
 
@@ -42,7 +42,7 @@ Stream = Callable[[bytes], AsyncGenerator[bytes]]
 """Takes a call's message and gives the answers'. Raises CallFailed."""
 
 
-class Channel:
+class GrpcChannel:
     """A connection to whoever listens at a socket."""
 
     def __init__(self, channel: Any, socket: Path) -> None:
@@ -57,7 +57,7 @@ class Channel:
             async with asyncio.timeout(within_s):
                 answer: bytes = await self._channel.unary_unary(method)(message)
         except TimeoutError as e:
-            raise Unanswered(f"{method} was not answered within {within_s} s") from e
+            raise CallTimedOut(f"{method} was not answered within {within_s} s") from e
         except grpc.aio.AioRpcError as e:
             raise self._error(e, method) from e
         return answer
@@ -73,11 +73,11 @@ class Channel:
         finally:
             call.cancel()
 
-    def _error(self, e: Any, method: str) -> KubeletError:
+    def _error(self, e: Any, method: str) -> NodeError:
         words = e.details() or "no answer"
         match e.code():
             case grpc.StatusCode.UNAVAILABLE:
-                return NobodyListens(f"{self._socket}: {words.rpartition('error: ')[2]}")
+                return SocketNotListening(f"{self._socket}: {words.rpartition('error: ')[2]}")
             case grpc.StatusCode.CANCELLED:
                 return LinkLost(f"{self._socket}: {method} was cut off")
             case code:
@@ -85,7 +85,7 @@ class Channel:
 
 
 @asynccontextmanager
-async def open_channel(socket: Path, *, message_bytes: int) -> AsyncGenerator[Channel]:
+async def open_channel(socket: Path, *, message_bytes: int) -> AsyncGenerator[GrpcChannel]:
     """Calls to whoever listens at `socket`, while the block lasts. Nothing is dialled before the
     first call. `message_bytes`: the size of an answer at most."""
     options = [
@@ -96,7 +96,7 @@ async def open_channel(socket: Path, *, message_bytes: int) -> AsyncGenerator[Ch
     ]
     channel = grpc.aio.insecure_channel(_address(socket), options=options)
     try:
-        yield Channel(channel, socket)
+        yield GrpcChannel(channel, socket)
     finally:
         await channel.close()
 

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from msgspec import Struct
 
 from tessera_kubelet.errors import LinkGarbled
-from tessera_kubelet.grpc_channel import Channel, open_channel
+from tessera_kubelet.grpc_channel import GrpcChannel, open_channel
 from tessera_kubelet.proto import podresources_pb2 as pb
 
 SERVICE = "v1.PodResourcesLister"
@@ -34,7 +34,7 @@ class PodHolding(Struct, frozen=True, kw_only=True):
 class PodResources:
     """Kubelet's answers."""
 
-    def __init__(self, channel: Channel, call_s: float) -> None:
+    def __init__(self, channel: GrpcChannel, call_s: float) -> None:
         """Made by `open_pod_resources`."""
         self._channel = channel
         self._call_s = call_s

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @asynccontextmanager
-async def aside(work: Coroutine[Any, Any, None], name: str) -> AsyncGenerator[None]:
+async def running_in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncGenerator[None]:
     """Run the work until the body ends.
 
     If it crashes the body is cancelled and the crash is raised. An error of the body is raised as

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 
-class Retries:
+class RetryDelays:
     """Waits that double from `first_s` to `most_s`, each between a half and the whole of that."""
 
     def __init__(self, first_s: float, most_s: float, random: Random) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.registry import registry
-from tessera_core.registry.registry import BadConfiguration, Registry
+from tessera_core.registry.registry import BadConfiguration, DialectRegistry
 from tessera_runtime.errors import BadSettings
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -26,7 +26,7 @@ class DialectsSettings(Struct, frozen=True, kw_only=True):
     defaults of all. Give every service the same."""
 
 
-def load(file: Path | None, unsaid: Options | None = None) -> Registry:
+def load(file: Path | None, unsaid: Options | None = None) -> DialectRegistry:
     """The dialects as configured; `unsaid` holds where the file says nothing of an option. Reads a
     file: call it in a thread. Raises BadSettings."""
     config: dict[str, dict[str, Any]] = {}

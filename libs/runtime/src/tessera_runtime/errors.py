@@ -23,19 +23,19 @@ class TesseraError(Exception):
     """Anything that the world did to us."""
 
 
-class Lasting(TesseraError):
+class Permanent(TesseraError):
     """Trying again changes nothing."""
 
 
-class Passing(TesseraError):
+class Transient(TesseraError):
     """May go away by itself."""
 
 
-class BadSettings(Lasting):
+class BadSettings(Permanent):
     """A setting is missing or makes no sense; the message names it, its value and what would do."""
 
 
-class ApiRefused(Lasting):
+class ApiRefused(Permanent):
     """The API server definitely did not do it."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -62,7 +62,7 @@ class ApiForbidden(ApiRefused):
     """Our credentials do not allow it."""
 
 
-class ApiBusy(Passing):
+class ApiBusy(Transient):
     """The API server asks to come back later; nothing was done."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
@@ -71,9 +71,9 @@ class ApiBusy(Passing):
         self.retry_after_s = retry_after_s
 
 
-class ApiLost(Passing):
+class ApiLost(Transient):
     """No answer, or one that does not tell: a write may have been done."""
 
 
-class BusAway(Passing):
+class BusAway(Transient):
     """NATS does not answer. Placement goes on; news waits or is dropped, and counted."""

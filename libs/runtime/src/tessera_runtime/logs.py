@@ -28,7 +28,7 @@ _TEXT_MOST: Final = 16_384
 """Characters of one field or traceback; more of it helps nobody and costs log storage."""
 
 
-class Level(StrEnum):
+class LogLevel(StrEnum):
     """How much is logged."""
 
     DEBUG = "debug"
@@ -55,7 +55,7 @@ class Log:
         """What went wrong and is being dealt with."""
         self._write(logging.WARNING, event, fields)
 
-    def alarm(self, event: str, *, exc: BaseException | None = None, **fields: object) -> None:
+    def alert(self, event: str, *, exc: BaseException | None = None, **fields: object) -> None:
         """What somebody has to look at; with `exc`, its traceback."""
         self._write(logging.ERROR, event, fields, exc)
 
@@ -125,7 +125,7 @@ def _cut(text: str) -> str:
 
 @contextmanager
 def open_logs(
-    service: str, level: Level = Level.INFO, *, stream: TextIO | None = None
+    service: str, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None
 ) -> Generator[None]:
     """Send every log line of this process to `stream` (stderr) until left; then as it was."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)

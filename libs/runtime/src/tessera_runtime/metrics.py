@@ -30,7 +30,7 @@ __all__ = [
     "GaugeMetricFamily",
     "Histogram",
     "Metric",
-    "Registry",
+    "MetricsRegistry",
 ]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -38,7 +38,7 @@ SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 """Buckets of a duration, from an answer out of memory to a call that timed out."""
 
 
-class Registry:
+class MetricsRegistry:
     """The metrics of one service."""
 
     def __init__(self, service: str) -> None:

@@ -11,7 +11,7 @@ from asyncio import AbstractEventLoop
 from tessera_runtime.clock import Clock
 
 
-class Steady:
+class MonotonicClock:
     """Seconds that only go forward, at the pace of the loop."""
 
     def __init__(self, clock: Clock, loop: AbstractEventLoop) -> None:

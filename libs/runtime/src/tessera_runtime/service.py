@@ -30,7 +30,7 @@ from msgspec import Meta, Struct
 
 from tessera_runtime import logs
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.logs import Level
+from tessera_runtime.logs import LogLevel
 from tessera_runtime.settings import load
 from tessera_runtime.tracing import tracing as telemetry
 
@@ -40,7 +40,7 @@ log = logs.named("tessera.service")
 class ProcessSettings(Struct, frozen=True, kw_only=True):
     """The process itself."""
 
-    log_level: Level = Level.INFO
+    log_level: LogLevel = LogLevel.INFO
     """The least that is logged: debug, info, warning or error."""
     stop_s: Annotated[float, Meta(gt=0)] = 10.0
     """Seconds from SIGTERM until the process ends by force; Kubernetes does so after 30."""
@@ -49,7 +49,7 @@ class ProcessSettings(Struct, frozen=True, kw_only=True):
     port 0; nowhere by default."""
 
 
-class Status(IntEnum):
+class ExitStatus(IntEnum):
     """What a process ends with."""
 
     ENDED = 0
@@ -58,7 +58,7 @@ class Status(IntEnum):
     STUCK = 3
 
 
-class Settings(Protocol):
+class ServiceSettings(Protocol):
     """What the settings of every service have."""
 
     @property
@@ -72,7 +72,7 @@ class Settings(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=ServiceSettings)
 K = TypeVar("K", bound=Struct)
 
 
@@ -83,7 +83,7 @@ def settings_or_exit(kind: type[K], environ: Mapping[str, str]) -> K:
         return load(kind, environ)
     except BadSettings as e:
         sys.stderr.write("".join(f"{line}\n" for line in str(e).split("; ")))
-        sys.exit(Status.BAD_SETTINGS)
+        sys.exit(ExitStatus.BAD_SETTINGS)
 
 
 def run(main: Callable[[S], Coroutine[object, object, None]], *, name: str, settings: S) -> int:
@@ -100,7 +100,7 @@ def run(main: Callable[[S], Coroutine[object, object, None]], *, name: str, sett
 
 async def _supervised(
     main: Callable[[S], Coroutine[object, object, None]], name: str, settings: S, ending: _Ending
-) -> Status:
+) -> ExitStatus:
     ending.watch_signals()
     async with telemetry.open_telemetry(name, settings.telemetry):
         try:
@@ -108,19 +108,19 @@ async def _supervised(
             await main(settings)
         except asyncio.CancelledError:
             if not ending.asked:
-                log.alarm("cancelled by nobody")
-                return Status.FAILED
+                log.alert("cancelled by nobody")
+                return ExitStatus.FAILED
         except BadSettings as e:
-            log.alarm("bad settings", why=str(e))
-            return Status.BAD_SETTINGS
+            log.alert("bad settings", why=str(e))
+            return ExitStatus.BAD_SETTINGS
         except Exception as e:  # noqa: BLE001  (the last chance to say why the process ends)
             for reason in reasons(e):
-                log.alarm("failed", exc=reason)
-            return Status.FAILED
+                log.alert("failed", exc=reason)
+            return ExitStatus.FAILED
         finally:
             ending.begin()
     log.info("ended")
-    return Status.ENDED
+    return ExitStatus.ENDED
 
 
 def reasons(error: BaseException) -> Iterator[BaseException]:
@@ -171,6 +171,6 @@ class _Ending:
 
     def _force(self, why: str) -> NoReturn:
         names = sorted(task.get_name() for task in asyncio.all_tasks(self._loop))
-        log.alarm("ending by force", why=why, tasks=names)
+        log.alert("ending by force", why=why, tasks=names)
         sys.stderr.flush()
-        os._exit(Status.STUCK)
+        os._exit(ExitStatus.STUCK)

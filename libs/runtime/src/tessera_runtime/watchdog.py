@@ -72,5 +72,5 @@ class _Watch:
                 told_at = lived_at
                 frame = sys._current_frames().get(self._thread_id)
                 where = traceback.format_stack(frame) if frame is not None else []
-                log.alarm("event loop blocked", blocked_s=round(blocked_s, 1), where="".join(where))
+                log.alert("event loop blocked", blocked_s=round(blocked_s, 1), where="".join(where))
                 self._blocked()

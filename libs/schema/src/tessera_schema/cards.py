@@ -104,7 +104,7 @@ class Inventory(Struct, frozen=True, kw_only=True):
     cordoned: tuple[str, ...] = ()
     """Ids that an operator keeps off new pods, whichever source names the cards."""
     giving: str = ""
-    """`Published.giving`, where the source is our agent; empty = unset."""
+    """`NodeCardsAnnotation.giving`, where the source is our agent; empty = unset."""
     advertised: frozenset[str] = frozenset()
-    """Names in `Published.advertises`, where the source is our agent."""
+    """Names in `NodeCardsAnnotation.advertises`, where the source is our agent."""
     warnings: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
     traceparent: str = ""
     """W3C trace context of what made it happen; empty = none."""
     signature: str = ""
-    """By which an agent proves its node (`Published.speaks`); empty = none."""
+    """By which an agent proves its node (`NodeCardsAnnotation.speaks`); empty = none."""
 
     @property
     def order(self) -> tuple[int, int]:

@@ -73,7 +73,7 @@ _SHARE: Final = Share(
 )  # fmt: skip
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class EventType(Struct, frozen=True, kw_only=True):
     """One kind of message."""
 
     address: str
@@ -112,14 +112,14 @@ def _allocation(what: str) -> str:
 
 
 CATALOGUE: Final = (
-    Told(
+    EventType(
         address=f"{ROOT}.{{cluster}}.device.{{node}}.{{vendor}}", type=DEVICE_STATE,
         by="agent", bucket=DEVICES_BUCKET,
         meaning="Full state of one vendor's cards on one node. A card that is missing is gone.",
         when="On every change, and again when the bus may have lost it.",
         example=DeviceState(node=_NODE, vendor="acme", cards=(_ONE,), driver="550.90.07"),
     ),
-    Told(
+    EventType(
         address=_allocation("granted"), type=ALLOCATION_GRANTED, by="scheduler",
         meaning="Cards are held for a pod; the grant says which, and how much of them.",
         when="When the pod's Binding is known to be written.",
@@ -129,7 +129,7 @@ CATALOGUE: Final = (
             )
         ),
     ),
-    Told(
+    EventType(
         address=_allocation("prepared"), type=ALLOCATION_PREPARED, by="agent",
         meaning="The agent has given a container its cards.",
         when="When the container is created.",
@@ -137,7 +137,7 @@ CATALOGUE: Final = (
             namespace=_NAMESPACE, uid=_UID, name="train-0", node=_NODE, container="main"
         ),
     ),
-    Told(
+    EventType(
         address=_allocation("running"), type=ALLOCATION_RUNNING, by="agent",
         meaning="A container that holds shares has started.",
         when="When the container's process runs.",
@@ -145,13 +145,13 @@ CATALOGUE: Final = (
             namespace=_NAMESPACE, uid=_UID, name="train-0", node=_NODE, container="main"
         ),
     ),
-    Told(
+    EventType(
         address=_allocation("released"), type=ALLOCATION_RELEASED, by="scheduler",
         meaning="A pod's cards are free again.",
         when="When the pod is gone or has ended.",
         example=AllocationReleased(namespace=_NAMESPACE, uid=_UID, node=_NODE),
     ),
-    Told(
+    EventType(
         address=_allocation("refused"), type=ALLOCATION_REFUSED, by="scheduler",
         meaning="A pod waits or was rejected. `tessera explain` has the numbers, node by node.",
         when="When the answer to a pod changes.",
@@ -160,7 +160,7 @@ CATALOGUE: Final = (
             message="0 of 3 nodes fit: 3 CardInsufficientMemory",
         ),
     ),
-    Told(
+    EventType(
         address=f"{ROOT}.{{cluster}}.usage.{{node}}", type=USAGE_MEASURED, by="agent",
         meaning="What the containers with shares on a node use, and its cards as a whole.",
         when="Every few seconds.",
@@ -180,7 +180,7 @@ CATALOGUE: Final = (
             cards=(CardLoad(card="GPU-0", memory_used_bytes=6 << 30, cores_percent=31),),
         ),
     ),
-    Told(
+    EventType(
         address=f"{ROOT}.{{cluster}}.hint.{{node}}", type=HINT_TOLD, by="rebalancer",
         bucket=HINTS_BUCKET,
         meaning="What usage says about a node's cards, and how far agents may lend on them.",
@@ -198,7 +198,7 @@ CATALOGUE: Final = (
             ),
         ),
     ),
-    Told(
+    EventType(
         address=_quota("exceeded"), type=QUOTA_EXCEEDED, by="quota",
         meaning="A group of pods uses more than its quota allows. Nothing is taken away yet.",
         when="When that begins.",
@@ -207,7 +207,7 @@ CATALOGUE: Final = (
             throttles_at="2026-11-21T10:10:00Z",
         ),
     ),
-    Told(
+    EventType(
         address=_quota("throttled"), type=QUOTA_THROTTLED, by="quota",
         meaning="The time of grace is over: running pods of these namespaces are to get this "
         "percentage of the cores that they were granted.",
@@ -217,7 +217,7 @@ CATALOGUE: Final = (
             namespaces=(_NAMESPACE,),
         ),
     ),
-    Told(
+    EventType(
         address=_quota("restored"), type=QUOTA_RESTORED, by="quota",
         meaning="The group uses what it may again, or its quota is gone: full cores for all.",
         when="When that begins.",
@@ -225,7 +225,7 @@ CATALOGUE: Final = (
             namespace=_NAMESPACE, quota="gpus", namespaces=(_NAMESPACE,)
         ),
     ),
-    Told(
+    EventType(
         address=_plan("proposed"), type=PLAN_PROPOSED, by="rebalancer",
         meaning="A change of running pods that would be worth it. Nothing is done before it is "
         "approved.",
@@ -235,7 +235,7 @@ CATALOGUE: Final = (
             cost=480, gain=3600,
         ),
     ),
-    Told(
+    EventType(
         address=_plan("started"), type=PLAN_STARTED, by="rebalancer",
         meaning="The plan was approved and is being carried out.",
         when="When its first step is about to be done, and again after a restart.",
@@ -243,13 +243,13 @@ CATALOGUE: Final = (
             plan=_PLAN, kind=PlanKind.DEFRAGMENT, pods=(_MOVED,), decided_by="ada",
         ),
     ),
-    Told(
+    EventType(
         address=_plan("done"), type=PLAN_DONE, by="rebalancer",
         meaning="Every step of the plan was done.",
         when="When that is so.",
         example=PlanDone(plan=_PLAN, kind=PlanKind.DEFRAGMENT, pods=(_MOVED,), for_pod=_WAITS),
     ),
-    Told(
+    EventType(
         address=_plan("declined"), type=PLAN_DECLINED, by="rebalancer",
         meaning="The plan ended before anything was done: a person declined it, or what it stood "
         "on has changed.",
@@ -258,7 +258,7 @@ CATALOGUE: Final = (
             plan=_PLAN, kind=PlanKind.DEFRAGMENT, message="team-b/train-0 no longer waits"
         ),
     ),
-    Told(
+    EventType(
         address=_plan("failed"), type=PLAN_FAILED, by="rebalancer",
         meaning="A step could not be done; what was begun was undone where it can be.",
         when="When that is so.",
@@ -270,7 +270,7 @@ CATALOGUE: Final = (
 )  # fmt: skip
 
 
-def sample(told: Told) -> dict[str, Any]:
+def sample(told: EventType) -> dict[str, Any]:
     """The values of an address's parameters in its example."""
     values = {
         "cluster": "default", "node": _NODE.replace(".", "_"), "vendor": "acme",

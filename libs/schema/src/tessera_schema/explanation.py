@@ -18,7 +18,7 @@ IGNORED: Final = "ignored"
 """Verdict of a pod that asks for no cards."""
 
 
-class AskedShare(Struct, frozen=True, kw_only=True):
+class RequestedShare(Struct, frozen=True, kw_only=True):
     """What one container asks for, in canonical units, for each of `count` cards."""
 
     container: str
@@ -45,7 +45,7 @@ class LimitUse(Struct, frozen=True, kw_only=True):
     models: Mapping[str, float] | None = None
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class LedgerShares(Struct, frozen=True, kw_only=True):
     """What the pod has in the books."""
 
     node: str
@@ -62,6 +62,6 @@ class Explanation(Struct, frozen=True, kw_only=True):
     name: str
     decision: DecisionRecord
     dialects: tuple[str, ...] = ()
-    asks: tuple[AskedShare, ...] = ()
+    asks: tuple[RequestedShare, ...] = ()
     quota: tuple[LimitUse, ...] = ()
-    held: Held | None = None
+    held: LedgerShares | None = None

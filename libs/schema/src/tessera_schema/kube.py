@@ -57,7 +57,7 @@ class SELinuxOptions(Struct, frozen=True):
     type: str = ""
 
 
-class Profile(Struct, frozen=True):
+class SecurityProfile(Struct, frozen=True):
     """A seccomp or AppArmor profile: what of the kernel a process may use."""
 
     type: str = ""
@@ -77,8 +77,8 @@ class SecurityContext(Struct, frozen=True, rename="camel"):
     proc_mount: str | None = None
     se_linux_options: SELinuxOptions | None = None
     windows_options: WindowsOptions | None = None
-    seccomp_profile: Profile | None = None
-    app_armor_profile: Profile | None = None
+    seccomp_profile: SecurityProfile | None = None
+    app_armor_profile: SecurityProfile | None = None
 
 
 class VolumeMount(Struct, frozen=True, rename="camel"):
@@ -180,11 +180,11 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     """Of the pod as a whole (Kubernetes 1.34)."""
 
 
-class Running(Struct, frozen=True):
+class ContainerStateRunning(Struct, frozen=True):
     """A container runs."""
 
 
-class Terminated(Struct, frozen=True, rename="camel"):
+class ContainerStateTerminated(Struct, frozen=True, rename="camel"):
     """A container's end."""
 
     exit_code: int = 0
@@ -193,8 +193,8 @@ class Terminated(Struct, frozen=True, rename="camel"):
 class ContainerState(Struct, frozen=True):
     """Neither = it waits."""
 
-    running: Running | None = None
-    terminated: Terminated | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
 
 
 class ContainerStatus(Struct, frozen=True):

@@ -17,10 +17,10 @@ from tessera_schema.json_codec import decoder
 
 PUBLISHED_VERSION: Final = 1
 ALLOCATE: Final = "allocate"
-"""See `Published.giving`."""
+"""See `NodeCardsAnnotation.giving`."""
 
 
-class Published(Struct, frozen=True, kw_only=True):
+class NodeCardsAnnotation(Struct, frozen=True, kw_only=True):
     """The annotation's value."""
 
     version: int = PUBLISHED_VERSION
@@ -39,14 +39,14 @@ class Published(Struct, frozen=True, kw_only=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = decoder(Published)
+_decode = decoder(NodeCardsAnnotation)
 
 
-def encode_published(published: Published) -> str:
+def encode_node_cards(published: NodeCardsAnnotation) -> str:
     """The annotation's value as text."""
     return _encode(published).decode()
 
 
-def decode_published(text: str) -> Published:
+def decode_node_cards(text: str) -> NodeCardsAnnotation:
     """Raises msgspec.DecodeError. The caller looks at the version."""
     return _decode(text)

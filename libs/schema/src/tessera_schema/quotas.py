@@ -90,7 +90,7 @@ class WaitingPods(Struct, frozen=True, kw_only=True):
     cards: int = 0
 
 
-class SeenUse(Struct, frozen=True, kw_only=True):
+class MeasuredUse(Struct, frozen=True, kw_only=True):
     """What was measured in containers."""
 
     memory: str = "0"
@@ -145,7 +145,7 @@ class QuotaStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     assumed: Amounts = Amounts()
     """The part of `used` whose pods have not started yet."""
     waiting: WaitingPods = WaitingPods()
-    seen: SeenUse = SeenUse()
+    seen: MeasuredUse = MeasuredUse()
     hours: Hours = Hours()
     idle_pods: int = 0
     idle: tuple[IdleGrant, ...] = ()

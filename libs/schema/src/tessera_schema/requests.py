@@ -55,7 +55,7 @@ class CardKey(StrEnum):
     """See `NodeOrder.PACK`; binpack where nobody keeps count."""
 
 
-class Heed(StrEnum):
+class PressurePolicy(StrEnum):
     """What pressure of use on cards (`tessera_core.placement.scoring.pressure`) may decide."""
 
     NOTHING = "nothing"
@@ -125,7 +125,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     labels: Selector = ()
     """With Choice.SCOPES: what the cards' own labels must be."""
     weights: Weights = Weights()
-    heed: Heed = Heed.NOTHING
+    heed: PressurePolicy = PressurePolicy.NOTHING
     """Set when a pod is placed; no dialect does."""
 
 

@@ -22,10 +22,10 @@ class Verdict(StrEnum):
     REJECTED = "rejected"
     """It can never run as written."""
     IGNORED = "ignored"
-    """It asks for no accelerator, or is none of ours: `Outcome.unserved`."""
+    """It asks for no accelerator, or is none of ours: `PlanOutcome.unserved`."""
 
 
-class Why(Struct, frozen=True, kw_only=True):
+class UnmetReason(Struct, frozen=True, kw_only=True):
     """One reason on one node, in numbers. `node` is empty for reasons of the pod as a whole."""
 
     node: str = ""
@@ -42,7 +42,7 @@ class ContainerAfter(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class PlanOutcome(Struct, frozen=True, kw_only=True):
     """The answer for one pod."""
 
     pod: Pod
@@ -60,5 +60,5 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """What the Binding writes on the pod, with what admission sets."""
     injections: Mapping[str, Injection] = {}
     """Container -> what the agent gives it."""
-    reasons: tuple[Why, ...] = ()
+    reasons: tuple[UnmetReason, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -28,14 +28,14 @@ class Meta(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     creation_timestamp: str | None = None
 
 
-class ListMeta(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ExplanationListMeta(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Where a list goes on."""
 
     continue_: str = msgspec.field(name="continue", default="")
     """To be given with the next call; empty = it is at its end."""
 
 
-class Asked(Struct, frozen=True, kw_only=True, rename="camel"):
+class RequestedCards(Struct, frozen=True, kw_only=True, rename="camel"):
     """What one container asks for, of each of `count` cards."""
 
     container: str
@@ -143,7 +143,7 @@ class PodExplanation(Struct, frozen=True, kw_only=True, rename="camel"):
     scheduler: str = ""
     """What kube-scheduler wrote on the pod that it could not place."""
     dialects: tuple[str, ...] = ()
-    asks: tuple[Asked, ...] = ()
+    asks: tuple[RequestedCards, ...] = ()
     limits: tuple[LimitState, ...] = ()
     held: HeldCards | None = None
     reasons: tuple[ReasonText, ...] = ()
@@ -164,7 +164,7 @@ class PodExplanationList(Struct, frozen=True, kw_only=True, rename="camel"):
 
     kind: str = f"{KIND}List"
     api_version: str = API_VERSION
-    metadata: ListMeta = ListMeta()
+    metadata: ExplanationListMeta = ExplanationListMeta()
     items: tuple[PodExplanation, ...] = ()
 
 

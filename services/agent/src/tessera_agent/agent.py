@@ -20,40 +20,39 @@ from msgspec import UNSET, Struct
 
 from tessera_agent import nri_plugin
 from tessera_agent.admission import prepare
-from tessera_agent.admission.admission import Judge, Knowledge
-from tessera_agent.admission.device_check import Disagreeing
-from tessera_agent.admission.prepare import Preparing
-from tessera_agent.admission.resize import Resizing
-from tessera_agent.admission.resize import Tools as ResizingTools
-from tessera_agent.api.grant_keys import Keys
+from tessera_agent.admission.admission import AdmissionDependencies, ContainerAdmitter
+from tessera_agent.admission.device_check import DeviceCheck
+from tessera_agent.admission.prepare import ContainerPreparer
+from tessera_agent.admission.resize import LimitsDependencies as ResizingTools
+from tessera_agent.admission.resize import LimitsReconciler
+from tessera_agent.api.grant_keys import StoredGrantKeys
 from tessera_agent.api.pods import NodePods
-from tessera_agent.containers.holdings import Holdings
+from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.containers.hook_files import HookFiles
 from tessera_agent.containers.mounts import ProcMounts
 from tessera_agent.containers.namespace_allowances import LabelledNamespaces, Reach
 from tessera_agent.devices.message_key import a_speaker
-from tessera_agent.devices.monitor import Devices
-from tessera_agent.devices.monitor import Outlets as DeviceOutlets
-from tessera_agent.devices.node_annotation import Inventory
-from tessera_agent.events import Outlets, States, Teller
-from tessera_agent.lending.bounds import Bounds
-from tessera_agent.lending.lending import Lending
-from tessera_agent.lending.lending import Tools as LendingTools
-from tessera_agent.lending.throttle import Throttling
+from tessera_agent.devices.monitor import DeviceMonitor, DeviceOutlets
+from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.events import DeviceStatePublisher, EventOutlets, EventPublisher
+from tessera_agent.lending.bounds import LendingBounds
+from tessera_agent.lending.lending import LendingDependencies as LendingTools
+from tessera_agent.lending.lending import LendingLoop
+from tessera_agent.lending.throttle import ThrottledNamespaces
 from tessera_agent.metrics import AgentMetrics
 from tessera_agent.nri_plugin import CardsPlugin
-from tessera_agent.readers import Reader, open_reader
-from tessera_agent.readers import World as ReaderWorld
-from tessera_agent.readers.device_handover import handing_by
+from tessera_agent.readers import CardReader, open_reader
+from tessera_agent.readers import ReaderEnvironment as ReaderWorld
+from tessera_agent.readers.device_handover import device_handover_by
 from tessera_agent.settings import AgentSettings
 from tessera_agent.tasks import begin
 from tessera_agent.usage import measurement
 from tessera_agent.usage.hami_core import Regions
-from tessera_agent.usage.measurement import Measuring
+from tessera_agent.usage.measurement import UsageMeasurement
 from tessera_agent.usage.process_owners import ProcOwners
 from tessera_agent.usage.sampler import Sampler
-from tessera_core.dialect_kit.monitoring import Care
-from tessera_core.registry.registry import Registry as Dialects
+from tessera_core.dialect_kit.monitoring import MonitoringSpec
+from tessera_core.registry.registry import DialectRegistry as Dialects
 from tessera_kubelet.background import open_tasks
 from tessera_kubelet.nri.plugin import Connected, Disconnected
 from tessera_runtime import logs
@@ -62,18 +61,18 @@ from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.events import About, Events, open_events
-from tessera_runtime.metrics import Registry
+from tessera_runtime.kube.events import EventRecorder, ObjectRef, open_events
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.cards import Card
 from tessera_schema.node_cards import ALLOCATE
 
 if TYPE_CHECKING:
-    from tessera_agent.device_plugin.device_plugin import ByKubelet
+    from tessera_agent.device_plugin.device_plugin import KubeletDelivery
 
 _log: Final = logs.named("tessera.agent")
 
 
-class World(Struct, frozen=True, kw_only=True):
+class AgentEnvironment(Struct, frozen=True, kw_only=True):
     """What an agent stands in."""
 
     kube: Kube
@@ -81,47 +80,58 @@ class World(Struct, frozen=True, kw_only=True):
     settings: AgentSettings
     clock: Clock
     dialects: Dialects
-    reader: Reader | None = None
+    reader: CardReader | None = None
     """None = the vendor's own."""
 
 
 class Agent:
     """The parts that others may want to see."""
 
-    def __init__(self, world: World, reader: Reader, inventory: Inventory, telling: _Telling):
+    def __init__(
+        self,
+        world: AgentEnvironment,
+        reader: CardReader,
+        inventory: CardsAnnotationWriter,
+        telling: _Telling,
+    ):
         """Use `open_agent`."""
         settings, vendor = world.settings, world.dialects.vendors[world.settings.vendor]
         self.metrics = telling.metrics
-        self.holdings = Holdings()
-        states = States(
+        self.holdings = ContainerRegistry()
+        states = DeviceStatePublisher(
             telling.outlets.outbox, settings.node, settings.vendor, self.holdings.by_card
         )
-        self.keys = Keys(Path(settings.folder))
+        self.keys = StoredGrantKeys(Path(settings.folder))
         self.pods = NodePods()
-        self.devices = Devices(
+        self.devices = DeviceMonitor(
             reader, _care(vendor.name), settings, telling.of_devices(inventory, states)
         )
         self.files = files = HookFiles(Path(settings.folder), world.clock)
-        self.judge = judge = Judge(
-            Knowledge(
-                node=settings.node, vendor=vendor, vendors=world.dialects.vendors,
-                keys=self.keys, pods=self.pods, holdings=self.holdings, cards=self.cards,
+        self.judge = judge = ContainerAdmitter(
+            AdmissionDependencies(
+                node=settings.node,
+                vendor=vendor,
+                vendors=world.dialects.vendors,
+                keys=self.keys,
+                pods=self.pods,
+                holdings=self.holdings,
+                cards=self.cards,
             )
-        )  # fmt: skip
+        )
         self.labelled = LabelledNamespaces()
         reach = Reach(self.holdings, self.labelled)
         regions = Regions()
-        self.preparing = Preparing(
-            prepare.Tools(
+        self.preparing = ContainerPreparer(
+            prepare.PreparerDependencies(
                 vendor=vendor, judge=judge, dialects=world.dialects.readers,
                 holdings=self.holdings, files=files, reach=reach, teller=telling.teller,
                 now=asyncio.get_running_loop().time,
                 stands=prepare.STANDS[settings.giving],
             )
         )  # fmt: skip
-        self.disagreeing = Disagreeing(vendor, self.cards, telling.teller)
+        self.disagreeing = DeviceCheck(vendor, self.cards, telling.teller)
         self.plugin = CardsPlugin(
-            nri_plugin.Tools(
+            nri_plugin.NriPluginDependencies(
                 vendor=vendor, judge=judge, dialects=world.dialects.readers,
                 holdings=self.holdings, preparing=self.preparing,
                 disagreeing=self.disagreeing,
@@ -131,13 +141,13 @@ class Agent:
                 exempt_namespaces=frozenset(settings.nri.exempt_namespaces),
             )
         )  # fmt: skip
-        self.kubelet: ByKubelet | None = None
+        self.kubelet: KubeletDelivery | None = None
         """Where kubelet gives the cards, and not the runtime."""
         owners = ProcOwners(settings.usage.proc_folder, self.holdings.roots)
         mounts = ProcMounts(settings.usage.proc_folder)
         sampler = Sampler(settings.node, vendor.name, settings.usage, owners, mounts)
-        self.measuring = Measuring(
-            measurement.Tools(
+        self.measuring = UsageMeasurement(
+            measurement.MeasurementDependencies(
                 settings=settings, clock=world.clock, holdings=self.holdings, pods=self.pods,
                 devices=self.devices, inventory=inventory, files=files, hooks=self.plugin.hooks,
                 synchronized=self._synchronized,
@@ -146,19 +156,19 @@ class Agent:
                 metrics=AgentMetrics(telling.metrics, settings.node),
             )
         )  # fmt: skip
-        self.throttling = Throttling(
+        self.throttling = ThrottledNamespaces(
             vendor.name, self.pods.grants, valid_s=settings.resize.throttle_s,
             now=asyncio.get_running_loop().time(),
         )  # fmt: skip
-        self.bounds = Bounds(world.clock, valid_s=settings.lending.bounds_s)
-        self.lending = Lending(
+        self.bounds = LendingBounds(world.clock, valid_s=settings.lending.bounds_s)
+        self.lending = LendingLoop(
             LendingTools(
                 settings=settings.lending, clock=world.clock, holdings=self.holdings,
                 pods=self.pods, bounds=self.bounds, throttling=self.throttling, reach=reach,
                 evidence=sampler.evidence, metrics=telling.metrics,
             )
         )  # fmt: skip
-        self.resizing = Resizing(
+        self.resizing = LimitsReconciler(
             ResizingTools(
                 holdings=self.holdings, pods=self.pods, judge=judge, files=files,
                 throttling=self.throttling, reach=reach, clock=world.clock, cards=self.cards,
@@ -203,34 +213,45 @@ class Agent:
 class _Telling:
     """Where everything goes that is told."""
 
-    def __init__(self, settings: AgentSettings, events: Events, outlets: Outlets) -> None:
-        self.metrics = Registry("agent")
-        self.teller = Teller(outlets, self.metrics)
+    def __init__(
+        self, settings: AgentSettings, events: EventRecorder, outlets: EventOutlets
+    ) -> None:
+        self.metrics = MetricsRegistry("agent")
+        self.teller = EventPublisher(outlets, self.metrics)
         self.outlets = outlets
         self._events = events
-        self._node = About("Node", settings.node, uid=settings.node)
+        self._node = ObjectRef("Node", settings.node, uid=settings.node)
 
-    def of_devices(self, inventory: Inventory, states: States) -> DeviceOutlets:
+    def of_devices(
+        self, inventory: CardsAnnotationWriter, states: DeviceStatePublisher
+    ) -> DeviceOutlets:
         return DeviceOutlets(
-            inventory=inventory, tell=states.tell,
-            tell_event=lambda sentence: self._events.tell(self._node, "Cards", sentence),
-            tell_problem=lambda words: self._events.tell(self._node, "Cards", words, warning=True),
-        )  # fmt: skip
+            inventory=inventory,
+            tell=states.publish,
+            tell_event=lambda sentence: self._events.record(self._node, "Cards", sentence),
+            tell_problem=lambda words: self._events.record(
+                self._node, "Cards", words, warning=True
+            ),
+        )
 
 
 @asynccontextmanager
-async def open_agent(world: World) -> AsyncGenerator[Agent]:
+async def open_agent(world: AgentEnvironment) -> AsyncGenerator[Agent]:
     """An agent that looks after its node's cards until left. Raises BadSettings."""
     settings = world.settings
     if settings.vendor not in world.dialects.vendors:
         known = ", ".join(sorted(world.dialects.vendors))
         raise BadSettings(f"vendor: {settings.vendor!r}: write one of {known}")
-    by_kubelet = handing_by(settings)
+    by_kubelet = device_handover_by(settings)
     speaker = await a_speaker(Path(settings.folder), settings.vendor)
-    inventory = Inventory(
-        world.kube, settings.inventory, settings.node, settings.vendor,
-        UNSET if by_kubelet is None else ALLOCATE, speaker.public,
-    )  # fmt: skip
+    inventory = CardsAnnotationWriter(
+        world.kube,
+        settings.inventory,
+        settings.node,
+        settings.vendor,
+        UNSET if by_kubelet is None else ALLOCATE,
+        speaker.public,
+    )
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         instance = f"{settings.node}.{settings.vendor}"
@@ -256,31 +277,31 @@ async def open_agent(world: World) -> AsyncGenerator[Agent]:
                 node=lambda: inventory.node, registry=world.dialects, clock=world.clock
             )
             reader = await enter(open_reader(settings.vendor, settings.reader, around))
-        outlets = Outlets(
+        outlets = EventOutlets(
             outbox=outbox, events=events, cluster=settings.bus.cluster, node=settings.node,
             vendor=settings.vendor, now=asyncio.get_running_loop().time,
         )  # fmt: skip
         telling = _Telling(settings, events, outlets)
         agent = Agent(world, reader, inventory, telling)
         await agent.keys.load()
-        await agent.devices.look()
+        await agent.devices.poll()
         if by_kubelet is not None:
             from tessera_agent.device_plugin import (
                 device_plugin,  # it brings gRPC, which others do without
             )
 
-            tools = device_plugin.Tools(
+            tools = device_plugin.DevicePluginDependencies(
                 settings=settings, dialects=world.dialects, kube=world.kube, clock=world.clock,
                 judge=agent.judge, preparing=agent.preparing, holdings=agent.holdings,
                 pods=agent.pods, files=agent.files, teller=telling.teller, cards=agent.cards,
                 devices=agent.devices, handing=by_kubelet,
             )  # fmt: skip
-            agent.kubelet = await enter(device_plugin.open_by_kubelet(tools))
+            agent.kubelet = await enter(device_plugin.open_kubelet_delivery(tools))
         tasks = await enter(open_tasks())
         begin(tasks, agent, world, inventory)
         yield agent
 
 
-def _care(vendor: str) -> Care:
-    care: Care = importlib.import_module(f"tessera_core.vendors.{vendor}").CARE
+def _care(vendor: str) -> MonitoringSpec:
+    care: MonitoringSpec = importlib.import_module(f"tessera_core.vendors.{vendor}").CARE
     return care

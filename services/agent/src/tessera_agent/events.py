@@ -14,13 +14,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.node.container_admission import Why
-from tessera_kubelet.nri.types import Sandbox
+from tessera_core.node.container_admission import RefusalReason
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.events import Events, of_pod
-from tessera_runtime.metrics import CounterMetricFamily, Metric, Registry
+from tessera_runtime.kube.events import EventRecorder, of_pod
+from tessera_runtime.metrics import CounterMetricFamily, Metric, MetricsRegistry
 from tessera_schema import allocation_events as events
 from tessera_schema import event_catalogue, subjects
 from tessera_schema.device_reports import CardHeld, DeviceState, NodeUsage, Occupied, encode
@@ -31,7 +31,7 @@ _AGAIN_S: Final = 600.0
 """Seconds until the same is told of the same container again."""
 
 
-class Alarm(StrEnum):
+class ContainerAlert(StrEnum):
     """What somebody should look at besides refusals; the reason of its event."""
 
     UNLIMITED = "StartedWithoutAgent"
@@ -50,11 +50,11 @@ class Alarm(StrEnum):
     """Its hook, or the driver, shows that its limits do not hold."""
 
 
-class Outlets(Struct, frozen=True, kw_only=True):
+class EventOutlets(Struct, frozen=True, kw_only=True):
     """Where it goes."""
 
     outbox: Outbox
-    events: Events
+    events: EventRecorder
     cluster: str
     node: str
     vendor: str
@@ -62,23 +62,23 @@ class Outlets(Struct, frozen=True, kw_only=True):
     """A clock that never jumps."""
 
 
-class Teller:
+class EventPublisher:
     """Tells."""
 
-    def __init__(self, outlets: Outlets, metrics: Registry) -> None:
+    def __init__(self, outlets: EventOutlets, metrics: MetricsRegistry) -> None:
         """Nothing was told."""
         self._to = outlets
         self._metrics = metrics
         self._told: dict[tuple[str, str], float] = {}
-        self._refusals: Counter[str] = Counter(dict.fromkeys(Why, 0))
+        self._refusals: Counter[str] = Counter(dict.fromkeys(RefusalReason, 0))
         self._alarms: Counter[str] = Counter(
-            dict.fromkeys((*(w for w in Why if w.alarming), *Alarm), 0)
+            dict.fromkeys((*(w for w in RefusalReason if w.needs_alert), *ContainerAlert), 0)
         )
         self.prepared_count = 0
         """Containers that were given shares."""
         metrics.collect(self._collect)
 
-    def prepared(self, pod: Sandbox, container: str, traceparent: str) -> None:
+    def prepared(self, pod: PodSandbox, container: str, traceparent: str) -> None:
         """A container was given its cards."""
         self.prepared_count += 1
         event = events.AllocationPrepared(
@@ -87,7 +87,7 @@ class Teller:
         )  # fmt: skip
         self._tell(event, event_catalogue.ALLOCATION_PREPARED, traceparent)
 
-    def running(self, pod: Sandbox, container: str, traceparent: str) -> None:
+    def running(self, pod: PodSandbox, container: str, traceparent: str) -> None:
         """A container that holds shares has started."""
         event = events.AllocationRunning(
             namespace=pod.namespace, uid=pod.uid, name=pod.name, node=self._to.node,
@@ -95,33 +95,33 @@ class Teller:
         )  # fmt: skip
         self._tell(event, event_catalogue.ALLOCATION_RUNNING, traceparent)
 
-    def refused(self, pod: Sandbox, container: str, why: Why, message: str) -> None:
+    def refused(self, pod: PodSandbox, container: str, why: RefusalReason, message: str) -> None:
         """A container was not created."""
         self._refusals[why] += 1
-        if why.alarming:
+        if why.needs_alert:
             self._alarms[why] += 1
         self._event(pod, container, why, message)
 
-    def alarm(self, pod: Sandbox, container: str, alarm: Alarm, message: str) -> None:
+    def alert(self, pod: PodSandbox, container: str, alarm: ContainerAlert, message: str) -> None:
         """Something is wrong with a container that runs."""
         self._alarms[alarm] += 1
         self._event(pod, container, alarm, message)
 
     def unclaimed(self, message: str) -> None:
         """Something is wrong with a pod that nobody can name; kubelet tells it why."""
-        self._alarms[Alarm.UNCLAIMED] += 1
-        _log.warning(str(Alarm.UNCLAIMED), told=message)
+        self._alarms[ContainerAlert.UNCLAIMED] += 1
+        _log.warning(str(ContainerAlert.UNCLAIMED), told=message)
 
     def usage(self, usage: NodeUsage) -> None:
         """What was measured."""
         subject = subjects.usage(self._to.cluster, self._to.node)
-        self._to.outbox.tell(subject, event_catalogue.USAGE_MEASURED, encode(usage))
+        self._to.outbox.publish(subject, event_catalogue.USAGE_MEASURED, encode(usage))
 
     def _tell(self, event: events.AllocationEvent, type_: str, traceparent: str) -> None:
         subject = events.subject(self._to.cluster, event)
-        self._to.outbox.tell(subject, type_, events.encode_event(event), traceparent)
+        self._to.outbox.publish(subject, type_, events.encode_event(event), traceparent)
 
-    def _event(self, pod: Sandbox, container: str, reason: StrEnum, message: str) -> None:
+    def _event(self, pod: PodSandbox, container: str, reason: StrEnum, message: str) -> None:
         key, now = (f"{pod.uid}/{container}", str(reason)), self._to.now()
         last = self._told.pop(key, None)
         if last is not None and now - last < _AGAIN_S:
@@ -134,7 +134,7 @@ class Teller:
         _log.warning(str(reason), pod=name, uid=pod.uid, container=container, told=message)
         about = of_pod(PodKey(pod.namespace, pod.name, pod.uid))
         text = f"container {container}: {message}"
-        self._to.events.tell(about, str(reason), text, warning=True)
+        self._to.events.record(about, str(reason), text, warning=True)
 
     def _collect(self) -> Iterable[Metric]:
         full = self._metrics.full
@@ -148,7 +148,7 @@ class Teller:
         yield from (prepared, refusals, alarms)
 
 
-class States:
+class DeviceStatePublisher:
     """The cards' state with what containers hold of them, and which of those outlived their pods.
 
     A change of what is held is told with the next state; the audit that it is for takes its time.
@@ -164,7 +164,7 @@ class States:
         self._state: DeviceState | None = None
         self._occupied: tuple[Occupied, ...] = ()
 
-    def tell(self, state: DeviceState) -> None:
+    def publish(self, state: DeviceState) -> None:
         """The cards, as `devices` sees them."""
         self._state = state
         self._send(state)
@@ -180,6 +180,6 @@ class States:
 
     def _send(self, state: DeviceState) -> None:
         told = encode(replace(state, occupied=self._occupied, held=self._held()))
-        self._outbox.tell_state(
+        self._outbox.publish_state(
             subjects.DEVICES_BUCKET, self._key, event_catalogue.DEVICE_STATE, told
         )

@@ -24,7 +24,7 @@ from tessera_agent.usage.process_owners import Owners, ProcOwners
 from tessera_core.dialect_kit.readings import CardReading
 from tessera_core.placement.card_choice.tree import levels
 from tessera_core.topology import render
-from tessera_core.topology.tree import Books, Leaf, grow
+from tessera_core.topology.tree import FreeCards, Leaf, grow
 from tessera_runtime.metrics import CONTENT_TYPE
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardHeld, CardUse, ContainerUse
@@ -34,7 +34,7 @@ CLUSTER: Final = "clusterName"
 _FULL: Final = 100
 
 
-class View(Struct, frozen=True, kw_only=True):
+class GpuManagerView(Struct, frozen=True, kw_only=True):
     """What the agent knows at one moment."""
 
     cards: Sequence[Card] = ()
@@ -44,7 +44,7 @@ class View(Struct, frozen=True, kw_only=True):
     uses: Sequence[ContainerUse] = ()
 
 
-def graph(view: View) -> str:
+def graph(view: GpuManagerView) -> str:
     """The tree of the cards, with what is free of each as it was granted, and what is in use of it
     as its driver says. Memory is in bytes."""
     cards = sorted(view.cards, key=lambda card: card.index)
@@ -52,10 +52,10 @@ def graph(view: View) -> str:
     readings = {one.id: one for one in view.readings}
     leaves = tuple(_leaf(card, held.get(card.id), readings.get(card.id)) for card in cards)
     idle = sum(1 << i for i, card in enumerate(cards) if card.id not in held and card.healthy)
-    return render.draw(grow(len(cards), levels(cards)), Books(leaves, idle))
+    return render.draw(grow(len(cards), levels(cards)), FreeCards(leaves, idle))
 
 
-def usage(view: View, owners: Owners) -> dict[str, Any]:
+def usage(view: GpuManagerView, owners: Owners) -> dict[str, Any]:
     """Pod's uid -> what its containers use and were granted. Blocks where `owners` does."""
     held: dict[str, list[Holding]] = {}
     for holding in view.holdings:
@@ -85,9 +85,9 @@ def routes(agent: Agent, settings: AgentSettings) -> list[web.RouteDef]:
     """To be added to the agent's server."""
     owners = ProcOwners(settings.usage.proc_folder, agent.holdings.roots)
 
-    def view() -> View:
+    def view() -> GpuManagerView:
         latest = agent.measuring.latest
-        return View(
+        return GpuManagerView(
             cards=agent.devices.seen.cards, readings=agent.devices.readings.cards,
             held=agent.holdings.by_card(), holdings=list(agent.holdings),
             uses=latest.containers if latest is not None else (),
@@ -137,7 +137,7 @@ def _pids(readings: Sequence[CardReading], owners: Owners) -> Mapping[tuple[str,
 
 def _device(
     cards: Mapping[str, Card],
-    view: View,
+    view: GpuManagerView,
     pids: Mapping[tuple[str, str], list[int]],
     holding: Holding,
     use: CardUse,

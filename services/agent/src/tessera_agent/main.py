@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 from tessera_agent import gpu_manager_http
-from tessera_agent.agent import World, open_agent
+from tessera_agent.agent import AgentEnvironment, open_agent
 from tessera_agent.service_info import listed
 from tessera_agent.settings import AgentSettings
 from tessera_runtime import dialect_config
@@ -18,13 +18,13 @@ from tessera_runtime.kube.client import open_kube
 
 async def serve(settings: AgentSettings) -> None:
     """Look after one vendor's cards on this node until cancelled."""
-    ports, clock = server.Ports(settings.process.ports_file), SystemClock()
+    ports, clock = server.PortReporter(settings.process.ports_file), SystemClock()
     registry = await asyncio.to_thread(dialect_config.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-agent") as kube,
         open_bus(settings.bus, "agent", f"{settings.node}.{settings.vendor}") as bus,
         open_agent(
-            World(kube=kube, bus=bus, settings=settings, clock=clock, dialects=registry)
+            AgentEnvironment(kube=kube, bus=bus, settings=settings, clock=clock, dialects=registry)
         ) as agent,
     ):
         agent.metrics.of_process()

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.hook.usage_file import Spoilt
-from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage
 
@@ -23,7 +23,7 @@ _BASE: Final = ("pod_name", "namespace", "node", "container_name")
 _TOTAL: Final = "total"
 
 
-class Requested(Struct, frozen=True, kw_only=True):
+class GrantedAmounts(Struct, frozen=True, kw_only=True):
     """What a container of a pod with shares was granted, in all; nothing for its others."""
 
     namespace: str
@@ -34,13 +34,13 @@ class Requested(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
 
 
-class Picture(Struct, frozen=True, kw_only=True):
+class MetricsSnapshot(Struct, frozen=True, kw_only=True):
     """What the agent knows at one moment."""
 
     node: str
     cards: Sequence[Card] = ()
     usage: NodeUsage | None = None
-    requested: Sequence[Requested] = ()
+    requested: Sequence[GrantedAmounts] = ()
     problems: int = 0
     """Sentences in the state that was last told."""
     spoilt: Mapping[Spoilt, int] = {}
@@ -51,9 +51,9 @@ class Picture(Struct, frozen=True, kw_only=True):
 class AgentMetrics:
     """Collects from the latest picture."""
 
-    def __init__(self, registry: Registry, node: str) -> None:
+    def __init__(self, registry: MetricsRegistry, node: str) -> None:
         """Registers itself."""
-        self.picture = Picture(node=node)
+        self.picture = MetricsSnapshot(node=node)
         """Put the newest here; reading it is all that a scrape does."""
         self._full = registry.full
         registry.collect(self.collect)
@@ -72,7 +72,7 @@ class AgentMetrics:
     def _counter(self, name: str, what: str, labels: Sequence[str] = ()) -> CounterMetricFamily:
         return CounterMetricFamily(self._full(name), what, labels=labels)
 
-    def _of_cards(self, picture: Picture) -> Iterable[Metric]:
+    def _of_cards(self, picture: MetricsSnapshot) -> Iterable[Metric]:
         memory = self._gauge("card_memory_bytes", "Memory of a card.", _CARD)
         healthy = self._gauge("card_healthy", "1 = the card takes pods.", _CARD)
         used = self._gauge("card_memory_used_bytes", "As its driver sees it.", _CARD)
@@ -87,7 +87,7 @@ class AgentMetrics:
                 busy.add_metric(labels, loads[card.id].cores_percent)
         yield from (memory, healthy, used, busy)
 
-    def _of_containers(self, picture: Picture) -> Iterable[Metric]:
+    def _of_containers(self, picture: MetricsSnapshot) -> Iterable[Metric]:
         fields = {
             "memory_bytes": "Device memory in use.",
             "memory_limit_bytes": "Device memory allowed; 0 = no limit.",
@@ -111,7 +111,7 @@ class AgentMetrics:
                     family.add_metric((*labels, card.card), getattr(card, field))
         yield from (*families.values(), enforced, gaps)
 
-    def _of_the_agent(self, picture: Picture) -> Iterable[Metric]:
+    def _of_the_agent(self, picture: MetricsSnapshot) -> Iterable[Metric]:
         problems = self._gauge("problems", "What is wrong with driver, cards or runtime.")
         problems.add_metric((), picture.problems)
         silent = self._counter("silent_polls", "Polls that the driver did not answer.")
@@ -124,7 +124,7 @@ class AgentMetrics:
         yield from (problems, silent, overwritten, spoilt)
 
 
-def _of_gpumanager(picture: Picture) -> Iterable[Metric]:
+def _of_gpumanager(picture: MetricsSnapshot) -> Iterable[Metric]:
     utilization = GaugeMetricFamily(
         "container_gpu_utilization", "GPU time, percent of a card.", labels=(*_BASE, "gpu")
     )

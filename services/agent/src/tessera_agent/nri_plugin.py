@@ -16,9 +16,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.admission.admission import Judge
-from tessera_agent.admission.device_check import Disagreeing
-from tessera_agent.admission.prepare import Preparing, Unprepared, Was
+from tessera_agent.admission.admission import ContainerAdmitter
+from tessera_agent.admission.device_check import DeviceCheck
+from tessera_agent.admission.prepare import ContainerPreparer, EarlierAdjustment, NotPrepared
 from tessera_agent.containers.adjustment import (
     adjustment_of,
     card_mount,
@@ -28,14 +28,20 @@ from tessera_agent.containers.adjustment import (
     terms_in,
     withstands,
 )
-from tessera_agent.containers.holdings import Holding, Holdings, Stage
-from tessera_agent.containers.hook_files import Key
-from tessera_agent.events import Alarm, Teller
-from tessera_agent.usage.hami_core import Running
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.events import ContainerAlert, EventPublisher
+from tessera_agent.usage.hami_core import RunningRegions
 from tessera_core.dialect_kit.contract import Dialect, Vendor
 from tessera_core.hook import limits_file
-from tessera_core.node.container_admission import Deny, Give, Refuse
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Refusal, Sandbox, State
+from tessera_core.node.container_admission import Granted, NoDevices, Refused
+from tessera_kubelet.nri.types import (
+    Adjustment,
+    ContainerInfo,
+    CreationRefused,
+    NriContainerState,
+    PodSandbox,
+)
 from tessera_runtime import logs
 from tessera_runtime.tracing import tracing
 from tessera_schema.injections import Injection, Mount
@@ -43,18 +49,18 @@ from tessera_schema.injections import Injection, Mount
 _log: Final = logs.named("tessera.agent.nri")
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class NriPluginDependencies(Struct, frozen=True, kw_only=True):
     """What the plugin works with."""
 
     vendor: Vendor
-    judge: Judge
+    judge: ContainerAdmitter
     dialects: Mapping[str, Dialect]
-    holdings: Holdings
-    preparing: Preparing
-    disagreeing: Disagreeing
-    regioned: Running
+    holdings: ContainerRegistry
+    preparing: ContainerPreparer
+    disagreeing: DeviceCheck
+    regioned: RunningRegions
     """Those that HAMi-core limits, whoever granted them what."""
-    teller: Teller
+    teller: EventPublisher
     now: Callable[[], float]
     """The loop's clock."""
     left_alone: Callable[[], bool]
@@ -63,9 +69,9 @@ class Tools(Struct, frozen=True, kw_only=True):
 
 
 class CardsPlugin:
-    """A plugin of the container runtime; see `tessera_kubelet.nri.plugin.Plugin`."""
+    """A plugin of the container runtime; see `tessera_kubelet.nri.plugin.NriPlugin`."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: NriPluginDependencies) -> None:
         """Nothing runs, as far as is known."""
         self._do = tools
         self._sandboxes: dict[str, str] = {}
@@ -76,12 +82,12 @@ class CardsPlugin:
 
     # -- what runs already
 
-    def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]) -> None:
         """Know what runs, and look for what was started without being asked about."""
         sandboxes = {pod.id: pod for pod in pods}
         self._sandboxes = {pod.id: pod.uid for pod in pods}
         self._do.regioned.clear()
-        ended_first = sorted(containers, key=lambda c: c.state is not State.STOPPED)
+        ended_first = sorted(containers, key=lambda c: c.state is not NriContainerState.STOPPED)
         ids = set()
         for container in ended_first:
             pod = sandboxes.get(container.sandbox_id)
@@ -97,10 +103,14 @@ class CardsPlugin:
         self.synchronized += 1
         _log.info("synchronized", containers=len(containers), holding=len(holdings))
 
-    def _find(self, pod: Sandbox, container: ContainerInfo) -> None:
-        key = Key(uid=pod.uid, container=container.name)
-        stage = Stage.ENDED if container.state is State.STOPPED else Stage.RUNNING
-        if stage is Stage.RUNNING:
+    def _find(self, pod: PodSandbox, container: ContainerInfo) -> None:
+        key = ContainerKey(uid=pod.uid, container=container.name)
+        stage = (
+            ContainerStage.ENDED
+            if container.state is NriContainerState.STOPPED
+            else ContainerStage.RUNNING
+        )
+        if stage is ContainerStage.RUNNING:
             self._do.regioned.started(pod, container)
         adjusted = any(_is_limits(mount, key) for mount in container.mounts)
         holdings = self._do.holdings
@@ -109,35 +119,37 @@ class CardsPlugin:
             found = self._rebuilt(pod, container, stage, adjusted=adjusted)
         if found is not None:
             holdings.put(found if adjusted else self._unlimited(found))
-            if stage is Stage.RUNNING:
-                self._do.disagreeing.look(pod, container, found.granted or found.shares)
-        elif stage is Stage.RUNNING and self._keeps_off(pod):
+            if stage is ContainerStage.RUNNING:
+                self._do.disagreeing.check(pod, container, found.granted or found.shares)
+        elif stage is ContainerStage.RUNNING and self._keeps_off(pod):
             self._look_for_cards(pod, container)
 
     def _unlimited(self, held: Holding) -> Holding:
         """It was created without an answer of ours, or our answer came too late to count."""
         if held.hooked and held.holds:
-            self._do.teller.alarm(
-                held.pod, held.key.container, Alarm.UNLIMITED,
+            self._do.teller.alert(
+                held.pod,
+                held.key.container,
+                ContainerAlert.UNLIMITED,
                 "it was created while the agent was not asked: its share is not limited; delete "
                 "the pod",
-            )  # fmt: skip
+            )
         return replace(held, files=None)
 
-    def _look_for_cards(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def _look_for_cards(self, pod: PodSandbox, container: ContainerInfo) -> None:
         vendor = self._do.vendor
         if sees_cards(vendor, container.env) or card_mount(vendor, container):
-            self._do.teller.alarm(
-                pod, container.name, Alarm.UNGRANTED,
+            self._do.teller.alert(
+                pod, container.name, ContainerAlert.UNGRANTED,
                 "it was created while the agent was not asked, holds no share and sees cards: "
                 "delete the pod",
             )  # fmt: skip
 
     def _rebuilt(
-        self, pod: Sandbox, container: ContainerInfo, stage: Stage, *, adjusted: bool
+        self, pod: PodSandbox, container: ContainerInfo, stage: ContainerStage, *, adjusted: bool
     ) -> Holding | None:
         """What a container that runs holds, by its mounts, its files and its pod's grant."""
-        was = Was(
+        was = EarlierAdjustment(
             limits=partial(limits_of, pod, container.name),
             terms=lambda shares: terms_in(
                 self._do.dialects, pod.annotations, shares, container.env,
@@ -146,14 +158,16 @@ class CardsPlugin:
         )  # fmt: skip
         return self._do.preparing.found(pod, container, stage, was, adjusted=adjusted)
 
-    def _given(self, pod: Sandbox, container: ContainerInfo) -> Injection:
+    def _given(self, pod: PodSandbox, container: ContainerInfo) -> Injection:
         grant = self._do.holdings.granted(pod.uid)
         given = grant.given.get(container.name, Injection()) if grant else Injection()
         return replace(given, annotations=container.annotations)
 
     # -- what is created
 
-    def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+    def create_container(
+        self, pod: PodSandbox, container: ContainerInfo
+    ) -> Adjustment | CreationRefused:
         """Its cards, limits and hook; or what keeps it from seeing cards; or a refusal, after which
         kubelet asks again."""
         self._sandboxes[pod.id] = pod.uid
@@ -162,35 +176,37 @@ class CardsPlugin:
         if not self._do.judge.concerns(pod):
             return self._kept_off(pod, container, self._do.vendor.deny)
         with tracing.span(
-            "tessera.agent.prepare", parent=self._do.judge.traceparent(pod),
-            pod=f"{pod.namespace}/{pod.name}", container=container.name,
+            "tessera.agent.prepare",
+            parent=self._do.judge.traceparent(pod),
+            pod=f"{pod.namespace}/{pod.name}",
+            container=container.name,
             vendor=self._do.vendor.name,
-        ) as span:  # fmt: skip
-            match self._do.judge.verdict(pod, container.name):
-                case Deny(env=env):
+        ) as span:
+            match self._do.judge.admit(pod, container.name):
+                case NoDevices(env=env):
                     return self._kept_off(pod, container, env)
-                case Refuse(why=why, message=message):
+                case Refused(why=why, message=message):
                     span.failed(message)
                     return _refusal(self._do.preparing.refused(pod, container.name, why, message))
-                case Give() as given:
+                case Granted() as given:
                     span.set(cards=",".join(share.card for share in given.shares))
-                    self._do.disagreeing.look(pod, container, given.shares)
+                    self._do.disagreeing.check(pod, container, given.shares)
                     answer = self._prepared(pod, container, given)
-                    if isinstance(answer, Refusal):
+                    if isinstance(answer, CreationRefused):
                         span.failed(answer.why)
                     return answer
 
     def _prepared(
-        self, pod: Sandbox, container: ContainerInfo, given: Give
-    ) -> Adjustment | Refusal:
+        self, pod: PodSandbox, container: ContainerInfo, given: Granted
+    ) -> Adjustment | CreationRefused:
         def answer(env: Mapping[str, str], files: Sequence[Mount]) -> Adjustment:
             return adjustment_of(given.injection, env, files)
 
         return _refusal(self._do.preparing.prepare(pod, container, given, answer))
 
     def _kept_off(
-        self, pod: Sandbox, container: ContainerInfo, deny: Mapping[str, str]
-    ) -> Adjustment | Refusal:
+        self, pod: PodSandbox, container: ContainerInfo, deny: Mapping[str, str]
+    ) -> Adjustment | CreationRefused:
         if not self._keeps_off(pod):
             return Adjustment()
         env = {**disarmed(self._do.vendor, container.env), **deny}
@@ -198,43 +214,45 @@ class CardsPlugin:
             return _refusal(self._do.preparing.set_twice(pod, container, name))
         return Adjustment(env=env)
 
-    def _keeps_off(self, pod: Sandbox) -> bool:
+    def _keeps_off(self, pod: PodSandbox) -> bool:
         """Whether containers of the pod that hold nothing must see nothing."""
         return pod.namespace not in self._do.exempt_namespaces and not self._do.left_alone()
 
     # -- what becomes of it
 
-    def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_started(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """Its process runs."""
         self._do.regioned.started(pod, container)
         held = self._do.holdings.change(
-            Key(uid=pod.uid, container=container.name), container.id, stage=Stage.RUNNING,
+            ContainerKey(uid=pod.uid, container=container.name),
+            container.id,
+            stage=ContainerStage.RUNNING,
             pid=container.pid,
-        )  # fmt: skip
+        )
         if held is not None:
             self._do.preparing.started(held)
 
-    def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_stopped(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """Its process ended; what it held is free, its files stay for its next start."""
         self._do.regioned.ended(container)
-        key = Key(uid=pod.uid, container=container.name)
-        self._do.holdings.change(key, container.id, stage=Stage.ENDED, pid=0)
+        key = ContainerKey(uid=pod.uid, container=container.name)
+        self._do.holdings.change(key, container.id, stage=ContainerStage.ENDED, pid=0)
 
-    def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_removed(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """It is gone, unless it was started again under another id."""
         self._do.regioned.ended(container)
-        key = Key(uid=pod.uid, container=container.name)
+        key = ContainerKey(uid=pod.uid, container=container.name)
         held = self._do.holdings.get(key)
         if held is not None and held.id == container.id:
             self._do.holdings.forget(key, self._do.now())
 
-    def pod_stopped(self, pod: Sandbox) -> None:
+    def pod_stopped(self, pod: PodSandbox) -> None:
         """None of its containers runs."""
         self._do.regioned.pod_ended(pod)
         for held in self._of(pod):
-            self._do.holdings.change(held.key, held.id, stage=Stage.ENDED, pid=0)
+            self._do.holdings.change(held.key, held.id, stage=ContainerStage.ENDED, pid=0)
 
-    def pod_removed(self, pod: Sandbox) -> None:
+    def pod_removed(self, pod: PodSandbox) -> None:
         """The sandbox is gone; the pod is too, unless it has another one."""
         for held in self._of(pod):
             self._do.holdings.forget(held.key, self._do.now())
@@ -242,17 +260,17 @@ class CardsPlugin:
         if pod.uid not in self._sandboxes.values():
             self._do.holdings.lose(pod.uid)
 
-    def _of(self, pod: Sandbox) -> tuple[Holding, ...]:
+    def _of(self, pod: PodSandbox) -> tuple[Holding, ...]:
         return tuple(h for h in self._do.holdings.of_pod(pod.uid) if h.pod.id == pod.id)
 
 
-def _refusal(answer: Adjustment | Unprepared) -> Adjustment | Refusal:
-    if isinstance(answer, Unprepared):
-        return Refusal(why=f"{answer.why}: {answer.message}")
+def _refusal(answer: Adjustment | NotPrepared) -> Adjustment | CreationRefused:
+    if isinstance(answer, NotPrepared):
+        return CreationRefused(why=f"{answer.why}: {answer.message}")
     return answer
 
 
-def _is_limits(mount: Mount, key: Key) -> bool:
+def _is_limits(mount: Mount, key: ContainerKey) -> bool:
     """Whether it is the one that we give: a pod may mount something else at that place."""
     ours = f"/{key.uid}/{key.container}/limits"
     return mount.destination == limits_file.PATH and mount.source.endswith(ours)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from tessera_agent.agent import Agent
 from tessera_agent.settings import AgentSettings
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import Service, open_micro
+from tessera_runtime.bus.micro_service import MicroService, open_micro
 from tessera_runtime.clock import Clock
 from tessera_schema.device_reports import CardHeld
 from tessera_schema.subjects import token
@@ -26,7 +26,7 @@ from tessera_schema.subjects import token
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Info(Struct, frozen=True, kw_only=True):
+class AgentInfo(Struct, frozen=True, kw_only=True):
     """The answer to `info`."""
 
     node: str
@@ -40,10 +40,10 @@ class Info(Struct, frozen=True, kw_only=True):
     held: tuple[CardHeld, ...]
 
 
-def info(agent: Agent, settings: AgentSettings) -> Info:
+def info(agent: Agent, settings: AgentSettings) -> AgentInfo:
     """How the agent is now."""
     cards = agent.devices.seen.cards
-    return Info(
+    return AgentInfo(
         node=settings.node, vendor=settings.vendor, problem=agent.problem(),
         problems=agent.devices.state.problems, cards=len(cards),
         healthy=sum(card.healthy for card in cards), held=agent.holdings.by_card(),
@@ -60,7 +60,7 @@ async def listed(
         return _encode(info(agent, settings))
 
     name = f"{token(settings.node)}-{settings.vendor}"
-    service = Service(
+    service = MicroService(
         name="tessera-agent", instance=name,
         description="Looks after one vendor's cards on one node.",
     )  # fmt: skip

@@ -150,7 +150,7 @@ class NriSettings(Struct, frozen=True, kw_only=True):
     """Seconds that a container's files outlive it: its last use is read within them."""
 
 
-class Giving(StrEnum):
+class CardDelivery(StrEnum):
     """How containers get the vendor's cards."""
 
     RUNTIME = "runtime"
@@ -160,7 +160,7 @@ class Giving(StrEnum):
     whom, so the scheduler lets no two pods that ask for as much start on the node at once."""
 
 
-class By(StrEnum):
+class HandoverMethod(StrEnum):
     """How a device plugin hands a card to a container."""
 
     CDI = "cdi"
@@ -176,7 +176,7 @@ class By(StrEnum):
 class PluginSettings(Struct, frozen=True, kw_only=True):
     """The device plugin, where kubelet asks for cards (TESSERA_GIVING=allocate)."""
 
-    cards: By = By.CDI
+    cards: HandoverMethod = HandoverMethod.CDI
     """How cards are handed over: `cdi`, `nodes` or `env`. A pod's own variable cannot give it a
     card that comes by name, where the vendor's runtime is not the one that runs it."""
     wait_s: float = 5.0
@@ -188,7 +188,7 @@ class PluginSettings(Struct, frozen=True, kw_only=True):
     """Seconds between looks at what became of containers while nothing is heard of them."""
 
 
-class KeySettings(Struct, frozen=True, kw_only=True):
+class StoredKeySettings(Struct, frozen=True, kw_only=True):
     """The public keys that grants are verified with."""
 
     namespace: str = "tessera-system"
@@ -207,7 +207,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Whose cards this agent looks after."""
     folder: str = "/var/lib/tessera"
     """Where the limits and usage files of containers are kept."""
-    giving: Giving = Giving.RUNTIME
+    giving: CardDelivery = CardDelivery.RUNTIME
     """`runtime`, or `allocate` on nodes whose container runtime has no NRI. For a vendor whose own
     device plugin gives its cards nothing but `runtime` will do."""
     reader: ReaderSettings = ReaderSettings()
@@ -218,7 +218,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     resize: ResizeSettings = ResizeSettings()
     nri: NriSettings = NriSettings()
     plugin: PluginSettings = PluginSettings()
-    keys: KeySettings = KeySettings()
+    keys: StoredKeySettings = StoredKeySettings()
     process: ProcessSettings = ProcessSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     dialects: DialectsSettings = DialectsSettings()

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any
 from tessera_agent.api import grant_keys as published
 from tessera_agent.api import pods
 from tessera_agent.containers import namespace_allowances
-from tessera_agent.devices.extended_resources import Advertising
-from tessera_agent.devices.node_annotation import Inventory
+from tessera_agent.devices.extended_resources import ExtendedResources
+from tessera_agent.devices.node_annotation import CardsAnnotationWriter
 from tessera_agent.settings import AgentSettings
 from tessera_core.inventory.extended_resources import amounts_of
 from tessera_kubelet.nri.plugin import serve
-from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.nri.settings import NriPluginSettings
 from tessera_schema.cards import Card
 
 if TYPE_CHECKING:
-    from tessera_agent.agent import Agent, World
+    from tessera_agent.agent import Agent, AgentEnvironment
 
 
-def begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inventory) -> None:
+def begin(
+    tasks: asyncio.TaskGroup,
+    agent: Agent,
+    world: AgentEnvironment,
+    inventory: CardsAnnotationWriter,
+) -> None:
     """Begin all of it."""
     settings = world.settings
     key_watcher = published.watcher(world.kube, agent.keys, settings.keys.namespace, settings.kube)
@@ -33,10 +38,15 @@ def begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inven
         found = amounts_of(world.dialects, settings.vendor, cards)
         return {name: amount for name, amount in found.items() if name not in registered}
 
-    advertised = Advertising(
-        world.kube, settings.inventory, settings.node, amounts,
-        inventory=inventory, devices=agent.devices, holdings=agent.holdings,
-    )  # fmt: skip
+    advertised = ExtendedResources(
+        world.kube,
+        settings.inventory,
+        settings.node,
+        amounts,
+        inventory=inventory,
+        devices=agent.devices,
+        holdings=agent.holdings,
+    )
     for what, work in {
         "inventory": inventory.keep(),
         "advertising": advertised.keep(),
@@ -62,11 +72,11 @@ def begin(tasks: asyncio.TaskGroup, agent: Agent, world: World, inventory: Inven
 def _by_runtime(agent: Agent, settings: AgentSettings) -> Mapping[str, Coroutine[Any, Any, Any]]:
     nri = settings.nri
     name = nri.name or ("tessera" if agent.plugin.hooks else f"tessera-{settings.vendor}")
-    plugin_settings = NriSettings(name=name, index=nri.index)
+    plugin_settings = NriPluginSettings(name=name, index=nri.index)
     return {"runtime": _asked(agent, settings, plugin_settings)}
 
 
-async def _asked(agent: Agent, settings: AgentSettings, plugin_settings: NriSettings) -> None:
+async def _asked(agent: Agent, settings: AgentSettings, plugin_settings: NriPluginSettings) -> None:
     """The runtime tells only once what runs, and without keys no grant of it is believed."""
     with suppress(TimeoutError):
         async with asyncio.timeout(settings.keys.wait_s):

@@ -23,12 +23,12 @@ import msgspec
 
 from tessera_cli import forms, kubeconfig
 from tessera_cli.completion import completion_parser
-from tessera_cli.errors import NoDemo, Refused
+from tessera_cli.errors import CommandError, NoDemo
 from tessera_cli.explain.command import explain_parser
 from tessera_cli.place import table
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
-from tessera_cli.text import printable, tell
+from tessera_cli.text import print_notice, printable
 
 BAD_INPUT: Final = 1
 PIPE_CLOSED: Final = 141
@@ -40,7 +40,7 @@ BROKEN: Final = 2
 _DEBUG: Final = "TESSERA_DEBUG"
 
 if TYPE_CHECKING:
-    from tessera_runtime.bus.api import News
+    from tessera_runtime.bus.api import Message
 
     Commands = argparse._SubParsersAction[Any]
 
@@ -80,7 +80,7 @@ def _drop_output() -> None:
 
 def _complain(error: Exception) -> int:
     match error:
-        case Refused():
+        case CommandError():
             text = str(error)
         case RecursionError():
             text = "a manifest is nested too deep: give manifests that Kubernetes takes"
@@ -177,7 +177,7 @@ def _demo(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as e:
         raise NoDemo(e.name or "tessera_demo") from e
 
-    def answer(outcome: run.Outcome) -> None:
+    def answer(outcome: run.DemoOutcome) -> None:
         if options.json:
             found = report.document(
                 outcome.stage, outcome.evidence, outcome.promises, outcome.took_s
@@ -186,13 +186,15 @@ def _demo(options: argparse.Namespace) -> int:
             sys.stdout.buffer.flush()
             for promise in outcome.promises:
                 if not promise.kept:
-                    tell(f"BROKEN {promise.text}: {promise.but}")
+                    print_notice(f"BROKEN {promise.text}: {promise.but}")
             return
         console = table.console(sized=sys.stdout.isatty())
         report.show(console, outcome.evidence, outcome.promises, outcome.took_s)
 
-    logging.getLogger("tessera").addHandler(logging.NullHandler())  # `tell` says what matters
-    play = run.play(os.environ, tell, answer, kill=options.kill, keep=options.keep)
+    logging.getLogger("tessera").addHandler(
+        logging.NullHandler()
+    )  # `print_notice` says what matters
+    play = run.play(os.environ, print_notice, answer, kill=options.kill, keep=options.keep)
     try:
         return ALL_KEPT if asyncio.run(play) else BROKEN
     except Interrupted as e:
@@ -204,14 +206,19 @@ def _events(options: argparse.Namespace) -> int:
     from tessera_runtime.bus.settings import BusSettings
 
     settings = BusSettings(
-        url=options.url, cluster=options.cluster or "default", creds_file=options.creds,
-        user=options.user, password_file=options.password_file, arrange=False, tidy=False,
+        url=options.url,
+        cluster=options.cluster or "default",
+        creds_file=options.creds,
+        user=options.user,
+        password_file=options.password_file,
+        arrange=False,
+        tidy=False,
         idle_s=events.IDLE_S,
-    )  # fmt: skip
+    )
     events.check(settings)
     shown = events.as_json if options.output == "json" else event_lines.as_line
 
-    def put(news: News) -> None:
+    def put(news: Message) -> None:
         sys.stdout.write(shown(news) + "\n")
         sys.stdout.flush()
 

@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from tessera_cli.errors import Refused
-from tessera_cli.kubeconfig import Target
+from tessera_cli.errors import CommandError
+from tessera_cli.kubeconfig import ClusterTarget
 from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
-from tessera_runtime.kube.credentials import Credentials, open_credentials
+from tessera_runtime.kube.credentials import KubeCredentials, open_credentials
 from tessera_runtime.kube.lists import pages
 from tessera_runtime.kube.settings import KubeSettings
 
@@ -29,11 +29,11 @@ _CALL_S: Final = 30.0
 T = TypeVar("T")
 
 
-class Cluster(Struct, frozen=True):
+class ClusterConnection(Struct, frozen=True):
     """A cluster that can be asked."""
 
     kube: Kube
-    who: Credentials
+    who: KubeCredentials
     namespace: str
     """The one that is meant."""
 
@@ -41,7 +41,7 @@ class Cluster(Struct, frozen=True):
 class _Impersonated:
     """Credentials that ask to act as somebody else."""
 
-    def __init__(self, who: Credentials, user: str) -> None:
+    def __init__(self, who: KubeCredentials, user: str) -> None:
         self._who, self._user = who, user
         self.url, self.tls, self.proxy = who.url, who.tls, who.proxy
         self.server_name, self.namespace = who.server_name, who.namespace
@@ -52,8 +52,8 @@ class _Impersonated:
 
 @asynccontextmanager
 async def open_cluster(
-    target: Target, *, name: str, error: type[Refused]
-) -> AsyncGenerator[Cluster]:
+    target: ClusterTarget, *, name: str, error: type[CommandError]
+) -> AsyncGenerator[ClusterConnection]:
     """The cluster, for a command of this name. Raises `error` for whatever it does not do."""
     if not (target.kubeconfig or target.host):
         raise error(
@@ -69,13 +69,19 @@ async def open_cluster(
         if target.user:
             who = _Impersonated(who, target.user)
         async with open_kube(settings, name=name, who=who) as kube:
-            yield Cluster(kube, who, target.namespace or who.namespace or _DEFAULT)
+            yield ClusterConnection(kube, who, target.namespace or who.namespace or _DEFAULT)
     except TesseraError as e:
         raise error(f"{e}") from e
 
 
-async def every(
-    kube: Kube, path: str, read: Callable[[bytes], T], *, kind: str, part: str, error: type[Refused]
+async def list_all(
+    kube: Kube,
+    path: str,
+    read: Callable[[bytes], T],
+    *,
+    kind: str,
+    part: str,
+    error: type[CommandError],
 ) -> list[T]:
     """All objects of a list, as they come; `part` is what `read` reads of one, in words. Raises
     `error` where there is no such kind, or one cannot be read; and as `Kube.call` does."""

@@ -12,7 +12,7 @@ Refused
 from __future__ import annotations
 
 
-class Refused(Exception):
+class CommandError(Exception):
     """Nothing was planned. The message names the place, the value and what would do."""
 
     def __init__(self, *parts: str) -> None:
@@ -20,31 +20,31 @@ class Refused(Exception):
         super().__init__(": ".join(part for part in parts if part))
 
 
-class Unreadable(Refused):
+class InputUnreadable(CommandError):
     """The file, folder or stream cannot be read."""
 
 
-class TooLarge(Refused):
+class InputTooLarge(CommandError):
     """It is larger than what is read in one go."""
 
 
-class NotKubernetes(Refused):
+class NotKubernetes(CommandError):
     """It can be read, and is no Kubernetes object."""
 
 
-class Malformed(Refused):
+class Malformed(CommandError):
     """A field of an object makes no sense."""
 
 
-class Repeated(Refused):
+class Repeated(CommandError):
     """Two objects, or two sources, are one and the same."""
 
 
-class BadSettings(Refused):
+class BadConfigFile(CommandError):
     """The configuration file names what does not exist."""
 
 
-class NoDemo(Refused):
+class NoDemo(CommandError):
     """The demo is not installed: it is no part of the product."""
 
     def __init__(self, missing: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tessera_cli.text import printable
-from tessera_runtime.bus.api import News
+from tessera_runtime.bus.api import Message
 from tessera_schema.allocation_events import (
     AllocationGranted,
     AllocationRefused,
@@ -28,7 +28,7 @@ _WHAT: Final = 3
 """Tokens of a subject before the one that says what the message is about."""
 
 
-def as_line(news: News) -> str:
+def as_line(news: Message) -> str:
     """The message in one line, at most `LONGEST` characters."""
     tokens = news.subject.split(".")
     what = tokens[_WHAT] if len(tokens) > _WHAT else news.subject
@@ -41,7 +41,7 @@ def as_line(news: News) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
-def _allocation(news: News) -> str:
+def _allocation(news: Message) -> str:
     event = decode_allocation(news.data)
     what = news.subject.rpartition(".")[2]
     if isinstance(event, AllocationGranted):
@@ -59,7 +59,7 @@ def _allocation(news: News) -> str:
     return f"{what:9} {pod} on {event.node}: container {event.container}"
 
 
-def _usage(news: News) -> str:
+def _usage(news: Message) -> str:
     usage = decode_usage(news.data)
     held = [_use(c) for c in usage.containers]
     return f"{usage.node} ({usage.vendor}): " + ("; ".join(held) or "no container holds a card")
@@ -72,7 +72,7 @@ def _use(used: ContainerUse) -> str:
     return f"{used.namespace}/{used.pod}/{used.container} {memory} MiB, {cores:.0f} %{gaps}"
 
 
-def _device(news: News) -> str:
+def _device(news: Message) -> str:
     state = decode_device(news.data)
     ill = [card.id for card in state.cards if not card.healthy]
     told = [f"{len(state.cards)} cards"]
@@ -81,13 +81,13 @@ def _device(news: News) -> str:
     return f"{state.node} ({state.vendor}): " + "; ".join((*told, *state.problems))
 
 
-def _hint(news: News) -> str:
+def _hint(news: Message) -> str:
     hints = decode_hints(news.data)
     cards = [f"{c.card} busy {c.busy_percent:.0f} %" for c in hints.cards]
     return f"{hints.node}: " + ("; ".join(cards) or "nothing known yet")
 
 
-def _fields(news: News) -> str:
+def _fields(news: Message) -> str:
     """Any other message by its plain fields."""
     whole: Any = msgspec.json.decode(news.data)
     if not isinstance(whole, Mapping):
@@ -100,6 +100,6 @@ def _fields(news: News) -> str:
     return f"{what:9} {told}" + (f": {message}" if message else "")
 
 
-_WORDS: Final[Mapping[str, Callable[[News], str]]] = {
+_WORDS: Final[Mapping[str, Callable[[Message], str]]] = {
     "allocation": _allocation, "usage": _usage, "device": _device, "hint": _hint,
 }  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from tessera_cli.errors import BadSettings, Unreadable
+from tessera_cli.errors import BadConfigFile, InputUnreadable
 from tessera_runtime import errors
-from tessera_runtime.bus.api import News
+from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.cluster import served_cluster
 from tessera_runtime.bus.settings import BusSettings
@@ -37,25 +37,32 @@ def check(settings: BusSettings) -> None:
     """See whether one could connect so. Raises BadSettings, and Unreadable for a file of
     credentials: a service would wait for it, nobody at a terminal would."""
     if bool(settings.user) != bool(settings.password_file):
-        raise BadSettings("--user: give it with --password-file, or neither")
+        raise BadConfigFile("--user: give it with --password-file, or neither")
     try:
         settings.check()
     except errors.BadSettings as e:
         text = str(e)
         for field, option in _OPTIONS.items():
             text = text.replace(f"bus.{field}", option)
-        raise BadSettings(text) from e
+        raise BadConfigFile(text) from e
     for name in filter(None, (settings.password_file, settings.creds_file)):
         try:
             Path(name).read_bytes()
         except OSError as e:
-            raise Unreadable(name, e.strerror or str(e), "give a file that you may read") from e
+            raise InputUnreadable(
+                name, e.strerror or str(e), "give a file that you may read"
+            ) from e
 
 
 async def follow(
-    settings: BusSettings, subject: str, put: Callable[[News], None], *,
-    cluster: str = "", most: int = 0, wait_s: float = CONNECT_S,
-) -> None:  # fmt: skip
+    settings: BusSettings,
+    subject: str,
+    put: Callable[[Message], None],
+    *,
+    cluster: str = "",
+    most: int = 0,
+    wait_s: float = CONNECT_S,
+) -> None:
     """Give every message from now on to `put`, for ever, or until `most` have come.
 
     `cluster` is the one that somebody named; empty = whichever the bus serves. Raises BadSettings
@@ -63,13 +70,13 @@ async def follow(
     """
     served = await _served(settings, wait_s)
     if cluster and served and served != cluster:
-        raise BadSettings(
+        raise BadConfigFile(
             "--cluster", cluster, f"this bus serves cluster {served}: write that, or leave it out"
         )
     settings = replace(settings, cluster=served or cluster or settings.cluster)
     count = 0
     wanted = subject or f"{ROOT}.{settings.cluster}.>"
-    async with open_bus(settings, "cli", "events") as bus, bus.news(wanted) as messages:
+    async with open_bus(settings, "cli", "events") as bus, bus.subscribe(wanted) as messages:
         async for news in messages:
             put(news)
             count += 1
@@ -87,7 +94,7 @@ async def _served(settings: BusSettings, wait_s: float) -> str:
                 except BusAway as e:
                     why = e
                 await asyncio.sleep(_AGAIN_S)
-    raise Unreadable(
+    raise InputUnreadable(
         f"{why or settings.shown}",
         f"no answer within {wait_s:g} s",
         "see that NATS runs there, and give --url (in a cluster: kubectl -n tessera-system "
@@ -95,7 +102,7 @@ async def _served(settings: BusSettings, wait_s: float) -> str:
     )
 
 
-def as_json(news: News) -> str:
+def as_json(news: Message) -> str:
     """For programs: the whole message as one JSON object."""
     whole = {
         "subject": news.subject,

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class ClusterTarget(Struct, frozen=True, kw_only=True):
     """What the arguments and the environment say."""
 
     kubeconfig: str = ""
@@ -61,12 +61,12 @@ def add_arguments(
     command.set_defaults(environ=environ)
 
 
-def target(options: argparse.Namespace) -> Target:
+def target(options: argparse.Namespace) -> ClusterTarget:
     """What the options and the environment say."""
     environ: Mapping[str, str] = options.environ
     named = options.kubeconfig or environ.get("KUBECONFIG", "")
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT")
-    return Target(
+    return ClusterTarget(
         kubeconfig=named or _at_home(environ), context=options.context, user=options.user,
         namespace=getattr(options, "namespace", ""),
         everywhere=getattr(options, "everywhere", False),

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from tessera_cli.api_objects import every, open_cluster
-from tessera_cli.errors import Refused
-from tessera_cli.kubeconfig import Target
+from tessera_cli.api_objects import list_all, open_cluster
+from tessera_cli.errors import CommandError
+from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.screen import Screen
 from tessera_cli.text import printable
 from tessera_core.quota.objects import VERSION
@@ -29,7 +29,7 @@ _STYLES: Final = {"Within": "green", "Grace": "yellow", "Throttled": "bold red"}
 _HEADS: Final = ("Quota", "Phase", "Memory", "Cores", "Cards", "Waiting", "Measured", "Hours")
 
 
-class NotShown(Refused):
+class NotShown(CommandError):
     """Quotas cannot be read; the message says why, and what would do."""
 
 
@@ -38,7 +38,7 @@ class _Meta(Struct, frozen=True):
     namespace: str = ""
 
 
-class Shown(Struct, frozen=True):
+class QuotaRow(Struct, frozen=True):
     """One AcceleratorQuota; `spec` as its writer spelt it."""
 
     metadata: _Meta = _Meta()
@@ -51,26 +51,26 @@ class Shown(Struct, frozen=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
-_shown = decoder(Shown)
+_shown = decoder(QuotaRow)
 
 
-async def ask(target: Target) -> list[Shown]:
+async def ask(target: ClusterTarget) -> list[QuotaRow]:
     """The quotas of the namespace, or of all, by name. Raises NotShown."""
     async with open_cluster(target, name="tessera-quota-cli", error=NotShown) as cluster:
         return await read(cluster.kube, "" if target.everywhere else cluster.namespace)
 
 
-async def read(kube: Kube, namespace: str) -> list[Shown]:
+async def read(kube: Kube, namespace: str) -> list[QuotaRow]:
     """The quotas of a namespace, or with an empty one of all. Raises NotShown, and as `Kube.call`
     does."""
     path = paths.in_group(GROUP, VERSION, "acceleratorquotas", namespace=namespace)
-    found = await every(
+    found = await list_all(
         kube, path, _shown, kind="AcceleratorQuota", part="a quota's status", error=NotShown
     )
     return sorted(found, key=lambda one: one.name)
 
 
-def show(to: Screen, quotas: Sequence[Shown]) -> None:
+def show(to: Screen, quotas: Sequence[QuotaRow]) -> None:
     """Print a row for each quota, and below what is to be known of them."""
     if not quotas:
         to.print("no quotas (-A shows those of all namespaces)")
@@ -84,7 +84,7 @@ def show(to: Screen, quotas: Sequence[Shown]) -> None:
             to.print(Text(printable(f"{one.name}: {note}")))
 
 
-def document(quotas: Sequence[Shown]) -> bytes:
+def document(quotas: Sequence[QuotaRow]) -> bytes:
     """The same as JSON."""
     rows = [
         {"namespace": q.metadata.namespace, "name": q.metadata.name, "spec": q.spec,
@@ -94,7 +94,7 @@ def document(quotas: Sequence[Shown]) -> bytes:
     return msgspec.json.encode({"quotas": rows}) + b"\n"
 
 
-def _row(one: Shown) -> Iterator[Text]:
+def _row(one: QuotaRow) -> Iterator[Text]:
     status, hard = one.status, _part(one.spec, "hard")
     used = status.used
     yield Text(printable(one.name))
@@ -112,7 +112,7 @@ def _row(one: Shown) -> Iterator[Text]:
     yield Text(f"{status.hours.seen:.1f} of {status.hours.granted:.1f}")
 
 
-def _notes(one: Shown) -> Iterator[str]:
+def _notes(one: QuotaRow) -> Iterator[str]:
     status = one.status
     if not status.phase:
         yield "nobody counts: the quota service does not run, or has not come to it yet"

@@ -14,7 +14,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def tell(text: str) -> None:
+def print_notice(text: str) -> None:
     """Write what belongs to no answer: a line on standard error. A closed terminal keeps no
     command from its end."""
     with suppress(OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tessera_quota.monitor import World, open_quota
+from tessera_quota.monitor import QuotaEnvironment, open_quota
 from tessera_quota.service_info import listed
 from tessera_quota.settings import QuotaSettings
 from tessera_runtime import dialect_config
@@ -16,13 +16,13 @@ from tessera_runtime.kube.client import open_kube
 
 async def serve(settings: QuotaSettings) -> None:
     """Judge quotas until cancelled."""
-    ports, clock = server.Ports(settings.process.ports_file), SystemClock()
+    ports, clock = server.PortReporter(settings.process.ports_file), SystemClock()
     registry = await asyncio.to_thread(dialect_config.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-quota") as kube,
         open_bus(settings.bus, "quota", settings.instance) as bus,
         open_quota(
-            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=registry)
+            QuotaEnvironment(kube=kube, bus=bus, settings=settings, clock=clock, registry=registry)
         ) as quota,
     ):
         quota.metrics.of_process()

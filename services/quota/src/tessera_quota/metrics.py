@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.throttle import Phase
-from tessera_quota.quota_objects import Objects
-from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+from tessera_core.machines.throttle import ThrottlePhase
+from tessera_quota.quota_objects import QuotaObjects
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_schema.cards import MIB
 from tessera_schema.quotas import Limit, QuotaStatus
 
@@ -22,7 +22,7 @@ class QuotaMetrics:
     """Collects."""
 
     def __init__(
-        self, registry: Registry, objects: Objects, statuses: Mapping[str, QuotaStatus],
+        self, registry: MetricsRegistry, objects: QuotaObjects, statuses: Mapping[str, QuotaStatus],
         ledger: Ledger, counts: Callable[[], Mapping[str, int]],
     ) -> None:  # fmt: skip
         """`counts` are further counters by name. Registers itself."""
@@ -67,7 +67,7 @@ class QuotaMetrics:
         seen = self._gauge("seen_gpu_hours", "Hours of GPU time measured.")
         for key, status in self._statuses.items():
             labels = tuple(key.split("/", 1))
-            for phase in Phase:
+            for phase in ThrottlePhase:
                 phases.add_metric((*labels, phase.value), float(status.phase == phase))
             waits.add_metric(labels, status.waiting.pods)
             idle.add_metric(labels, status.idle_pods)

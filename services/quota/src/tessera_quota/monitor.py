@@ -18,35 +18,35 @@ from typing import NoReturn, TypeVar
 from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.registry import Registry as Dialects
+from tessera_core.registry.registry import DialectRegistry as Dialects
 from tessera_core.reports.agents import AgentReports
-from tessera_quota.evaluation import Judging, Parts
-from tessera_quota.events import Teller
+from tessera_quota.evaluation import EvaluatorDependencies, QuotaEvaluator
+from tessera_quota.events import QuotaEvents
 from tessera_quota.metrics import QuotaMetrics
-from tessera_quota.pods import PodReader, Pods
-from tessera_quota.quota_objects import QuotaReader, Theirs
+from tessera_quota.pods import QuotaPodReader, QuotaPods
+from tessera_quota.quota_objects import ForeignQuotas, QuotaReader
 from tessera_quota.settings import QuotaSettings
 from tessera_quota.status_writer import StatusWriter
-from tessera_quota.usage import Usage
-from tessera_runtime.background import aside
+from tessera_quota.usage import UsageListener
+from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.informers import grant_keys, namespaces
-from tessera_runtime.informers.grant_keys import Keys
+from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.installed_kinds import installed
-from tessera_runtime.informers.nodes import Nodes
+from tessera_runtime.informers.nodes import LedgerNodes
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.events import Events, open_events
-from tessera_runtime.kube.reflector import Reflector, Sink, Watched
-from tessera_runtime.metrics import Registry
+from tessera_runtime.kube.events import EventRecorder, open_events
+from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
 from tessera_schema.grants import Grant
 
 T = TypeVar("T")
 
 
-class World(Struct, frozen=True, kw_only=True):
+class QuotaEnvironment(Struct, frozen=True, kw_only=True):
     """What a quota monitor stands in."""
 
     kube: Kube
@@ -56,29 +56,34 @@ class World(Struct, frozen=True, kw_only=True):
     registry: Dialects
 
 
-class Quota:
+class QuotaMonitor:
     """The parts that others may want to see."""
 
-    def __init__(self, world: World, outbox: Outbox, events: Events) -> None:
+    def __init__(self, world: QuotaEnvironment, outbox: Outbox, events: EventRecorder) -> None:
         """Use `open_quota`."""
         settings, now = world.settings, asyncio.get_running_loop().time
         self._world = world
-        self.ledger, self.keys = Ledger(), Keys()
-        self.pods = Pods(self.ledger)
-        self.metrics = Registry("quota")
+        self.ledger, self.keys = Ledger(), GrantKeys()
+        self.pods = QuotaPods(self.ledger)
+        self.metrics = MetricsRegistry("quota")
         doubted = self.metrics.counter(
             "news_disbelieved", "Reports of agents that do not count", ("reason",)
         )
         self._reports = AgentReports(
             settings.bus.cluster, world.registry.vendors, DoubtedReports(doubted)
         )
-        self.usage = Usage(self._reports, self._grant_of, now, settings.count.stale_s)
-        self.judging = Judging(
-            Parts(
-                ledger=self.ledger, pods=self.pods, usage=self.usage, settings=settings,
-                teller=Teller(outbox, events, settings.bus.cluster), clock=world.clock, now=now,
+        self.usage = UsageListener(self._reports, self._grant_of, now, settings.count.stale_s)
+        self.judging = QuotaEvaluator(
+            EvaluatorDependencies(
+                ledger=self.ledger,
+                pods=self.pods,
+                usage=self.usage,
+                settings=settings,
+                teller=QuotaEvents(outbox, events, settings.bus.cluster),
+                clock=world.clock,
+                now=now,
             )
-        )  # fmt: skip
+        )
         self.writer = StatusWriter(world.kube, self.judging, settings.status, now)
         QuotaMetrics(
             self.metrics, self.judging.objects, self.judging.statuses, self.ledger,
@@ -106,13 +111,13 @@ class Quota:
         """Watch and judge, until cancelled."""
         world, settings = self._world, self._world.settings
         reader = QuotaReader(world.registry, settings.throttle)
-        nodes = Nodes(world.registry, self.ledger, self._reports)
+        nodes = LedgerNodes(world.registry, self.ledger, self._reports)
         async with asyncio.TaskGroup() as group:
             known = self._reflector(grant_keys.watched(settings.keys.namespace), self.keys)
             cards = self._reflector(nodes.watched(), nodes)
-            theirs = self._reflector(reader.watched_theirs(), Theirs(self.judging.objects))
+            theirs = self._reflector(reader.watched_theirs(), ForeignQuotas(self.judging.objects))
             groups = self._reflector(
-                namespaces.watched(), namespaces.Namespaces(self.ledger, lambda: None)
+                namespaces.watched(), namespaces.LedgerNamespaces(self.ledger, lambda: None)
             )
             group.create_task(known.run(), name="key watcher")
             group.create_task(cards.run(), name="node watcher")
@@ -137,7 +142,7 @@ class Quota:
     async def _watch_pods(self) -> NoReturn:
         """Pods, from a new list whenever other keys are published."""
         world = self._world
-        reader = PodReader(
+        reader = QuotaPodReader(
             world.registry, self.ledger, lambda: self.keys.verifier,
             migration=world.settings.count.migration,
         )  # fmt: skip
@@ -156,12 +161,12 @@ class Quota:
             self.installed.set()
         raise AssertionError("watches never end")
 
-    def _reflector(self, watched: Watched[T], sink: Sink[T]) -> Reflector[T]:
+    def _reflector(self, watched: ListWatch[T], sink: Handler[T]) -> Reflector[T]:
         return Reflector(self._world.kube, watched, sink, settings=self._world.settings.kube)
 
 
 @asynccontextmanager
-async def open_quota(world: World) -> AsyncGenerator[Quota]:
+async def open_quota(world: QuotaEnvironment) -> AsyncGenerator[QuotaMonitor]:
     """A quota monitor that judges until left."""
     settings = world.settings
     async with (
@@ -172,6 +177,6 @@ async def open_quota(world: World) -> AsyncGenerator[Quota]:
             world.kube, settings.events, component="tessera-quota", clock=world.clock
         ) as events,
     ):
-        quota = Quota(world, outbox, events)
-        async with aside(quota.run(), "quota"):
+        quota = QuotaMonitor(world, outbox, events)
+        async with running_in_background(quota.run(), "quota"):
             yield quota

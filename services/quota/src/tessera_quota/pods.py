@@ -11,17 +11,17 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.admission.allowances import EVERYTHING
 from tessera_core.fleet.charges import init_is_over
-from tessera_core.ledger.entries import Entry, Seen
+from tessera_core.ledger.entries import LedgerEntry, ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.quota.allowance import Uses, least_use
-from tessera_core.registry.registry import Registry
+from tessera_core.quota.allowance import Uses, minimum_usage
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.trust.grants import Verifier
-from tessera_runtime.informers.grants import LIVING, Granted
+from tessera_runtime.informers.grants import LIVING, GrantReader
 from tessera_runtime.kube import paths, timestamps
-from tessera_runtime.kube.reflector import Change, Watched
+from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
@@ -37,7 +37,7 @@ class _Started(Struct, frozen=True):
     status: _Status = _Status()
 
 
-class PodSight(Struct, frozen=True, kw_only=True):
+class QuotaPodSummary(Struct, frozen=True, kw_only=True):
     """What the API server shows of one pod."""
 
     uid: str
@@ -53,75 +53,86 @@ class PodSight(Struct, frozen=True, kw_only=True):
     """Unix time at which its node took it."""
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> ObservedPod:
         """For the ledger."""
-        return Seen(uid=self.uid, grant=self.grant, ended=self.ended, init_over=self.init_over)
+        return ObservedPod(
+            uid=self.uid, grant=self.grant, ended=self.ended, init_over=self.init_over
+        )
 
 
-class PodReader:
+class QuotaPodReader:
     """Reads pods."""
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, verifier: Callable[[], Verifier], *,
+        self,
+        registry: DialectRegistry,
+        ledger: Ledger,
+        verifier: Callable[[], Verifier],
+        *,
         migration: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """With `migration` what other systems wrote on pods counts too."""
         self._registry = registry
-        self._granted = Granted(registry, ledger.fleet, verifier, migration=migration)
+        self._granted = GrantReader(registry, ledger.fleet, verifier, migration=migration)
 
-    def watched(self) -> Watched[PodSight]:
+    def watched(self) -> ListWatch[QuotaPodSummary]:
         """Where they are."""
-        return Watched(paths.PODS, self.read, LIVING)
+        return ListWatch(paths.PODS, self.read, LIVING)
 
-    def read(self, raw: bytes) -> PodSight:
+    def read(self, raw: bytes) -> QuotaPodSummary:
         """Raises msgspec.DecodeError."""
         pod = _pod(raw)
         meta = pod.metadata
         namespace = meta.namespace or "default"
         if pod.terminal or not pod.spec.node_name:
-            return PodSight(
+            return QuotaPodSummary(
                 uid=meta.uid, namespace=namespace, name=meta.name, ended=pod.terminal,
                 asks=None if pod.terminal else self._asks(pod),
             )  # fmt: skip
         grant = self._granted.of(pod)
-        return PodSight(
-            uid=meta.uid, namespace=namespace, name=meta.name,
+        return QuotaPodSummary(
+            uid=meta.uid,
+            namespace=namespace,
+            name=meta.name,
             grant=None if grant is None else msgspec.structs.replace(grant, given={}),
-            init_over=init_is_over(pod), runs=pod.status.phase == RUNNING,
-            started=0 if grant is None else timestamps.read(_started(raw).status.start_time) or 0,
-        )  # fmt: skip
+            init_over=init_is_over(pod),
+            runs=pod.status.phase == RUNNING,
+            started=0
+            if grant is None
+            else timestamps.parse_time(_started(raw).status.start_time) or 0,
+        )
 
     def _asks(self, pod: Pod) -> Uses | None:
         admission = admit(self._registry, pod, allowed=EVERYTHING)
-        if not isinstance(admission, Admission) or not admission.request.containers:
+        if not isinstance(admission, AdmittedPod) or not admission.request.containers:
             return None
-        return least_use(admission.request)
+        return minimum_usage(admission.request)
 
 
 _pod = decoder(Pod)
 _started = decoder(_Started)
 
 
-class Pods:
+class QuotaPods:
     """All pods that hold or ask for cards, by namespace; a sink that keeps the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         """`ledger` is written to by this alone, nodes and limits apart."""
         self._ledger = ledger
-        self._of: dict[str, dict[str, PodSight]] = {}
+        self._of: dict[str, dict[str, QuotaPodSummary]] = {}
         self._where: dict[str, str] = {}
 
-    def relisted(self, items: list[PodSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[QuotaPodSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         self._of, self._where = {}, {}
         self._ledger.relist([item.seen for item in items], started, now)
         for item in items:
             self._know(item)
 
-    def changed(self, change: Change, item: PodSight, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: QuotaPodSummary, now: float) -> None:
+        """See `Handler.on_event`."""
         self._forget(item.uid)
-        if change is Change.DELETED or item.ended:
+        if change is WatchEventType.DELETED or item.ended:
             self._ledger.ended(item.uid)
         else:
             self._ledger.observe(item.seen, now)
@@ -133,15 +144,15 @@ class Pods:
             if pod.asks is not None:
                 yield pod.asks
 
-    def holding(self, namespace: str) -> Iterator[tuple[PodSight, Entry]]:
+    def holding(self, namespace: str) -> Iterator[tuple[QuotaPodSummary, LedgerEntry]]:
         """Pods with cards, and their pages in the books."""
         for pod in self._of.get(namespace, {}).values():
             entry = self._ledger.entry(pod.uid)
             if entry is not None:
                 yield pod, entry
 
-    def _know(self, pod: PodSight) -> None:
-        self._ledger.ask(pod.uid, pod.namespace, pod.asks or {})
+    def _know(self, pod: QuotaPodSummary) -> None:
+        self._ledger.set_pending_request(pod.uid, pod.namespace, pod.asks or {})
         if pod.asks is not None or pod.grant is not None:
             self._of.setdefault(pod.namespace, {})[pod.uid] = pod
             self._where[pod.uid] = pod.namespace

@@ -21,12 +21,12 @@ from tessera_core.quota.objects import (
     resource_limits,
     throttle_of,
 )
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_quota.settings import ThrottleSettings
 from tessera_runtime import logs
 from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube.lists import Identity, identity
-from tessera_runtime.kube.reflector import Change, Watched
+from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit, QuotaStatus
 
@@ -48,7 +48,7 @@ _rest = decoder(_Rest)
 _status = decoder(QuotaStatus)
 
 
-class QuotaSight(Struct, frozen=True, kw_only=True):
+class AcceleratorQuotaSummary(Struct, frozen=True, kw_only=True):
     """One AcceleratorQuota."""
 
     of: Identity
@@ -70,25 +70,25 @@ class QuotaSight(Struct, frozen=True, kw_only=True):
 class QuotaReader:
     """Reads quota objects."""
 
-    def __init__(self, registry: Registry, throttle: ThrottleSettings) -> None:
+    def __init__(self, registry: DialectRegistry, throttle: ThrottleSettings) -> None:
         """`throttle` is what an object does not say."""
         self._registry = registry
         self._throttle = throttle
 
-    def watched(self) -> Watched[QuotaSight]:
+    def watched(self) -> ListWatch[AcceleratorQuotaSummary]:
         """Where our own are."""
-        return Watched(ACCELERATOR_QUOTAS, self.read)
+        return ListWatch(ACCELERATOR_QUOTAS, self.read)
 
-    def watched_theirs(self) -> Watched[tuple[str, tuple[Limit, ...]]]:
+    def watched_theirs(self) -> ListWatch[tuple[str, tuple[Limit, ...]]]:
         """Where Kubernetes' own are."""
-        return Watched(RESOURCE_QUOTAS, self.read_theirs)
+        return ListWatch(RESOURCE_QUOTAS, self.read_theirs)
 
-    def read(self, raw: bytes) -> QuotaSight:
+    def read(self, raw: bytes) -> AcceleratorQuotaSummary:
         """Raises msgspec.DecodeError for what is no object at all; everything else that makes no
         sense is a problem."""
         of, rest = identity(raw), _rest(raw)
         status = _before(rest.status)
-        sight = QuotaSight(of=of, generation=rest.metadata.generation, status=status)
+        sight = AcceleratorQuotaSummary(of=of, generation=rest.metadata.generation, status=status)
         try:
             quota = _quota(raw)
             after_s, percent = throttle_of(
@@ -113,7 +113,9 @@ def _before(status: Raw) -> QuotaStatus:
         return QuotaStatus()
 
 
-def _as_before(item: QuotaSight, before: QuotaSight | None) -> QuotaSight:
+def _as_before(
+    item: AcceleratorQuotaSummary, before: AcceleratorQuotaSummary | None
+) -> AcceleratorQuotaSummary:
     """What makes no sense limits what it did before."""
     if not item.problem or before is None:
         return item
@@ -122,35 +124,35 @@ def _as_before(item: QuotaSight, before: QuotaSight | None) -> QuotaSight:
     )
 
 
-class Objects:
+class QuotaObjects:
     """All AcceleratorQuotas; a sink that keeps the ledger's limits."""
 
-    def __init__(self, ledger: Ledger, gone: Callable[[QuotaSight], None]) -> None:
+    def __init__(self, ledger: Ledger, gone: Callable[[AcceleratorQuotaSummary], None]) -> None:
         """`gone` is told of each object that is no more."""
-        self.known: dict[str, QuotaSight] = {}
+        self.known: dict[str, AcceleratorQuotaSummary] = {}
         """By key, each with what it limits now."""
         self.theirs: dict[str, tuple[Limit, ...]] = {}
         """What ResourceQuotas limit, by key."""
         self._ledger = ledger
         self._gone = gone
 
-    def relisted(self, items: list[QuotaSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[AcceleratorQuotaSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         del started, now
         for key in set(self.known).difference(item.key for item in items):
             self._drop(key)
         self._know(items)
 
-    def changed(self, change: Change, item: QuotaSight, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: AcceleratorQuotaSummary, now: float) -> None:
+        """See `Handler.on_event`."""
         del now
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self._drop(item.key)
             self.set_limits()
         else:
             self._know([item])
 
-    def _know(self, items: Iterable[QuotaSight]) -> None:
+    def _know(self, items: Iterable[AcceleratorQuotaSummary]) -> None:
         for item in items:
             before = self.known.get(item.key)
             if before is not None and before.of.uid != item.of.uid:
@@ -172,24 +174,26 @@ class Objects:
         self._ledger.set_limits([*ours, *(one for each in self.theirs.values() for one in each)])
 
 
-class Theirs:
+class ForeignQuotas:
     """ResourceQuotas; a sink. They have no phase and no status of ours."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: QuotaObjects) -> None:
         """Brings them to the objects' limits."""
         self._objects = objects
 
-    def relisted(
+    def on_list(
         self, items: list[tuple[str, tuple[Limit, ...]]], started: float, now: float
     ) -> None:
-        """See `Sink.relisted`."""
+        """See `Handler.on_list`."""
         del started, now
         self._objects.theirs = dict(items)
         self._objects.set_limits()
 
-    def changed(self, change: Change, item: tuple[str, tuple[Limit, ...]], now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(
+        self, change: WatchEventType, item: tuple[str, tuple[Limit, ...]], now: float
+    ) -> None:
+        """See `Handler.on_event`."""
         del now
         key, limits = item
-        self._objects.theirs[key] = limits if change is not Change.DELETED else ()
+        self._objects.theirs[key] = limits if change is not WatchEventType.DELETED else ()
         self._objects.set_limits()

@@ -13,8 +13,8 @@ from tessera_core.machines.throttle import (
     Event,
     Exceeded,
     GraceExpired,
-    Phase,
     ReturnedBelow,
+    ThrottlePhase,
     advance,
 )
 from tessera_runtime.kube import timestamps
@@ -24,7 +24,7 @@ MOST_HOURS: Final = 10_000_000_000
 """Of cards: 100,000 of them for eleven years. A status that says more is not counted on."""
 
 
-class Change(StrEnum):
+class PhaseChange(StrEnum):
     """What a judgement changed."""
 
     NOTHING = "nothing"
@@ -34,17 +34,19 @@ class Change(StrEnum):
 
 
 _CHANGES = {
-    Phase.GRACE: Change.EXCEEDED, Phase.THROTTLED: Change.THROTTLED, Phase.WITHIN: Change.RESTORED,
-}  # fmt: skip
+    ThrottlePhase.GRACE: PhaseChange.EXCEEDED,
+    ThrottlePhase.THROTTLED: PhaseChange.THROTTLED,
+    ThrottlePhase.WITHIN: PhaseChange.RESTORED,
+}
 
 
-class Tracked:
+class QuotaState:
     """Where a quota is."""
 
     def __init__(self, before: QuotaStatus, *, wall: float, now: float) -> None:
         """`before` is the status that the object bears; `wall` is Unix time, `now` the loop's."""
-        self.phase = Phase.WITHIN
-        since = timestamps.read(before.phase_since)
+        self.phase = ThrottlePhase.WITHIN
+        since = timestamps.parse_time(before.phase_since)
         for event in _how_to_reach(before.phase):
             self.phase = advance(self.phase, event)
         known = since is not None and self.phase.value == before.phase
@@ -52,21 +54,21 @@ class Tracked:
         """Unix time at which the phase began."""
         self._began = now - (wall - self.since)
         hours = before.hours if _sensible(before.hours) else Hours()
-        self._hours_since = timestamps.read(hours.since) or wall
+        self._hours_since = timestamps.parse_time(hours.since) or wall
         self._granted_h, self._seen_h = hours.granted, hours.seen
         self._counted_at = now
         self._gpu_seconds: float | None = None
 
-    def judge(
+    def evaluate(
         self, over: str, after_s: float, *, throttles: bool, wall: float, now: float
-    ) -> Change:
+    ) -> PhaseChange:
         """What is used beyond the quota, if anything; grace lasts `after_s`."""
         before = self.phase
         self._advance(Exceeded() if over else ReturnedBelow(), wall, now)
-        if self.phase is Phase.GRACE and throttles and now - self._began >= after_s:
+        if self.phase is ThrottlePhase.GRACE and throttles and now - self._began >= after_s:
             self._advance(GraceExpired(), wall, now)
         if self.phase is before:
-            return Change.NOTHING
+            return PhaseChange.NOTHING
         return _CHANGES[self.phase]
 
     def count(self, parts: float, gpu_seconds: float, now: float) -> None:
@@ -81,7 +83,7 @@ class Tracked:
     def hours(self) -> Hours:
         """So far."""
         return Hours(
-            since=timestamps.written(self._hours_since), granted=round(self._granted_h, 4),
+            since=timestamps.format_time(self._hours_since), granted=round(self._granted_h, 4),
             seen=round(self._seen_h, 4),
         )  # fmt: skip
 
@@ -97,9 +99,9 @@ def _sensible(hours: Hours) -> bool:
 
 def _how_to_reach(phase: str) -> tuple[Event, ...]:
     match phase:
-        case Phase.GRACE:
+        case ThrottlePhase.GRACE:
             return (Exceeded(),)
-        case Phase.THROTTLED:
+        case ThrottlePhase.THROTTLED:
             return (Exceeded(), GraceExpired())
         case _:
             return ()

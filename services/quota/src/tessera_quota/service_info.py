@@ -14,17 +14,17 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.machines.throttle import Phase
-from tessera_quota.monitor import Quota
+from tessera_core.machines.throttle import ThrottlePhase
+from tessera_quota.monitor import QuotaMonitor
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import Service, open_micro
+from tessera_runtime.bus.micro_service import MicroService, open_micro
 from tessera_runtime.clock import Clock
 from tessera_schema.subjects import token
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Info(Struct, frozen=True, kw_only=True):
+class QuotaInfo(Struct, frozen=True, kw_only=True):
     """The answer to `info`."""
 
     instance: str
@@ -36,26 +36,29 @@ class Info(Struct, frozen=True, kw_only=True):
     """Those that are not within, as `namespace/name`."""
 
 
-def info(quota: Quota, instance: str) -> Info:
+def info(quota: QuotaMonitor, instance: str) -> QuotaInfo:
     """How the monitor is now."""
     statuses = quota.judging.statuses
-    exceeded = (key for key, status in statuses.items() if status.phase != Phase.WITHIN)
-    return Info(
+    exceeded = (key for key, status in statuses.items() if status.phase != ThrottlePhase.WITHIN)
+    return QuotaInfo(
         instance=instance, problem=quota.problem(), quotas=len(quota.judging.objects.known),
         exceeded=tuple(sorted(exceeded)),
     )  # fmt: skip
 
 
 @asynccontextmanager
-async def listed(bus: NatsBus, clock: Clock, quota: Quota, instance: str) -> AsyncGenerator[None]:
+async def listed(
+    bus: NatsBus, clock: Clock, quota: QuotaMonitor, instance: str
+) -> AsyncGenerator[None]:
     """Be listed whenever NATS is there, until left."""
 
     async def answer(_: bytes) -> bytes:
         return _encode(info(quota, instance))
 
-    service = Service(
-        name="tessera-quota", instance=token(instance),
+    service = MicroService(
+        name="tessera-quota",
+        instance=token(instance),
         description="Tells what namespaces use of their quotas, and throttles what is too much.",
-    )  # fmt: skip
+    )
     async with open_micro(bus, clock, service, {"info": answer}):
         yield

@@ -10,7 +10,7 @@ from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.dialect_config import DialectsSettings
 from tessera_runtime.http.server import HttpSettings
-from tessera_runtime.informers.grant_keys import KeySettings
+from tessera_runtime.informers.grant_keys import GrantKeySettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.service import ProcessSettings
 from tessera_runtime.tracing.tracing import TelemetrySettings
@@ -31,7 +31,7 @@ class ThrottleSettings(Struct, frozen=True, kw_only=True):
     """Seconds after which a throttle in force is told again, for agents that have come since."""
 
 
-class CountSettings(Struct, frozen=True, kw_only=True):
+class UsageCountSettings(Struct, frozen=True, kw_only=True):
     """How use is counted."""
 
     every_s: Seconds = 5.0
@@ -71,9 +71,9 @@ class QuotaSettings(Struct, frozen=True, kw_only=True):
     bus: BusSettings = BusSettings(arrange=False)
     outbox: OutboxSettings = OutboxSettings()
     events: EventSettings = EventSettings()
-    keys: KeySettings = KeySettings()
+    keys: GrantKeySettings = GrantKeySettings()
     throttle: ThrottleSettings = ThrottleSettings()
-    count: CountSettings = CountSettings()
+    count: UsageCountSettings = UsageCountSettings()
     status: StatusSettings = StatusSettings()
     http: HttpSettings = HttpSettings(port=8080)
     """Health and metrics."""

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tessera_core.quota.objects import VERSION
-from tessera_quota.evaluation import Judging
-from tessera_quota.quota_objects import QuotaSight
+from tessera_quota.evaluation import QuotaEvaluator
+from tessera_quota.quota_objects import AcceleratorQuotaSummary
 from tessera_quota.settings import StatusSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiNotFound, TesseraError
@@ -21,7 +21,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.patches import add, json_patch, require
 from tessera_schema.annotation_keys import GROUP
-from tessera_schema.quotas import Hours, QuotaStatus, SeenUse
+from tessera_schema.quotas import Hours, MeasuredUse, QuotaStatus
 
 _log: Final = logs.named("tessera.quota.status")
 Written = tuple[str, QuotaStatus, float]
@@ -32,7 +32,11 @@ class StatusWriter:
     """Writes."""
 
     def __init__(
-        self, kube: Kube, judging: Judging, settings: StatusSettings, now: Callable[[], float]
+        self,
+        kube: Kube,
+        judging: QuotaEvaluator,
+        settings: StatusSettings,
+        now: Callable[[], float],
     ) -> None:
         """`now` is the loop's time."""
         self.failures = 0
@@ -54,7 +58,7 @@ class StatusWriter:
                 if key in known and self._due(known[key], status):
                     await self._write(known[key], status)
 
-    def _due(self, sight: QuotaSight, status: QuotaStatus) -> bool:
+    def _due(self, sight: AcceleratorQuotaSummary, status: QuotaStatus) -> bool:
         uid, before, at = self._written.get(sight.key, (sight.of.uid, sight.status, -1e9))
         if uid != sight.of.uid or before.phase != status.phase:
             return True
@@ -63,7 +67,7 @@ class StatusWriter:
         same = _calm(before) == _calm(status)
         return self._now() - at >= (self._settings.calm_s if same else self._settings.write_s)
 
-    async def _write(self, sight: QuotaSight, status: QuotaStatus) -> None:
+    async def _write(self, sight: AcceleratorQuotaSummary, status: QuotaStatus) -> None:
         path = paths.in_group(
             GROUP, VERSION, "acceleratorquotas", namespace=sight.of.namespace, name=sight.of.name
         )
@@ -85,4 +89,4 @@ class StatusWriter:
 
 def _calm(status: QuotaStatus) -> QuotaStatus:
     """Without what changes by itself all the time."""
-    return replace(status, seen=SeenUse(), hours=Hours(), idle=())
+    return replace(status, seen=MeasuredUse(), hours=Hours(), idle=())

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.quota.status import Measured
-from tessera_core.reports.agents import AgentReports, Message
+from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.usage import GrantOf
-from tessera_runtime.bus.api import Bus, News
+from tessera_runtime.bus.api import Bus, Message
 from tessera_schema import subjects
 from tessera_schema.device_reports import ContainerUse, NodeUsage
 
@@ -38,7 +38,7 @@ class _Agent(Struct):
     """Its intervals so far."""
 
 
-class Usage:
+class UsageListener:
     """What was measured."""
 
     def __init__(
@@ -57,13 +57,13 @@ class Usage:
 
     async def listen(self, bus: Bus, cluster: str) -> None:
         """Take in what every node reports, for ever."""
-        async with bus.news(subjects.usage(cluster, "*")) as told:
+        async with bus.subscribe(subjects.usage(cluster, "*")) as told:
             async for news in told:
-                self.take(news)
+                self.receive(news)
 
-    def take(self, news: News) -> None:
+    def receive(self, news: Message) -> None:
         """One message; repeats and late ones change nothing."""
-        message = Message(subject=news.subject, envelope=news.envelope, data=news.data)
+        message = ReceivedReport(subject=news.subject, envelope=news.envelope, data=news.data)
         try:
             usage = self._reports.usage(message, self._grant_of)
         except msgspec.DecodeError:

@@ -11,11 +11,11 @@ from typing import Final, NoReturn
 
 from msgspec import Struct
 
-from tessera_core.usage.hints import Hinting, Steps, is_news
+from tessera_core.usage.hints import HintBuilder, SignificantChanges, is_significant
 from tessera_core.usage.smoother import Smoother
-from tessera_rebalancer.pods import Pods
-from tessera_rebalancer.settings import HintSettings
-from tessera_rebalancer.usage_listener import Usage
+from tessera_rebalancer.pods import GrantedPods
+from tessera_rebalancer.settings import HintPublisherSettings
+from tessera_rebalancer.usage_listener import UsageConsumer
 from tessera_runtime.bus.outbox import Outbox
 from tessera_schema.event_catalogue import HINT_TOLD
 from tessera_schema.hints import NodeHints, encode_hints
@@ -27,22 +27,26 @@ _AT_ONCE: Final = 50
 """Nodes looked at before others on the loop have their turn: some milliseconds."""
 
 
-class Sources(Struct, frozen=True, kw_only=True):
+class HintSources(Struct, frozen=True, kw_only=True):
     """What hints are made of."""
 
-    usage: Usage
+    usage: UsageConsumer
     smoother: Smoother
-    hinting: Hinting
-    pods: Pods
+    hinting: HintBuilder
+    pods: GrantedPods
 
 
-class Teller:
+class HintPublisher:
     """Tells."""
 
     def __init__(
-        self, sources: Sources, outbox: Outbox, settings: HintSettings, steps: Steps,
+        self,
+        sources: HintSources,
+        outbox: Outbox,
+        settings: HintPublisherSettings,
+        steps: SignificantChanges,
         now: Callable[[], float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`now` is the loop's time."""
         self.told: dict[str, NodeHints] = {}
         """The newest of each node that is measured."""
@@ -83,12 +87,12 @@ class Teller:
         seen = self._of.smoother.node(node, self._now())
         if seen is None:
             return
-        told, former = self._of.hinting.of(seen, self._of.pods.on(node)), self.told.get(node)
+        told, former = self._of.hinting.build(seen, self._of.pods.on(node)), self.told.get(node)
         old = self._now() - self._told_at.get(node, -1e9) >= self._settings.again_s
-        if old or is_news(former, told, self._steps):
+        if old or is_significant(former, told, self._steps):
             self.told[node], self._told_at[node] = told, self._now()
             self.count += 1
-            self._outbox.tell_state(HINTS_BUCKET, token(node), HINT_TOLD, encode_hints(told))
+            self._outbox.publish_state(HINTS_BUCKET, token(node), HINT_TOLD, encode_hints(told))
 
     def _drop(self, node: str) -> None:
         del self.told[node], self._told_at[node]

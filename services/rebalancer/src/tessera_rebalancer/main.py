@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tessera_rebalancer.rebalancer import World, open_rebalancer
+from tessera_rebalancer.rebalancer import RebalancerEnvironment, open_rebalancer
 from tessera_rebalancer.service_info import listed
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime import dialect_config
@@ -16,13 +16,15 @@ from tessera_runtime.kube.client import open_kube
 
 async def serve(settings: RebalancerSettings) -> None:
     """Tell hints until cancelled."""
-    ports, clock = server.Ports(settings.process.ports_file), SystemClock()
+    ports, clock = server.PortReporter(settings.process.ports_file), SystemClock()
     registry = await asyncio.to_thread(dialect_config.load, settings.dialects.file)
     async with (
         open_kube(settings.kube, name="tessera-rebalancer") as kube,
         open_bus(settings.bus, "rebalancer", settings.instance) as bus,
         open_rebalancer(
-            World(kube=kube, bus=bus, settings=settings, clock=clock, registry=registry)
+            RebalancerEnvironment(
+                kube=kube, bus=bus, settings=settings, clock=clock, registry=registry
+            )
         ) as rebalancer,
     ):
         rebalancer.metrics.of_process()

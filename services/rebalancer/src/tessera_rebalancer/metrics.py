@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tessera_rebalancer.hint_publisher import Teller
-from tessera_rebalancer.usage_listener import Usage
-from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+from tessera_rebalancer.hint_publisher import HintPublisher
+from tessera_rebalancer.usage_listener import UsageConsumer
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 
 
 class RebalancerMetrics:
     """Collects."""
 
-    def __init__(self, registry: Registry, teller: Teller, usage: Usage) -> None:
+    def __init__(
+        self, registry: MetricsRegistry, teller: HintPublisher, usage: UsageConsumer
+    ) -> None:
         """Registers itself."""
         self._full = registry.full
         self._teller = teller

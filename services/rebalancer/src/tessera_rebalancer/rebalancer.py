@@ -18,36 +18,36 @@ from typing import TypeVar
 from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.registry import Registry as Dialects
+from tessera_core.registry.registry import DialectRegistry as Dialects
 from tessera_core.reports.agents import AgentReports
-from tessera_core.usage.hints import Hinting
+from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
-from tessera_rebalancer.hint_publisher import Sources, Teller
+from tessera_rebalancer.hint_publisher import HintPublisher, HintSources
 from tessera_rebalancer.metrics import RebalancerMetrics
 from tessera_rebalancer.plans.cluster_watch import ViewSettings
-from tessera_rebalancer.plans.service import Planning, open_plans
-from tessera_rebalancer.plans.service import World as PlanWorld
-from tessera_rebalancer.pods import PodReader, Pods
+from tessera_rebalancer.plans.service import PlanEnvironment as PlanWorld
+from tessera_rebalancer.plans.service import PlanService, open_plans
+from tessera_rebalancer.pods import GrantedPodReader, GrantedPods
 from tessera_rebalancer.settings import RebalancerSettings
-from tessera_rebalancer.usage_listener import Usage
-from tessera_runtime.background import aside
+from tessera_rebalancer.usage_listener import UsageConsumer
+from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.informers import grant_keys
-from tessera_runtime.informers.grant_keys import Keys
-from tessera_runtime.informers.nodes import Nodes
+from tessera_runtime.informers.grant_keys import GrantKeys
+from tessera_runtime.informers.nodes import LedgerNodes
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import open_events
-from tessera_runtime.kube.reflector import Reflector, Sink, Watched
-from tessera_runtime.metrics import Registry
+from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
 
 T = TypeVar("T")
 
 
-class World(Struct, frozen=True, kw_only=True):
+class RebalancerEnvironment(Struct, frozen=True, kw_only=True):
     """What a rebalancer stands in."""
 
     kube: Kube
@@ -60,30 +60,30 @@ class World(Struct, frozen=True, kw_only=True):
 class Rebalancer:
     """Hints, and the parts that others may want to see."""
 
-    def __init__(self, world: World, outbox: Outbox) -> None:
+    def __init__(self, world: RebalancerEnvironment, outbox: Outbox) -> None:
         """Use `open_rebalancer`."""
         settings, now = world.settings, asyncio.get_running_loop().time
         self._world = world
         self._cards = Ledger()
-        self.keys, self.pods = Keys(), Pods()
+        self.keys, self.pods = GrantKeys(), GrantedPods()
         self.smoother = Smoother(settings.smoothing)
-        self.metrics = Registry("rebalancer")
+        self.metrics = MetricsRegistry("rebalancer")
         doubted = self.metrics.counter(
             "news_disbelieved", "Reports of agents that do not count", ("reason",)
         )
         self._reports = AgentReports(
             settings.bus.cluster, world.registry.vendors, DoubtedReports(doubted)
         )
-        self.usage = Usage(self.smoother, self._reports, self.pods.grant_of, now)
-        sources = Sources(
-            usage=self.usage, smoother=self.smoother, hinting=Hinting(settings.lending),
+        self.usage = UsageConsumer(self.smoother, self._reports, self.pods.grant_of, now)
+        sources = HintSources(
+            usage=self.usage, smoother=self.smoother, hinting=HintBuilder(settings.lending),
             pods=self.pods,
         )  # fmt: skip
-        self.teller = Teller(sources, outbox, settings.hints, settings.steps, now)
+        self.teller = HintPublisher(sources, outbox, settings.hints, settings.steps, now)
         RebalancerMetrics(self.metrics, self.teller, self.usage)
         self.counting = asyncio.Event()
         """Set once pods were read."""
-        self.planning: Planning | None = None
+        self.planning: PlanService | None = None
 
     def problem(self) -> str:
         """Why no hints are told, or no plans made, now; empty when they are."""
@@ -102,8 +102,8 @@ class Rebalancer:
     async def run(self) -> None:
         """Watch and tell, until cancelled."""
         world, settings = self._world, self._world.settings
-        nodes = Nodes(world.registry, self._cards, self._reports)
-        reader = PodReader(
+        nodes = LedgerNodes(world.registry, self._cards, self._reports)
+        reader = GrantedPodReader(
             world.registry, self._cards.fleet, lambda: self.keys.verifier,
             migration=settings.count.migration,
         )  # fmt: skip
@@ -123,12 +123,12 @@ class Rebalancer:
             group.create_task(listening, name="usage listener")  # it counts for known pods
             group.create_task(self.teller.run(), name="telling")
 
-    def _reflector(self, watched: Watched[T], sink: Sink[T]) -> Reflector[T]:
+    def _reflector(self, watched: ListWatch[T], sink: Handler[T]) -> Reflector[T]:
         return Reflector(self._world.kube, watched, sink, settings=self._world.settings.kube)
 
 
 @asynccontextmanager
-async def open_rebalancer(world: World) -> AsyncGenerator[Rebalancer]:
+async def open_rebalancer(world: RebalancerEnvironment) -> AsyncGenerator[Rebalancer]:
     """A rebalancer that tells hints and carries out plans until left."""
     settings = world.settings
     async with (
@@ -150,6 +150,9 @@ async def open_rebalancer(world: World) -> AsyncGenerator[Rebalancer]:
             cluster=settings.bus.cluster, hints=lambda: rebalancer.teller.told,
             measured=rebalancer.measured,
         )  # fmt: skip
-        async with aside(rebalancer.run(), "rebalancer"), open_plans(plans) as planning:
+        async with (
+            running_in_background(rebalancer.run(), "rebalancer"),
+            open_plans(plans) as planning,
+        ):
             rebalancer.planning = planning
             yield rebalancer

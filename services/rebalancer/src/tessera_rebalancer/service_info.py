@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from tessera_rebalancer.rebalancer import Rebalancer
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import Service, open_micro
+from tessera_runtime.bus.micro_service import MicroService, open_micro
 from tessera_runtime.clock import Clock
 from tessera_schema.subjects import token
 
@@ -26,7 +26,7 @@ _CONTENDED: Final = 25.0
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Info(Struct, frozen=True, kw_only=True):
+class RebalancerInfo(Struct, frozen=True, kw_only=True):
     """The answer to `info`."""
 
     instance: str
@@ -38,7 +38,7 @@ class Info(Struct, frozen=True, kw_only=True):
     """The cards where most is waited, as `node/card`; no more than 20."""
 
 
-def info(rebalancer: Rebalancer, instance: str) -> Info:
+def info(rebalancer: Rebalancer, instance: str) -> RebalancerInfo:
     """How the rebalancer is now."""
     told = rebalancer.teller.told
     waits = sorted(
@@ -47,7 +47,7 @@ def info(rebalancer: Rebalancer, instance: str) -> Info:
         for card in hints.cards
         if card.contended_percent >= _CONTENDED
     )
-    return Info(
+    return RebalancerInfo(
         instance=instance, problem=rebalancer.problem(), nodes=len(told),
         contended=tuple(name for _, name in waits[:_MOST_SHOWN]),
     )  # fmt: skip
@@ -62,7 +62,7 @@ async def listed(
     async def answer(_: bytes) -> bytes:
         return _encode(info(rebalancer, instance))
 
-    service = Service(
+    service = MicroService(
         name="tessera-rebalancer", instance=token(instance),
         description="Tells what usage says about cards, and proposes changes.",
     )  # fmt: skip

@@ -6,16 +6,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tessera_core.usage.hints import Steps
+from tessera_core.usage.hints import SignificantChanges
 from tessera_core.usage.lending_bounds import LendingRules
-from tessera_core.usage.smoothed import Constants
+from tessera_core.usage.smoothed import SmoothingConstants
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.dialect_config import DialectsSettings
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.http.server import HttpSettings
-from tessera_runtime.informers.grant_keys import KeySettings
+from tessera_runtime.informers.grant_keys import GrantKeySettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.service import ProcessSettings
 from tessera_runtime.tracing.tracing import TelemetrySettings
@@ -23,7 +23,7 @@ from tessera_runtime.tracing.tracing import TelemetrySettings
 Seconds = Annotated[float, Meta(gt=0)]
 
 
-class HintSettings(Struct, frozen=True, kw_only=True):
+class HintPublisherSettings(Struct, frozen=True, kw_only=True):
     """How often hints are told. A card that becomes contended is told of within five seconds of the
     message that shows it."""
 
@@ -36,7 +36,7 @@ class HintSettings(Struct, frozen=True, kw_only=True):
     scheduler lets go of them after 90."""
 
 
-class CountSettings(Struct, frozen=True, kw_only=True):
+class GrantCountSettings(Struct, frozen=True, kw_only=True):
     """What is counted as held."""
 
     migration: bool = False
@@ -55,11 +55,11 @@ class RebalancerSettings(Struct, frozen=True, kw_only=True):
     kube: KubeSettings = KubeSettings()
     bus: BusSettings = BusSettings(arrange=False)
     outbox: OutboxSettings = OutboxSettings()
-    keys: KeySettings = KeySettings()
-    count: CountSettings = CountSettings()
-    smoothing: Constants = Constants()
-    hints: HintSettings = HintSettings()
-    steps: Steps = Steps()
+    keys: GrantKeySettings = GrantKeySettings()
+    count: GrantCountSettings = GrantCountSettings()
+    smoothing: SmoothingConstants = SmoothingConstants()
+    hints: HintPublisherSettings = HintPublisherSettings()
+    steps: SignificantChanges = SignificantChanges()
     lending: LendingRules = LendingRules()
     plans: PlanSettings = PlanSettings()
     events: EventSettings = EventSettings()

@@ -11,14 +11,14 @@ from typing import NoReturn
 
 import msgspec
 
-from tessera_core.reports.agents import AgentReports, Message
+from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.usage import GrantOf
 from tessera_core.usage.smoother import Smoother
-from tessera_runtime.bus.api import Bus, News
+from tessera_runtime.bus.api import Bus, Message
 from tessera_schema import subjects
 
 
-class Usage:
+class UsageConsumer:
     """Takes in."""
 
     def __init__(
@@ -39,14 +39,14 @@ class Usage:
 
     async def listen(self, bus: Bus, cluster: str) -> NoReturn:
         """Take in what every node reports, for ever."""
-        async with bus.news(subjects.usage(cluster, "*")) as told:
+        async with bus.subscribe(subjects.usage(cluster, "*")) as told:
             async for news in told:
-                self.take(news)
+                self.receive(news)
         raise AssertionError("news never ends")
 
-    def take(self, news: News) -> None:
+    def receive(self, news: Message) -> None:
         """One message; repeats and late ones change nothing."""
-        message = Message(subject=news.subject, envelope=news.envelope, data=news.data)
+        message = ReceivedReport(subject=news.subject, envelope=news.envelope, data=news.data)
         try:
             usage = self._reports.usage(message, self._grant_of)
         except msgspec.DecodeError:

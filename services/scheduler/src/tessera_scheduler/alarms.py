@@ -21,7 +21,7 @@ AGAIN_S: Final = 600.0
 _log = logs.named("tessera.scheduler.alarms")
 
 
-class Wrong(StrEnum):
+class AlertReason(StrEnum):
     """What is wrong with a pod; the reason of its event, in Kubernetes' spelling."""
 
     FORGED = "ForgedGrant"
@@ -41,10 +41,10 @@ class Wrong(StrEnum):
     """It was placed by another system and could be read only in part."""
 
 
-class Alarm(Struct, frozen=True, kw_only=True):
+class Alert(Struct, frozen=True, kw_only=True):
     """One pod, and what is wrong with it."""
 
-    wrong: Wrong
+    wrong: AlertReason
     namespace: str
     name: str
     uid: str
@@ -52,26 +52,26 @@ class Alarm(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Alarms:
+class Alerts:
     """Tells, and keeps quiet about what was told."""
 
     def __init__(
         self,
         now: Callable[[], float],
-        count: Callable[[Wrong], None],
-        tell: Callable[[Alarm], None],
+        count: Callable[[AlertReason], None],
+        tell: Callable[[Alert], None],
     ) -> None:
         """`count` is called for each, `tell` (an event on the pod) for those that are new."""
         self._now = now
         self._count = count
         self._tell = tell
-        self._told: dict[tuple[str, Wrong], float] = {}
+        self._told: dict[tuple[str, AlertReason], float] = {}
 
     def forget(self) -> None:
         """Tell everything anew: who told it so far tells no more."""
         self._told.clear()
 
-    def raise_(self, alarm: Alarm) -> None:
+    def raise_(self, alarm: Alert) -> None:
         """Count it, and tell it unless that was done lately."""
         self._count(alarm.wrong)
         key, now = (alarm.uid, alarm.wrong), self._now()

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
@@ -24,12 +24,12 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.lists import pages
-from tessera_runtime.monotonic_clock import Steady
+from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.outlived import OCCUPIED
-from tessera_scheduler.cache.pod_reader import Reader, Sight
-from tessera_scheduler.cache.pods import Consequences
+from tessera_scheduler.cache.pod_reader import PodReader, PodSummary
+from tessera_scheduler.cache.pods import PodEvents
 from tessera_scheduler.cache.watches import LIVING
-from tessera_scheduler.metrics import Measures
+from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.grants import Grant
 
 TOLD: Final = 20
@@ -59,9 +59,17 @@ class Audit:
     """Compares."""
 
     def __init__(
-        self, kube: Kube, ledger: Ledger, reader: Reader, then: Consequences, measures: Measures,
-        clock: Clock, steady: Steady, *, page: int,
-    ) -> None:  # fmt: skip
+        self,
+        kube: Kube,
+        ledger: Ledger,
+        reader: PodReader,
+        then: PodEvents,
+        measures: SchedulerMetrics,
+        clock: Clock,
+        steady: MonotonicClock,
+        *,
+        page: int,
+    ) -> None:
         """`page` pods are asked for at once."""
         self._kube = kube
         self._ledger = ledger
@@ -109,7 +117,7 @@ class Audit:
         books_only, api_only = [], []
         for entry in self._ledger.entries():
             uid = entry.grant.uid
-            known = entry.phase is Phase.BOUND and entry.since < started
+            known = entry.phase is AllocationPhase.BOUND and entry.since < started
             if known and uid not in listed and not uid.startswith(OCCUPIED):
                 books_only.append(entry.grant)
         for uid, grant in listed.items():
@@ -136,7 +144,7 @@ class Audit:
             return 0
         sums = [Charge() for _ in fleet.facts[row]]
         for card, charge in self._ledger.held(node).items():
-            place = fleet.place(node, card)
+            place = fleet.locate(node, card)
             if place is not None:
                 sums[place[1]] = sums[place[1]].plus(charge)
         c = fleet.cards
@@ -146,7 +154,7 @@ class Audit:
             for i, held in enumerate(sums)
         )
 
-    def _sights(self, items: list[msgspec.Raw]) -> Iterator[Sight]:
+    def _sights(self, items: list[msgspec.Raw]) -> Iterator[PodSummary]:
         for raw in items:
             try:
                 yield self._reader.read(raw)
@@ -156,7 +164,7 @@ class Audit:
     def _mend(self, found: Differences) -> None:
         both = (*found.books_only, *found.api_only)
         if both:
-            _log.alarm(
+            _log.alert(
                 "books differ", books_only=len(found.books_only), api_only=len(found.api_only),
                 pods=[f"{g.namespace}/{g.name}" for g in both[:TOLD]],
             )  # fmt: skip

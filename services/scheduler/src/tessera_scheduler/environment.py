@@ -13,30 +13,30 @@ from random import Random
 
 from msgspec import Struct
 
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.events import Events, open_events
+from tessera_runtime.kube.events import EventRecorder, open_events
 from tessera_runtime.kube.lease import Lease, open_lease
-from tessera_runtime.monotonic_clock import Steady
-from tessera_scheduler.keys.signing_keys import Keys, open_keys
+from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.keys.signing_keys import SigningKeys, open_keys
 from tessera_scheduler.leadership.leader import identity_of
 from tessera_scheduler.settings import SchedulerSettings
 
 
-class World(Struct, frozen=True, kw_only=True):
+class SchedulerEnvironment(Struct, frozen=True, kw_only=True):
     """What a scheduler stands on."""
 
     kube: Kube
     clock: Clock
-    steady: Steady
-    registry: Registry
+    steady: MonotonicClock
+    registry: DialectRegistry
     bus: Bus
     outbox: Outbox
-    events: Events
-    keys: Keys
+    events: EventRecorder
+    keys: SigningKeys
     lease: Lease
     settings: SchedulerSettings
     random: Random
@@ -44,15 +44,15 @@ class World(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_world(
+async def open_environment(
     kube: Kube,
     bus: Bus,
     settings: SchedulerSettings,
     clock: Clock,
-    registry: Registry,
+    registry: DialectRegistry,
     *,
     random: Random | None = None,
-) -> AsyncGenerator[World]:
+) -> AsyncGenerator[SchedulerEnvironment]:
     """The world of one replica; see `tessera_scheduler.scheduler.open_scheduler`."""
     instance = settings.instance or "scheduler"
     chance = random if random is not None else Random()  # noqa: S311  (spreads load)
@@ -65,8 +65,8 @@ async def open_world(
             clock=clock, random=chance,
         ) as lease,
     ):  # fmt: skip
-        yield World(
-            kube=kube, clock=clock, steady=Steady(clock, asyncio.get_running_loop()),
+        yield SchedulerEnvironment(
+            kube=kube, clock=clock, steady=MonotonicClock(clock, asyncio.get_running_loop()),
             registry=registry, bus=bus, outbox=outbox, events=events, keys=keys, lease=lease,
             settings=settings, random=chance,
         )  # fmt: skip

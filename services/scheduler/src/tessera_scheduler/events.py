@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from tessera_core.explain.refusals import Refusals
-from tessera_core.scheduling.filter import Answered
+from tessera_core.explain.refusals import WaitingPodMessages
+from tessera_core.scheduling.filter import FilterAnswer
 from tessera_schema.allocation_events import (
     AllocationEvent,
     AllocationGranted,
@@ -26,18 +26,18 @@ from tessera_schema.verdicts import Verdict
 REMEMBERED: Final = 20_000
 
 
-class Outbox(Protocol):
+class Publisher(Protocol):
     """Where messages go; never waits, never fails."""
 
-    def tell(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
+    def publish(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
         """Send it when the bus is there."""
         ...
 
 
-class News:
+class AllocationEvents:
     """Tells."""
 
-    def __init__(self, outbox: Outbox, cluster: str, refusals: Refusals) -> None:
+    def __init__(self, outbox: Publisher, cluster: str, refusals: WaitingPodMessages) -> None:
         """Nobody was refused yet."""
         self._outbox = outbox
         self._refusals = refusals
@@ -49,7 +49,7 @@ class News:
         """Pods that were refused last time, and are not gone."""
         return len(self._refused)
 
-    def answered(self, answer: Answered, traceparent: str) -> None:
+    def answered(self, answer: FilterAnswer, traceparent: str) -> None:
         """A filter call was answered."""
         if answer.pod is None:
             return
@@ -89,7 +89,7 @@ class News:
     def _tell(self, event: AllocationEvent, traceparent: str) -> None:
         where = subject(self._cluster, event)
         kind = f"dev.tessera.allocation.{where.rpartition('.')[2]}"
-        self._outbox.tell(where, kind, encode_event(event), traceparent)
+        self._outbox.publish(where, kind, encode_event(event), traceparent)
 
 
 def trace_of(annotations: dict[str, str]) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import dialect_config, logs
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.clock import SystemClock
@@ -20,13 +20,13 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.watchdog import open_watchdog
 from tessera_scheduler import visibility, webhook
-from tessera_scheduler.explain.explanation import Books
+from tessera_scheduler.explain.explanation import ExplanationSources
 from tessera_scheduler.extender.handlers import answers
 from tessera_scheduler.http import hami_metrics
 from tessera_scheduler.leadership.kube_scheduler_gate import open_gate
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.service_info import listed
-from tessera_scheduler.settings import DialectsSettings, SchedulerSettings
+from tessera_scheduler.settings import SchedulerDialectsSettings, SchedulerSettings
 from tessera_scheduler.volcano_config import scheduler_conf
 from tessera_scheduler.webhook import open_webhook
 
@@ -40,7 +40,7 @@ async def serve(settings: SchedulerSettings) -> None:
     """Answer kube-scheduler, the API server and whoever asks why, until cancelled."""
     settings = replace(settings, instance=settings.instance or socket.gethostname())
     clock = SystemClock()
-    ports = server.Ports(settings.process.ports_file)
+    ports = server.PortReporter(settings.process.ports_file)
     async with (
         open_kube(settings.kube, name="tessera-scheduler") as kube,
         configured(kube, settings.dialects) as registry,
@@ -72,15 +72,15 @@ async def serve(settings: SchedulerSettings) -> None:
         status.add_routes(server.status_routes(ready=problem, metrics=metrics))
         status.add_routes([server.verdict_route("/warmz", warming)])
         status.add_routes(hami_metrics.routes(scheduler.ledger))
-        world = webhook.World(
+        world = webhook.WebhookEnvironment(
             kube=kube, namespace=settings.namespace, registry=registry,
             allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
         )  # fmt: skip
-        books = Books(
+        books = ExplanationSources(
             registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock,
             elsewhere=lambda: scheduler.leading.other_than(settings.instance),
         )  # fmt: skip
-        shown = visibility.World(
+        shown = visibility.VisibilityEnvironment(
             kube=kube, namespace=settings.namespace, books=books, metrics=metrics, ports=ports
         )
         async with (
@@ -110,7 +110,9 @@ async def _forever(scheduler: Scheduler) -> None:
 
 
 @asynccontextmanager
-async def configured(kube: Kube, settings: DialectsSettings) -> AsyncGenerator[Registry]:
+async def configured(
+    kube: Kube, settings: SchedulerDialectsSettings
+) -> AsyncGenerator[DialectRegistry]:
     """The dialects as files and the cluster configure them. Raises BadSettings."""
     conf = await scheduler_conf(kube, settings.volcano_conf)
     unsaid = {"volcano": {"scheduler_conf": conf}} if conf else {}

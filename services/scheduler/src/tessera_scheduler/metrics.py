@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
-from tessera_runtime.metrics import GaugeMetricFamily, Metric, Registry
+from tessera_core.machines.allocation import AllocationPhase
+from tessera_runtime.metrics import GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
-from tessera_scheduler.alarms import Wrong
+from tessera_scheduler.alarms import AlertReason
 
 
-class Measures:
+class SchedulerMetrics:
     """All metrics of the extender and the books."""
 
     def __init__(self) -> None:
         """Zero everywhere."""
-        self.registry = Registry("scheduler")
+        self.registry = MetricsRegistry("scheduler")
         r = self.registry
         self.calls = r.counter("extender_calls", "Extender calls by outcome", ("verb", "outcome"))
         self.call_seconds = r.histogram("extender_seconds", "In the handler", ("verb",))
@@ -41,21 +41,21 @@ class Measures:
         self.differing = r.gauge(
             "audit_cards_differing", "Cards on which the books and another differ", ("against",)
         )
-        for wrong in Wrong:
+        for wrong in AlertReason:
             self.alarms.labels(wrong)
 
     def watch(self, ledger: Ledger) -> None:
         """Publish what the ledger holds, computed when it is scraped."""
 
         def read() -> Iterable[Metric]:
-            phases = dict.fromkeys(Phase, 0)
+            phases = dict.fromkeys(AllocationPhase, 0)
             for entry in ledger.entries():
                 phases[entry.phase] += 1
             held = GaugeMetricFamily(
                 self.registry.full("grants"), "Grants in the books by phase", labels=["phase"]
             )
             for phase, count in phases.items():
-                if phase is not Phase.RELEASED:
+                if phase is not AllocationPhase.RELEASED:
                     held.add_metric([phase], count)
             yield held
             yield GaugeMetricFamily(

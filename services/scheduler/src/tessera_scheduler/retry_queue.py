@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_runtime.errors import ApiRefused, Transient
 
 _log = logs.named("tessera.scheduler.errands")
 
 Errand = Callable[[], Awaitable[bool]]
 
 
-class Errands:
+class RetryQueue:
     """What is to be done. `run` does it."""
 
     def __init__(self, *, at_once: int, first_s: float, most_s: float) -> None:
@@ -66,7 +66,7 @@ class Errands:
         async with self._doors:
             try:
                 return await errand()
-            except Passing as e:
+            except Transient as e:
                 _log.info("put off", errand=key[0], about=key[1], why=str(e))
                 return False
             except ApiRefused as e:

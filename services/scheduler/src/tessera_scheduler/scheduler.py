@@ -15,54 +15,54 @@ from functools import partial
 from random import Random
 from typing import NoReturn
 
-from tessera_core.explain.decision_log import Decisions
-from tessera_core.explain.refusals import Refusals
+from tessera_core.explain.decision_log import DecisionLog
+from tessera_core.explain.refusals import WaitingPodMessages
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.packer import Packer
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.state import PackingState
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.screen_cache import Standing
-from tessera_core.registry.registry import Registry
+from tessera_core.placement.screen_cache import ScreenCache
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports
 from tessera_core.scheduling.filter import Filter
 from tessera_runtime import logs
-from tessera_runtime.background import aside
+from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.events import About, of_pod
-from tessera_scheduler.alarms import Alarm, Alarms
+from tessera_runtime.kube.events import ObjectRef, of_pod
+from tessera_scheduler.alarms import Alert, Alerts
 from tessera_scheduler.audit import Audit
 from tessera_scheduler.binding.binder import Binder
-from tessera_scheduler.binding.outcomes import Around
-from tessera_scheduler.binding.quorum_read import Looking
-from tessera_scheduler.binding.resize import Resizing
-from tessera_scheduler.binding.resize import Tools as ResizingTools
-from tessera_scheduler.binding.restore import Restoring, Tools
-from tessera_scheduler.cache.agent_reports import Agents
+from tessera_scheduler.binding.outcomes import BinderDependencies
+from tessera_scheduler.binding.quorum_read import QuorumReader
+from tessera_scheduler.binding.resize import Resizer
+from tessera_scheduler.binding.resize import ResizerDependencies as ResizingTools
+from tessera_scheduler.binding.restore import GrantRestorer, RestorerDependencies
+from tessera_scheduler.cache.agent_reports import AgentReportAudit
 from tessera_scheduler.cache.device_states import DeviceStates
-from tessera_scheduler.cache.handlers import Told
-from tessera_scheduler.cache.hints import Hints
-from tessera_scheduler.cache.in_flight import Starts
-from tessera_scheduler.cache.nodes import Nodes
-from tessera_scheduler.cache.outlived import Outlived
-from tessera_scheduler.cache.packing import Around as PackingAround
+from tessera_scheduler.cache.handlers import HandlerTargets
+from tessera_scheduler.cache.hints import HintCache
+from tessera_scheduler.cache.in_flight import InFlightTracker
+from tessera_scheduler.cache.nodes import NodeCache
+from tessera_scheduler.cache.outlived import OutlivedContainers
 from tessera_scheduler.cache.packing import Packing
-from tessera_scheduler.cache.pod_reader import Reader
-from tessera_scheduler.cache.pods import Books
-from tessera_scheduler.cache.quotas import Limits
+from tessera_scheduler.cache.packing import PackingDependencies as PackingAround
+from tessera_scheduler.cache.pod_reader import PodReader
+from tessera_scheduler.cache.pods import PodCache
+from tessera_scheduler.cache.quotas import QuotaCache
 from tessera_scheduler.cache.reservations import Reservations
-from tessera_scheduler.cache.watches import Watching
-from tessera_scheduler.environment import World, open_world
-from tessera_scheduler.events import News
-from tessera_scheduler.extender.handlers import Extender, Parts
-from tessera_scheduler.extender.requeue import Waker
-from tessera_scheduler.leadership.fence import Fence
-from tessera_scheduler.leadership.leader import Leading
-from tessera_scheduler.metrics import Measures
-from tessera_scheduler.retry_queue import Errands
+from tessera_scheduler.cache.watches import Watches
+from tessera_scheduler.environment import SchedulerEnvironment, open_environment
+from tessera_scheduler.events import AllocationEvents
+from tessera_scheduler.extender.handlers import Extender, ExtenderDependencies
+from tessera_scheduler.extender.requeue import PendingPodRequeuer
+from tessera_scheduler.leadership.fence import FencingCheck
+from tessera_scheduler.leadership.leader import Leadership
+from tessera_scheduler.metrics import SchedulerMetrics
+from tessera_scheduler.retry_queue import RetryQueue
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.grants import Grant
 
@@ -72,61 +72,63 @@ _log = logs.named("tessera.scheduler")
 class Scheduler:
     """Books that follow the cluster, and answers from them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SchedulerEnvironment) -> None:
         """Use `open_scheduler`."""
         settings = world.settings
         books = settings.books
         self._world = world
         self.registry, self.keys, self.steady = world.registry, world.keys, world.steady
-        self.ledger, self.decisions, self.measures = Ledger(), Decisions(), Measures()
-        self._packer = Packer(State(reserve=settings.packing.reserve))
+        self.ledger, self.decisions, self.measures = Ledger(), DecisionLog(), SchedulerMetrics()
+        self._packer = Packer(PackingState(reserve=settings.packing.reserve))
         self.placer = Placer(
-            self.ledger.fleet, Standing(), self._packer if settings.packing.enabled else None
+            self.ledger.fleet, ScreenCache(), self._packer if settings.packing.enabled else None
         )
         self._lent = self.ledger.lent
         self.measures.watch(self.ledger)
         self.filter = Filter(world.registry, self.ledger, self.placer, self.decisions)
-        self.errands = Errands(
+        self.errands = RetryQueue(
             at_once=books.errands, first_s=books.errand_first_s, most_s=books.errand_most_s
         )
-        self.leading = Leading(world.lease, self._take_over, self._resign)
-        refusals = Refusals(world.registry, self.ledger)
-        self._news = News(world.outbox, settings.bus.cluster, refusals)
-        self._waker = Waker(
+        self.leading = Leadership(world.lease, self._take_over, self._resign)
+        refusals = WaitingPodMessages(world.registry, self.ledger)
+        self._news = AllocationEvents(world.outbox, settings.bus.cluster, refusals)
+        self._waker = PendingPodRequeuer(
             world.kube, self.ledger, world.clock, self.measures,
             waits=lambda: self.leading.leads and self._news.waiting > 0, every_s=books.wake_s,
         )  # fmt: skip
-        self.reader = Reader(
+        self.reader = PodReader(
             world.registry, self.ledger, lambda: world.keys.verifier, migration=books.migration
         )
         self.packing = Packing(self._around_packing(), settings.packing)
-        self._alarms = Alarms(
+        self._alarms = Alerts(
             world.steady.time, lambda wrong: self.measures.alarms.labels(wrong).inc(), self._alarm
         )
-        outlived = Outlived(self.ledger, news_s=books.news_s)
-        self.books = Books(self.ledger, self.reader, self._alarms, self, outlived)
-        self._looking = Looking(
+        outlived = OutlivedContainers(self.ledger, news_s=books.news_s)
+        self.books = PodCache(self.ledger, self.reader, self._alarms, self, outlived)
+        self._looking = QuorumReader(
             world.kube, self.ledger, self.books, self.reader, world.steady,
             lambda: self.leading.holds,
         )  # fmt: skip
         self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
-        self._fence = Fence(
+        self._fence = FencingCheck(
             world.kube, settings.namespace, self.measures.fenced.set, again_s=books.errand_first_s
         )
-        self._restoring = Restoring(self._tools(), every_s=books.errand_most_s)
-        self._resizing = Resizing(self._tools_of_resizing(), call_s=settings.kube.call_s)
+        self._restoring = GrantRestorer(self._tools(), every_s=books.errand_most_s)
+        self._resizing = Resizer(self._tools_of_resizing(), call_s=settings.kube.call_s)
         reports = AgentReports(settings.bus.cluster, world.registry.vendors, self.measures.doubted)
-        self._nodes = Nodes(world.registry, self.ledger, reports, news_s=books.news_s)
-        self.agents = Agents(self.ledger, news_s=books.news_s)
+        self._nodes = NodeCache(world.registry, self.ledger, reports, news_s=books.news_s)
+        self.agents = AgentReportAudit(self.ledger, news_s=books.news_s)
         self._states = DeviceStates(
             reports, self._nodes, outlived, self.agents,
             self.measures.undecodable.labels("device news"),
         )  # fmt: skip
         self.measures.differing.labels("agents").set_function(lambda: self.agents.differing)
-        self._hints = Hints(self.ledger.fleet, settings.hints, world.steady, self.measures)
+        self._hints = HintCache(self.ledger.fleet, settings.hints, world.steady, self.measures)
         self._reservations = Reservations(self.filter.reserved, self.freed)
-        self._starts = Starts(self.filter, self._alarms, self.freed, longest_s=books.start_s)
-        self.watching = Watching(
+        self._starts = InFlightTracker(
+            self.filter, self._alarms, self.freed, longest_s=books.start_s
+        )
+        self.watching = Watches(
             world.kube,
             world.bus,
             self._told(),
@@ -136,11 +138,17 @@ class Scheduler:
             settings.quota.gpu_quota,
         )
         self.audit = Audit(
-            world.kube, self.ledger, self.reader, self, self.measures, world.clock,
-            world.steady, page=settings.kube.page,
-        )  # fmt: skip
+            world.kube,
+            self.ledger,
+            self.reader,
+            self,
+            self.measures,
+            world.clock,
+            world.steady,
+            page=settings.kube.page,
+        )
         self.extender = Extender(
-            Parts(
+            ExtenderDependencies(
                 registry=world.registry, ledger=self.ledger, placer=self.placer,
                 filter=self.filter, binder=self.binder, news=self._news, measures=self.measures,
                 steady=world.steady, problem=self.leading.problem, look=self.packing.look,
@@ -173,9 +181,9 @@ class Scheduler:
 
     def gone(self, uid: str) -> None:
         """See `books.Consequences`."""
-        self.filter.done_with(uid)
+        self.filter.forget(uid)
         self.packing.gone(uid)
-        self.binder.gone(uid)
+        self.binder.on_pod_gone(uid)
         self._resizing.gone(uid)
         self._news.gone(uid)
         if self._lent != self.ledger.lent:  # what it asked for, and never got, is lent again
@@ -186,7 +194,7 @@ class Scheduler:
         """See `books.Consequences`."""
 
         async def look() -> bool:
-            await self._looking.look(pod)
+            await self._looking.read(pod)
             return True
 
         self.errands.add("look at", pod.uid, look)
@@ -201,7 +209,7 @@ class Scheduler:
 
     def freed(self) -> None:
         """See `books.Consequences`."""
-        self._waker.touch()
+        self._waker.requeue()
 
     # -- leading
 
@@ -241,22 +249,36 @@ class Scheduler:
             if self._states.expire(now) or expired:
                 self.freed()
 
-    def _alarm(self, alarm: Alarm) -> None:
+    def _alarm(self, alarm: Alert) -> None:
         if self.leading.holds:
-            about = About("Pod", alarm.name, alarm.namespace, alarm.uid)
-            self._world.events.tell(about, str(alarm.wrong), f"the pod {alarm.text}", warning=True)
+            about = ObjectRef("Pod", alarm.name, alarm.namespace, alarm.uid)
+            self._world.events.record(
+                about, str(alarm.wrong), f"the pod {alarm.text}", warning=True
+            )
 
     # -- parts
 
-    def _around(self) -> Around:
+    def _around(self) -> BinderDependencies:
         world = self._world
-        return Around(
-            kube=world.kube, registry=world.registry, ledger=self.ledger, placer=self.placer,
-            filter=self.filter, reader=self.reader, looking=self._looking, errands=self.errands,
-            keys=world.keys, news=self._news, measures=self.measures, clock=world.clock,
-            steady=world.steady, fence=self.leading.fence, term=self.leading.term, freed=self.freed,
+        return BinderDependencies(
+            kube=world.kube,
+            registry=world.registry,
+            ledger=self.ledger,
+            placer=self.placer,
+            filter=self.filter,
+            reader=self.reader,
+            looking=self._looking,
+            errands=self.errands,
+            keys=world.keys,
+            news=self._news,
+            measures=self.measures,
+            clock=world.clock,
+            steady=world.steady,
+            fence=self.leading.fence,
+            term=self.leading.term,
+            freed=self.freed,
             placed=self.packing.bound,
-        )  # fmt: skip
+        )
 
     def _around_packing(self) -> PackingAround:
         world = self._world
@@ -267,9 +289,9 @@ class Scheduler:
             leads=lambda: self.leading.leads,
         )  # fmt: skip
 
-    def _tools(self) -> Tools:
+    def _tools(self) -> RestorerDependencies:
         world = self._world
-        return Tools(
+        return RestorerDependencies(
             kube=world.kube, registry=world.registry, ledger=self.ledger, reader=self.reader,
             keys=world.keys, measures=self.measures, clock=world.clock, steady=world.steady,
             holds=lambda: self.leading.holds, term=self.leading.term,
@@ -285,13 +307,13 @@ class Scheduler:
         )  # fmt: skip
 
     def _tell(self, pod: PodKey, reason: str, words: str) -> None:
-        self._world.events.tell(of_pod(pod), reason, words)
+        self._world.events.record(of_pod(pod), reason, words)
 
-    def _told(self) -> Told:
-        return Told(
+    def _told(self) -> HandlerTargets:
+        return HandlerTargets(
             ledger=self.ledger, registry=self.registry, reader=self.reader, books=self.books,
             states=self._states,
-            nodes=self._nodes, limits=Limits(self.registry, self.ledger),
+            nodes=self._nodes, limits=QuotaCache(self.registry, self.ledger),
             errands=self.errands, measures=self.measures, steady=self._world.steady,
             freed=self.freed, reservations=self._reservations, starts=self._starts,
             hosts=self.packing.hosts,
@@ -304,7 +326,7 @@ async def open_scheduler(
     bus: Bus,
     settings: SchedulerSettings,
     clock: Clock,
-    registry: Registry,
+    registry: DialectRegistry,
     *,
     random: Random | None = None,
 ) -> AsyncGenerator[Scheduler]:
@@ -313,7 +335,7 @@ async def open_scheduler(
     `random` spreads attempts in time; one with a seed makes a run repeatable. Raises BadSettings,
     and ApiRefused where its credentials do not do.
     """
-    async with open_world(kube, bus, settings, clock, registry, random=random) as world:
+    async with open_environment(kube, bus, settings, clock, registry, random=random) as world:
         scheduler = Scheduler(world)
-        async with aside(scheduler.run(), "scheduler"):
+        async with running_in_background(scheduler.run(), "scheduler"):
             yield scheduler

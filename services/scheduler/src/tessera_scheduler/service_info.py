@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import Service, open_micro
+from tessera_runtime.bus.micro_service import MicroService, open_micro
 from tessera_runtime.clock import Clock
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.subjects import token
@@ -23,7 +23,7 @@ from tessera_schema.subjects import token
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Info(Struct, frozen=True, kw_only=True):
+class SchedulerInfo(Struct, frozen=True, kw_only=True):
     """The answer to `info`."""
 
     instance: str
@@ -37,10 +37,10 @@ class Info(Struct, frozen=True, kw_only=True):
     """Those that new pods may speak."""
 
 
-def info(scheduler: Scheduler, instance: str) -> Info:
+def info(scheduler: Scheduler, instance: str) -> SchedulerInfo:
     """How the scheduler is now."""
     problem = scheduler.leading.problem()
-    return Info(
+    return SchedulerInfo(
         instance=instance, leads=not problem, problem=problem,
         nodes=len(scheduler.ledger.fleet.rows),
         grants=sum(1 for _ in scheduler.ledger.entries()),
@@ -57,7 +57,7 @@ async def listed(
     async def answer(_: bytes) -> bytes:
         return _encode(info(scheduler, instance))
 
-    service = Service(
+    service = MicroService(
         name="tessera-scheduler", instance=token(instance),
         description="Places pods that ask for shares of accelerators.",
     )  # fmt: skip

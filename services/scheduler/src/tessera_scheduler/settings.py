@@ -16,7 +16,7 @@ from tessera_runtime.service import ProcessSettings
 from tessera_runtime.tracing.tracing import TelemetrySettings
 from tessera_scheduler.cache.hints import HintSettings
 from tessera_scheduler.cache.packing import PackingSettings
-from tessera_scheduler.keys.signing_keys import KeySettings
+from tessera_scheduler.keys.signing_keys import SigningKeySettings
 from tessera_scheduler.leadership.kube_scheduler_gate import GateSettings
 from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.settings import WebhookSettings
@@ -41,7 +41,7 @@ class BindSettings(Struct, frozen=True, kw_only=True):
     Off, because it is one more write for each such pod, for tools that few clusters have."""
 
 
-class BooksSettings(Struct, frozen=True, kw_only=True):
+class LedgerSettings(Struct, frozen=True, kw_only=True):
     """The ledger."""
 
     reservation_s: Seconds = 30.0
@@ -76,14 +76,14 @@ class BooksSettings(Struct, frozen=True, kw_only=True):
     """Most seconds between two such calls about one pod."""
 
 
-class QuotaSettings(Struct, frozen=True, kw_only=True):
+class ForeignQuotaSettings(Struct, frozen=True, kw_only=True):
     """Quota objects of other systems."""
 
     gpu_quota: str = "kube-system/gpuquota"
     """Namespace and name of GPU Manager's ConfigMap of quotas; empty = none is read."""
 
 
-class DialectsSettings(dialects.DialectsSettings, frozen=True, kw_only=True):
+class SchedulerDialectsSettings(dialects.DialectsSettings, frozen=True, kw_only=True):
     """The dialects."""
 
     volcano_conf: str = "volcano-system/volcano-scheduler-configmap"
@@ -106,11 +106,11 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     """Its namespace is ours: keys and certificates are there too."""
     gate: GateSettings = GateSettings()
     events: EventSettings = EventSettings()
-    keys: KeySettings = KeySettings()
-    dialects: DialectsSettings = DialectsSettings()
+    keys: SigningKeySettings = SigningKeySettings()
+    dialects: SchedulerDialectsSettings = SchedulerDialectsSettings()
     """The file is the same for every service."""
-    books: BooksSettings = BooksSettings()
-    quota: QuotaSettings = QuotaSettings()
+    books: LedgerSettings = LedgerSettings()
+    quota: ForeignQuotaSettings = ForeignQuotaSettings()
     bind: BindSettings = BindSettings()
     packing: PackingSettings = PackingSettings()
     hints: HintSettings = HintSettings()

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tessera_core.dialects.volcano import scheduler_config as conf_of
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiNotFound, Passing, TesseraError
+from tessera_runtime.errors import ApiNotFound, TesseraError, Transient
 from tessera_runtime.kube.api import Kube, Verb
 
 KEY: Final = "volcano-scheduler.conf"
@@ -40,7 +40,7 @@ async def scheduler_conf(kube: Kube, where: str, again_s: float = 1.0) -> dict[s
             return _conf(await kube.call(Verb.GET, path))
         except ApiNotFound:
             return {}
-        except Passing as e:
+        except Transient as e:
             why = str(e)
             if wait_s is not None:
                 await asyncio.sleep(wait_s)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_runtime.errors import ApiNotFound, ApiRefused, Passing
+from tessera_runtime.errors import ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube.api import Kube, Verb
 
 _WHOLE_S: Final = 180.0
@@ -22,7 +22,7 @@ async def insist(kube: Kube, path: str, body: Mapping[str, Any]) -> None:
         while True:
             try:
                 await kube.call(Verb.POST, path, body=msgspec.json.encode(body))
-            except Passing:
+            except Transient:
                 await asyncio.sleep(_RETRY_S)
             except ApiRefused as e:
                 if e.reason == "AlreadyExists":  # the answer was lost, the write was not
@@ -41,7 +41,7 @@ async def remove(kube: Kube, path: str) -> None:
         while True:
             try:
                 await kube.call(Verb.DELETE, path)
-            except Passing:
+            except Transient:
                 await asyncio.sleep(_RETRY_S)
             except ApiNotFound:
                 return

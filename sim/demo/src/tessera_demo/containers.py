@@ -9,19 +9,19 @@ from typing import Any
 
 import msgspec
 
-from tessera_embedded.node.container import Kept
+from tessera_embedded.node.container import ContainerRecord
 from tessera_embedded.node.environment import HOOK_FILES
 
 
-def kept(node_folder: Path, uid: str, container: str) -> Kept | None:
+def kept(node_folder: Path, uid: str, container: str) -> ContainerRecord | None:
     """How the node created a container; None where it did not (yet)."""
     with suppress(OSError, msgspec.DecodeError):
         text = (node_folder / "pods" / uid / container / "kept").read_bytes()
-        return msgspec.json.decode(text, type=Kept)
+        return msgspec.json.decode(text, type=ContainerRecord)
     return None
 
 
-def hooked(found: Kept) -> bool:
+def hooked(found: ContainerRecord) -> bool:
     """True when the container is held by our hook."""
     return any(mount.destination in HOOK_FILES for mount in found.container.mounts)
 

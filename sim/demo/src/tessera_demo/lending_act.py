@@ -16,15 +16,22 @@ import yaml
 from msgspec import Struct
 
 from tessera_core.hook.records import uuid_key
-from tessera_core.hook.usage_counters import NOTHING, SIZE, Glance, glance, is_of, record_at
+from tessera_core.hook.usage_counters import (
+    NOTHING,
+    SIZE,
+    UsageCounters,
+    is_of,
+    read_counters,
+    record_at,
+)
 from tessera_demo import promises as judging
 from tessera_demo.api_objects import insist
-from tessera_demo.lending_samples import Sample, Shares, judged, turns
-from tessera_demo.observations import Seen
+from tessera_demo.lending_samples import CounterPair, Shares, judged, turns
+from tessera_demo.observations import Observations
 from tessera_demo.promises import Promise
 from tessera_demo.resize_act import play_resizing
 from tessera_demo.scenario import name_of
-from tessera_demo.stage import Stage
+from tessera_demo.stage import DemoStage
 from tessera_embedded.node.settings import NodeDescription
 from tessera_runtime.kube import paths
 from tessera_schema.grants import Grant
@@ -36,7 +43,7 @@ _SEEN_S: Final = 120.0
 """Seconds for both pods to run, and for both directions to be seen."""
 
 
-class Act(Struct, frozen=True):
+class LendingAct(Struct, frozen=True):
     """The node and the pods."""
 
     node: NodeDescription
@@ -45,14 +52,17 @@ class Act(Struct, frozen=True):
     resized: Mapping[str, Any]
 
 
-def read_act() -> Act:
+def read_act() -> LendingAct:
     """As the file beside the scene has it."""
     text = (files(__package__) / "scene" / "lending.yaml").read_text()
-    return msgspec.convert(yaml.safe_load(text), Act)
+    return msgspec.convert(yaml.safe_load(text), LendingAct)
 
 
 async def play_lending(
-    stage: Stage, seen: Seen, tell: Callable[[str], None], disturb: Callable[[], Awaitable[None]]
+    stage: DemoStage,
+    seen: Observations,
+    tell: Callable[[str], None],
+    disturb: Callable[[], Awaitable[None]],
 ) -> list[Promise]:
     """Bring the node and the pods, look, and judge. `disturb` is called once the node is there.
     Raises StageFailed, ApiRefused."""
@@ -79,8 +89,10 @@ async def play_lending(
     return [*watched.result(), *changed.result()]
 
 
-async def _watched(stage: Stage, owner: Grant, borrower: Grant, shares: Shares) -> list[Promise]:
-    loop, samples = asyncio.get_running_loop(), list[Sample]()
+async def _watched(
+    stage: DemoStage, owner: Grant, borrower: Grant, shares: Shares
+) -> list[Promise]:
+    loop, samples = asyncio.get_running_loop(), list[CounterPair]()
     promises = judged((), shares, SLACK)
     until = loop.time() + _SEEN_S
     while loop.time() < until and not all(promise.kept for promise in promises):
@@ -88,23 +100,23 @@ async def _watched(stage: Stage, owner: Grant, borrower: Grant, shares: Shares) 
             await asyncio.sleep(_LOOK_S)
             one = await asyncio.to_thread(_seen, stage, owner)
             other = await asyncio.to_thread(_seen, stage, borrower)
-            samples.append(Sample(loop.time(), one.launches, one.gpu_ns, other.gpu_ns))
+            samples.append(CounterPair(loop.time(), one.launches, one.gpu_ns, other.gpu_ns))
         promises = judged(turns(samples), shares, SLACK)
     return promises
 
 
-def _seen(stage: Stage, grant: Grant) -> Glance:
+def _seen(stage: DemoStage, grant: Grant) -> UsageCounters:
     """What the container's hook has counted on its card."""
     folder = stage.agent_folder(grant.node) / "containers" / grant.uid / "main"
     return _counted(folder / "usage", grant.shares[0].card)
 
 
-def _counted(usage: Path, card: str) -> Glance:
+def _counted(usage: Path, card: str) -> UsageCounters:
     with suppress(OSError), usage.open("rb") as file:
         file.seek(record_at(0))  # it holds one card
         data = file.read(SIZE)
         if is_of(data, uuid_key(card)):
-            return glance(data)
+            return read_counters(data)
     return NOTHING
 
 

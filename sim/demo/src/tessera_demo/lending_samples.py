@@ -18,7 +18,7 @@ _WINDOW_S: Final = 1.0
 _SECOND: Final = 1e9
 
 
-class Sample(NamedTuple):
+class CounterPair(NamedTuple):
     """Both containers' counters at one moment."""
 
     at_s: float
@@ -47,7 +47,7 @@ class Shares(NamedTuple):
     borrower: float
 
 
-def turns(samples: Sequence[Sample]) -> list[Turn]:
+def turns(samples: Sequence[CounterPair]) -> list[Turn]:
     """Every turn of the owner that was seen long enough before and after."""
     launched = [b.at_s for a, b in pairwise(samples) if b.launches != a.launches]
     if not launched:
@@ -94,7 +94,7 @@ def _promise(text: str, seen: Sequence[Turn], kept: Callable[[Turn], bool]) -> P
     return Promise(text, kept=False, but="; ".join(told) or "no turn was seen")
 
 
-def _turn(samples: Sequence[Sample], at_s: float, *, wakes: bool) -> Turn | None:
+def _turn(samples: Sequence[CounterPair], at_s: float, *, wakes: bool) -> Turn | None:
     before = _between(samples, at_s - _WINDOW_S, at_s)
     after = _between(samples, at_s + _LATER_S, at_s + _LATER_S + _WINDOW_S)
     if before is None or after is None:
@@ -102,7 +102,9 @@ def _turn(samples: Sequence[Sample], at_s: float, *, wakes: bool) -> Turn | None
     return Turn(wakes, before[1], borrower=after[1], owner=after[0])
 
 
-def _between(samples: Sequence[Sample], from_s: float, to_s: float) -> tuple[float, float] | None:
+def _between(
+    samples: Sequence[CounterPair], from_s: float, to_s: float
+) -> tuple[float, float] | None:
     """GPU time of owner and borrower, percent; None where that was not seen whole."""
     if not samples or samples[0].at_s > from_s or samples[-1].at_s < to_s:
         return None

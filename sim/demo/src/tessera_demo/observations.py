@@ -14,7 +14,7 @@ from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.device_reports import ContainerUse, decode_usage
 from tessera_schema.subjects import ROOT
@@ -24,7 +24,7 @@ log = logs.named("tessera.demo")
 Json = Mapping[str, Any]
 
 
-class Measured(Struct):
+class ObservedUse(Struct):
     """What a container was seen to use, over all of its cards."""
 
     memory_mib: float = 0
@@ -43,7 +43,7 @@ class Measured(Struct):
         return sum(later) / len(later) if later else 0
 
 
-class Told(Struct, frozen=True):
+class ObservedMessage(Struct, frozen=True):
     """One message of the bus."""
 
     subject: str
@@ -51,7 +51,7 @@ class Told(Struct, frozen=True):
     data: bytes
 
 
-class Seen:
+class Observations:
     """Everything, and a bell that rings when there is more."""
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class Seen:
         """`namespace/name` -> the pod."""
         self.refused: dict[str, str] = {}
         """Pods that the API server did not take -> its words."""
-        self.measured: dict[tuple[str, str], Measured] = {}
+        self.measured: dict[tuple[str, str], ObservedUse] = {}
         """(pod's uid, container) -> use."""
-        self.told: list[Told] = []
+        self.told: list[ObservedMessage] = []
         self.warnings: list[str] = []
         self._more = asyncio.Event()
 
@@ -78,16 +78,16 @@ class Seen:
 
     # -- pods
 
-    def relisted(self, items: list[Json], started: float, now: float) -> None:
+    def on_list(self, items: list[Json], started: float, now: float) -> None:
         """All pods."""
         del started, now
         self.pods = {name_of(pod): pod for pod in items}
         self.ring()
 
-    def changed(self, change: Change, item: Json, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: Json, now: float) -> None:
         """One pod."""
         del now
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self.pods.pop(name_of(item), None)
         else:
             self.pods[name_of(item)] = item
@@ -95,9 +95,9 @@ class Seen:
 
     # -- news
 
-    def hear(self, subject: str, type_: str, data: bytes) -> None:
+    def on_message(self, subject: str, type_: str, data: bytes) -> None:
         """One message."""
-        self.told.append(Told(subject, type_, data))
+        self.told.append(ObservedMessage(subject, type_, data))
         if subject.split(".")[3] == "usage":
             for use in decode_usage(data).containers:
                 self._measure(use)
@@ -109,7 +109,7 @@ class Seen:
         return list(dict.fromkeys(t.subject.rpartition(".")[2] for t in mine))
 
     def _measure(self, use: ContainerUse) -> None:
-        measured = self.measured.setdefault((use.uid, use.container), Measured())
+        measured = self.measured.setdefault((use.uid, use.container), ObservedUse())
         memory = sum(card.memory_bytes for card in use.cards) / (1 << 20)
         measured.memory_mib = max(measured.memory_mib, memory)
         measured.enforced, measured.gaps = use.enforced, use.gaps
@@ -119,18 +119,18 @@ class Seen:
             measured.cores = (*measured.cores, cores)
 
 
-async def follow_pods(kube: Kube, kubeconfig: str, seen: Seen) -> NoReturn:
+async def follow_pods(kube: Kube, kubeconfig: str, seen: Observations) -> NoReturn:
     """Keep `seen` up to date with the API server."""
-    watched: Watched[Json] = Watched(paths.PODS, msgspec.json.Decoder(dict[str, Any]).decode)
+    watched: ListWatch[Json] = ListWatch(paths.PODS, msgspec.json.Decoder(dict[str, Any]).decode)
     settings = KubeSettings(kubeconfig=kubeconfig, retry_most_s=1)
     await Reflector(kube, watched, seen, settings=settings).run()
 
 
-async def follow_news(bus: Bus, cluster: str, seen: Seen) -> None:
+async def follow_messages(bus: Bus, cluster: str, seen: Observations) -> None:
     """Keep `seen` up to date with the bus."""
-    async with bus.news(f"{ROOT}.{cluster}.>") as messages:
+    async with bus.subscribe(f"{ROOT}.{cluster}.>") as messages:
         async for news in messages:
             try:
-                seen.hear(news.subject, news.envelope.type, news.data)
+                seen.on_message(news.subject, news.envelope.type, news.data)
             except msgspec.DecodeError as e:
                 log.warning("message not readable", subject=news.subject, why=str(e))

@@ -12,17 +12,17 @@ from typing import Any, Final
 import yaml
 from msgspec import Struct, convert
 
-from tessera_cli.errors import Refused
+from tessera_cli.errors import CommandError
 from tessera_cli.plan import plans
 from tessera_demo import accounts, promises
 from tessera_demo.api_objects import insist, remove
-from tessera_demo.observations import Seen
+from tessera_demo.observations import Observations
 from tessera_demo.processes import Program
 from tessera_demo.promises import Promise
-from tessera_demo.stage import Stage, python
+from tessera_demo.stage import DemoStage, python
 from tessera_embedded.node.settings import NodeDescription
 from tessera_kubelet.background import open_tasks
-from tessera_runtime.errors import Passing
+from tessera_runtime.errors import Transient
 from tessera_runtime.kube import paths
 from tessera_schema.plans import PlanKind, PlanPhase
 
@@ -42,7 +42,7 @@ _IMPATIENT: Final = {
 """Nobody wants to see half an hour go by."""
 
 
-class Act(Struct, frozen=True):
+class PlansAct(Struct, frozen=True):
     """The node and the pods, which have no names yet."""
 
     node: NodeDescription
@@ -50,14 +50,17 @@ class Act(Struct, frozen=True):
     whole: Mapping[str, Any]
 
 
-def read_act() -> Act:
+def read_act() -> PlansAct:
     """As the file beside the scene has it."""
     text = (files(__package__) / "scene" / "plans.yaml").read_text()
-    return convert(yaml.safe_load(text), Act)
+    return convert(yaml.safe_load(text), PlansAct)
 
 
 async def play_plans(
-    stage: Stage, seen: Seen, tell: Callable[[str], None], disturb: Callable[[], Awaitable[None]]
+    stage: DemoStage,
+    seen: Observations,
+    tell: Callable[[str], None],
+    disturb: Callable[[], Awaitable[None]],
 ) -> list[Promise]:
     """Bring the node and the pods, and see both plans through. `disturb` is called once the node
     and the rebalancer are there. Raises StageFailed, ApiRefused."""
@@ -80,7 +83,7 @@ async def play_plans(
 class Play:
     """What users and controllers do."""
 
-    def __init__(self, stage: Stage, seen: Seen, act: Act) -> None:
+    def __init__(self, stage: DemoStage, seen: Observations, act: PlansAct) -> None:
         """Nothing was created yet."""
         self._stage = stage
         self._seen = seen
@@ -144,10 +147,10 @@ class Play:
         wanted = [f"{_NAMESPACE}/{name}" for name in names]
         await self._seen.until(lambda: all(promises.runs(self._seen, name) for name in wanted))
 
-    async def _proposed(self) -> plans.Shown:
+    async def _proposed(self) -> plans.PlanRow:
         """A plan that was not there before."""
         while True:
-            with suppress(Passing, Refused):
+            with suppress(Transient, CommandError):
                 for plan in await plans.read_all(self._stage.kube):
                     if plan.metadata.name not in self._planned:
                         self._planned.add(plan.metadata.name)
@@ -160,26 +163,26 @@ class Play:
         while True:
             try:
                 await plans.write(self._stage.kube, name, "approved")
-            except Passing:
+            except Transient:
                 told = True  # it may have been written all the same
                 await asyncio.sleep(_LOOK_S)
-            except Refused:
+            except CommandError:
                 if told:
                     return
                 raise
             else:
                 return
 
-    async def _ended(self, name: str) -> plans.Shown:
+    async def _ended(self, name: str) -> plans.PlanRow:
         while True:
-            with suppress(Passing):
+            with suppress(Transient):
                 plan = await plans.read_one(self._stage.kube, name)
                 if plan.status.phase not in (PlanPhase.PROPOSED, PlanPhase.STARTED):
                     return plan
             await asyncio.sleep(_LOOK_S)
 
 
-async def _start(stage: Stage, approve: tuple[PlanKind, ...]) -> Program:
+async def _start(stage: DemoStage, approve: tuple[PlanKind, ...]) -> Program:
     env = {
         **stage.service(accounts.REBALANCER), **_IMPATIENT,
         "TESSERA_PLANS_APPROVE": ",".join(approve),

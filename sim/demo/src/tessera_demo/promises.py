@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_demo.observations import Measured, Seen
-from tessera_demo.scenario import BEYOND_QUOTA, REFUSED, WAITS, Scene, name_of
+from tessera_demo.observations import Observations, ObservedUse
+from tessera_demo.scenario import BEYOND_QUOTA, REFUSED, WAITS, Scenario, name_of
 from tessera_embedded.collector import Collected
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
 from tessera_schema.reasons import Reason
@@ -40,8 +40,8 @@ class Promise(Struct, frozen=True):
 class Evidence(Struct, frozen=True, kw_only=True):
     """All that was seen."""
 
-    scene: Scene
-    seen: Seen
+    scene: Scenario
+    seen: Observations
     explained: Mapping[str, PodExplanation]
     """Pod that waits -> the scheduler's explanation."""
     said: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
@@ -52,7 +52,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """Of one pod, from admission to first use."""
 
 
-def grants(seen: Seen) -> dict[str, Grant]:
+def grants(seen: Observations) -> dict[str, Grant]:
     """Pod -> its grant."""
     found = {}
     for name, pod in seen.pods.items():
@@ -62,19 +62,19 @@ def grants(seen: Seen) -> dict[str, Grant]:
     return found
 
 
-def expected(scene: Scene) -> list[str]:
+def expected(scene: Scenario) -> list[str]:
     """The pods that are to run."""
     return [n for n in map(name_of, scene.pods) if n not in WAITS | REFUSED]
 
 
-def runs(seen: Seen, name: str) -> bool:
+def runs(seen: Observations, name: str) -> bool:
     """True when all containers of the pod run."""
     pod = seen.pods.get(name)
     statuses = pod["status"].get("containerStatuses", []) if pod else []
     return bool(statuses) and all("running" in s["state"] for s in statuses)
 
 
-def waits(seen: Seen, name: str) -> str:
+def waits(seen: Observations, name: str) -> str:
     """What kube-scheduler says of a pod that waits; empty when it says nothing."""
     pod = seen.pods.get(name)
     conditions = pod["status"].get("conditions", []) if pod else []
@@ -98,7 +98,7 @@ def limits(grant: Grant, container: str) -> tuple[float, float]:
     return sum(s.memory_mib for s in shares), sum(s.cores_percent for s in shares)
 
 
-def enough(seen: Seen, name: str) -> bool:
+def enough(seen: Observations, name: str) -> bool:
     """True when each container of a running pod was measured often enough."""
     pod = seen.pods.get(name)
     grant = grants(seen).get(name)
@@ -107,12 +107,12 @@ def enough(seen: Seen, name: str) -> bool:
     uid = pod["metadata"]["uid"]
     names = {s.container for s in grant.shares}
     return all(
-        len(seen.measured.get((uid, container), Measured()).cores) >= INTERVALS
+        len(seen.measured.get((uid, container), ObservedUse()).cores) >= INTERVALS
         for container in names
     )
 
 
-def judge(evidence: Evidence) -> list[Promise]:
+def check_promises(evidence: Evidence) -> list[Promise]:
     """Every promise of the demo."""
     seen, scene = evidence.seen, evidence.scene
     made = grants(seen)
@@ -126,7 +126,7 @@ def judge(evidence: Evidence) -> list[Promise]:
     ]
 
 
-def _runs(seen: Seen, name: str) -> Promise:
+def _runs(seen: Observations, name: str) -> Promise:
     pod = seen.pods.get(name)
     return Promise(f"{name} runs", runs(seen, name), "" if pod is None else _status(pod))
 
@@ -162,7 +162,7 @@ def _waits(evidence: Evidence, name: str) -> Promise:
     )
 
 
-def _refused(seen: Seen, name: str) -> Promise:
+def _refused(seen: Observations, name: str) -> Promise:
     words = seen.refused.get(name, "")
     return Promise(
         f"{name} is refused, with field, value and remedy",
@@ -189,7 +189,7 @@ def _inside(evidence: Evidence, made: Mapping[str, Grant]) -> list[Promise]:
                 f"the driver answered {over}",
             ),
         ]
-        used = evidence.seen.measured.get((uid, container), Measured())
+        used = evidence.seen.measured.get((uid, container), ObservedUse())
         share_count = sum(1 for s in grant.shares if s.container == container)
         if 0 < cores < 100 * share_count:
             promises.append(
@@ -202,7 +202,7 @@ def _inside(evidence: Evidence, made: Mapping[str, Grant]) -> list[Promise]:
     return promises
 
 
-def _told(seen: Seen, name: str) -> Promise:
+def _told(seen: Observations, name: str) -> Promise:
     pod = seen.pods.get(name)
     steps = seen.steps(pod["metadata"]["uid"]) if pod else []
     told = bool(steps)  # any of them: who is killed takes news with him

@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from tessera_core.quota.objects import VERSION
-from tessera_demo.observations import Seen
+from tessera_demo.observations import Observations
 from tessera_demo.promises import Promise, grants
-from tessera_demo.stage import Stage
-from tessera_runtime.errors import Passing
+from tessera_demo.stage import DemoStage
+from tessera_runtime.errors import Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
@@ -32,13 +32,13 @@ def path_of(quota: Mapping[str, Any], name: str = "") -> str:
     return paths.in_core(namespace, "resourcequotas", name)
 
 
-async def play_quota(stage: Stage, seen: Seen) -> list[Promise]:
+async def play_quota(stage: DemoStage, seen: Observations) -> list[Promise]:
     """What the monitor says of each AcceleratorQuota, against the grants of its namespace."""
     own = [quota for quota in stage.scene.quotas if quota["kind"] == QUOTA_KIND]
     return [await _counted(stage, seen, quota) for quota in own]
 
 
-async def _counted(stage: Stage, seen: Seen, quota: Mapping[str, Any]) -> Promise:
+async def _counted(stage: DemoStage, seen: Observations, quota: Mapping[str, Any]) -> Promise:
     meta = quota["metadata"]
     held = [
         (grant.uid, share.card)
@@ -57,8 +57,8 @@ async def _counted(stage: Stage, seen: Seen, quota: Mapping[str, Any]) -> Promis
     return Promise(text + meta["namespace"], used == f"{cards} cards", f"it counted {used}")
 
 
-async def _used(stage: Stage, path: str) -> str:
-    with suppress(Passing):
+async def _used(stage: DemoStage, path: str) -> str:
+    with suppress(Transient):
         found = msgspec.json.decode(await stage.kube.call(Verb.GET, path))
         used = found.get("status", {}).get("used", {})
         return f"{used.get('cards', 0):g} cards"

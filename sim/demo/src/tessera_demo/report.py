@@ -11,10 +11,10 @@ from rich.table import Table
 
 from tessera_cli.place.json_output import number
 from tessera_demo.containers import kept
-from tessera_demo.observations import Measured
+from tessera_demo.observations import ObservedUse
 from tessera_demo.promises import Evidence, Promise, grants, limits, words_of
 from tessera_demo.scenario import name_of
-from tessera_demo.stage import Stage
+from tessera_demo.stage import DemoStage
 from tessera_demo.trace_tree import tree
 from tessera_schema.grants import Grant
 from tessera_schema.verdicts import Verdict
@@ -70,7 +70,7 @@ def _row(table: Table, evidence: Evidence, pod: Mapping[str, Any], grant: Grant)
         table.add_row(name, asked(pod), grant.node, cards, may, saw)
 
 
-def stays(stage: Stage) -> list[str]:
+def stays(stage: DemoStage) -> list[str]:
     """What to do while everything stays, in lines to copy."""
     return [
         "everything stays until you interrupt it (Ctrl-C). In another terminal:",
@@ -84,7 +84,7 @@ def stays(stage: Stage) -> list[str]:
 
 
 def document(
-    stage: Stage, evidence: Evidence, promises: Sequence[Promise], took_s: float
+    stage: DemoStage, evidence: Evidence, promises: Sequence[Promise], took_s: float
 ) -> dict[str, Any]:
     """The answer as `place` gives it, with `seen` in each pod, and every check beside them."""
     made = grants(evidence.seen)
@@ -95,7 +95,9 @@ def document(
     }
 
 
-def _pod(stage: Stage, evidence: Evidence, name: str, made: Mapping[str, Grant]) -> dict[str, Any]:
+def _pod(
+    stage: DemoStage, evidence: Evidence, name: str, made: Mapping[str, Grant]
+) -> dict[str, Any]:
     pod: Mapping[str, Any] = evidence.seen.pods.get(name, {})
     grant = made.get(name)
     namespace, _, short = name.partition("/")
@@ -152,7 +154,7 @@ def _cards(grant: Grant | None) -> list[dict[str, Any]]:
     ]
 
 
-def _injected(stage: Stage, grant: Grant | None) -> dict[str, Any]:
+def _injected(stage: DemoStage, grant: Grant | None) -> dict[str, Any]:
     """What the containers on the node really have: their whole environment, and the mounts."""
     if grant is None:
         return {}
@@ -177,7 +179,7 @@ def _injected(stage: Stage, grant: Grant | None) -> dict[str, Any]:
 def _seen(evidence: Evidence, grant: Grant | None) -> dict[str, Any]:
     if grant is None:
         return {}
-    found: dict[str, Measured | None] = {
+    found: dict[str, ObservedUse | None] = {
         container: evidence.seen.measured.get((grant.uid, container))
         for container in dict.fromkeys(s.container for s in grant.shares)
     }

@@ -11,8 +11,8 @@ from typing import Any, Final
 from tessera_demo import accounts
 from tessera_demo.containers import printed
 from tessera_demo.promises import OUT_OF_MEMORY, Promise
-from tessera_demo.stage import Stage
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_demo.stage import DemoStage
+from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
@@ -31,7 +31,9 @@ _ANSWER_S: Final = 120.0
 Line = Mapping[str, Any]
 
 
-async def play_resizing(stage: Stage, grant: Grant, tell: Callable[[str], None]) -> list[Promise]:
+async def play_resizing(
+    stage: DemoStage, grant: Grant, tell: Callable[[str], None]
+) -> list[Promise]:
     """Resize the pod's share twice as a user whose role lets it, and judge what its process saw; a
     user without that role is refused. Raises ApiRefused."""
     async with (
@@ -53,7 +55,9 @@ async def _refused(kube: Kube, grant: Grant) -> str:
     return ""
 
 
-async def _resized(stage: Stage, kube: Kube, grant: Grant, tell: Callable[[str], None]) -> Promise:
+async def _resized(
+    stage: DemoStage, kube: Kube, grant: Grant, tell: Callable[[str], None]
+) -> Promise:
     sizes = (grant.shares[0].memory_mib, *STEPS)
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_S):
@@ -66,7 +70,7 @@ async def _resized(stage: Stage, kube: Kube, grant: Grant, tell: Callable[[str],
     return judged(await _said(stage, grant), sizes)
 
 
-async def _until_answered(stage: Stage, grant: Grant, sizes: Sequence[int]) -> None:
+async def _until_answered(stage: DemoStage, grant: Grant, sizes: Sequence[int]) -> None:
     while True:
         if _answers(await _said(stage, grant), sizes):
             return
@@ -98,7 +102,7 @@ def _result(said: Sequence[Line], mib: int) -> int:
     return 0 if all(int(line["mib"]) <= mib for line in said) else OUT_OF_MEMORY
 
 
-async def _said(stage: Stage, grant: Grant) -> Sequence[Line]:
+async def _said(stage: DemoStage, grant: Grant) -> Sequence[Line]:
     folder = stage.node_folder(grant.node)
     lines = await asyncio.to_thread(printed, folder, grant.uid, grant.shares[0].container)
     return [line for line in lines if line.get("event") == "asked"]
@@ -110,7 +114,7 @@ async def _ask(kube: Kube, grant: Grant, mib: int) -> None:
     text = encode_resize(Resize(plan="demo", changes=(change,)))
     path = paths.pod(grant.namespace, grant.name)
     while True:
-        with suppress(Passing):
+        with suppress(Transient):
             await annotate(kube, path, {RESIZE_KEY: text}, uid=grant.uid)
             return
         await asyncio.sleep(_LOOK_S)

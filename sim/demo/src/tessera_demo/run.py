@@ -16,21 +16,21 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_cli.errors import Refused
+from tessera_cli.errors import CommandError
 from tessera_cli.explain.explanations import NotExplained, ask
-from tessera_cli.kubeconfig import Target
+from tessera_cli.kubeconfig import ClusterTarget
 from tessera_demo import promises as judging
 from tessera_demo import report
 from tessera_demo.api_objects import insist
 from tessera_demo.containers import hooked, kept, printed
 from tessera_demo.interruption import endings
 from tessera_demo.lending_act import play_lending
-from tessera_demo.observations import Seen, follow_news, follow_pods
+from tessera_demo.observations import Observations, follow_messages, follow_pods
 from tessera_demo.plans_act import play_plans
 from tessera_demo.promises import Evidence, Promise
 from tessera_demo.quota_act import path_of, play_quota
-from tessera_demo.scenario import REFUSED, WAITS, Scene, name_of, read_scene
-from tessera_demo.stage import CLUSTER, Stage, open_stage, until
+from tessera_demo.scenario import REFUSED, WAITS, Scenario, name_of, read_scenario
+from tessera_demo.stage import CLUSTER, DemoStage, open_stage, until
 from tessera_embedded.collector import Collected
 from tessera_embedded.node.open import SOCKET
 from tessera_kubelet.background import open_tasks
@@ -53,14 +53,14 @@ _SOCKET_MOST: Final = 107
 """Bytes of a unix socket's path, without its NUL."""
 
 
-class NoCompiler(Refused):
+class NoCompiler(CommandError):
     """The hook cannot be built; the message says what is missing."""
 
 
-class Outcome(Struct, frozen=True):
+class DemoOutcome(Struct, frozen=True):
     """What the demo found."""
 
-    stage: Stage
+    stage: DemoStage
     evidence: Evidence
     promises: list[Promise]
     took_s: float
@@ -75,7 +75,7 @@ class Outcome(Struct, frozen=True):
 async def play(
     environ: Mapping[str, str],
     tell: Callable[[str], None],
-    answer: Callable[[Outcome], None],
+    answer: Callable[[DemoOutcome], None],
     *,
     kill: bool = False,
     keep: bool = False,
@@ -85,7 +85,7 @@ async def play(
     until interrupted. Raises errors.Refused, and ending.Interrupted."""
     with endings(tell) as ending:
         hook = await asyncio.to_thread(build_hook, tell)
-        scene = read_scene()
+        scene = read_scenario()
         async with _open_folder() as folder:
             _check_length(folder, scene)
             async with open_stage(folder, scene, hook, environ, tell) as stage:
@@ -119,11 +119,11 @@ async def _open_folder() -> AsyncGenerator[Path]:
                 await janitor.wait()
 
 
-def _check_length(folder: Path, scene: Scene) -> None:
+def _check_length(folder: Path, scene: Scenario) -> None:
     longest = max(len(node.name) for node in scene.nodes)
     length = len(str(folder)) + len("/nodes//") + longest + len(SOCKET)
     if length > _SOCKET_MOST:
-        raise Refused(
+        raise CommandError(
             "TMPDIR", str(folder.parent), f"a socket's path below it has {length} characters, the "
             f"system takes {_SOCKET_MOST}: set a shorter one, such as /tmp",
         )  # fmt: skip
@@ -149,17 +149,17 @@ def build_hook(tell: Callable[[str], None]) -> Path:
     return source / "build"
 
 
-async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outcome:
-    seen, began = Seen(), asyncio.get_running_loop().time()
+async def _act(stage: DemoStage, tell: Callable[[str], None], *, kill: bool) -> DemoOutcome:
+    seen, began = Observations(), asyncio.get_running_loop().time()
     bus_settings = BusSettings(url=stage.nats.url, cluster=CLUSTER, arrange=False)
     async with open_bus(bus_settings, "cli", "demo") as bus, open_tasks() as tasks:
         tasks.create_task(follow_pods(stage.kube, str(stage.kubeconfig), seen), name="pods")
-        tasks.create_task(follow_news(bus, CLUSTER, seen), name="news")
+        tasks.create_task(follow_messages(bus, CLUSTER, seen), name="news")
         await _up(stage, seen, tell)
         await _create(stage, seen, tell, kill=kill)
         await _look(stage, seen, tell)
         evidence = await _gather(stage, seen)
-        promises = [*judging.judge(evidence), *await play_quota(stage, seen)]
+        promises = [*judging.check_promises(evidence), *await play_quota(stage, seen)]
 
         async def disturb() -> None:
             if kill:
@@ -168,10 +168,10 @@ async def _act(stage: Stage, tell: Callable[[str], None], *, kill: bool) -> Outc
         promises += await play_lending(stage, seen, tell, disturb)
         promises.append(judging.shared(judging.grants(seen)))
         promises += await play_plans(stage, seen, tell, disturb)
-    return Outcome(stage, evidence, promises, asyncio.get_running_loop().time() - began)
+    return DemoOutcome(stage, evidence, promises, asyncio.get_running_loop().time() - began)
 
 
-async def _up(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
+async def _up(stage: DemoStage, seen: Observations, tell: Callable[[str], None]) -> None:
     """Wait for the scheduler's word to the API server, and the agents' words on their nodes and on
     the bus: what is told before somebody is on the bus goes with him when he is killed."""
     tell("waiting for the scheduler and the agents")
@@ -203,7 +203,9 @@ async def _up(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
     await until(stage.programs, ready, "the scheduler or an agent")
 
 
-async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill: bool) -> None:
+async def _create(
+    stage: DemoStage, seen: Observations, tell: Callable[[str], None], *, kill: bool
+) -> None:
     for quota in stage.scene.quotas:
         await insist(stage.kube, path_of(quota), quota)
     pods = stage.scene.pods
@@ -220,7 +222,7 @@ async def _create(stage: Stage, seen: Seen, tell: Callable[[str], None], *, kill
             seen.ring()
 
 
-async def _kill(stage: Stage, tell: Callable[[str], None]) -> None:
+async def _kill(stage: DemoStage, tell: Callable[[str], None]) -> None:
     """Kill every process that was not killed yet, and NATS with the first ones."""
     for program in stage.programs.all:
         if not program.killed:
@@ -233,7 +235,7 @@ async def _kill(stage: Stage, tell: Callable[[str], None]) -> None:
         await stage.nats.start()
 
 
-async def _look(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
+async def _look(stage: DemoStage, seen: Observations, tell: Callable[[str], None]) -> None:
     """Wait until all there is to see was seen, or too much time has passed."""
     running = judging.expected(stage.scene)
     tell(f"waiting until {len(running)} pods run and were measured")
@@ -252,8 +254,8 @@ async def _look(stage: Stage, seen: Seen, tell: Callable[[str], None]) -> None:
         tell(f"not everything was seen within {_SEEN_S:g} s")
 
 
-async def _gather(stage: Stage, seen: Seen) -> Evidence:
-    scene: Scene = stage.scene
+async def _gather(stage: DemoStage, seen: Observations) -> Evidence:
+    scene: Scenario = stage.scene
     explained = {}
     for name in sorted(WAITS):
         namespace, _, short = name.partition("/")
@@ -273,8 +275,8 @@ async def _gather(stage: Stage, seen: Seen) -> Evidence:
     )
 
 
-async def _explained(stage: Stage, namespace: str, name: str) -> PodExplanation:
-    why, target = "no answer", Target(kubeconfig=str(stage.kubeconfig), namespace=namespace)
+async def _explained(stage: DemoStage, namespace: str, name: str) -> PodExplanation:
+    why, target = "no answer", ClusterTarget(kubeconfig=str(stage.kubeconfig), namespace=namespace)
     with suppress(TimeoutError):
         async with asyncio.timeout(_EXPLAINED_S):
             while True:
@@ -287,7 +289,7 @@ async def _explained(stage: Stage, namespace: str, name: str) -> PodExplanation:
     return PodExplanation(metadata=meta, verdict="unknown", message=why)
 
 
-def _trace(stage: Stage, seen: Seen) -> tuple[str, Sequence[Collected]]:
+def _trace(stage: DemoStage, seen: Observations) -> tuple[str, Sequence[Collected]]:
     """The longest trace among the pods that run, and whose it is."""
     found: list[tuple[str, Sequence[Collected]]] = [("", ())]
     for name in judging.expected(stage.scene):

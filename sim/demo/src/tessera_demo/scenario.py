@@ -13,7 +13,7 @@ from msgspec import Struct
 from tessera_embedded.node.settings import NodeDescription
 
 
-class Scene(Struct, frozen=True):
+class Scenario(Struct, frozen=True):
     """All of it."""
 
     nodes: tuple[NodeDescription, ...]
@@ -45,11 +45,11 @@ def _file(name: str) -> str:
     return (files(__package__) / "scene" / name).read_text()
 
 
-def read_scene() -> Scene:
+def read_scenario() -> Scenario:
     """The scene of the package."""
     folder = files(__package__) / "scene"
     nodes = yaml.safe_load((folder / "nodes.yaml").read_text())
-    return Scene(
+    return Scenario(
         nodes=msgspec.convert(nodes, tuple[NodeDescription, ...]),
         quotas=tuple(yaml.safe_load_all((folder / "quota.yaml").read_text())),
         pods=tuple(yaml.safe_load_all((folder / "pods.yaml").read_text())),

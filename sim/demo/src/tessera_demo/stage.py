@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_cli.errors import Refused
+from tessera_cli.errors import CommandError
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD_HOST
 from tessera_core.registry.kube_scheduler_config import configuration, profiles
 from tessera_core.registry.registry import load
@@ -23,7 +23,7 @@ from tessera_demo import accounts
 from tessera_demo.api_objects import insist
 from tessera_demo.installation import install_definitions, install_policies
 from tessera_demo.processes import Programs, open_programs
-from tessera_demo.scenario import Scene
+from tessera_demo.scenario import Scenario
 from tessera_embedded.collector import Collector, open_collector
 from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_embedded.node.settings import NodeDescription
@@ -44,11 +44,11 @@ _HARD: Final = {"TESSERA_LENDING_ENABLED": "false"}
 _INHERITED: Final = ("PATH", "HOME", "LANG", "LC_ALL", "VIRTUAL_ENV")
 
 
-class StageFailed(Refused):
+class StageFailed(CommandError):
     """Something that the demo needs did not come up; the message has the end of its log."""
 
 
-class Ports(Struct, frozen=True):
+class StagePorts(Struct, frozen=True):
     """What listens where, also after a restart."""
 
     api: int
@@ -58,7 +58,7 @@ class Ports(Struct, frozen=True):
     status: int
 
 
-class Around(Struct, frozen=True):
+class NodeSurroundings(Struct, frozen=True):
     """What every node of the stage needs."""
 
     hook: Path
@@ -69,13 +69,20 @@ class Around(Struct, frozen=True):
     """The same for processes that tell what they do."""
 
 
-class Stage:
+class DemoStage:
     """Everything that runs."""
 
     def __init__(
-        self, folder: Path, scene: Scene, ports: Ports, programs: Programs, collector: Collector,
-        nats: NatsServer, kube: Kube, around: Around,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        scene: Scenario,
+        ports: StagePorts,
+        programs: Programs,
+        collector: Collector,
+        nats: NatsServer,
+        kube: Kube,
+        around: NodeSurroundings,
+    ) -> None:
         """Made by `open_stage`."""
         self._around = around
         self.folder = folder
@@ -137,8 +144,12 @@ class Stage:
 
 @asynccontextmanager
 async def open_stage(
-    folder: Path, scene: Scene, hook: Path, environ: Mapping[str, str], tell: Callable[[str], None]
-) -> AsyncGenerator[Stage]:
+    folder: Path,
+    scene: Scenario,
+    hook: Path,
+    environ: Mapping[str, str],
+    tell: Callable[[str], None],
+) -> AsyncGenerator[DemoStage]:
     """Start everything in an order in which it finds what it needs. `hook` is the folder in which
     the hook library and the simulated driver were built. Raises StageFailed."""
     for name in ("logs", "api", "nats", "nodes", "tmp"):
@@ -146,7 +157,7 @@ async def open_stage(
     base = {name: environ[name] for name in _INHERITED if name in environ}
     base["TMPDIR"] = str(folder / "tmp")  # what a process that is killed leaves is removed with it
     async with AsyncExitStack() as stack:
-        ports = Ports(*stack.enter_context(held_ports(5)))
+        ports = StagePorts(*stack.enter_context(held_ports(5)))
         collector = await stack.enter_async_context(open_collector())
         nats = await stack.enter_async_context(open_nats(folder / "nats"))
         programs = await stack.enter_async_context(open_programs(folder / "logs", tell))
@@ -175,8 +186,8 @@ async def open_stage(
         kubeconfig = folder / "api" / "kubeconfig"
         await until(programs, kubeconfig.exists, "the API server")
         kube = await stack.enter_async_context(open_kube(KubeSettings(kubeconfig=str(kubeconfig))))
-        around = Around(hook, base, traced)
-        stage = Stage(folder, scene, ports, programs, collector, nats, kube, around)
+        around = NodeSurroundings(hook, base, traced)
+        stage = DemoStage(folder, scene, ports, programs, collector, nats, kube, around)
         await until(programs, _answers(kube), "the API server")
         for name in (NAMESPACE, "kube-node-lease", *scene.namespaces):
             await insist(kube, "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -187,7 +198,7 @@ async def open_stage(
             "metadata": {"name": SCHEDULER},
             "spec": {"type": "ExternalName", "externalName": "localhost"},
         })  # fmt: skip
-        for path, guard in fencing.fence(NAMESPACE).items():
+        for path, guard in fencing.fencing_policy(NAMESPACE).items():
             await insist(kube, path, guard)
         await asyncio.to_thread(accounts.write_tokens, folder / "api")
         await install_definitions(kube)
@@ -203,7 +214,7 @@ async def open_stage(
         yield stage
 
 
-async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
+async def _start_scheduler(stage: DemoStage, env: Mapping[str, str]) -> None:
     ports, local = stage.ports, "127.0.0.1"
     await stage.programs.start("scheduler", python("tessera_scheduler"), {
         **env, **stage.account(accounts.SCHEDULER), "TESSERA_BUS_URL": stage.nats.url,
@@ -230,7 +241,7 @@ async def _start_scheduler(stage: Stage, env: Mapping[str, str]) -> None:
 
 
 async def _start_node(
-    stage: Stage, node: NodeDescription, around: Around, agent: Mapping[str, str]
+    stage: DemoStage, node: NodeDescription, around: NodeSurroundings, agent: Mapping[str, str]
 ) -> None:
     hook = around.hook
     folder = stage.node_folder(node.name)

@@ -18,18 +18,18 @@ from typing import Final
 
 from tessera_embedded.parent import ends_with_parent
 from tessera_embedded.ports import held_ports
-from tessera_runtime.errors import Lasting
+from tessera_runtime.errors import Permanent
 
 _START_S: Final = 60.0
 _STOP_S: Final = 10.0
 _LOOK_S: Final = 0.02
 
 
-class NatsServerMissing(Lasting):
+class NatsServerMissing(Permanent):
     """There is no nats-server binary on this machine."""
 
 
-class NatsServerFailed(Lasting):
+class NatsServerFailed(Permanent):
     """nats-server did not start; the message has the end of its log."""
 
 

@@ -11,6 +11,7 @@ from tessera_schema.cards import MIB, Card
 from tessera_schema.kube import (
     Container,
     ContainerState,
+    ContainerStateTerminated,
     ContainerStatus,
     EnvVar,
     Node,
@@ -22,7 +23,6 @@ from tessera_schema.kube import (
     PodStatus,
     Quantity,
     Resources,
-    Terminated,
 )
 
 
@@ -67,21 +67,31 @@ def a_pod(  # noqa: PLR0913  (keyword-only shorthand: each argument names a fiel
     inits = _named(init, "init")
     return Pod(
         metadata=ObjectMeta(
-            name=name, namespace=namespace, uid=uid or f"uid-{namespace}-{name}",
-            labels=dict(labels or {}), annotations=dict(annotations or {}),
+            name=name,
+            namespace=namespace,
+            uid=uid or f"uid-{namespace}-{name}",
+            labels=dict(labels or {}),
+            annotations=dict(annotations or {}),
         ),
         spec=PodSpec(
-            containers=_named(containers, "c"), init_containers=inits,
-            node_name=node, scheduler_name=scheduler, **spec,
+            containers=_named(containers, "c"),
+            init_containers=inits,
+            node_name=node,
+            scheduler_name=scheduler,
+            **spec,
         ),
         status=PodStatus(
             phase=phase or ("Running" if node else "Pending"),
             init_container_statuses=tuple(
-                ContainerStatus(name=c.name, state=ContainerState(terminated=Terminated()))
+                ContainerStatus(
+                    name=c.name, state=ContainerState(terminated=ContainerStateTerminated())
+                )
                 for c in inits
-            ) if init_done else (),
+            )
+            if init_done
+            else (),
         ),
-    )  # fmt: skip
+    )
 
 
 def a_node(

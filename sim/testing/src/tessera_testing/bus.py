@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from tessera_runtime.bus.api import News, NewsRefused, Resync, Untaken
-from tessera_runtime.bus.streams import Layout, Stream, check_key
+from tessera_runtime.bus.api import Message, MessageRejected, PublishError, Resync
+from tessera_runtime.bus.streams import Stream, StreamLayout, check_key
 from tessera_runtime.bus.subject_patterns import matches
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import Envelope
@@ -23,18 +23,18 @@ class _Log:
     """What was told, and who is to be woken."""
 
     def __init__(self, *, connected: bool) -> None:
-        self.told: list[tuple[str, News | None]] = []
+        self.told: list[tuple[str, Message | None]] = []
         """Subject and message; None is one whose headers make no sense."""
         self.connected = connected
         self.lives: Counter[str] = Counter()
         """How often the watches of a bucket had to start anew."""
-        self.values: dict[str, dict[str, News]] = {}
+        self.values: dict[str, dict[str, Message]] = {}
         self.done: dict[tuple[str, str], int] = {}
         """Durable reader and subject -> up to where it has read."""
         self.counted: Counter[str] = Counter()
         self._changed = asyncio.Event()
 
-    def append(self, subject: str, news: News | None) -> None:
+    def append(self, subject: str, news: Message | None) -> None:
         self.told.append((subject, news))
         self.wake()
 
@@ -45,7 +45,7 @@ class _Log:
     async def change(self) -> None:
         await self._changed.wait()
 
-    def first(self, place: int, pattern: str) -> tuple[int, News | None]:
+    def first(self, place: int, pattern: str) -> tuple[int, Message | None]:
         """The place after the first message that matches, and the message if there is one."""
         while self.connected and place < len(self.told):
             subject, news = self.told[place]
@@ -59,7 +59,7 @@ class _Log:
 
 
 class _Reader:
-    """See `Bus.news`."""
+    """See `Bus.subscribe`."""
 
     def __init__(self, log: _Log, subject: str, durable: str) -> None:
         self._log = log
@@ -70,7 +70,7 @@ class _Reader:
     def __aiter__(self) -> _Reader:
         return self
 
-    async def __anext__(self) -> News:
+    async def __anext__(self) -> Message:
         if self._durable:
             self._log.done[self._durable, self._subject] = self._place
         while True:
@@ -89,12 +89,12 @@ class _Watch:
         self._pattern = stream.published + keys
         self._life = -1
         self._place = 0
-        self._values: list[News] = []
+        self._values: list[Message] = []
 
     def __aiter__(self) -> _Watch:
         return self
 
-    async def __anext__(self) -> News | Resync:
+    async def __anext__(self) -> Message | Resync:
         log = self._log
         while True:
             if log.connected and self._life != log.lives[self._bucket]:
@@ -122,7 +122,7 @@ class FakeBus:
         self, cluster: str = "default", *, connected: bool = True, largest: int = 1 << 20
     ) -> None:
         """`largest` is the most bytes that a message's data may have."""
-        self._layout = Layout(cluster)
+        self._layout = StreamLayout(cluster)
         self._largest = largest
         self._log = _Log(connected=connected)
         self._log.values = {bucket: {} for bucket in self._layout.buckets}
@@ -135,8 +135,8 @@ class FakeBus:
         """See `Bus.connected`."""
         return self._log.connected
 
-    async def renewed(self, seen: int) -> int:
-        """See `Bus.renewed`."""
+    async def connection_generation(self, seen: int) -> int:
+        """See `Bus.connection_generation`."""
         while not self._log.connected or self._renewals == seen:
             await self._log.change()
         return self._renewals
@@ -144,18 +144,18 @@ class FakeBus:
     async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
         """See `Bus.publish`."""
         stream = self._layout.stream_of(subject)
-        await self._take(stream, News(subject=subject, envelope=envelope, data=data))
+        await self._take(stream, Message(subject=subject, envelope=envelope, data=data))
 
-    async def publish_all(self, several: Sequence[News]) -> Sequence[Untaken | None]:
+    async def publish_all(self, several: Sequence[Message]) -> Sequence[PublishError | None]:
         """See `Bus.publish_all`."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._answer(news), name="news") for news in several]
         return [task.result() for task in tasks]
 
-    async def _answer(self, news: News) -> Untaken | None:
+    async def _answer(self, news: Message) -> PublishError | None:
         try:
             await self.publish(news.subject, news.envelope, news.data)
-        except (BusAway, NewsRefused) as e:
+        except (BusAway, MessageRejected) as e:
             return e
         return None
 
@@ -163,26 +163,30 @@ class FakeBus:
         """See `Bus.put`."""
         stream = self._layout.bucket(bucket)
         check_key(key)
-        await self._take(stream, News(subject=stream.published + key, envelope=envelope, data=data))
+        await self._take(
+            stream, Message(subject=stream.published + key, envelope=envelope, data=data)
+        )
 
     @asynccontextmanager
-    async def news(self, subject: str, *, durable: str = "") -> AsyncGenerator[AsyncIterator[News]]:
-        """See `Bus.news`."""
+    async def subscribe(
+        self, subject: str, *, durable: str = ""
+    ) -> AsyncGenerator[AsyncIterator[Message]]:
+        """See `Bus.subscribe`."""
         self._layout.homes(subject)
         yield _Reader(self._log, subject, durable)
 
     @asynccontextmanager
     async def watch(
         self, bucket: str, keys: str = ">"
-    ) -> AsyncGenerator[AsyncIterator[News | Resync]]:
+    ) -> AsyncGenerator[AsyncIterator[Message | Resync]]:
         """See `Bus.watch`."""
         yield _Watch(self._log, self._layout.bucket(bucket), keys)
 
-    def said(self, subject: str = ">") -> list[News]:
+    def said(self, subject: str = ">") -> list[Message]:
         """All messages that match, values of buckets and repeats included, in order."""
         return [news for on, news in self._log.told if news and matches(subject, on)]
 
-    def values(self, bucket: str, keys: str = ">") -> dict[str, News]:
+    def values(self, bucket: str, keys: str = ">") -> dict[str, Message]:
         """The last values of a bucket by key, the longest unchanged first."""
         values = self._log.values[bucket]
         return {key: news for key, news in values.items() if matches(keys, key)}
@@ -223,9 +227,9 @@ class FakeBus:
         """A message comes whose headers make no sense, such as another program's."""
         self._log.append(subject, None)
 
-    async def _take(self, stream: Stream, news: News) -> None:
+    async def _take(self, stream: Stream, news: Message) -> None:
         if len(news.data) > self._largest:
-            raise NewsRefused(
+            raise MessageRejected(
                 f"message on {news.subject}: {len(news.data)} bytes: this bus takes {self._largest}"
             )
         await asyncio.sleep(0)
@@ -239,7 +243,7 @@ class FakeBus:
             self._unanswered -= 1
             raise BusAway("the answer was lost")
 
-    def _keep(self, stream: Stream, news: News) -> None:
+    def _keep(self, stream: Stream, news: Message) -> None:
         if stream.bucket:
             values = self._log.values[stream.bucket]
             key = news.subject.removeprefix(stream.published)

@@ -10,13 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tessera_core.dialect_kit.amounts import InvalidField
-from tessera_core.dialect_kit.contract import Admitted, Change, Dialect, Rejected
+from tessera_core.dialect_kit.contract import Admitted, ContainerChange, Dialect, Rejected
 from tessera_schema.kube import Container, EnvVar, Pod, Quantity, Resources
 from tessera_schema.requests import Request
 
 
-class Speaker:
-    """A dialect's module under test: `Speaker(acme).accepted(pod, unit_bytes=1)`."""
+class DialectUnderTest:
+    """A dialect's module under test: `DialectUnderTest(acme).accepted(pod, unit_bytes=1)`."""
 
     def __init__(self, module: ModuleType) -> None:
         """`module` offers `Options` and `dialect`."""
@@ -58,11 +58,13 @@ class Speaker:
     def changed(self, pod: Pod) -> Pod:
         """The pod as admission leaves it; init containers stay as they are."""
         changes = self.accepted(pod).changes
-        after = tuple(_changed(c, changes.get(c.name, Change())) for c in pod.spec.containers)
+        after = tuple(
+            _changed(c, changes.get(c.name, ContainerChange())) for c in pod.spec.containers
+        )
         return replace(pod, spec=replace(pod.spec, containers=after))
 
 
-def _changed(container: Container, change: Change) -> Container:
+def _changed(container: Container, change: ContainerChange) -> Container:
     was = container.resources
     env = {**{v.name: v.value for v in container.env}, **change.env}
     return replace(

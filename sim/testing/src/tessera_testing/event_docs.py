@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_runtime.bus.streams import Layout, Stream
+from tessera_runtime.bus.streams import Stream, StreamLayout
 from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import CATALOGUE, PARAMETERS, Told, sample
+from tessera_schema.event_catalogue import CATALOGUE, PARAMETERS, EventType, sample
 
 _HEADERS: Final = {
     "ce-specversion": "`1.0`: CloudEvents, binary mode.",
@@ -67,7 +67,7 @@ ignore what you do not know. A field that changes its meaning changes `v1` in th
 
 def events_page() -> str:
     """The Markdown for people."""
-    layout = Layout("{cluster}")
+    layout = StreamLayout("{cluster}")
     lines = [_INTRODUCTION, "## Headers\n", "| header | what it says |", "|---|---|"]
     lines += [f"| `{name}` | {meaning} |" for name, meaning in _HEADERS.items()]
     lines += ["\n## Where messages are kept\n", "| stream | subjects | kept |", "|---|---|---|"]
@@ -107,7 +107,7 @@ def asyncapi() -> str:
     return msgspec.json.format(msgspec.json.encode(_tidy(document)), indent=2).decode() + "\n"
 
 
-def _section(told: Told) -> list[str]:
+def _section(told: EventType) -> list[str]:
     data = msgspec.json.format(msgspec.json.encode(told.example), indent=2).decode()
     return [
         f"## `{told.type}`\n",
@@ -140,14 +140,14 @@ def _time(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def _name(told: Told) -> str:
+def _name(told: EventType) -> str:
     """`dev.tessera.allocation.granted` -> AllocationGranted."""
     return "".join(part.capitalize() for part in told.type.split(".")[2:])
 
 
-def _channel(told: Told) -> dict[str, Any]:
+def _channel(told: EventType) -> dict[str, Any]:
     name = _name(told)
-    stream = Layout("default").homes(told.address.format(**sample(told)))[0].stream
+    stream = StreamLayout("default").homes(told.address.format(**sample(told)))[0].stream
     channel: dict[str, Any] = {
         "address": told.address,
         "description": told.meaning,
@@ -162,7 +162,7 @@ def _channel(told: Told) -> dict[str, Any]:
     return channel
 
 
-def _operation(told: Told) -> dict[str, Any]:
+def _operation(told: EventType) -> dict[str, Any]:
     name = _name(told)
     return {
         "action": "send",
@@ -172,7 +172,7 @@ def _operation(told: Told) -> dict[str, Any]:
     }
 
 
-def _message(told: Told, payload: dict[str, Any]) -> dict[str, Any]:
+def _message(told: EventType, payload: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": told.type,
         "title": told.meaning,
@@ -188,7 +188,7 @@ def _message(told: Told, payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _example_envelope(told: Told) -> Envelope:
+def _example_envelope(told: EventType) -> Envelope:
     return Envelope(
         id="3f9a1c0b7d2e-42", source=f"/tessera/{told.by}/0", type=told.type,
         time="2026-11-21T12:00:00.000000Z", epoch=1_795_262_400_000, sequence=42,

@@ -19,12 +19,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
 
-from tessera_embedded.apiserver import World
+from tessera_embedded.apiserver import ApiServerEnvironment
 from tessera_embedded.apiserver.errors import ApiError
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Faults, Hang, refused
-from tessera_embedded.apiserver.http_types import ADMIN, Response, User, refusal
+from tessera_embedded.apiserver.http_types import ADMIN, AuthenticatedUser, Response, refusal
 from tessera_embedded.apiserver.store import Store
-from tessera_embedded.apiserver.watches import Watch
+from tessera_embedded.apiserver.watches import KindWatch
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiLost
 from tessera_runtime.kube.api import NONE, Body, Verb
@@ -35,7 +35,7 @@ def a_store(clock: Clock, *, seed: int = 0, window: int = 100_000) -> Store:
     """An API server's objects, with the namespaces that every cluster has; uids by the seed."""
     chance = random.Random(seed)  # noqa: S311  (reproducible names)
     store = Store(
-        World(
+        ApiServerEnvironment(
             clock.time,
             lambda: str(uuid.UUID(int=chance.getrandbits(128), version=4)),
             lambda: f"{chance.randrange(36**5):05x}"[-5:],
@@ -56,7 +56,7 @@ class FakeKube:
         call_s: float = 5.0,
         latency_s: float = 0.001,
         bookmark_s: float = 60.0,
-        user: User = ADMIN,
+        user: AuthenticatedUser = ADMIN,
     ) -> None:
         """`call_s` is the deadline of a call, `latency_s` what one takes when all is well."""
         self.store = store
@@ -75,7 +75,7 @@ class FakeKube:
         self._user = user
         self._running = asyncio.Event()
         self._running.set()
-        self._watches: dict[Watch, _Feed] = {}
+        self._watches: dict[KindWatch, _Feed] = {}
 
     @property
     def watching(self) -> int:
@@ -128,7 +128,7 @@ class FakeKube:
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """See `Kube.stream`."""
         what = f"watch {path}"
-        opened: list[Watch] = []
+        opened: list[KindWatch] = []
 
         def done() -> Response:
             try:
@@ -158,7 +158,7 @@ class FakeKube:
         return response.body
 
     @asynccontextmanager
-    async def _feeding(self, watch: Watch) -> AsyncGenerator[_Feed]:
+    async def _feeding(self, watch: KindWatch) -> AsyncGenerator[_Feed]:
         feed = _Feed(watch)
         watch.on_news = feed.news.set
         self._watches[watch] = feed
@@ -213,7 +213,7 @@ class FakeKube:
 class _Feed:
     """An open watch, and what happens to it."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: KindWatch) -> None:
         self.watch = watch
         self.news = asyncio.Event()
         self.cut = False

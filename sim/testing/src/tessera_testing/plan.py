@@ -11,7 +11,7 @@ from tessera_core.recovery.cluster import Cluster
 from tessera_core.registry.registry import load
 from tessera_schema.kube import Custom, Node, Pod
 from tessera_schema.quotas import Limit
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 
 NOW_NS = 1_700_000_000_000_000_000
 
@@ -26,7 +26,7 @@ def plan(
     config: Mapping[str, Mapping[str, Any]] | None = None,
     extra: Iterable[ModuleType] = (),
     now_ns: int = NOW_NS,
-) -> list[Outcome]:
+) -> list[PlanOutcome]:
     """The outcomes of the pods, in order, on these nodes."""
     cluster = Cluster(nodes=nodes, bound=bound, customs=customs, limits=limits)
     planner = Planner(load(config, extra), cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tessera_agent.readers import Silent
+from tessera_agent.readers import DriverSilent
 from tessera_core.dialect_kit.readings import CardReading, Fault, ProcessReading, Readings
 from tessera_schema.cards import MIB
 
@@ -15,21 +15,21 @@ def a_reading(index: int = 0, *, mib: int = 16384) -> CardReading:
 
 
 class FakeReader:
-    """`tessera_agent.readers.Reader`: each poll answers what was put here last."""
+    """`tessera_agent.readers.CardReader`: each poll answers what was put here last."""
 
     def __init__(self, *cards: CardReading) -> None:
         """These cards, all well."""
         self.polls = 0
         self.show(*cards)
 
-    async def poll(self) -> Readings | Silent:
+    async def poll(self) -> Readings | DriverSilent:
         """See `Reader.poll`."""
         self.polls += 1
         return self._answer
 
     def show(self, *cards: CardReading) -> None:
         """From now on these cards answer."""
-        self._answer: Readings | Silent = Readings(cards=cards, driver="570", session=1)
+        self._answer: Readings | DriverSilent = Readings(cards=cards, driver="570", session=1)
 
     def fail(self, index: int, what: str = "it fell off the bus") -> None:
         """From now on this card is at fault."""
@@ -41,7 +41,7 @@ class FakeReader:
 
     def be_silent(self, why: str) -> None:
         """From now on the driver does not answer."""
-        self._answer = Silent(why=why)
+        self._answer = DriverSilent(why=why)
 
     def _change(self, index: int, **fields: object) -> None:
         if isinstance(self._answer, Readings):

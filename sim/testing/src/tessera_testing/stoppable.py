@@ -84,7 +84,7 @@ class StoppableLoop(asyncio.SelectorEventLoop):
         return timer
 
 
-class Process:
+class StoppableProcess:
     """What can be stopped as a whole."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -112,14 +112,14 @@ class Process:
         self._waiting.append(turn)
 
 
-_process: ContextVar[Process | None] = ContextVar("process", default=None)
+_process: ContextVar[StoppableProcess | None] = ContextVar("process", default=None)
 
 
 class _Turn:
     """A callback that waits while its process is stopped."""
 
     def __init__(
-        self, process: Process, callback: Callable[..., object], args: tuple[Any, ...],
+        self, process: StoppableProcess, callback: Callable[..., object], args: tuple[Any, ...],
         context: Context,
     ) -> None:  # fmt: skip
         self._process = process

@@ -18,14 +18,14 @@ from tessera_core.admission import pod_groups
 from tessera_core.admission.allowances import NOTHING, Allowed
 from tessera_core.admission.choice_keys import misspelt_choices
 from tessera_core.admission.foreign_resources import foreign_resources
-from tessera_core.admission.isolation import defeats
+from tessera_core.admission.isolation import isolation_breach
 from tessera_core.admission.pod_size import oversize
 from tessera_core.admission.zero_amounts import without_zeros
 from tessera_core.dialect_kit.amounts import InvalidField
-from tessera_core.dialect_kit.contract import Admitted, Change, Claim, Dialect, Rejected
+from tessera_core.dialect_kit.contract import Admitted, Claim, ContainerChange, Dialect, Rejected
 from tessera_core.kube import host_requests
 from tessera_core.kube.containers import roles
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import GROUP, ORDER_KEY, ORDERS, OWNER_KEYS, TRACE_KEY
 from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.reasons import Reason
@@ -33,7 +33,7 @@ from tessera_schema.requests import ContainerRequest, PodRequest
 from tessera_schema.verdicts import ContainerAfter
 
 
-class Admission(Struct, frozen=True, kw_only=True):
+class AdmittedPod(Struct, frozen=True, kw_only=True):
     """A valid pod. Its request has no containers when it asks for nothing after all."""
 
     request: PodRequest
@@ -45,8 +45,8 @@ class Admission(Struct, frozen=True, kw_only=True):
 
 
 def admit(
-    registry: Registry, pod: Pod, *, runs: bool = False, allowed: Allowed = NOTHING
-) -> Admission | Rejected | None:
+    registry: DialectRegistry, pod: Pod, *, runs: bool = False, allowed: Allowed = NOTHING
+) -> AdmittedPod | Rejected | None:
     """The pod admitted, or why not; None when it names none of our resources.
 
     What a pod that `runs` asks for is read whatever else is wrong with it, its size included.
@@ -70,7 +70,7 @@ def admit(
         admitted[name] = answer
     admission = _together(pod, admitted, claims, stripped)
     asks = bool(admission.request.containers)
-    refusal = defeats(pod, admission.request, allowed) if asks and not runs else None
+    refusal = isolation_breach(pod, admission.request, allowed) if asks and not runs else None
     if refusal is not None:
         return refusal
     told = () if runs else (
@@ -79,7 +79,7 @@ def admit(
     return replace(admission, warnings=(*admission.warnings, *told)) if told else admission
 
 
-def _names_us(registry: Registry, pod: Pod) -> bool:
+def _names_us(registry: DialectRegistry, pod: Pod) -> bool:
     """Whether the pod asks by a name that a dialect owns, be it for nothing: of a pod that is too
     large to be looked at any closer."""
     names = {name for dialect in registry.dialects.values() for name in dialect.resources}
@@ -91,7 +91,7 @@ def _names_us(registry: Registry, pod: Pod) -> bool:
 
 
 def strip_results(
-    registry: Registry, pod: Pod, *, own_only: bool = False
+    registry: DialectRegistry, pod: Pod, *, own_only: bool = False
 ) -> tuple[Pod, tuple[str, ...]]:
     """The pod without annotations that only a scheduler or an agent may write, and their keys.
     With `own_only` those of other systems stay.
@@ -110,13 +110,13 @@ def strip_results(
     return replace(pod, metadata=replace(pod.metadata, annotations=kept)), stripped
 
 
-def is_result(registry: Registry, key: str) -> bool:
+def is_result(registry: DialectRegistry, key: str) -> bool:
     """Whether only a scheduler or an agent may write the annotation."""
     ours = key in registry.result_keys or key.startswith(registry.result_prefixes)
     return ours and key not in OWNER_KEYS
 
 
-def claims_on(registry: Registry, pod: Pod) -> dict[str, Claim]:
+def claims_on(registry: DialectRegistry, pod: Pod) -> dict[str, Claim]:
     """The dialects that the pod speaks, with the fields in which it does."""
 
     def vendor_of(name: str) -> str:
@@ -149,7 +149,9 @@ def claims_on(registry: Registry, pod: Pod) -> dict[str, Claim]:
     return {name: Claim(fields=fields) for name, fields in kept.items() if fields}
 
 
-def _borrows(registry: Registry, dialect: Dialect, claims: Mapping[str, Claim], name: str) -> bool:
+def _borrows(
+    registry: DialectRegistry, dialect: Dialect, claims: Mapping[str, Claim], name: str
+) -> bool:
     """Whether a dialect takes a lent name of the pod: the owner is off, or the dialect insists and
     the pod does not speak the owner's dialect by another name."""
     owner = registry.owners.get(name)
@@ -161,7 +163,7 @@ def _borrows(registry: Registry, dialect: Dialect, claims: Mapping[str, Claim], 
     return claim.insists and (by_own_name or not other)
 
 
-def _two_dialects(registry: Registry, claims: Mapping[str, Claim]) -> Rejected | None:
+def _two_dialects(registry: DialectRegistry, claims: Mapping[str, Claim]) -> Rejected | None:
     by_vendor: dict[str, str] = {}
     for name, claim in claims.items():
         other = by_vendor.setdefault(registry.dialects[name].vendor, name)
@@ -202,7 +204,7 @@ def _together(
     admitted: Mapping[str, Admitted],
     claims: Mapping[str, Claim],
     stripped: tuple[str, ...],
-) -> Admission:
+) -> AdmittedPod:
     requests: dict[int, ContainerRequest] = {}
     for answer in admitted.values():
         for container in answer.containers:
@@ -210,7 +212,7 @@ def _together(
             requests[container.position] = (
                 replace(had, requests=had.requests + container.requests) if had else container
             )
-    changes: dict[str, list[Change]] = {}
+    changes: dict[str, list[ContainerChange]] = {}
     for answer in admitted.values():
         for name, change in answer.changes.items():
             changes.setdefault(name, []).append(change)
@@ -220,7 +222,7 @@ def _together(
     if stripped:
         warnings.append(f"annotations {', '.join(stripped)} are written by the scheduler: removed")
     meta, host = pod.metadata, host_requests.of_pod(pod)
-    return Admission(
+    return AdmittedPod(
         request=PodRequest(
             namespace=meta.namespace or "default",
             name=meta.name,
@@ -242,7 +244,7 @@ def _together(
     )
 
 
-def _after(container: Container, changes: list[Change]) -> ContainerAfter:
+def _after(container: Container, changes: list[ContainerChange]) -> ContainerAfter:
     removed = {name for change in changes for name in change.removed}
 
     def amounts(before: Mapping[str, Quantity], kind: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ _YES: Final = "true"
 _MOST_TOLD: Final = 3
 
 
-class Kind(Struct, frozen=True):
+class IsolationAllowance(Struct, frozen=True):
     """One way around a share's limits."""
 
     name: str
@@ -38,68 +38,68 @@ class Kind(Struct, frozen=True):
         return f"{ALLOW}{self.name}"
 
 
-PRIVILEGED: Final = Kind(
+PRIVILEGED: Final = IsolationAllowance(
     "privileged", "`securityContext.privileged` of a container",
     "a privileged container sees every card of the node",
 )  # fmt: skip
-CAPABILITIES: Final = Kind(
+CAPABILITIES: Final = IsolationAllowance(
     "capabilities",
     "`securityContext.capabilities.add` with ALL, BPF, DAC_READ_SEARCH, SYS_ADMIN, SYS_MODULE or "
     "SYS_RAWIO",
     "each of them mounts, opens or reaches what the container was not given",
 )
-PROC_MOUNT: Final = Kind(
+PROC_MOUNT: Final = IsolationAllowance(
     "proc-mount", "`securityContext.procMount` other than `Default`",
     "it uncovers settings of the kernel",
 )  # fmt: skip
-UNCONFINED: Final = Kind(
+UNCONFINED: Final = IsolationAllowance(
     "unconfined",
     "`seccompProfile` or `appArmorProfile` of type `Unconfined`, of a container or the pod",
     "nothing keeps its processes from namespaces of their own, in which they can take the limits "
     "away",
 )
-SELINUX: Final = Kind(
+SELINUX: Final = IsolationAllowance(
     "selinux", "`seLinuxOptions.type` `spc_t` or `unconfined_t`, of a container or the pod",
     "these types are confined by nothing: the node's files and devices are open to them",
 )  # fmt: skip
-HOST_PROCESS: Final = Kind(
+HOST_PROCESS: Final = IsolationAllowance(
     "host-process", "`windowsOptions.hostProcess`, of a container or the pod",
     "its processes are the node's own and meet no limit",
 )  # fmt: skip
-HOST_PID: Final = Kind(
+HOST_PID: Final = IsolationAllowance(
     "host-pid", "`hostPID`",
     "it shows the processes of other pods, through which their cards can be reached",
 )  # fmt: skip
-SHARED_PROCESSES: Final = Kind(
+SHARED_PROCESSES: Final = IsolationAllowance(
     "shared-processes",
     "`shareProcessNamespace` in a pod of several containers, and debugging containers with a "
     "target (`targetContainerName`), or in a pod that has it",
     "through another container's processes a container reaches its files, and could remove the "
     "mount points of the limits",
 )
-HOST_IPC: Final = Kind(
+HOST_IPC: Final = IsolationAllowance(
     "host-ipc", "`hostIPC`", "it shares memory with other pods' processes, which use the same card",
     on_whole_cards=True,
 )  # fmt: skip
-HOST_PATHS: Final = Kind(
+HOST_PATHS: Final = IsolationAllowance(
     "host-paths",
     "`hostPath` volumes on, above or below the folders that are listed further down",
     "they reach devices, other containers or their limits",
 )
-LIMIT_MOUNTS: Final = Kind(
+LIMIT_MOUNTS: Final = IsolationAllowance(
     "limit-mounts",
     "volume mounts and devices on, above or below `/usr/local/tessera` and `/etc/ld.so.preload`: "
     "`/`, `/etc`, `/usr` and `/usr/local` among them",
     "the limits of the container's share are there, and another container that has the same volume "
     "could take them away",
 )
-RUNTIME_ANNOTATIONS: Final = Kind(
+RUNTIME_ANNOTATIONS: Final = IsolationAllowance(
     "runtime-annotations",
     "annotations that a container runtime or an NRI plugin reads devices, mounts or exceptions "
     "from",
     "they start containers without the agent that limits them, or give devices that nobody granted",
 )
-RESOURCE_CLAIMS: Final = Kind(
+RESOURCE_CLAIMS: Final = IsolationAllowance(
     "resource-claims", "`resourceClaims` (dynamic resource allocation)",
     "they give devices outside the ledger: a card that a claim gives is counted nowhere here",
 )  # fmt: skip

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, admit, strip_results
+from tessera_core.admission.admit import AdmittedPod, admit, strip_results
 from tessera_core.admission.allowances import NOTHING, Allowed
-from tessera_core.admission.isolation import defeats
+from tessera_core.admission.isolation import isolation_breach
 from tessera_core.admission.pod_size import too_many
 from tessera_core.bounded_cache import Cache
 from tessera_core.dialect_kit.contract import Rejected
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import Container, Pod
 
@@ -37,13 +37,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Known(NamedTuple):
-    answer: Admission | None
+    answer: AdmittedPod | None
 
 
-class Admissions:
+class AdmissionCache:
     """`admission.admit` for the pods of one cluster."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: DialectRegistry) -> None:
         """Remembers nothing yet. Another registry, another one of these."""
         self._registry = registry
         self._known = Cache[_Known](MOST_SHAPES)
@@ -53,7 +53,7 @@ class Admissions:
         """How many answers are remembered, and the bytes of their shapes."""
         return len(self._known), self._known.bytes
 
-    def admit(self, pod: Pod, allowed: Allowed = NOTHING) -> Admission | Rejected | None:
+    def admit(self, pod: Pod, allowed: Allowed = NOTHING) -> AdmittedPod | Rejected | None:
         """What `admission.admit` says of the pod."""
         shape = _shape(pod, allowed)
         if len(shape) > MOST_SHAPE:
@@ -69,13 +69,13 @@ class Admissions:
         wrong = self._looked_at(pod, known, allowed) if _has_more(pod) else None
         return wrong or replace(known, request=replace(known.request, name=meta.name, uid=meta.uid))
 
-    def _looked_at(self, pod: Pod, known: Admission, allowed: Allowed) -> Rejected | None:
+    def _looked_at(self, pod: Pod, known: AdmittedPod, allowed: Allowed) -> Rejected | None:
         asks = bool(known.request.containers)
-        return too_many(pod) or (defeats(pod, known.request, allowed) if asks else None)
+        return too_many(pod) or (isolation_breach(pod, known.request, allowed) if asks else None)
 
     def _learn(
         self, key: str, size: int, pod: Pod, allowed: Allowed
-    ) -> Admission | Rejected | None:
+    ) -> AdmittedPod | Rejected | None:
         answer = admit(self._registry, pod, allowed=allowed)
         if isinstance(answer, Rejected) or strip_results(self._registry, pod)[1]:
             return answer
@@ -84,7 +84,8 @@ class Admissions:
 
 
 def _has_more(pod: Pod) -> bool:
-    """Whether the pod has any of what its shape leaves out, and `Admissions` looks at itself."""
+    """Whether the pod has any of what its shape leaves out, and `AdmissionCache` looks at
+    itself."""
     spec = pod.spec
     return bool(
         spec.volumes or spec.node_name or spec.ephemeral_containers

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tessera_core.admission.misspellings import nearest
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod
 
 MOST_LOOKED_AT: Final = 32
 """Annotations of one pod that are compared: each costs some tens of microseconds."""
 
 
-def misspelt_choices(registry: Registry, pod: Pod, spoken: Iterable[str]) -> Iterator[str]:
+def misspelt_choices(registry: DialectRegistry, pod: Pod, spoken: Iterable[str]) -> Iterator[str]:
     """A warning for each annotation that is nearly a key of a dialect that the pod speaks."""
     choices = frozenset(key for name in spoken for key in registry.dialects[name].choices)
     known = frozenset(key for d in registry.readers.values() for key in d.choices)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from tessera_core.admission.admit import claims_on
 from tessera_core.admission.pod_patch import DEFAULT_SCHEDULER
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import SCHEDULER
 from tessera_schema.kube import Pod
 
@@ -21,7 +21,7 @@ cluster needs to start must not wait for us."""
 _LEFT: Final = "left alone: Tessera gives this pod no share"
 
 
-class Scope(Struct, frozen=True, kw_only=True):
+class ManagedPods(Struct, frozen=True, kw_only=True):
     """Which pods are Tessera's."""
 
     schedulers: frozenset[str]
@@ -47,16 +47,16 @@ class Scope(Struct, frozen=True, kw_only=True):
 
 
 def scope_of(
-    registry: Registry,
+    registry: DialectRegistry,
     schedulers: Iterable[str] = (),
     *,
     take_default: bool = True,
     left_out: Iterable[str] = (),
-) -> Scope:
+) -> ManagedPods:
     """The scope of a cluster; without `schedulers` every name is served that manifests of the
     dialects use."""
     named = tuple(schedulers) or [n for d in registry.dialects.values() for n in d.schedulers]
-    return Scope(
+    return ManagedPods(
         schedulers=frozenset((SCHEDULER, *named)),
         opt_outs=tuple(item for d in registry.readers.values() for item in d.opt_out.items()),
         take_default=take_default,
@@ -64,14 +64,16 @@ def scope_of(
     )
 
 
-def left_alone(registry: Registry, scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
+def left_alone(
+    registry: DialectRegistry, scope: ManagedPods, pod: Pod, namespace: Mapping[str, str]
+) -> str:
     """Why a pod that names one of our resources is none of ours, as its author is told; empty when
     it is. `namespace` are labels of the pod's namespace."""
     why = left_to_others(scope, pod, namespace)
     return why if why and claims_on(registry, pod) else ""
 
 
-def left_to_others(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
+def left_to_others(scope: ManagedPods, pod: Pod, namespace: Mapping[str, str]) -> str:
     """The same of a pod whose containers are not looked at."""
     return (
         opted_out(scope, pod, namespace)
@@ -80,7 +82,7 @@ def left_to_others(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
     )
 
 
-def opted_out(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
+def opted_out(scope: ManagedPods, pod: Pod, namespace: Mapping[str, str]) -> str:
     """By which label the pod, or its namespace, asks to be left alone; empty for none."""
     for label, value in scope.opt_outs:
         if value in (pod.metadata.labels.get(label), namespace.get(label)):
@@ -88,14 +90,14 @@ def opted_out(scope: Scope, pod: Pod, namespace: Mapping[str, str]) -> str:
     return ""
 
 
-def _scheduled_elsewhere(scope: Scope, pod: Pod) -> str:
+def _scheduled_elsewhere(scope: ManagedPods, pod: Pod) -> str:
     named = pod.spec.scheduler_name
     if not scope.takes(named):
         return f"spec.schedulerName: {named}: {_LEFT}; leave it out, or write {SCHEDULER}"
     return ""
 
 
-def _reserved(scope: Scope, pod: Pod) -> str:
+def _reserved(scope: ManagedPods, pod: Pod) -> str:
     """A pod there that names one of our schedulers is placed all the same."""
     inside, named = pod.metadata.namespace in scope.left_out, pod.spec.scheduler_name
     if inside and named not in scope.schedulers:

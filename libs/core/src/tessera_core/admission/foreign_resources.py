@@ -10,7 +10,7 @@ from typing import Final
 from tessera_core.admission.misspellings import nearest
 from tessera_core.kube.containers import field_of, roles
 from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod, Quantity
 
 MOST_NAMES: Final = 8
@@ -40,7 +40,7 @@ _OTHER_MAKES: Final = {
 """Accelerators whose makes have no module in `tessera_core.vendors`."""
 
 
-def foreign_resource(registry: Registry, name: str) -> str | None:
+def foreign_resource(registry: DialectRegistry, name: str) -> str | None:
     """What is to be said of a resource name that a pod asks by; None for one that a dialect owns,
     on or off, and for one that is no accelerator's as far as can be told.
 
@@ -65,7 +65,7 @@ def foreign_resource(registry: Registry, name: str) -> str | None:
     return f"no dialect owns {name}; known below {domain}/ are {', '.join(alike)}"
 
 
-def foreign_resources(registry: Registry, pod: Pod) -> tuple[str, ...]:
+def foreign_resources(registry: DialectRegistry, pod: Pod) -> tuple[str, ...]:
     """The same for every name that the pod asks by, with the field where it does so first."""
     return tuple(
         f"{field}: {told}"
@@ -74,7 +74,7 @@ def foreign_resources(registry: Registry, pod: Pod) -> tuple[str, ...]:
     )
 
 
-def _asked(registry: Registry, pod: Pod) -> Iterator[tuple[str, str]]:
+def _asked(registry: DialectRegistry, pod: Pod) -> Iterator[tuple[str, str]]:
     """Extended resources of which the pod asks for some and that no dialect owns, each with its
     first field; at most `MOST_NAMES`."""
     seen: set[str] = set()
@@ -101,7 +101,7 @@ def _is_some(quantity: Quantity) -> bool:
         return True
 
 
-def _owner(registry: Registry, name: str) -> str:
+def _owner(registry: DialectRegistry, name: str) -> str:
     tables: tuple[Mapping[str, str], ...] = (
         *(vendor.foreign for vendor in registry.vendors.values()), _OTHER_MAKES,
     )  # fmt: skip

@@ -22,7 +22,7 @@ OWN_ENVIRONMENT: Final = f"{GROUP}/own-environment"
 refused there; otherwise the variables are taken away, with a warning."""
 
 
-class Guarded(Struct, frozen=True):
+class GuardedVariables(Struct, frozen=True):
     """Variables that a container may not set by itself, with the values that harm nothing."""
 
     names: Mapping[str, frozenset[str]]
@@ -36,7 +36,7 @@ class Guarded(Struct, frozen=True):
         return next(found, None)
 
 
-class OwnVariable(Struct, frozen=True, kw_only=True):
+class TenantVariable(Struct, frozen=True, kw_only=True):
     """A guarded variable that a container sets by itself."""
 
     container: str
@@ -70,22 +70,22 @@ class OwnVariable(Struct, frozen=True, kw_only=True):
         )
 
 
-def guarded_by(vendors: Iterable[Vendor]) -> Guarded:
+def guarded_by(vendors: Iterable[Vendor]) -> GuardedVariables:
     """The guarded variables of all vendors."""
     env = [item for vendor in vendors for item in vendor.guarded_env.items()]
-    return Guarded(
+    return GuardedVariables(
         names={name: fine for name, fine in env if not name.endswith("*")},
         beginnings={name[:-1]: fine for name, fine in env if name.endswith("*")},
     )
 
 
-def own_variables(
-    pod: Pod, guarded: Guarded, kinds: Sequence[str] = ("initContainers", "containers")
-) -> tuple[OwnVariable, ...]:
+def tenant_variables(
+    pod: Pod, guarded: GuardedVariables, kinds: Sequence[str] = ("initContainers", "containers")
+) -> tuple[TenantVariable, ...]:
     """The guarded variables that the pod's containers set. What an image or a ConfigMap sets is
     not seen here: the agent overrides it when it makes the container."""
     return tuple(
-        OwnVariable(
+        TenantVariable(
             container=container.name, kind=kind, position=position, index=i,
             name=variable.name, value=variable.value,
         )

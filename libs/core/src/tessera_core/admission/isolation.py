@@ -25,7 +25,7 @@ from itertools import chain
 from typing import Final
 
 from tessera_core.admission import allowances
-from tessera_core.admission.allowances import NOTHING, Allowed, Kind
+from tessera_core.admission.allowances import NOTHING, Allowed, IsolationAllowance
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.hook.paths import HOOK_LIBRARY_HOST, PRELOAD
 from tessera_schema.kube import Container, Pod, SecurityContext
@@ -80,10 +80,10 @@ GUARDED_NOTES: Final = (
 or NRI's device injector gives it devices that nobody granted."""
 
 _WHOLE: Final = 100
-_FOUND = Iterator[tuple[Kind, Rejected]]
+_FOUND = Iterator[tuple[IsolationAllowance, Rejected]]
 
 
-def defeats(
+def isolation_breach(
     pod: Pod, request: PodRequest | None = None, allowed: Allowed = NOTHING
 ) -> Rejected | None:
     """The first thing by which a pod that asks for shares would get around them, but for what its
@@ -97,7 +97,7 @@ def defeats(
     return _first(found, allowed, whole=whole)
 
 
-def defeats_debugging(pod: Pod, allowed: Allowed = NOTHING) -> Rejected | None:
+def isolation_breach_in_debug_containers(pod: Pod, allowed: Allowed = NOTHING) -> Rejected | None:
     """The same for the containers that were added to a pod that runs, and what they mount."""
     kinds = ("ephemeralContainers",)
     mounted = frozenset(
@@ -271,8 +271,8 @@ def _of_profiles(field: str, context: SecurityContext) -> _FOUND:
 
 
 def _rejected(
-    kind: Kind, field: str, value: str, remedy: str, why: str = ""
-) -> tuple[Kind, Rejected]:
+    kind: IsolationAllowance, field: str, value: str, remedy: str, why: str = ""
+) -> tuple[IsolationAllowance, Rejected]:
     return kind, Rejected(
         field=field, value=value, reason=Reason.ISOLATION_DEFEATED,
         remedy=f"{why or kind.why}; {remedy}; an administrator allows it with the namespace's "

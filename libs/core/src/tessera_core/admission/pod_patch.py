@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_core.admission.admit import Admission
-from tessera_core.admission.guarded_env import OwnVariable
-from tessera_core.kube.json_patch import Draft, Step, Where
+from tessera_core.admission.admit import AdmittedPod
+from tessera_core.admission.guarded_env import TenantVariable
+from tessera_core.kube.json_patch import JsonPatchRecorder, JsonPatchStep, Where
 from tessera_core.kube.quantity import BadQuantity, milli
 from tessera_schema.annotation_keys import SCHEDULER, TRACE_KEY
 from tessera_schema.kube import Pod, Quantity
@@ -24,14 +24,14 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 _NOTES: Final = ("metadata", "annotations")
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class PodChanges(Struct, frozen=True, kw_only=True):
     """What a manifest is to become."""
 
-    admission: Admission | None = None
+    admission: AdmittedPod | None = None
     """None leaves everything but annotations and variables alone."""
     stripped: Sequence[str] = ()
     """Annotations that go."""
-    own: Sequence[OwnVariable] = ()
+    own: Sequence[TenantVariable] = ()
     """Variables that go."""
     traceparent: str = ""
     """The trace that this admission opened; empty for none."""
@@ -41,9 +41,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """Containers, by their places, and variables that they get."""
 
 
-def patch(document: dict[str, Any], wanted: Wanted) -> tuple[Step, ...]:
+def patch(document: dict[str, Any], wanted: PodChanges) -> tuple[JsonPatchStep, ...]:
     """The steps from a decoded pod, which is changed, to what is wanted."""
-    draft = Draft(document)
+    draft = JsonPatchRecorder(document)
     _patch_notes(draft, wanted)
     _patch_variables(draft, wanted)
     if wanted.admission is not None:
@@ -68,7 +68,7 @@ def scheduler_for(pod: Pod, *, take_default: bool) -> str:
     return ""
 
 
-def _patch_notes(draft: Draft, wanted: Wanted) -> None:
+def _patch_notes(draft: JsonPatchRecorder, wanted: PodChanges) -> None:
     notes = dict(wanted.admission.annotations) if wanted.admission else {}
     if wanted.traceparent:
         notes[TRACE_KEY] = wanted.traceparent
@@ -78,7 +78,7 @@ def _patch_notes(draft: Draft, wanted: Wanted) -> None:
     draft.update(_NOTES, notes)
 
 
-def _patch_variables(draft: Draft, wanted: Wanted) -> None:
+def _patch_variables(draft: JsonPatchRecorder, wanted: PodChanges) -> None:
     for where, variables in wanted.env:
         for name, value in variables.items():
             _put_variable(draft, (*where, "env"), {"name": name, "value": value})
@@ -86,14 +86,14 @@ def _patch_variables(draft: Draft, wanted: Wanted) -> None:
         draft.drop(("spec", variable.kind, variable.position, "env", variable.index))
 
 
-def _patch_container(draft: Draft, where: Where, after: ContainerAfter) -> None:
+def _patch_container(draft: JsonPatchRecorder, where: Where, after: ContainerAfter) -> None:
     _patch_amounts(draft, (*where, "resources", "limits"), after.limits)
     _patch_amounts(draft, (*where, "resources", "requests"), after.requests)
     for name, value in after.env.items():
         _put_variable(draft, (*where, "env"), {"name": name, "value": value})
 
 
-def _patch_amounts(draft: Draft, where: Where, after: Mapping[str, str]) -> None:
+def _patch_amounts(draft: JsonPatchRecorder, where: Where, after: Mapping[str, str]) -> None:
     before: Mapping[str, Quantity] = draft.get(where) or {}
     for name in [name for name in before if name not in after]:
         draft.drop((*where, name))
@@ -101,7 +101,7 @@ def _patch_amounts(draft: Draft, where: Where, after: Mapping[str, str]) -> None
     draft.update(where, changed)
 
 
-def _put_variable(draft: Draft, where: Where, variable: dict[str, str]) -> None:
+def _put_variable(draft: JsonPatchRecorder, where: Where, variable: dict[str, str]) -> None:
     """The last variable of a name counts."""
     env = draft.get(where) or ()
     at = [i for i, had in enumerate(env) if had.get("name") == variable["name"]]

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 
 from tessera_core.admission.admit import admit
 from tessera_core.admission.allowances import allowed_by
-from tessera_core.admission.exempt_pods import Scope, left_to_others
+from tessera_core.admission.exempt_pods import ManagedPods, left_to_others
 from tessera_core.dialect_kit.contract import Rejected
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod
 
 _NO_LABELS: Mapping[str, str] = {}
 
 
 def readmission(
-    registry: Registry,
-    scope: Scope,
+    registry: DialectRegistry,
+    scope: ManagedPods,
     pods: Iterable[Pod],
     namespaces: Mapping[str, Mapping[str, str]],
 ) -> Iterator[str]:

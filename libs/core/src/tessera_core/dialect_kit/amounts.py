@@ -28,12 +28,12 @@ class InvalidField(Exception):
         self.rejected = rejected
 
 
-def invalid(field: str, value: object, remedy: str) -> InvalidField:
+def invalid_field(field: str, value: object, remedy: str) -> InvalidField:
     """An InvalidField from its three parts."""
     return InvalidField(Rejected(field=field, value=str(value), remedy=remedy))
 
 
-def find(
+def find_amount(
     pod: Pod, position: int, name: str, where: tuple[str, ...] = LIMITS_THEN_REQUESTS
 ) -> tuple[str, Quantity] | None:
     """Field and amount of a resource: the first of `where` that has it."""
@@ -45,7 +45,7 @@ def find(
     return None
 
 
-def amount(
+def parse_amount(
     pod: Pod,
     position: int,
     name: str,
@@ -57,18 +57,18 @@ def amount(
     """The whole amount of a resource, None where the container does not name it.
 
     Raises InvalidField for what is no quantity, negative, fractional or above `high`. `hint`
-    says what the unit is. Memory of cards is read with `memory_amount`.
+    says what the unit is. Memory of cards is read with `parse_memory_amount`.
     """
-    found = find(pod, position, name, where)
+    found = find_amount(pod, position, name, where)
     if found is None:
         return None
     number = _whole(*found, hint)
     if number > high:
-        raise invalid(*found, f"write at most {high}. {hint}".rstrip())
+        raise invalid_field(*found, f"write at most {high}. {hint}".rstrip())
     return number
 
 
-def memory_amount(
+def parse_memory_amount(
     pod: Pod,
     position: int,
     name: str,
@@ -80,15 +80,15 @@ def memory_amount(
     """The amount of a resource that counts memory of so many cards together, in its units; None
     where the container does not name it.
 
-    Raises InvalidField for what `amount` refuses, and for more than cards have: it says what would
-    do, converted from what was written.
+    Raises InvalidField for what `parse_amount` refuses, and for more than cards have: it says what
+    would do, converted from what was written.
     """
-    found = find(pod, position, name, where)
+    found = find_amount(pod, position, name, where)
     if found is None:
         return None
     number = _whole(*found, unit.hint(found[1]))
     if number > unit.most * cards:
-        raise invalid(*found, unit.too_much(found[1], number, cards))
+        raise invalid_field(*found, unit.too_much(found[1], number, cards))
     return number
 
 
@@ -97,9 +97,11 @@ def _whole(field: str, quantity: Quantity, hint: str) -> int:
         number = value(quantity)
         fractional = milli(quantity) != number * 1000
     except BadQuantity as e:
-        raise invalid(field, quantity, f"{e}; write a whole number. {hint}".rstrip()) from e
+        raise invalid_field(field, quantity, f"{e}; write a whole number. {hint}".rstrip()) from e
     if fractional:
-        raise invalid(field, quantity, f"write a whole number such as {number}. {hint}".rstrip())
+        raise invalid_field(
+            field, quantity, f"write a whole number such as {number}. {hint}".rstrip()
+        )
     if number < 0:
-        raise invalid(field, quantity, f"write 0 or more. {hint}".rstrip())
+        raise invalid_field(field, quantity, f"write 0 or more. {hint}".rstrip())
     return number

@@ -20,7 +20,7 @@ MOST_CARDS: Final = 64
 cards: with 64 a call of the filter takes 6 times as long as with 8, with 256 28 times."""
 
 
-class Counting(Struct, frozen=True, kw_only=True):
+class CapacityScheme(Struct, frozen=True, kw_only=True):
     """How a node's capacity counts one vendor's cards."""
 
     vendor: str
@@ -39,7 +39,7 @@ class Counting(Struct, frozen=True, kw_only=True):
     slots: int = 100
 
 
-def counted_cards(how: Counting, node: Node) -> tuple[Inventory, ...]:
+def cards_from_capacity(how: CapacityScheme, node: Node) -> tuple[Inventory, ...]:
     """The node's cards by its capacity, one for each `cores_per_card` begun; nothing where the
     node names no cores of the kind. What cannot be read is a warning, never an error."""
     if how.core not in node.status.capacity:
@@ -77,7 +77,7 @@ def counted_cards(how: Counting, node: Node) -> tuple[Inventory, ...]:
     )  # fmt: skip
 
 
-def _cards(how: Counting, node: Node, number: int, each_bytes: int) -> list[Card]:
+def _cards(how: CapacityScheme, node: Node, number: int, each_bytes: int) -> list[Card]:
     return [
         Card(
             id=f"{node.name}-{how.vendor}-{i}", index=i, vendor=how.vendor, model=how.model,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.lending_terms import LendingTerms, Written, plain_terms
+from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, plain_terms
 from tessera_core.kube.containers import field_of, roles
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.grants import Share
@@ -39,7 +39,7 @@ class Claim(Struct, frozen=True):
     insists: bool = False
 
 
-class Change(Struct, frozen=True):
+class ContainerChange(Struct, frozen=True):
     """What admission sets on one container. Values are quantities as text."""
 
     limits: Mapping[str, str] = {}
@@ -54,7 +54,7 @@ class Admitted(Struct, frozen=True, kw_only=True):
     names us but asks for nothing (a count of 0)."""
 
     containers: tuple[ContainerRequest, ...]
-    changes: Mapping[str, Change] = {}
+    changes: Mapping[str, ContainerChange] = {}
     annotations: Mapping[str, str] = {}
     """Set on the pod at admission (not results: those come from `annotate`)."""
     runtime_class: str = ""
@@ -107,7 +107,7 @@ class Placed(Struct, frozen=True, kw_only=True):
         return tuple(s for s in self.shares if s.container == container)
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class RecordedShares(Struct, frozen=True, kw_only=True):
     """What another system's annotations say a bound pod holds."""
 
     shares: tuple[Share, ...] = ()
@@ -177,7 +177,7 @@ def _no_labels(_pod: Pod, _node: str) -> Mapping[str, str]:
     return {}
 
 
-def _nothing_held(_pod: Pod, _cards: Sequence[Card]) -> Held | None:
+def _nothing_held(_pod: Pod, _cards: Sequence[Card]) -> RecordedShares | None:
     return None
 
 
@@ -232,7 +232,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     inject: Callable[[Placed, Container], Injection] = _no_injection
     """What the original system's node side adds to a container that holds shares. It is laid
     over what the vendor gives."""
-    terms: Callable[[Written], LendingTerms] = plain_terms
+    terms: Callable[[WrittenTerms], LendingTerms] = plain_terms
     """On what terms a container that speaks it takes part in lending. Never raises."""
     terms_env: frozenset[str] = frozenset()
     """Variables that `terms` reads."""
@@ -242,7 +242,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     inventory: Callable[[Node, Sequence[Custom]], Sequence[Inventory]] = _no_inventory
     """Cards that the original system published on the node. Never raises: a malformed entry is
     a warning."""
-    held: Callable[[Pod, Sequence[Card]], Held | None] = _nothing_held
+    held: Callable[[Pod, Sequence[Card]], RecordedShares | None] = _nothing_held
     """Shares that the original system wrote on a bound pod; None when it wrote none."""
     pool_labels: tuple[str, ...] = ()
     """Labels by which its system says which pool a node belongs to, for quotas."""
@@ -250,7 +250,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """What of its configuration is not served."""
 
 
-class Shows(Struct, frozen=True, kw_only=True):
+class DeviceEvidence(Struct, frozen=True, kw_only=True):
     """By what a container shows which cards the vendor's own plugin gave it."""
 
     variables: tuple[str, ...] = ()
@@ -269,7 +269,7 @@ class Vendor(Struct, frozen=True, kw_only=True):
     allocates: bool = False
     """Containers get its cards from its own device plugin, which tells pods apart by nothing but
     how much they ask for, whether an agent of ours is on the node or not."""
-    shows: Shows = Shows()
+    shows: DeviceEvidence = DeviceEvidence()
     """Of vendors that do."""
     hooked: bool = False
     """The hook limits containers that hold its shares, rather than its own tools: `give` mounts

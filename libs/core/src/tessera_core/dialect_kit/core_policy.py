@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tessera_core.dialect_kit.lending_terms import LendingTerms, Written
+from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms
 
 CORE_POLICY_ENV: Final = "GPU_CORE_UTILIZATION_POLICY"
 _KEPT: Final = "force"
 _GIVEN_UP: Final = "disable"
 
 
-def core_policy(written: Written) -> LendingTerms:
+def core_policy(written: WrittenTerms) -> LendingTerms:
     """`force` = its limit is a hard one; `disable` = it has none; anything else says nothing."""
     policy = _of(written.env)
     return LendingTerms(

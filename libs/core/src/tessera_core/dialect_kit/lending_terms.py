@@ -23,7 +23,7 @@ _NO: Final = "false"
 _DIGITS: Final = 9
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class WrittenTerms(Struct, frozen=True, kw_only=True):
     """What is written about one container, as far as its reader knows it."""
 
     pod: Pod
@@ -62,7 +62,7 @@ def takes_part(annotations: Mapping[str, str]) -> bool:
 
 
 def terms_of(
-    dialects: Mapping[str, Dialect], names: Iterable[str], written: Written
+    dialects: Mapping[str, Dialect], names: Iterable[str], written: WrittenTerms
 ) -> LendingTerms:
     """The terms of a container that speaks these dialects, one for each vendor: the narrowest."""
     said = [dialects[name].terms(written) for name in sorted(set(names)) if name in dialects]
@@ -82,7 +82,7 @@ def variables_of(dialects: Mapping[str, Dialect]) -> frozenset[str]:
     return frozenset(name for dialect in dialects.values() for name in dialect.terms_env)
 
 
-def plain_terms(_written: Written) -> LendingTerms:
+def plain_terms(_written: WrittenTerms) -> LendingTerms:
     """Of a dialect that has no words for it."""
     return LendingTerms()
 

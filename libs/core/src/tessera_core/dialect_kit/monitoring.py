@@ -18,7 +18,7 @@ from tessera_schema.cards import Card
 _NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
 
 
-class Minimum(Struct, frozen=True, kw_only=True):
+class MinimumVersion(Struct, frozen=True, kw_only=True):
     """A version that the vendor's sharing needs."""
 
     of: str
@@ -30,7 +30,7 @@ class Minimum(Struct, frozen=True, kw_only=True):
     """True: newer than `version`; False: `version` will do."""
 
 
-class Rival(Struct, frozen=True, kw_only=True):
+class CompetingPlugin(Struct, frozen=True, kw_only=True):
     """Something else that hands out the same cards."""
 
     name: str
@@ -38,7 +38,7 @@ class Rival(Struct, frozen=True, kw_only=True):
     """Pattern of its socket's path below kubelet's folder."""
 
 
-class Care(Struct, frozen=True, kw_only=True):
+class MonitoringSpec(Struct, frozen=True, kw_only=True):
     """One make of hardware, from its agent's side."""
 
     vendor: str
@@ -51,11 +51,11 @@ class Care(Struct, frozen=True, kw_only=True):
     """Codes of faults that a program brings upon itself: the card is well."""
     reset_faults: frozenset[int] = frozenset()
     """Codes after which good polls prove nothing until the driver was opened anew."""
-    minimums: tuple[Minimum, ...] = ()
-    rivals: tuple[Rival, ...] = ()
+    minimums: tuple[MinimumVersion, ...] = ()
+    rivals: tuple[CompetingPlugin, ...] = ()
 
 
-def version_problems(minimums: Sequence[Minimum], readings: Readings) -> tuple[str, ...]:
+def version_problems(minimums: Sequence[MinimumVersion], readings: Readings) -> tuple[str, ...]:
     """A sentence for each version that can be read and is too old."""
     told = []
     for minimum in minimums:
@@ -69,7 +69,7 @@ def version_problems(minimums: Sequence[Minimum], readings: Readings) -> tuple[s
     return tuple(told)
 
 
-def _suffices(text: str, minimum: Minimum) -> bool:
+def _suffices(text: str, minimum: MinimumVersion) -> bool:
     found = _NUMBERS.search(text)
     if found is None:
         return True

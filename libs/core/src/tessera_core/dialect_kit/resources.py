@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_core.dialect_kit.contract import Change
+from tessera_core.dialect_kit.contract import ContainerChange
 from tessera_core.kube.quantity import BadQuantity, value
 from tessera_schema.kube import Container, Quantity
 
 
-def spelled_out(
+def complete_resources(
     container: Container, amounts: Mapping[str, int | None], env: Mapping[str, str] | None = None
-) -> Change | None:
+) -> ContainerChange | None:
     """The change that makes limits and requests say `amounts` (None = not ours to say) and adds
     the variables of `env` that the container lacks; None where nothing is to change."""
     said = {variable.name for variable in container.env}
     missing = {name: text for name, text in (env or {}).items() if name not in said}
-    change = Change(
+    change = ContainerChange(
         limits=_unsaid(container.resources.limits, amounts),
         requests=_unsaid(container.resources.requests, amounts),
         env=missing,

@@ -60,7 +60,7 @@ class LargestCard(Struct, frozen=True, kw_only=True):
     cores_percent: float
 
 
-class Holder(Struct, frozen=True, kw_only=True):
+class BlockingPod(Struct, frozen=True, kw_only=True):
     """A pod that holds what is asked."""
 
     namespace: str
@@ -75,7 +75,7 @@ class Holder(Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name}" if self.name else "a pod of another namespace"
 
 
-class MemoryUnit(Struct, frozen=True):
+class PodMemoryUnit(Struct, frozen=True):
     """How a pod writes memory of cards."""
 
     name: str = ""
@@ -91,7 +91,7 @@ class MemoryUnit(Struct, frozen=True):
         return f"{self.name}: {text}"
 
 
-MIB_UNIT: Final = MemoryUnit()
+MIB_UNIT: Final = PodMemoryUnit()
 
 
 class Advice(Struct, frozen=True, kw_only=True):
@@ -117,12 +117,12 @@ class Advice(Struct, frozen=True, kw_only=True):
     largest_card: LargestCard | None = None
     most_cards: int = 0
     """Cards of one node that would do if nobody used them, where it asks for more."""
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[BlockingPod, ...] = ()
     """Pods on one node that stand in the way: once they have ended there is room. Empty where that
     takes many."""
     said: str = ""
     """What a limit says, or which cards there are."""
-    unit: MemoryUnit = MIB_UNIT
+    unit: PodMemoryUnit = MIB_UNIT
 
     def sentence(self) -> str:
         """For people; empty where there is nothing to say."""

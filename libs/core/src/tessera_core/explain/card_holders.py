@@ -11,14 +11,14 @@ from msgspec import Struct
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.cards import Card
 from tessera_schema.kube import Node
 
 
-class Holder(Struct, frozen=True, kw_only=True):
+class ListedHolder(Struct, frozen=True, kw_only=True):
     """A pod, and what it holds of one card."""
 
     namespace: str
@@ -38,15 +38,15 @@ class ListedCard(Struct, frozen=True, kw_only=True):
 
     card: Card
     held: Charge
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[ListedHolder, ...] = ()
 
 
-class Lost(Struct, frozen=True, kw_only=True):
+class UnpublishedCard(Struct, frozen=True, kw_only=True):
     """A card that pods hold and that its node does not publish."""
 
     card: str
     """Its id, as the pods name it."""
-    holders: tuple[Holder, ...]
+    holders: tuple[ListedHolder, ...]
 
 
 class ListedNode(Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class ListedNode(Struct, frozen=True, kw_only=True):
     closed: bool = False
     """It takes no more pods: what a pod on it holds cannot be read."""
     cards: tuple[ListedCard, ...] = ()
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[UnpublishedCard, ...] = ()
 
 
 def listing(ledger: Ledger, estimated: Container[str] = ()) -> tuple[ListedNode, ...]:
@@ -70,7 +70,7 @@ def listing(ledger: Ledger, estimated: Container[str] = ()) -> tuple[ListedNode,
 
 
 def unpublished(
-    registry: Registry, nodes: Iterable[Node], listed: Iterable[ListedNode]
+    registry: DialectRegistry, nodes: Iterable[Node], listed: Iterable[ListedNode]
 ) -> Iterator[str]:
     """A warning for each vendor whose cards a node counts in its capacity and nobody publishes."""
     vendors = {node.name: {c.card.vendor for c in node.cards} for node in listed}
@@ -101,7 +101,7 @@ def listed(ledger: Ledger, name: str, estimated: Container[str] = ()) -> ListedN
     fleet = ledger.fleet
     row = fleet.rows.get(name)
     facts: Sequence[Card] = () if row is None else fleet.facts[row]
-    on: dict[str, list[tuple[Holder, Charge]]] = {card.id: [] for card in facts}
+    on: dict[str, list[tuple[ListedHolder, Charge]]] = {card.id: [] for card in facts}
     for entry in ledger.on(name):
         for card, charge in entry.charges.items():
             holder = _holder(entry, card, charge, written=entry.grant.uid not in estimated)
@@ -112,10 +112,14 @@ def listed(ledger: Ledger, name: str, estimated: Container[str] = ()) -> ListedN
     )
     known = {card.id for card in facts}
     return ListedNode(
-        name=name, given=row is not None,
-        closed=row is not None and bool(fleet.blocked[row]), cards=cards,
-        lost=tuple(Lost(card=c, holders=_sorted(on[c])) for c in sorted(on.keys() - known)),
-    )  # fmt: skip
+        name=name,
+        given=row is not None,
+        closed=row is not None and bool(fleet.blocked[row]),
+        cards=cards,
+        lost=tuple(
+            UnpublishedCard(card=c, holders=_sorted(on[c])) for c in sorted(on.keys() - known)
+        ),
+    )
 
 
 def _known(fleet: Fleet, node: str, card: str) -> str:
@@ -124,9 +128,9 @@ def _known(fleet: Fleet, node: str, card: str) -> str:
     return card if found is None else found.id
 
 
-def _holder(entry: Entry, card: str, charge: Charge, *, written: bool) -> Holder:
+def _holder(entry: LedgerEntry, card: str, charge: Charge, *, written: bool) -> ListedHolder:
     grant = entry.grant
-    return Holder(
+    return ListedHolder(
         namespace=grant.namespace, name=grant.name,
         dialects=tuple(dict.fromkeys(s.dialect for s in grant.shares if s.card == card)),
         memory_bytes=charge.memory_bytes, cores_percent=charge.cores_percent,
@@ -134,7 +138,7 @@ def _holder(entry: Entry, card: str, charge: Charge, *, written: bool) -> Holder
     )  # fmt: skip
 
 
-def _sorted(held: Iterable[tuple[Holder, Charge]]) -> tuple[Holder, ...]:
+def _sorted(held: Iterable[tuple[ListedHolder, Charge]]) -> tuple[ListedHolder, ...]:
     return tuple(sorted((h for h, _ in held), key=lambda h: (h.namespace, h.name)))
 
 

@@ -24,7 +24,7 @@ from tessera_core.quota.allowance import NO_LIMITS, Allowance
 from tessera_schema.decisions import DecisionRecord, ReasonRecord
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
-from tessera_schema.verdicts import Verdict, Why
+from tessera_schema.verdicts import UnmetReason, Verdict
 
 MOST_RECORDS: Final = 32 << 20
 """Bytes of all records, requests as JSON: some fifty thousand usual ones. A pod whose record is
@@ -69,7 +69,7 @@ class Decision(Struct, kw_only=True):
     """Nodes on which another pod has to start first, with which."""
 
 
-class Decisions:
+class DecisionLog:
     """The latest decision of each pod."""
 
     def __init__(self) -> None:
@@ -110,17 +110,17 @@ class Decisions:
         own = 0 if rows is self._offered or self._offered is None else self._offered.nbytes
         return _RECORD + own + len(decision.over) + len(_encode(decision.request))
 
-    def why(self, uid: str, today: Fleet) -> tuple[Why, ...]:
+    def why(self, uid: str, today: Fleet) -> tuple[UnmetReason, ...]:
         """Why the pod is not placed, node by node in numbers; nothing for a pod that is."""
         decision = self._records.get(uid)
         return () if decision is None else tuple(chain.from_iterable(self.whys(decision, today)))
 
-    def whys(self, decision: Decision, today: Fleet) -> Iterator[Sequence[Why]]:
+    def whys(self, decision: Decision, today: Fleet) -> Iterator[Sequence[UnmetReason]]:
         """The same, one node at a time. `today` must not change meanwhile: give a snapshot."""
         if decision.verdict is Verdict.PLACED:
             return iter(())
         if decision.over or decision.request is None:
-            return iter([(Why(reason=decision.reason, message=decision.over),)])
+            return iter([(UnmetReason(reason=decision.reason, message=decision.over),)])
         books = self._books.get(decision.generation)
         fleet = books or today
         apart = _not_offered(decision, fleet) if books is not None else {}
@@ -141,7 +141,7 @@ class Decisions:
         decision = self._records.get(uid)
         return None if decision is None else self.told(decision, self.why(uid, today), today)
 
-    def told(self, decision: Decision, whys: Sequence[Why], today: Fleet) -> DecisionRecord:
+    def told(self, decision: Decision, whys: Sequence[UnmetReason], today: Fleet) -> DecisionRecord:
         """A decision with its reasons, which `whys` gave."""
         message = decision.over
         if whys and not message:
@@ -165,11 +165,13 @@ _UNTRIED: Final = (
 
 
 def _with_untried(
-    whys: Iterator[Sequence[Why]], fleet: Fleet, untried: int
-) -> Iterator[Sequence[Why]]:
+    whys: Iterator[Sequence[UnmetReason]], fleet: Fleet, untried: int
+) -> Iterator[Sequence[UnmetReason]]:
     """Nodes with room are among those that the attempt did not come to."""
     for node, found in zip(sorted(fleet.rows), whys, strict=True):
-        none = Why(node=node, reason=Reason.NODE_NOT_TRIED, message=_UNTRIED.format(untried))
+        none = UnmetReason(
+            node=node, reason=Reason.NODE_NOT_TRIED, message=_UNTRIED.format(untried)
+        )
         yield found or (none,)
 
 

@@ -13,17 +13,19 @@ import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Codes
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement import predicates
 from tessera_core.placement.place import different, refused
-from tessera_core.placement.units import Unit
+from tessera_core.placement.units import PlacementUnit
 from tessera_core.quota.allowance import NO_LIMITS, Allowance
 from tessera_schema.reasons import Reason
 
 _WORDS: Final = {int(r): r.wire for r in Reason}
 
 
-def node_words(fleet: Fleet, wanted: Sequence[Unit], allowance: Allowance = NO_LIMITS) -> list[str]:
+def node_reasons(
+    fleet: Fleet, wanted: Sequence[PlacementUnit], allowance: Allowance = NO_LIMITS
+) -> list[str]:
     """Row -> the word of the first unit that finds too few cards there, and of the test that the
     nearest card failed; a card that passes them all may still be barred by quota. Nodes that have
     cards for each unit by itself lack them for all together. The last word is that of nodes the
@@ -37,7 +39,7 @@ def node_words(fleet: Fleet, wanted: Sequence[Unit], allowance: Allowance = NO_L
     return [*named, Reason.NODE_UNREGISTERED.wire]
 
 
-def _short(fleet: Fleet, unit: Unit, allowance: Allowance) -> Codes:
+def _short(fleet: Fleet, unit: PlacementUnit, allowance: Allowance) -> Codes:
     """Row -> why the unit finds too few cards, 0 where it finds enough."""
     count, vendor = unit.lead.count, unit.lead.vendor
     mine = fleet.of_vendor(vendor)
@@ -56,7 +58,9 @@ def _short(fleet: Fleet, unit: Unit, allowance: Allowance) -> Codes:
     return np.where(fits < count, why, 0).astype(np.uint8)
 
 
-def _barred(fleet: Fleet, unit: Unit, need: Amounts, allowance: Allowance) -> Iterator[Bools]:
+def _barred(
+    fleet: Fleet, unit: PlacementUnit, need: CardNeeds, allowance: Allowance
+) -> Iterator[Bools]:
     """The cards that quota keeps from the unit, whatever is free of them."""
     vendor = unit.lead.vendor
     by_card = allowance.bars(vendor, need, fleet.cards, fleet.models)

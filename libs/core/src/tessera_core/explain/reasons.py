@@ -16,17 +16,17 @@ from msgspec import Struct
 from tessera_core.fleet.columns import NodeView, at
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import MODES_LEFT_ALONE, Fleet
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.card_choice import scopes
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.predicates import asks_for_left_alone
-from tessera_core.placement.units import Unit
+from tessera_core.placement.units import PlacementUnit
 from tessera_core.quota.allowance import Allowance
 from tessera_schema.cards import MIB, Card
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Choice
-from tessera_schema.verdicts import Why
+from tessera_schema.verdicts import UnmetReason
 
 NO_CARDS: Final = (Reason.NODE_HAS_NO_CARDS,)
 """Of nodes that the pod is not about."""
@@ -34,10 +34,10 @@ NO_CARDS: Final = (Reason.NODE_HAS_NO_CARDS,)
 
 def explain(
     fleet: Fleet,
-    wanted: Sequence[Unit],
+    wanted: Sequence[PlacementUnit],
     allowance: Allowance,
     refused: Mapping[str, tuple[Reason, str]],
-) -> tuple[Why, ...]:
+) -> tuple[UnmetReason, ...]:
     """One Why per node and reason, nodes by name. `refused` are nodes that are out for other
     reasons than cards."""
     return tuple(chain.from_iterable(node_by_node(fleet, wanted, allowance, refused)))
@@ -45,36 +45,38 @@ def explain(
 
 def node_by_node(
     fleet: Fleet,
-    wanted: Sequence[Unit],
+    wanted: Sequence[PlacementUnit],
     allowance: Allowance,
     refused: Mapping[str, tuple[Reason, str]],
-) -> Iterator[list[Why]]:
+) -> Iterator[list[UnmetReason]]:
     """The same, one node at a time, for a caller that has other things to do in between. The fleet
     must not change meanwhile."""
     placer = Placer(fleet)
     for node in sorted(fleet.rows):
         if node in refused:
             reason, message = refused[node]
-            yield [Why(node=node, reason=reason, message=message)]
+            yield [UnmetReason(node=node, reason=reason, message=message)]
             continue
         unfit = placer.fit(fleet.rows[node], wanted, allowance)
-        yield node_whys(node, unfit) if isinstance(unfit, Unfit) else []
+        yield reasons_of_node(node, unfit) if isinstance(unfit, NoFit) else []
 
 
-def node_whys(node: str, unfit: Unfit) -> list[Why]:
+def reasons_of_node(node: str, unfit: NoFit) -> list[UnmetReason]:
     """The reasons of one node, the most frequent first; among equals the one that came nearest."""
     request = unfit.unit.lead
     who = ", ".join(p.container.container for p in unfit.unit.parts)
     few = unfit.reason is Reason.NODE_INSUFFICIENT_DEVICE
     if few or unfit.codes is None or unfit.view is None or unfit.need is None:
-        return [Why(node=node, reason=unfit.reason, message=_node_message(unfit, who))]
+        return [UnmetReason(node=node, reason=unfit.reason, message=_node_message(unfit, who))]
     total = len(unfit.view.facts)
     counts = np.bincount(unfit.codes, minlength=256)
     whys = []
     if counts[0] and counts[0] < request.count:
         reason = Reason.ALLOCATED_CARDS_INSUFFICIENT_REQUEST
         text = f"{counts[0]} of the {request.count} cards that {who} asks for would do"
-        whys.append(Why(node=node, reason=reason, message=_counted(counts[0], total, reason, text)))
+        whys.append(
+            UnmetReason(node=node, reason=reason, message=_counted(counts[0], total, reason, text))
+        )
     given = [c for c in np.flatnonzero(counts).tolist() if c]
     for code in sorted(given, key=lambda c: (-counts[c], -c)):
         reason = Reason(code)
@@ -82,12 +84,14 @@ def node_whys(node: str, unfit: Unfit) -> list[Why]:
         refused = _Refused(who, unfit.unit, unfit.view, unfit.need, cards, unfit.over)
         text = _DETAILS[reason](refused)
         whys.append(
-            Why(node=node, reason=reason, message=_counted(counts[code], total, reason, text))
+            UnmetReason(
+                node=node, reason=reason, message=_counted(counts[code], total, reason, text)
+            )
         )
     return whys
 
 
-def summary(whys: Sequence[Why], nodes: int) -> str:
+def summary(whys: Sequence[UnmetReason], nodes: int) -> str:
     """One line for all nodes, as kube-scheduler puts it: `0/4 nodes have room: 3 ..., 1 ...`. Nodes
     on which nobody expects cards come last."""
     if not nodes:
@@ -106,7 +110,7 @@ def _counted(count: int, total: int, reason: Reason, text: str) -> str:
     return f"{count}/{total} {reason.wire}: {text}"
 
 
-def _node_message(unfit: Unfit, who: str) -> str:
+def _node_message(unfit: NoFit, who: str) -> str:
     request = unfit.unit.lead
     match unfit.reason:
         case Reason.NODE_UNREGISTERED:
@@ -135,9 +139,9 @@ class _Refused(Struct, frozen=True):
     """The cards of one node that one reason refuses, for rendering."""
 
     who: str
-    unit: Unit
+    unit: PlacementUnit
     view: NodeView
-    need: Amounts
+    need: CardNeeds
     cards: list[int]
     over: Mapping[int, str]
 

@@ -12,16 +12,16 @@ from typing import Final
 
 import numpy as np
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.explain.advice import Barrier
-from tessera_core.explain.reasons import node_whys
+from tessera_core.explain.reasons import reasons_of_node
 from tessera_core.explain.remedies import advise, memory_unit
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
 from tessera_core.quota.allowance import NO_LIMITS
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
@@ -33,10 +33,10 @@ _LASTING: Final = frozenset(
 )
 
 
-class Refusals:
+class WaitingPodMessages:
     """Sentences about pods that wait, by the books as they are."""
 
-    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+    def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
         """Both are shared with the rest of the scheduler."""
         self._registry = registry
         self._ledger = ledger
@@ -45,7 +45,7 @@ class Refusals:
         """For a pod that most nodes gave this reason."""
         allowed = self._ledger.allowed_in(pod.metadata.namespace or "default")
         admission = admit(self._registry, pod, allowed=allowed)
-        if not isinstance(admission, Admission) or not admission.request.containers:
+        if not isinstance(admission, AdmittedPod) or not admission.request.containers:
             return f"{reason.wire} on most nodes"
         said = self._lasting(admission.request, pod)
         if not said and reason is Reason.RESOURCE_QUOTA_NOT_FIT:
@@ -66,6 +66,6 @@ class Refusals:
         if not len(rows):
             return ""
         unfit = placer.fit(int(rows[0]), wanted, self._ledger.allowance(request.namespace))
-        whys = node_whys("", unfit) if isinstance(unfit, Unfit) else []
+        whys = reasons_of_node("", unfit) if isinstance(unfit, NoFit) else []
         ours = (w.message for w in whys if w.reason is Reason.RESOURCE_QUOTA_NOT_FIT)
         return next(ours, "").partition(": ")[2]

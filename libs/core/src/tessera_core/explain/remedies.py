@@ -16,21 +16,21 @@ from tessera_core.explain.advice import (
     MIB_UNIT,
     Advice,
     Barrier,
+    BlockingPod,
     FreePart,
-    Holder,
     LargestCard,
-    MemoryUnit,
+    PodMemoryUnit,
 )
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.charges import Charge
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.placement import predicates
 from tessera_core.placement.screen_cache import ids_in
-from tessera_core.placement.units import Unit, units
-from tessera_core.quota.allowance import Allowance, least_use
+from tessera_core.placement.units import PlacementUnit, units
+from tessera_core.quota.allowance import Allowance, minimum_usage
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
@@ -44,13 +44,13 @@ _PODS: Final = 4
 _SHOWN: Final = 4
 """Models that are named."""
 _Rungs = list[tuple[Reason, Bools]]
-_Held = Mapping[int, Sequence[tuple[Charge, Entry]]]
+_Held = Mapping[int, Sequence[tuple[Charge, LedgerEntry]]]
 """Column -> what pods hold of the card, those that hold most first."""
-OnNode = Callable[[str], Iterable[Entry]]
+OnNode = Callable[[str], Iterable[LedgerEntry]]
 """Node -> the pods in the books that are on it."""
 
 
-def memory_unit(dialects: Mapping[str, Dialect], pod: Pod) -> MemoryUnit:
+def memory_unit(dialects: Mapping[str, Dialect], pod: Pod) -> PodMemoryUnit:
     """How the pod writes memory of cards, by the names in its containers."""
     names = {
         name: quota.unit
@@ -61,7 +61,7 @@ def memory_unit(dialects: Mapping[str, Dialect], pod: Pod) -> MemoryUnit:
     for container in pod.all_containers:
         for name in (*container.resources.limits, *container.resources.requests):
             if name in names:
-                return MemoryUnit(name, max(int(names[name]), 1))
+                return PodMemoryUnit(name, max(int(names[name]), 1))
     return MIB_UNIT
 
 
@@ -72,12 +72,12 @@ def advise(
     allowance: Allowance,
     *,
     rows: Bools | None = None,
-    unit: MemoryUnit = MIB_UNIT,
+    unit: PodMemoryUnit = MIB_UNIT,
 ) -> Advice:
     """What would help a pod that waits. `on` names the pods of a node (`Ledger.on`), `rows` are the
     fleet's rows that may be used otherwise (None = all), `unit` is how the pod writes memory
     (`memory_unit`)."""
-    over = allowance.exceeded(least_use(request))
+    over = allowance.exceeded(minimum_usage(request))
     if over:
         return Advice(barrier=Barrier.QUOTA, said=over)
     usable = ~fleet.blocked if rows is None else rows & ~fleet.blocked
@@ -92,7 +92,7 @@ def advise(
 class _Search:
     """One unit beside all cards: those that do now, and those that would if nobody used them."""
 
-    def __init__(self, fleet: Fleet, unit: Unit, usable: Bools) -> None:
+    def __init__(self, fleet: Fleet, unit: PlacementUnit, usable: Bools) -> None:
         self._fleet, self._unit, self._request = fleet, unit, unit.lead
         self._count = unit.lead.count
         self._ids = ids_in(fleet, unit.lead)
@@ -102,9 +102,9 @@ class _Search:
         self._now = self._rungs(fleet.cards)
         self._could = predicates.passed(self._idle, self._mine)
 
-    def _rungs(self, cards: Cards) -> _Rungs:
+    def _rungs(self, cards: CardColumns) -> _Rungs:
         fleet = self._fleet
-        return predicates.rungs(
+        return predicates.predicates(
             self._request, self._need, cards, models=fleet.models, modes=fleet.modes, ids=self._ids
         )
 
@@ -117,7 +117,7 @@ class _Search:
         rows: Bools = cards.sum(1) >= self._count
         return rows
 
-    def advice(self, on: OnNode, uid: str, unit: MemoryUnit) -> Advice:
+    def advice(self, on: OnNode, uid: str, unit: PodMemoryUnit) -> Advice:
         """Barrier.NONE where some node has room for the unit."""
         about = self._asked(unit)
         if self._enough(predicates.passed(self._now, self._mine)).any():
@@ -135,7 +135,7 @@ class _Search:
         )  # fmt: skip
         return self._with_free(held)
 
-    def _asked(self, unit: MemoryUnit) -> Advice:
+    def _asked(self, unit: PodMemoryUnit) -> Advice:
         request, need = self._request, self._need
         among = self._could if self._could.any() else self._mine
         alone = np.logical_or(need.alone, request.policy.idle_cards_only)
@@ -209,9 +209,9 @@ class _Search:
             memory_bytes=max(int(memory), 0), cores_percent=percent(max(int(cores), 0)),
         )  # fmt: skip
 
-    def _in_the_way(self, on: OnNode, uid: str) -> tuple[Holder, ...]:
+    def _in_the_way(self, on: OnNode, uid: str) -> tuple[BlockingPod, ...]:
         """The fewest pods of one of a few nodes that leave room by ending."""
-        best: tuple[Holder, ...] = ()
+        best: tuple[BlockingPod, ...] = ()
         for row in self._nearest():
             held = self._held(row, [e for e in on(self._fleet.names[row]) if e.grant.uid != uid])
             found = self._holders(row, held)
@@ -230,19 +230,19 @@ class _Search:
         fewest = rows[sharers[rows].argsort(kind="stable")[:_NODES]]
         return list(dict.fromkeys([*most.tolist(), *fewest.tolist()]))
 
-    def _held(self, row: int, entries: Iterable[Entry]) -> _Held:
+    def _held(self, row: int, entries: Iterable[LedgerEntry]) -> _Held:
         node, could = self._fleet.names[row], self._could[row]
-        held: dict[int, list[tuple[Charge, Entry]]] = {}
+        held: dict[int, list[tuple[Charge, LedgerEntry]]] = {}
         for entry in entries:
             for card, charge in entry.charges.items():
-                place = self._fleet.place(node, card)
+                place = self._fleet.locate(node, card)
                 if place is not None and could[place[1]]:
                     held.setdefault(place[1], []).append((charge, entry))
         for each in held.values():
             each.sort(key=lambda h: (-h[0].exclusive, -h[0].memory_bytes, -h[0].cores_milli))
         return held
 
-    def _holders(self, row: int, held: _Held) -> tuple[Holder, ...]:
+    def _holders(self, row: int, held: _Held) -> tuple[BlockingPod, ...]:
         freed = self._freed(row, held)
         if len(freed) < self._count:
             return ()
@@ -252,7 +252,7 @@ class _Search:
                 key = entry.grant.namespace, entry.grant.name
                 sums[key] = sums.get(key, Charge()).plus(charge)
         return tuple(
-            Holder(
+            BlockingPod(
                 namespace=namespace, name=name, memory_bytes=charge.memory_bytes,
                 cores_percent=charge.cores_percent,
             )
@@ -266,7 +266,7 @@ class _Search:
         ids = None if self._ids is None else self._ids[row]
         freed: dict[int, int] = {}
         for gone in range(_PODS + 1):
-            rungs = predicates.rungs(
+            rungs = predicates.predicates(
                 self._request, need, state, models=fleet.models, modes=fleet.modes, ids=ids
             )
             for column in np.flatnonzero(predicates.passed(rungs, self._could[row])).tolist():

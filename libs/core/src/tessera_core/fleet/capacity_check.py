@@ -21,7 +21,7 @@ def misfit(fleet: Fleet, grant: Grant, cost: Mapping[str, Charge]) -> tuple[Reas
     if closed is not None:
         return closed
     for card_id, charge in cost.items():
-        place = fleet.place(grant.node, card_id)
+        place = fleet.locate(grant.node, card_id)
         problem = None if place is None else over(fleet, place, charge)
         if problem is not None:
             return problem, f"card {card_id} on {grant.node}: {problem.wire}"
@@ -34,7 +34,7 @@ def unusable(fleet: Fleet, grant: Grant) -> tuple[Reason, str] | None:
     if row is None or fleet.blocked[row]:
         return Reason.NODE_BLOCKED, f"node {grant.node} takes no pods"
     for share in grant.shares:
-        place = fleet.place(grant.node, share.card)
+        place = fleet.locate(grant.node, share.card)
         if place is None:
             return Reason.UNKNOWN_CARD, f"no card {share.card} on {grant.node}"
         if fleet.cards.blocked[place]:

@@ -1,7 +1,7 @@
 """Columns over cards: the same arrays and tests serve one node and five thousand.
 
-`Cards` holds what can be used and what is, in arrays of one shape: (cards,) for a node while a
-pod is being fitted to it, (nodes, cards) for the whole fleet. `tessera_core.placement.predicates`
+`CardColumns` holds what can be used and what is, in arrays of one shape: (cards,) for a node while
+a pod is being fitted to it, (nodes, cards) for the whole fleet. `tessera_core.placement.predicates`
 tests them. The fleet's arrays lie column by column in memory (Fortran order): the sum over a node's
 cards is then a sum of long columns, several times as fast.
 """
@@ -23,7 +23,7 @@ USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
 """The columns that change as grants come and go; the others are facts from the inventory."""
 
 
-class Cards:
+class CardColumns:
     """Columns over cards."""
 
     __slots__ = (
@@ -58,9 +58,9 @@ class Cards:
         self.pressure: Codes = np.zeros(shape, np.uint8, "F")
         """See `tessera_core.placement.scoring.pressure`; 0 = nothing is known against the card."""
 
-    def at(self, row: int, columns: slice | Ints = slice(None)) -> Cards:
+    def at(self, row: int, columns: slice | Ints = slice(None)) -> CardColumns:
         """One node's columns; those of what is used are copies, the others may be shared."""
-        part = object.__new__(Cards)
+        part = object.__new__(CardColumns)
         for name in self.__slots__:
             setattr(part, name, getattr(self, name)[row, columns])
         if isinstance(columns, slice):
@@ -68,16 +68,16 @@ class Cards:
                 setattr(part, name, getattr(part, name).copy())
         return part
 
-    def idle(self) -> Cards:
+    def idle(self) -> CardColumns:
         """The same cards, none of them used."""
         idle = self.copy()
         for name in USAGE:
             setattr(idle, name, np.zeros_like(getattr(self, name)))
         return idle
 
-    def copy(self, *columns: str) -> Cards:
+    def copy(self, *columns: str) -> CardColumns:
         """These columns copied, the others shared."""
-        copy = object.__new__(Cards)
+        copy = object.__new__(CardColumns)
         for name in self.__slots__:
             column = getattr(self, name)
             setattr(copy, name, column.copy(order="K") if name in columns else column)
@@ -93,7 +93,7 @@ class NodeView:
 
     __slots__ = ("facts", "node", "state")
 
-    def __init__(self, node: str, facts: tuple[Card, ...], state: Cards) -> None:
+    def __init__(self, node: str, facts: tuple[Card, ...], state: CardColumns) -> None:
         """`state` is this view's own copy."""
         self.node = node
         self.facts = facts

@@ -16,7 +16,7 @@ import numpy as np
 from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.charges import Charge
-from tessera_core.fleet.columns import NO_VENDOR, USAGE, Cards, NodeView
+from tessera_core.fleet.columns import NO_VENDOR, USAGE, CardColumns, NodeView
 from tessera_schema.cards import Card
 from tessera_schema.reasons import Reason
 
@@ -26,7 +26,7 @@ no mode is in none of them."""
 _MOST_CHANGES: Final = 4_096
 
 
-class Names:
+class NameTable:
     """Names as small numbers, for columns; number 0 is the empty name. A number lasts as long as a
     card has the name, and is then given to another one: so there are never more than cards."""
 
@@ -63,7 +63,7 @@ class Names:
         """The name's number if it has one."""
         return self._numbers.get(name)
 
-    def copy(self) -> Names:
+    def copy(self) -> NameTable:
         """The same names, to be changed apart."""
         copy = copy_of(self)
         copy.of, copy._numbers = list(self.of), dict(self._numbers)
@@ -76,7 +76,7 @@ class Fleet:
 
     def __init__(self) -> None:
         """No nodes."""
-        self.cards = Cards((0, 0))
+        self.cards = CardColumns((0, 0))
         self.names: list[str] = []
         """Row -> node's name; empty for a free row."""
         self.rows: dict[str, int] = {}
@@ -84,8 +84,8 @@ class Fleet:
         """Row -> cards, by column."""
         self.blocked: Bools = np.zeros(0, np.bool_)
         """Rows where nothing may be placed, whatever is free."""
-        self.vendors, self.models, self.modes = Names(), Names(), Names()
-        self.pools = Names()
+        self.vendors, self.models, self.modes = NameTable(), NameTable(), NameTable()
+        self.pools = NameTable()
         self.pool: Ints = np.zeros(0, np.int64)
         """Row -> number of its node's pool."""
         self.layout = 0
@@ -95,7 +95,7 @@ class Fleet:
         other change of nodes and cards, `blocked` and pressure apart, and when it has become long.
         """
         self.pressed: dict[str, Mapping[str, int]] = {}
-        """Node -> card's id -> its pressure, where that is not 0. Set by `press`."""
+        """Node -> card's id -> its pressure, where that is not 0. Set by `set_pressure`."""
         self.given: dict[str, frozenset[str]] = {}
         """Node -> vendors whose cards an agent of ours gives there. Set by who reads nodes."""
         self.missing: dict[str, frozenset[str]] = {}
@@ -149,7 +149,7 @@ class Fleet:
 
     def charge(self, node: str, card_id: str, charge: Charge, sign: int = 1) -> None:
         """Add (or with sign -1 take back) a charge; a card that is not there is left out."""
-        place = self.place(node, card_id)
+        place = self.locate(node, card_id)
         if place is not None:
             c = self.cards
             c.memory_used[place] += sign * charge.memory_bytes
@@ -160,7 +160,7 @@ class Fleet:
                 self.changes = []
             self.changes.append(place)
 
-    def press(self, node: str, pressures: Mapping[str, int]) -> None:
+    def set_pressure(self, node: str, pressures: Mapping[str, int]) -> None:
         """Set the pressure of a node's cards; of those not named it is 0. It lasts until it is set
         again, also while the node is not here."""
         if self.pressed.get(node, {}) == pressures:
@@ -176,7 +176,7 @@ class Fleet:
 
     # -- reading
 
-    def place(self, node: str, card_id: str) -> tuple[int, int] | None:
+    def locate(self, node: str, card_id: str) -> tuple[int, int] | None:
         """Row and column of a card, by its id or one that it had before."""
         row = self.rows.get(node)
         if row is None:
@@ -203,7 +203,7 @@ class Fleet:
 
     def card(self, node: str, card_id: str) -> Card | None:
         """The facts of a card."""
-        place = self.place(node, card_id)
+        place = self.locate(node, card_id)
         return None if place is None else self.facts[place[0]][place[1]]
 
     def view(self, row: int, vendor: str) -> NodeView | None:
@@ -284,7 +284,7 @@ class Fleet:
         self.changes = []
         if self._shared:
             self._shared = False
-            self.cards = self.cards.copy(*Cards.__slots__)
+            self.cards = self.cards.copy(*CardColumns.__slots__)
             self.names, self.facts = list(self.names), list(self.facts)
             self._columns, self.rows = list(self._columns), dict(self.rows)
             self._renamed = list(self._renamed)
@@ -322,15 +322,15 @@ class Fleet:
             self.modes.drop(card.mode)
         self.pools.drop(self.pools.of[self.pool[row]])
         self.pool[row] = 0
-        for name in Cards.__slots__:
+        for name in CardColumns.__slots__:
             getattr(self.cards, name)[row] = NO_VENDOR if name == "vendor" else 0
         self.facts[row], self._columns[row], self._renamed[row] = (), {}, {}
 
     def _resize(self, more_rows: int, columns: int) -> None:
         """Keep every row, add `more_rows` free ones, and have at least so many columns."""
         rows, had = self.cards.vendor.shape
-        wider = Cards((rows + more_rows, max(columns, had)))
-        for name in Cards.__slots__:
+        wider = CardColumns((rows + more_rows, max(columns, had)))
+        for name in CardColumns.__slots__:
             getattr(wider, name)[:rows, :had] = getattr(self.cards, name)
         self.cards = wider
         self.names += [""] * more_rows

@@ -7,7 +7,7 @@ from msgspec import Struct
 from tessera_core.fleet.arrays import Bools, Ints
 
 
-class Amounts(Struct, frozen=True):
+class CardNeeds(Struct, frozen=True):
     """What is needed of each card, in columns or one number for all."""
 
     memory: Ints | int

@@ -22,7 +22,7 @@ from tessera_schema.injections import Injection, Mount
 _NOTHING: Final = Injection()
 
 
-def what_is_given(
+def container_injection(
     container: str,
     grant: Grant,
     shares: Sequence[Share],

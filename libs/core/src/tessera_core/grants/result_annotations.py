@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.dialect_kit.contract import Placed
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, encode_grant
 from tessera_schema.injections import Injection
@@ -20,7 +20,7 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 def written_annotations(
-    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
+    registry: DialectRegistry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
     given: frozenset[str] = _NOBODY,
 ) -> dict[str, str]:  # fmt: skip
     """Our grant, and every dialect's own result keys. `given` are the vendors whose cards an agent
@@ -30,7 +30,7 @@ def written_annotations(
 
 
 def whole_annotations(
-    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
+    registry: DialectRegistry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
     given: frozenset[str] = _NOBODY,
 ) -> dict[str, str]:  # fmt: skip
     """The same, of the grant with what the dialects' node side adds to each container
@@ -39,7 +39,7 @@ def whole_annotations(
     return _written(registry, replace(grant, given=_added(registry, pod, placed)), placed)
 
 
-def written_labels(registry: Registry, pod: Pod, grant: Grant) -> dict[str, str]:
+def written_labels(registry: DialectRegistry, pod: Pod, grant: Grant) -> dict[str, str]:
     """The labels that the dialects' own systems would have written on the pod."""
     written: dict[str, str] = {}
     for name in dict.fromkeys(s.dialect for s in grant.shares):
@@ -48,7 +48,7 @@ def written_labels(registry: Registry, pod: Pod, grant: Grant) -> dict[str, str]
 
 
 def injections(
-    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
+    registry: DialectRegistry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int
 ) -> dict[str, Injection]:
     """Container -> what it is given: the vendor's part, and over it the dialect's."""
     given: dict[str, Injection] = {}
@@ -82,7 +82,7 @@ def merge(parts: Sequence[Injection]) -> Injection:
 
 
 def _written(
-    registry: Registry, grant: Grant, placed: Iterable[tuple[str, Placed]]
+    registry: DialectRegistry, grant: Grant, placed: Iterable[tuple[str, Placed]]
 ) -> dict[str, str]:
     written = {GRANT_KEY: encode_grant(grant)}
     for name, part in placed:
@@ -91,7 +91,7 @@ def _written(
 
 
 def _added(
-    registry: Registry, pod: Pod, placed: Iterable[tuple[str, Placed]]
+    registry: DialectRegistry, pod: Pod, placed: Iterable[tuple[str, Placed]]
 ) -> dict[str, Injection]:
     """Container -> what its dialects add to it. Those that are given nothing are left out."""
     made: dict[str, Injection] = {}
@@ -106,7 +106,7 @@ def _added(
 
 
 def _placed(
-    registry: Registry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
+    registry: DialectRegistry, pod: Pod, grant: Grant, cards: Sequence[Card], now_ns: int,
     given: frozenset[str] = _NOBODY,
 ) -> Iterator[tuple[str, Placed]]:  # fmt: skip
     for name in dict.fromkeys(s.dialect for s in grant.shares):

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.hook.records import CARDS, HEAD, LAYOUT, UUID_BYTES, Record, padded, text_of
+from tessera_core.hook.records import CARDS, HEAD, LAYOUT, UUID_BYTES, RecordLayout, padded, text_of
 
 MAGIC: Final = int.from_bytes(b"TLIMITS1", "little")
 SIZE: Final = 4096
@@ -26,7 +26,7 @@ _UINT32: Final = (1 << 32) - 1
 _UINT64: Final = (1 << 64) - 1
 _RANGE: Final = {"I": (0, _UINT32), "Q": (0, _UINT64), "i": (-(1 << 31), (1 << 31) - 1)}
 
-CARD: Final = Record(
+CARD: Final = RecordLayout(
     "tessera_card_limit", 176,
     {
         "uuid": "64s", "memory_bytes": "Q", "resident_bytes": "Q", "cores_permille": "I",
@@ -35,7 +35,7 @@ CARD: Final = Record(
         "reserved": "40s",
     },
 )  # fmt: skip
-FILE: Final = Record(
+FILE: Final = RecordLayout(
     "tessera_limits", SIZE,
     {
         "head": "64s", "flags": "I", "log_level": "I", "generation": "Q", "container": "128s",
@@ -101,7 +101,7 @@ class CardLimit(Struct, frozen=True, kw_only=True):
     """What the hook's `raw_ns` read at that moment."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class HookLimits(Struct, frozen=True, kw_only=True):
     """The file's content."""
 
     container: str
@@ -120,7 +120,7 @@ class BadLimits(ValueError):
     """Limits that the file cannot hold, or a file that holds none; the message says which."""
 
 
-def encode_limits(limits: Limits, sequence: int, now_ns: int) -> bytes:
+def encode_limits(limits: HookLimits, sequence: int, now_ns: int) -> bytes:
     """The whole file. Raises BadLimits."""
     if len(limits.cards) > CARDS:
         raise BadLimits(
@@ -164,7 +164,7 @@ def _cards(cards: Sequence[CardLimit]) -> bytes:
     return bytes(data)
 
 
-def decode_limits(data: bytes) -> Limits:
+def decode_limits(data: bytes) -> HookLimits:
     """A file that this release wrote. Raises BadLimits for any other."""
     if len(data) != SIZE:
         raise BadLimits(f"{len(data)} bytes, not {SIZE}")
@@ -178,7 +178,7 @@ def decode_limits(data: bytes) -> Limits:
         cards = tuple(_card(data, _CARD_AT + i * CARD.size) for i in range(head["cards"]))
     except ValueError as e:
         raise BadLimits(str(e)) from e
-    return Limits(
+    return HookLimits(
         container=text_of(body["container"]), cards=cards, generation=body["generation"],
         flags=Flag(body["flags"]), hold_until_ns=body["hold_until_ns"],
         log_level=body["log_level"],

@@ -18,7 +18,7 @@ CARDS: Final = 16
 UUID_BYTES: Final = 64
 
 
-class Record:
+class RecordLayout:
     """One C struct: field name -> format; `size` bytes in all."""
 
     __slots__ = ("_packed", "formats", "name", "offsets", "size")
@@ -51,7 +51,7 @@ class Record:
         return calcsize(ORDER + self.formats[field])
 
 
-HEAD: Final = Record(
+HEAD: Final = RecordLayout(
     "tessera_head", 64,
     {
         "layout": "I", "size": "I", "cards": "I", "sequence": "I", "written_ns": "Q",

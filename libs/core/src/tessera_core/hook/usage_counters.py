@@ -18,7 +18,7 @@ _COUNTERS: Final = Packed(f"{ORDER}QQQ")
 _COUNTERS_AT: Final = CARD.offsets["gpu_ns"]
 
 
-class Glance(NamedTuple):
+class UsageCounters(NamedTuple):
     """One container's work on one card so far."""
 
     gpu_ns: int = 0
@@ -26,7 +26,7 @@ class Glance(NamedTuple):
     launches: int = 0
 
 
-NOTHING: Final = Glance()
+NOTHING: Final = UsageCounters()
 
 
 def record_at(position: int) -> int:
@@ -46,6 +46,6 @@ def name_of(data: bytes) -> bytes:
     return data[:UUID_BYTES]
 
 
-def glance(data: bytes) -> Glance:
+def read_counters(data: bytes) -> UsageCounters:
     """What the beginning of a record says; it must be `SIZE` long."""
-    return Glance(*_COUNTERS.unpack_from(data, _COUNTERS_AT))
+    return UsageCounters(*_COUNTERS.unpack_from(data, _COUNTERS_AT))

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.hook.records import CARDS, HEAD, LAYOUT, ORDER, Record, text_of, uuid_key
+from tessera_core.hook.records import CARDS, HEAD, LAYOUT, ORDER, RecordLayout, text_of, uuid_key
 
 MAGIC: Final = int.from_bytes(b"TUSAGES1", "little")
 SIZE: Final = 274_432
@@ -37,7 +37,7 @@ _NEVER: Final = (1 << 63) - 1
 _MOST_COUNT: Final = 1 << 53
 _SECOND: Final = 1_000_000_000
 
-CARD: Final = Record(
+CARD: Final = RecordLayout(
     "tessera_card_usage", 8640,
     {
         "uuid": "64s", "lock": "I", "used": "I", "charged_bytes": "Q", "peak_bytes": "Q",
@@ -50,7 +50,7 @@ CARD: Final = Record(
         "bin": f"{_BINS * 4}s",
     },
 )  # fmt: skip
-SLOT: Final = Record(
+SLOT: Final = RecordLayout(
     "tessera_slot", 256,
     {
         "state": "I", "pid": "i", "started": "Q", "card": "I", "version": "I", "gaps": "I",
@@ -60,7 +60,7 @@ SLOT: Final = Record(
         "reserved": "72s",
     },
 )  # fmt: skip
-FILE: Final = Record(
+FILE: Final = RecordLayout(
     "tessera_usage", SIZE,
     {
         "head": "64s", "version": "I", "slots": "I", "exported": f"{_EXPORTS * 8}s",
@@ -96,7 +96,7 @@ _SLOT_GAPS: Final = (Gap.SYMBOL, Gap.LIMITS, Gap.ALONE, Gap.EVENTS, Gap.OVER)
 """By bit of `tessera_slot.gaps`."""
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
+class UsageFileBounds(Struct, frozen=True, kw_only=True):
     """What no honest number exceeds."""
 
     memory_bytes: Mapping[str, int]
@@ -155,7 +155,7 @@ class CardRecord(Struct, frozen=True, kw_only=True):
     gain_permille: int
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class UsageFile(Struct, frozen=True, kw_only=True):
     """What the file says, within bounds."""
 
     built: int
@@ -200,8 +200,8 @@ def all_locked(numbers: Sequence[int]) -> Sequence[int]:
 
 
 def decode_usage(
-    data: bytes | bytearray, bounds: Bounds, locked: Locked = all_locked
-) -> Usage | Unbuilt | Garbled:
+    data: bytes | bytearray, bounds: UsageFileBounds, locked: Locked = all_locked
+) -> UsageFile | Unbuilt | Garbled:
     """What the bytes of a whole file say. Never raises."""
     if len(data) != SIZE:
         return Garbled(Spoilt.SIZE)
@@ -212,13 +212,13 @@ def decode_usage(
         return Garbled(Spoilt.LAYOUT)
     cards = _cards(data, bounds)
     known = {card.position: bounds.memory_bytes[uuid_key(card.uuid)] for card in cards}
-    return Usage(
+    return UsageFile(
         built=head["sequence"], built_ns=_until(head["written_ns"], bounds.now_ns), cards=cards,
         slots=_slots(data, known, bounds, locked),
     )  # fmt: skip
 
 
-def _cards(data: bytes | bytearray, bounds: Bounds) -> tuple[CardRecord, ...]:
+def _cards(data: bytes | bytearray, bounds: UsageFileBounds) -> tuple[CardRecord, ...]:
     """Each card once, whatever the file repeats."""
     found: dict[str, CardRecord] = {}
     for position in range(CARDS):
@@ -228,7 +228,7 @@ def _cards(data: bytes | bytearray, bounds: Bounds) -> tuple[CardRecord, ...]:
     return tuple(found.values())
 
 
-def _card(data: bytes | bytearray, position: int, bounds: Bounds) -> CardRecord | None:
+def _card(data: bytes | bytearray, position: int, bounds: UsageFileBounds) -> CardRecord | None:
     at = CARD_AT + position * CARD.size
     if unpack_from(f"{ORDER}I", data, at + CARD.offsets["used"])[0] != 1:
         return None
@@ -252,7 +252,7 @@ def _card(data: bytes | bytearray, position: int, bounds: Bounds) -> CardRecord 
 
 
 def _slots(
-    data: bytes | bytearray, known: Mapping[int, int], bounds: Bounds, locked: Locked
+    data: bytes | bytearray, known: Mapping[int, int], bounds: UsageFileBounds, locked: Locked
 ) -> tuple[SlotUse, ...]:
     words = np.frombuffer(data, np.uint32, SLOTS * SLOT.size // 4, SLOT_AT)
     found = []
@@ -264,7 +264,7 @@ def _slots(
     return tuple(replace(slot, locked=slot.number in held) for slot in found)
 
 
-def _slot(number: int, values: Mapping[str, Any], most: int, bounds: Bounds) -> SlotUse:
+def _slot(number: int, values: Mapping[str, Any], most: int, bounds: UsageFileBounds) -> SlotUse:
     version, gaps = values["version"], values["gaps"]
     kinds = unpack_from(f"{ORDER}{len(KINDS)}Q", values["bytes"])
     return SlotUse(

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.dialect_kit.contract import Capacity, Dialect, Dimension, Measure
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.cards import Card
 from tessera_schema.kube import Node, Quantity
 
@@ -30,20 +30,20 @@ _ROUNDING: Final = 1e-6
 """Units may be fractions: 100 / 0.01 is to be 10,000, and 100 / 6.25 is 16."""
 
 
-def names_of(registry: Registry, vendor: str) -> frozenset[str]:
+def names_of(registry: DialectRegistry, vendor: str) -> frozenset[str]:
     """Every resource name by which a pod can ask for the vendor's cards, in any dialect."""
     speaks = (d for d in registry.readers.values() if d.vendor == vendor)
     return frozenset(name for dialect in speaks for name in dialect.resources)
 
 
-def allocated_names(registry: Registry, vendor: str) -> frozenset[str]:
+def allocated_names(registry: DialectRegistry, vendor: str) -> frozenset[str]:
     """The names of the vendor's dialects, on or off, that kubelet asks a device plugin to allocate:
     every container that holds the vendor's cards has at least one of them in its limits."""
     speaks = (d for d in registry.readers.values() if d.vendor == vendor)
     return frozenset(name for dialect in speaks for name in dialect.allocated)
 
 
-def amounts_of(registry: Registry, vendor: str, cards: Iterable[Card]) -> dict[str, int]:
+def amounts_of(registry: DialectRegistry, vendor: str, cards: Iterable[Card]) -> dict[str, int]:
     """Resource name -> what the vendor's cards on one node amount to, healthy or not, in the units
     of the dialect that owns the name. Of a name that two dialects measure, the larger amount."""
     cards = tuple(cards)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
 from tessera_core.inventory.extended_resources import allocated_names, without_advertised
-from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, Allocated
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, AllocatedResources
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import CARDS_LABEL, CARDS_PREFIX, GROUP
 from tessera_schema.cards import (
     MOST_CORES_PERCENT,
@@ -28,7 +28,7 @@ from tessera_schema.cards import (
     Siting,
 )
 from tessera_schema.kube import Custom, Node
-from tessera_schema.node_cards import PUBLISHED_VERSION, decode_published
+from tessera_schema.node_cards import PUBLISHED_VERSION, decode_node_cards
 
 POOL_LABEL: Final = f"{GROUP}/pool"
 """Label of a node that says its pool; dialects may know others, which count where it is missing."""
@@ -48,7 +48,7 @@ class NodeCards(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
     """Vendors whose cards an agent of ours gives to containers."""
-    allocated: Allocated = NOTHING_ALLOCATED
+    allocated: AllocatedResources = NOTHING_ALLOCATED
     """What of the node kubelet asks device plugins for."""
     missing: frozenset[str] = frozenset()
     """Vendors of which cards are expected on the node, by its labels, resources or annotations, and
@@ -59,14 +59,16 @@ class NodeCards(Struct, frozen=True, kw_only=True):
 
 
 def cards_of(
-    registry: Registry, node: Node, customs: Mapping[str, Sequence[Custom]]
+    registry: DialectRegistry, node: Node, customs: Mapping[str, Sequence[Custom]]
 ) -> tuple[tuple[Card, ...], tuple[str, ...]]:
     """The node's cards, vendor by vendor, and what is wrong with what was published."""
-    on = cards_on(registry, node, customs)
+    on = node_cards_with_allocations(registry, node, customs)
     return on.cards, on.warnings
 
 
-def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Custom]]) -> NodeCards:
+def node_cards_with_allocations(
+    registry: DialectRegistry, node: Node, customs: Mapping[str, Sequence[Custom]]
+) -> NodeCards:
     """The node's cards, vendor by vendor, what is wrong with what was published, and how containers
     get them.
 
@@ -105,7 +107,7 @@ def cards_on(registry: Registry, node: Node, customs: Mapping[str, Sequence[Cust
     )  # fmt: skip
 
 
-def _expected(registry: Registry, node: Node) -> frozenset[str]:
+def _expected(registry: DialectRegistry, node: Node) -> frozenset[str]:
     """Vendors whose cards somebody says the node has: by a label of the nodes on which our agent
     runs, or by a resource that a dialect reads."""
     labels = node.metadata.labels
@@ -120,13 +122,15 @@ def _expected(registry: Registry, node: Node) -> frozenset[str]:
     return frozenset(named).union(labelled, there)
 
 
-def _registered(registry: Registry, ours: Sequence[Inventory]) -> frozenset[str]:
+def _registered(registry: DialectRegistry, ours: Sequence[Inventory]) -> frozenset[str]:
     """The names that our agents have kubelet count on the node, as many as it may run."""
     asked = (i.vendor for i in ours if i.giving and not registry.vendors[i.vendor].allocates)
     return _names(registry, frozenset(asked))
 
 
-def _giving(registry: Registry, found: Sequence[Inventory]) -> tuple[frozenset[str], Allocated]:
+def _giving(
+    registry: DialectRegistry, found: Sequence[Inventory]
+) -> tuple[frozenset[str], AllocatedResources]:
     """Vendors whose cards our agent gives, and what kubelet asks whose device plugins for."""
     given, ours, theirs = set(), set(), set()
     there = [i for i in found if i.cards or i.precision is Precision.OURS]
@@ -141,12 +145,12 @@ def _giving(registry: Registry, found: Sequence[Inventory]) -> tuple[frozenset[s
                 ours.add(vendor)
     if not (ours or theirs):
         return frozenset(given), NOTHING_ALLOCATED
-    return frozenset(given), Allocated(
+    return frozenset(given), AllocatedResources(
         ours=_names(registry, frozenset(ours)), theirs=_names(registry, frozenset(theirs))
     )
 
 
-def _allocates(registry: Registry, vendor: str, best: Inventory, *, by_us: bool) -> bool:
+def _allocates(registry: DialectRegistry, vendor: str, best: Inventory, *, by_us: bool) -> bool:
     """Whether a plugin that is not ours does: the vendor's, or where no agent of ours is, that of
     the system that the cards are known from."""
     if vendor in registry.vendors and registry.vendors[vendor].allocates:
@@ -154,11 +158,11 @@ def _allocates(registry: Registry, vendor: str, best: Inventory, *, by_us: bool)
     return not by_us and registry.readers[best.source].allocates
 
 
-def _names(registry: Registry, vendors: frozenset[str]) -> frozenset[str]:
+def _names(registry: DialectRegistry, vendors: frozenset[str]) -> frozenset[str]:
     return frozenset(name for v in vendors for name in allocated_names(registry, v))
 
 
-def _in_pool(registry: Registry, node: Node, cards: list[Card]) -> list[Card]:
+def _in_pool(registry: DialectRegistry, node: Node, cards: list[Card]) -> list[Card]:
     labels = node.metadata.labels
     theirs = (label for dialect in registry.readers.values() for label in dialect.pool_labels)
     pool = next((labels[label] for label in (POOL_LABEL, *theirs) if label in labels), "")
@@ -180,7 +184,7 @@ def _with_unique_ids(node: str, cards: Sequence[Card], warnings: list[str]) -> t
     return tuple(unique.values())
 
 
-def _ours(registry: Registry, node: Node) -> list[Inventory]:
+def _ours(registry: DialectRegistry, node: Node) -> list[Inventory]:
     found = []
     for key, text in node.metadata.annotations.items():
         vendor = key.removeprefix(CARDS_PREFIX)
@@ -190,7 +194,7 @@ def _ours(registry: Registry, node: Node) -> list[Inventory]:
         warnings: tuple[str, ...] = ()
         giving, advertised = "", frozenset[str]()
         try:
-            published = decode_published(text)
+            published = decode_node_cards(text)
             giving, advertised = published.giving or "", frozenset(published.advertises or ())
             cards = published.cards if published.version == PUBLISHED_VERSION else ()
             if published.version != PUBLISHED_VERSION:

@@ -12,7 +12,7 @@ from typing import Final
 
 from tessera_core.inventory.merge import NodeCards
 from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Node, Quantity
 from tessera_schema.verdicts import ContainerAfter
@@ -23,7 +23,7 @@ _OURS: Final = "tessera"
 class ServedNames:
     """What the nodes of a cluster hand out, by what they publish."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: DialectRegistry) -> None:
         """Knows no node yet."""
         self._registry = registry
         self._names: dict[str, frozenset[str]] = {}

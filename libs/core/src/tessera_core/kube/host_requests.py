@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tessera_core.kube.quantity import BadQuantity, milli, value
-from tessera_core.kube.scheduler_filters import requested
+from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_schema.kube import Node, Pod, Quantity
 
 _CPU: Final = "cpu"
@@ -32,7 +32,7 @@ def of_pod(pod: Pod) -> Host:
     spec = pod.spec
     try:
         if spec.init_containers or spec.overhead or spec.resources.requests:
-            amounts = requested(pod)
+            amounts = pod_requests(pod)
             return _shared(amounts.get(_CPU, 0), amounts.get(_MEMORY, 0))
         cpu = memory = 0
         for container in spec.containers:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 Where = tuple[str | int, ...]
 
 
-class Step(Struct, frozen=True, omit_defaults=True):
+class JsonPatchStep(Struct, frozen=True, omit_defaults=True):
     """One operation of a JSON patch."""
 
     op: str
@@ -22,16 +22,16 @@ class Step(Struct, frozen=True, omit_defaults=True):
     value: Any | UnsetType = UNSET
 
 
-class Draft:
+class JsonPatchRecorder:
     """A decoded JSON object under change."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         """`document` is taken over and changed."""
         self.now = document
-        self._steps: list[Step] = []
+        self._steps: list[JsonPatchStep] = []
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[JsonPatchStep, ...]:
         """The patch so far."""
         return tuple(self._steps)
 
@@ -90,7 +90,7 @@ class Draft:
             del inside[key]
 
     def _record(self, op: str, where: Where, value: Any = UNSET) -> None:
-        self._steps.append(Step(op=op, path=pointer(where), value=value))
+        self._steps.append(JsonPatchStep(op=op, path=pointer(where), value=value))
 
 
 def pointer(where: Where) -> str:

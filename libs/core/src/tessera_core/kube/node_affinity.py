@@ -55,7 +55,7 @@ class _Affinity(Struct, frozen=True, rename="camel"):
     node_affinity: _NodeAffinity | None = None
 
 
-class NodeChoice:
+class NodeAffinity:
     """What one pod's spec says about nodes, read once and asked of many nodes."""
 
     def __init__(self, spec: PodSpec) -> None:

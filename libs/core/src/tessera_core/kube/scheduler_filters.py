@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Floats
 from tessera_core.kube.containers import roles
-from tessera_core.kube.node_affinity import NodeChoice, Refusal
+from tessera_core.kube.node_affinity import NodeAffinity, Refusal
 from tessera_core.kube.quantity import BadQuantity, milli, value
 from tessera_schema.kube import Node, Pod, Quantity, Resources
 from tessera_schema.reasons import Reason
@@ -42,7 +42,7 @@ class _Answer(Struct):
     known: int
 
 
-class KubeFit:
+class KubeSchedulerFilters:
     """The nodes as kube-scheduler's filters see them.
 
     A node is not limited in what it does not list, except huge pages and extended resources:
@@ -76,7 +76,7 @@ class KubeFit:
         spec = pod.spec
         shape = msgspec.json.encode((spec.node_selector, spec.tolerations, spec.affinity))
         try:
-            asked = requested(pod, self._ours)
+            asked = pod_requests(pod, self._ours)
         except BadQuantity as e:
             return self._everywhere(str(e))
         key = (shape, tuple(sorted(asked.items())))
@@ -94,7 +94,7 @@ class KubeFit:
         row = self._rows.get(node)
         if row is None:
             return
-        for name, amount in requested(pod, self._ours).items():
+        for name, amount in pod_requests(pod, self._ours).items():
             if name in self._used or _must_be_listed(name):
                 self._column(name)
                 self._used[name][row] += amount
@@ -135,10 +135,10 @@ class KubeFit:
         if shape not in self._choices:
             if len(self._choices) >= _SHAPES_KEPT:
                 self._choices.pop(next(iter(self._choices)))
-            self._choices[shape] = self._chosen(NodeChoice(pod.spec))
+            self._choices[shape] = self._chosen(NodeAffinity(pod.spec))
         return self._choices[shape]
 
-    def _chosen(self, choice: NodeChoice) -> Refusals:
+    def _chosen(self, choice: NodeAffinity) -> Refusals:
         if choice.problem:
             return self._everywhere(choice.problem)
         nodes = self._barring if choice.any_label else self._nodes
@@ -198,7 +198,7 @@ def _must_be_listed(name: str) -> bool:
     return name.startswith(_HUGE) or "/" in name
 
 
-def requested(pod: Pod, ours: Container[str] = frozenset()) -> Amounts:
+def pod_requests(pod: Pod, ours: Container[str] = frozenset()) -> Amounts:
     """What the pod requests of a node, by Kubernetes' rule. Raises BadQuantity naming the field.
 
     App containers and sidecars run together; an init container runs beside the sidecars started

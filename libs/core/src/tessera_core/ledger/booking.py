@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from tessera_core.fleet.capacity_check import misfit
 from tessera_core.fleet.charges import Charge, charges
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.ledger.entries import Entry, Refusal
-from tessera_core.machines.allocation import Phase
+from tessera_core.ledger.entries import LedgerEntry, TransactionRefused
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.quota.allowance import Allowance, Uses, use_of
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 
 
-def page(
-    fleet: Fleet, grant: Grant, phase: Phase, now: float, *, init_over: bool = False
-) -> Entry:  # fmt: skip
+def new_entry(
+    fleet: Fleet, grant: Grant, phase: AllocationPhase, now: float, *, init_over: bool = False
+) -> LedgerEntry:  # fmt: skip
     """The books' page of a pod."""
     cost = charges(grant.shares, init_over=init_over)
-    return Entry(
+    return LedgerEntry(
         grant=grant, phase=phase, charges=cost, uses=uses(fleet, grant, cost), since=now,
         init_over=init_over,
     )  # fmt: skip
@@ -35,14 +35,14 @@ def uses(fleet: Fleet, grant: Grant, cost: Mapping[str, Charge]) -> Uses:
     )
 
 
-def find_cards(fleet: Fleet, grant: Grant) -> None:
+def relink_renamed_cards(fleet: Fleet, grant: Grant) -> None:
     """Let the fleet know cards that got another id by the one that the grant has."""
     for share in grant.shares:
-        if fleet.place(grant.node, share.card) is None:
+        if fleet.locate(grant.node, share.card) is None:
             fleet.rename(grant.node, share.card, share.vendor, share.index)
 
 
-def too_much(fleet: Fleet, made: Entry, allowance: Allowance) -> Refusal | None:
+def check_entry(fleet: Fleet, made: LedgerEntry, allowance: Allowance) -> TransactionRefused | None:
     """Why a page may not be added to what is held; None when it may. `allowance` is that of its
     namespace."""
     grant = made.grant
@@ -61,9 +61,11 @@ def _outside(fleet: Fleet, grant: Grant, allowance: Allowance) -> str:
     return next((why for c in cards if c is not None and (why := allowance.outside(c))), "")
 
 
-def refusal(grant: Grant, message: str, reason: Reason = Reason.INVALID_REQUEST) -> Refusal:
+def refusal(
+    grant: Grant, message: str, reason: Reason = Reason.INVALID_REQUEST
+) -> TransactionRefused:
     """Why the grant is not taken."""
-    return Refusal(uid=grant.uid, reason=reason, message=message)
+    return TransactionRefused(uid=grant.uid, reason=reason, message=message)
 
 
 def _unknown_card(card: str, vendor: str) -> Card:

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from tessera_core.fleet.charges import Charge
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.quota.allowance import Uses
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 
 
-class Entry(Struct, kw_only=True):
+class LedgerEntry(Struct, kw_only=True):
     """One pod in the books."""
 
     grant: Grant
-    phase: Phase
+    phase: AllocationPhase
     charges: Mapping[str, Charge]
     """Card id -> charge."""
     uses: Uses
@@ -29,7 +29,7 @@ class Entry(Struct, kw_only=True):
     """What it will hold once its pod bears it: meanwhile the charges do for either."""
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class TransactionRefused(Struct, frozen=True, kw_only=True):
     """Why a transaction was not taken. Nothing of it was."""
 
     uid: str
@@ -37,7 +37,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class ObservedPod(Struct, frozen=True, kw_only=True):
     """A pod as the API server shows it. Without a grant it holds nothing of ours (yet)."""
 
     uid: str

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.ledger.booking import find_cards, uses
-from tessera_core.ledger.entries import Entry
-from tessera_core.quota.accounting import QuotaBook
+from tessera_core.ledger.booking import relink_renamed_cards, uses
+from tessera_core.ledger.entries import LedgerEntry
+from tessera_core.quota.accounting import QuotaAccounting
 
 
-class Holdings:
+class LedgerHoldings:
     """The pages, and what they add up to."""
 
-    def __init__(self, fleet: Fleet, quota: QuotaBook) -> None:
+    def __init__(self, fleet: Fleet, quota: QuotaAccounting) -> None:
         """Nobody holds anything."""
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, LedgerEntry] = {}
         """By the pod's uid."""
         self._fleet = fleet
         self._quota = quota
@@ -31,15 +31,15 @@ class Holdings:
         """Card id -> sum of charges on a node, whether the cards are there or not."""
         return self._held.get(node, {})
 
-    def hold(self, entry: Entry) -> Entry:
+    def hold(self, entry: LedgerEntry) -> LedgerEntry:
         """Add a page; the page."""
         self._count(entry, 1)
-        self._quota.ask_no_more(entry.grant.uid)
+        self._quota.drop_pending(entry.grant.uid)
         self.entries[entry.grant.uid] = entry
         self._on_node.setdefault(entry.grant.node, {})[entry.grant.uid] = None
         return entry
 
-    def release(self, entry: Entry) -> None:
+    def release(self, entry: LedgerEntry) -> None:
         """Take a page out."""
         self._count(entry, -1)
         node, uid = entry.grant.node, entry.grant.uid
@@ -47,11 +47,11 @@ class Holdings:
         if not self._on_node[node]:
             del self._on_node[node]
 
-    def carry_over(self, node: str) -> None:
+    def reattach(self, node: str) -> None:
         """The fleet has other cards for the node: what is held on it is held on these, and counts
         in quotas as they do."""
         for entry in self.on(node):
-            find_cards(self._fleet, entry.grant)
+            relink_renamed_cards(self._fleet, entry.grant)
         for card, charge in self.held(node).items():
             self._fleet.charge(node, card, charge)
         for entry in self.on(node):
@@ -59,12 +59,12 @@ class Holdings:
             entry.uses = uses(self._fleet, entry.grant, entry.charges)
             self._quota.count(entry.grant.namespace, entry.uses)
 
-    def on(self, node: str) -> Iterator[Entry]:
+    def on(self, node: str) -> Iterator[LedgerEntry]:
         """The pages of a node."""
         for uid in self._on_node.get(node, ()):
             yield self.entries[uid]
 
-    def _count(self, entry: Entry, sign: int) -> None:
+    def _count(self, entry: LedgerEntry, sign: int) -> None:
         node = entry.grant.node
         held = self._held.setdefault(node, {})
         for card, charge in entry.charges.items():

@@ -14,24 +14,24 @@ from tessera_core.admission.allowances import Allowed, allowed_by
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.grants.resize import follows
-from tessera_core.ledger.booking import find_cards, page, refusal, too_much
-from tessera_core.ledger.entries import Entry, Refusal, Seen
-from tessera_core.ledger.holdings import Holdings
-from tessera_core.ledger.resize import page_for_both
-from tessera_core.ledger.tombstones import Ends, Unreadable
+from tessera_core.ledger.booking import check_entry, new_entry, refusal, relink_renamed_cards
+from tessera_core.ledger.entries import LedgerEntry, ObservedPod, TransactionRefused
+from tessera_core.ledger.holdings import LedgerHoldings
+from tessera_core.ledger.resize import entry_covering_both
+from tessera_core.ledger.tombstones import BlockedNodes, Tombstones
 from tessera_core.machines.allocation import (
+    AllocationPhase,
+    BindingRefused,
     Bound,
     Ended,
     Event,
     Expired,
     OutcomeUnknown,
-    Phase,
-    Refused,
     Sent,
     advance,
 )
-from tessera_core.quota.accounting import QuotaBook
-from tessera_core.quota.allowance import Allowance, Use, Uses
+from tessera_core.quota.accounting import QuotaAccounting
+from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant
 from tessera_schema.quotas import Limit
@@ -46,23 +46,23 @@ class Ledger:
         """For reading; only the ledger writes to it."""
         self.generation = 0
         """Changes whenever an answer about room may change."""
-        self._quota = QuotaBook()
-        self._holdings = Holdings(self.fleet, self._quota)
-        self._entries: Mapping[str, Entry] = self._holdings.entries
-        self._ends = Ends()
-        self._unreadable = Unreadable(self.fleet)
+        self._quota = QuotaAccounting()
+        self._holdings = LedgerHoldings(self.fleet, self._quota)
+        self._entries: Mapping[str, LedgerEntry] = self._holdings.entries
+        self._ends = Tombstones()
+        self._unreadable = BlockedNodes(self.fleet)
 
     # -- reading
 
-    def entry(self, uid: str) -> Entry | None:
+    def entry(self, uid: str) -> LedgerEntry | None:
         """The books' page of a pod."""
         return self._entries.get(uid)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """All pages."""
         yield from self._entries.values()
 
-    def on(self, node: str) -> Iterator[Entry]:
+    def on(self, node: str) -> Iterator[LedgerEntry]:
         """The pages of the pods that hold cards of a node."""
         yield from self._holdings.on(node)
 
@@ -85,7 +85,7 @@ class Ledger:
         when the card got another id, by its vendor and index."""
         self.fleet.put(node, cards)
         self._unreadable.mark(node)
-        self._holdings.carry_over(node)
+        self._holdings.reattach(node)
         self.generation += 1
 
     def remove_node(self, node: str) -> None:
@@ -113,7 +113,7 @@ class Ledger:
         """The limit with the namespaces that it selects, as far as they are known."""
         return self._quota.resolved(limit)
 
-    def used(self, limit: Limit) -> Use:
+    def used(self, limit: Limit) -> QuotaUsage:
         """What the limit's group uses of what it counts."""
         return self._quota.used(limit)
 
@@ -122,12 +122,12 @@ class Ledger:
         """Changes whenever what quotas lend to each other does."""
         return self._quota.lent
 
-    def ask(self, uid: str, namespace: str, uses: Uses) -> None:
+    def set_pending_request(self, uid: str, namespace: str, uses: Uses) -> None:
         """A waiting pod asks for this much: what its groups have lent of it is asked back."""
         if uid not in self._ends and uid not in self._entries:
-            self.generation += self._quota.ask(uid, namespace, uses)
+            self.generation += self._quota.set_pending(uid, namespace, uses)
 
-    def block(self, node: str, uid: str, now: float) -> None:
+    def block_node(self, node: str, uid: str, now: float) -> None:
         """What a pod holds cannot be read: until it ends or can be read, nothing may be placed
         beside it."""
         if uid not in self._ends:
@@ -136,7 +136,7 @@ class Ledger:
 
     # -- our own decisions
 
-    def assume(self, grants: Sequence[Grant], now: float) -> Refusal | None:
+    def assume(self, grants: Sequence[Grant], now: float) -> TransactionRefused | None:
         """Reserve the grants of one or several pods, all or none.
 
         A pod's earlier reservation is replaced, and restored if the transaction is refused. A
@@ -150,10 +150,10 @@ class Ledger:
         before = [self._entries[uid] for uid in uids if uid in self._entries]
         for entry in before:
             self._release(entry)
-        taken: list[Entry] = []
+        taken: list[LedgerEntry] = []
         for grant in grants:
-            made = page(self.fleet, grant, Phase.RESERVED, now)
-            problem = too_much(self.fleet, made, self.allowance(grant.namespace))
+            made = new_entry(self.fleet, grant, AllocationPhase.RESERVED, now)
+            problem = check_entry(self.fleet, made, self.allowance(grant.namespace))
             if problem is not None:
                 for entry in reversed(taken):
                     self._release(entry)
@@ -163,16 +163,16 @@ class Ledger:
             taken.append(self._hold(made))
         return None
 
-    def sent(self, uid: str) -> None:
+    def binding_sent(self, uid: str) -> None:
         """The pod's Binding is under way."""
         self._advance(uid, Sent())
 
-    def settle(self, uid: str, *, bound: bool | None) -> None:
+    def resolve_binding(self, uid: str, *, bound: bool | None) -> None:
         """What became of a Binding: True written, False definitely not, None not known.
 
         The watch may have shown the pod bound already; then the answer changes nothing.
         """
-        event: Event = OutcomeUnknown() if bound is None else Bound() if bound else Refused()
+        event: Event = OutcomeUnknown() if bound is None else Bound() if bound else BindingRefused()
         self._advance(uid, event)
 
     def forget(self, uid: str) -> None:
@@ -183,20 +183,24 @@ class Ledger:
         """Drop reservations made before `older_than` and never sent; the grants dropped."""
         old = [
             e.grant for e in self._entries.values()
-            if e.phase is Phase.RESERVED and e.since < older_than
+            if e.phase is AllocationPhase.RESERVED and e.since < older_than
         ]  # fmt: skip
         for grant in old:
             self.forget(grant.uid)
         return old
 
-    def resize(self, grant: Grant) -> Refusal | None:
+    def resize(self, grant: Grant) -> TransactionRefused | None:
         """Reserve a bound pod's next grant beside the one that it has, until `resized` tells which
         of the two it bears."""
         entry = self._entries.get(grant.uid)
-        if entry is None or entry.phase is not Phase.BOUND or not follows(grant, entry.grant):
+        if (
+            entry is None
+            or entry.phase is not AllocationPhase.BOUND
+            or not follows(grant, entry.grant)
+        ):
             return refusal(grant, "the pod does not hold what would be changed")
-        made = page_for_both(self.fleet, entry, grant, self.allowance(grant.namespace))
-        if isinstance(made, Refusal):
+        made = entry_covering_both(self.fleet, entry, grant, self.allowance(grant.namespace))
+        if isinstance(made, TransactionRefused):
             return made
         self._release(entry)
         self._hold(made)
@@ -210,7 +214,7 @@ class Ledger:
 
     # -- the API server's view
 
-    def observe(self, seen: Seen, now: float) -> bool:
+    def observe(self, seen: ObservedPod, now: float) -> bool:
         """Take over what the API server shows of a pod.
 
         Repeats change nothing, and a pod that has ended never comes back, whatever order events
@@ -228,7 +232,7 @@ class Ledger:
         self.generation += self._unreadable.discard(seen.uid)
         return self._adopt(seen, seen.grant, now)
 
-    def relist(self, view: Iterable[Seen], started: float, now: float) -> None:
+    def relist(self, view: Iterable[ObservedPod], started: float, now: float) -> None:
         """Replace the API server's view after a start or a gap.
 
         `view` shows every pod that exists, bound or not. A pod that it does not show, and that
@@ -243,8 +247,8 @@ class Ledger:
         for uid in (*old, *self._unreadable.before(started)):
             if uid not in shown:
                 self._end(uid)
-        for uid in self._quota.asking - shown:
-            self.generation += self._quota.ask_no_more(uid)
+        for uid in self._quota.pending - shown:
+            self.generation += self._quota.drop_pending(uid)
         self._ends.keep(shown)
 
     def ended(self, uid: str) -> None:
@@ -264,19 +268,21 @@ class Ledger:
         if grant.uid in self._ends:
             return "the pod has ended"
         entry = self._entries.get(grant.uid)
-        if entry is None or entry.phase is Phase.RESERVED:
+        if entry is None or entry.phase is AllocationPhase.RESERVED:
             return ""
         return f"the pod's allocation is {entry.phase}"
 
-    def _adopt(self, seen: Seen, grant: Grant, now: float) -> bool:
+    def _adopt(self, seen: ObservedPod, grant: Grant, now: float) -> bool:
         entry = self._entries.get(seen.uid)
         if grant.uid != seen.uid:
             return False
         if entry is None:
-            find_cards(self.fleet, grant)
-            self._hold(page(self.fleet, grant, Phase.BOUND, now, init_over=seen.init_over))
+            relink_renamed_cards(self.fleet, grant)
+            self._hold(
+                new_entry(self.fleet, grant, AllocationPhase.BOUND, now, init_over=seen.init_over)
+            )
             return True
-        known = entry.phase is Phase.BOUND
+        known = entry.phase is AllocationPhase.BOUND
         entry.phase = advance(entry.phase, Bound())
         same = entry.grant == grant
         if known and not same:
@@ -289,33 +295,39 @@ class Ledger:
             entry.init_over = init_over  # counts once it is known what the pod bears
         elif not same or init_over != entry.init_over:
             self._release(entry)
-            find_cards(self.fleet, grant)
-            self._hold(page(self.fleet, grant, Phase.BOUND, entry.since, init_over=init_over))
+            relink_renamed_cards(self.fleet, grant)
+            self._hold(
+                new_entry(
+                    self.fleet, grant, AllocationPhase.BOUND, entry.since, init_over=init_over
+                )
+            )
         return True
 
-    def _exchange(self, entry: Entry, grant: Grant) -> None:
+    def _exchange(self, entry: LedgerEntry, grant: Grant) -> None:
         """A bound pod's grant for another one on the same cards."""
         self._release(entry)
-        self._hold(page(self.fleet, grant, entry.phase, entry.since, init_over=entry.init_over))
+        self._hold(
+            new_entry(self.fleet, grant, entry.phase, entry.since, init_over=entry.init_over)
+        )
 
     def _advance(self, uid: str, event: Event) -> None:
         entry = self._entries.get(uid)
         if entry is None:
             return
         entry.phase = advance(entry.phase, event)
-        if entry.phase is Phase.RELEASED:
+        if entry.phase is AllocationPhase.RELEASED:
             self._release(entry)
 
     def _end(self, uid: str) -> None:
         self._ends.add(uid)
-        self.generation += self._quota.ask_no_more(uid)
+        self.generation += self._quota.drop_pending(uid)
         self.generation += self._unreadable.discard(uid)
         self._advance(uid, Ended())
 
-    def _hold(self, entry: Entry) -> Entry:
+    def _hold(self, entry: LedgerEntry) -> LedgerEntry:
         self.generation += 1
         return self._holdings.hold(entry)
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: LedgerEntry) -> None:
         self.generation += 1
         self._holdings.release(entry)

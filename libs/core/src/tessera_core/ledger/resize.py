@@ -13,16 +13,16 @@ from tessera_core.fleet.charges import Charge, charges
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.ledger.booking import refusal, uses
-from tessera_core.ledger.entries import Entry, Refusal
-from tessera_core.quota.allowance import Allowance, Use, Uses
+from tessera_core.ledger.entries import LedgerEntry, TransactionRefused
+from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 
 
-def page_for_both(
-    fleet: Fleet, entry: Entry, grant: Grant, allowance: Allowance
-) -> Entry | Refusal:  # fmt: skip
+def entry_covering_both(
+    fleet: Fleet, entry: LedgerEntry, grant: Grant, allowance: Allowance
+) -> LedgerEntry | TransactionRefused:  # fmt: skip
     """A bound pod's page with its next grant beside the one that it has: it holds enough for
     either. Else why the cards, or `allowance`, that of its namespace, do not leave so much."""
     cost = charges(grant.shares, init_over=entry.init_over)
@@ -47,9 +47,11 @@ def _growth(before: Mapping[str, Charge], after: Mapping[str, Charge]) -> dict[s
     }
 
 
-def _more_used(before: Uses, after: Uses) -> dict[tuple[str, str], Use]:
+def _more_used(before: Uses, after: Uses) -> dict[tuple[str, str], QuotaUsage]:
     """What counts more in quotas; it holds no further card."""
-    return {key: _positive(use.plus(before.get(key, Use()), -1)) for key, use in after.items()}
+    return {
+        key: _positive(use.plus(before.get(key, QuotaUsage()), -1)) for key, use in after.items()
+    }
 
 
 def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Reason, str] | None:
@@ -61,7 +63,7 @@ def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Re
         return closed
     cards = fleet.cards
     for card, charge in more.items():
-        place = fleet.place(grant.node, card)
+        place = fleet.locate(grant.node, card)
         if place is None:
             continue
         free_bytes = int(cards.memory_total[place] - cards.memory_used[place])
@@ -79,7 +81,7 @@ def _no_room(fleet: Fleet, grant: Grant, more: Mapping[str, Charge]) -> tuple[Re
     return None
 
 
-def _positive(use: Use) -> Use:
-    return Use(
+def _positive(use: QuotaUsage) -> QuotaUsage:
+    return QuotaUsage(
         max(use.memory_bytes, 0), max(use.cores_milli, 0), max(use.cards, 0), max(use.parts, 0)
     )

@@ -11,7 +11,7 @@ from tessera_core.fleet.fleet import Fleet
 REMEMBERED: Final = 100_000
 
 
-class Ends:
+class Tombstones:
     """Pods that have ended: a late event must not bring them back."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Ends:
         self._uids = {uid: None for uid in self._uids if uid in uids}
 
 
-class Unreadable:
+class BlockedNodes:
     """Pods whose grants this release cannot read. Their nodes take no others: the fleet's column
     says so of those that it has."""
 

@@ -21,7 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Phase(StrEnum):
+class AllocationPhase(StrEnum):
     """Where an allocation is, and who moves it on."""
 
     RESERVED = "reserved"
@@ -44,7 +44,7 @@ class Bound(Struct, frozen=True, tag=True):
     """The API server shows the pod with this grant."""
 
 
-class Refused(Struct, frozen=True, tag=True):
+class BindingRefused(Struct, frozen=True, tag=True):
     """The API server definitely did not accept the Binding."""
 
 
@@ -60,27 +60,27 @@ class Ended(Struct, frozen=True, tag=True):
     """The pod is gone or terminal."""
 
 
-Event = Sent | Bound | Refused | OutcomeUnknown | Expired | Ended
+Event = Sent | Bound | BindingRefused | OutcomeUnknown | Expired | Ended
 
-LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
-    (Phase.RESERVED, Sent): Phase.BINDING,
-    (Phase.RESERVED, Bound): Phase.BOUND,
-    (Phase.RESERVED, Refused): Phase.RELEASED,
-    (Phase.RESERVED, Expired): Phase.RELEASED,
-    (Phase.RESERVED, Ended): Phase.RELEASED,
-    (Phase.BINDING, Bound): Phase.BOUND,
-    (Phase.BINDING, Refused): Phase.RELEASED,
-    (Phase.BINDING, OutcomeUnknown): Phase.UNSETTLED,
-    (Phase.BINDING, Ended): Phase.RELEASED,
-    (Phase.UNSETTLED, OutcomeUnknown): Phase.UNSETTLED,
-    (Phase.UNSETTLED, Bound): Phase.BOUND,
-    (Phase.UNSETTLED, Refused): Phase.RELEASED,
-    (Phase.UNSETTLED, Ended): Phase.RELEASED,
-    (Phase.BOUND, Sent): Phase.BOUND,
-    (Phase.BOUND, Bound): Phase.BOUND,
-    (Phase.BOUND, Refused): Phase.BOUND,
-    (Phase.BOUND, OutcomeUnknown): Phase.BOUND,
-    (Phase.BOUND, Ended): Phase.RELEASED,
+LEGAL: Final[Mapping[tuple[AllocationPhase, type[Event]], AllocationPhase]] = {
+    (AllocationPhase.RESERVED, Sent): AllocationPhase.BINDING,
+    (AllocationPhase.RESERVED, Bound): AllocationPhase.BOUND,
+    (AllocationPhase.RESERVED, BindingRefused): AllocationPhase.RELEASED,
+    (AllocationPhase.RESERVED, Expired): AllocationPhase.RELEASED,
+    (AllocationPhase.RESERVED, Ended): AllocationPhase.RELEASED,
+    (AllocationPhase.BINDING, Bound): AllocationPhase.BOUND,
+    (AllocationPhase.BINDING, BindingRefused): AllocationPhase.RELEASED,
+    (AllocationPhase.BINDING, OutcomeUnknown): AllocationPhase.UNSETTLED,
+    (AllocationPhase.BINDING, Ended): AllocationPhase.RELEASED,
+    (AllocationPhase.UNSETTLED, OutcomeUnknown): AllocationPhase.UNSETTLED,
+    (AllocationPhase.UNSETTLED, Bound): AllocationPhase.BOUND,
+    (AllocationPhase.UNSETTLED, BindingRefused): AllocationPhase.RELEASED,
+    (AllocationPhase.UNSETTLED, Ended): AllocationPhase.RELEASED,
+    (AllocationPhase.BOUND, Sent): AllocationPhase.BOUND,
+    (AllocationPhase.BOUND, Bound): AllocationPhase.BOUND,
+    (AllocationPhase.BOUND, BindingRefused): AllocationPhase.BOUND,
+    (AllocationPhase.BOUND, OutcomeUnknown): AllocationPhase.BOUND,
+    (AllocationPhase.BOUND, Ended): AllocationPhase.RELEASED,
 }
 
 
@@ -88,7 +88,7 @@ class IllegalTransition(Exception):
     """An event that cannot happen in this phase: a bug, never a user's input."""
 
 
-def advance(phase: Phase, event: Event) -> Phase:
+def advance(phase: AllocationPhase, event: Event) -> AllocationPhase:
     """The next phase. Raises IllegalTransition."""
     try:
         return LEGAL[phase, type(event)]

@@ -23,7 +23,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Phase(StrEnum):
+class HealthPhase(StrEnum):
     """Where a card is, and who moves it on."""
 
     UNSEEN = "unseen"
@@ -56,25 +56,25 @@ class Missed(Struct, frozen=True, tag=True):
 
 Event = Answered | Faulted | Recovered | Missed
 
-LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
-    (Phase.UNSEEN, Answered): Phase.HEALTHY,
-    (Phase.UNSEEN, Faulted): Phase.UNHEALTHY,
-    (Phase.UNSEEN, Missed): Phase.GONE,
-    (Phase.HEALTHY, Answered): Phase.HEALTHY,
-    (Phase.HEALTHY, Recovered): Phase.HEALTHY,
-    (Phase.HEALTHY, Faulted): Phase.UNHEALTHY,
-    (Phase.HEALTHY, Missed): Phase.SUSPECT,
-    (Phase.SUSPECT, Answered): Phase.HEALTHY,
-    (Phase.SUSPECT, Recovered): Phase.HEALTHY,
-    (Phase.SUSPECT, Faulted): Phase.UNHEALTHY,
-    (Phase.SUSPECT, Missed): Phase.GONE,
-    (Phase.UNHEALTHY, Answered): Phase.UNHEALTHY,
-    (Phase.UNHEALTHY, Recovered): Phase.HEALTHY,
-    (Phase.UNHEALTHY, Faulted): Phase.UNHEALTHY,
-    (Phase.UNHEALTHY, Missed): Phase.GONE,
-    (Phase.GONE, Answered): Phase.UNHEALTHY,
-    (Phase.GONE, Faulted): Phase.UNHEALTHY,
-    (Phase.GONE, Missed): Phase.GONE,
+LEGAL: Final[Mapping[tuple[HealthPhase, type[Event]], HealthPhase]] = {
+    (HealthPhase.UNSEEN, Answered): HealthPhase.HEALTHY,
+    (HealthPhase.UNSEEN, Faulted): HealthPhase.UNHEALTHY,
+    (HealthPhase.UNSEEN, Missed): HealthPhase.GONE,
+    (HealthPhase.HEALTHY, Answered): HealthPhase.HEALTHY,
+    (HealthPhase.HEALTHY, Recovered): HealthPhase.HEALTHY,
+    (HealthPhase.HEALTHY, Faulted): HealthPhase.UNHEALTHY,
+    (HealthPhase.HEALTHY, Missed): HealthPhase.SUSPECT,
+    (HealthPhase.SUSPECT, Answered): HealthPhase.HEALTHY,
+    (HealthPhase.SUSPECT, Recovered): HealthPhase.HEALTHY,
+    (HealthPhase.SUSPECT, Faulted): HealthPhase.UNHEALTHY,
+    (HealthPhase.SUSPECT, Missed): HealthPhase.GONE,
+    (HealthPhase.UNHEALTHY, Answered): HealthPhase.UNHEALTHY,
+    (HealthPhase.UNHEALTHY, Recovered): HealthPhase.HEALTHY,
+    (HealthPhase.UNHEALTHY, Faulted): HealthPhase.UNHEALTHY,
+    (HealthPhase.UNHEALTHY, Missed): HealthPhase.GONE,
+    (HealthPhase.GONE, Answered): HealthPhase.UNHEALTHY,
+    (HealthPhase.GONE, Faulted): HealthPhase.UNHEALTHY,
+    (HealthPhase.GONE, Missed): HealthPhase.GONE,
 }
 
 
@@ -82,7 +82,7 @@ class IllegalTransition(Exception):
     """An event that cannot happen in this phase: a bug, never a driver's doing."""
 
 
-def advance(phase: Phase, event: Event) -> Phase:
+def advance(phase: HealthPhase, event: Event) -> HealthPhase:
     """The next phase. Raises IllegalTransition."""
     try:
         return LEGAL[phase, type(event)]
@@ -90,6 +90,6 @@ def advance(phase: Phase, event: Event) -> Phase:
         raise IllegalTransition(f"{type(event).__name__} in phase {phase}") from None
 
 
-def takes_pods(phase: Phase) -> bool:
+def takes_pods(phase: HealthPhase) -> bool:
     """Whether a card in this phase is published as healthy."""
-    return phase in (Phase.HEALTHY, Phase.SUSPECT)
+    return phase in (HealthPhase.HEALTHY, HealthPhase.SUSPECT)

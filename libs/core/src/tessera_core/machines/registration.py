@@ -22,7 +22,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Phase(StrEnum):
+class RegistrationPhase(StrEnum):
     """Where a registration is, and who moves it on."""
 
     DETACHED = "detached"
@@ -55,15 +55,15 @@ class StopAsked(Struct, frozen=True, tag=True):
 
 Event = SocketAppeared | Accepted | SocketVanished | StopAsked
 
-LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
-    (Phase.DETACHED, SocketAppeared): Phase.REGISTERING,
-    (Phase.DETACHED, StopAsked): Phase.STOPPED,
-    (Phase.REGISTERING, Accepted): Phase.SERVING,
-    (Phase.REGISTERING, SocketVanished): Phase.DETACHED,
-    (Phase.REGISTERING, StopAsked): Phase.DRAINING,
-    (Phase.SERVING, SocketVanished): Phase.DETACHED,
-    (Phase.SERVING, StopAsked): Phase.DRAINING,
-    (Phase.DRAINING, SocketVanished): Phase.STOPPED,
+LEGAL: Final[Mapping[tuple[RegistrationPhase, type[Event]], RegistrationPhase]] = {
+    (RegistrationPhase.DETACHED, SocketAppeared): RegistrationPhase.REGISTERING,
+    (RegistrationPhase.DETACHED, StopAsked): RegistrationPhase.STOPPED,
+    (RegistrationPhase.REGISTERING, Accepted): RegistrationPhase.SERVING,
+    (RegistrationPhase.REGISTERING, SocketVanished): RegistrationPhase.DETACHED,
+    (RegistrationPhase.REGISTERING, StopAsked): RegistrationPhase.DRAINING,
+    (RegistrationPhase.SERVING, SocketVanished): RegistrationPhase.DETACHED,
+    (RegistrationPhase.SERVING, StopAsked): RegistrationPhase.DRAINING,
+    (RegistrationPhase.DRAINING, SocketVanished): RegistrationPhase.STOPPED,
 }
 
 
@@ -71,7 +71,7 @@ class IllegalTransition(Exception):
     """An event that cannot happen in this phase: a bug, never a kubelet's doing."""
 
 
-def advance(phase: Phase, event: Event) -> Phase:
+def advance(phase: RegistrationPhase, event: Event) -> RegistrationPhase:
     """The next phase. Raises IllegalTransition."""
     try:
         return LEGAL[phase, type(event)]

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Phase(StrEnum):
+class ThrottlePhase(StrEnum):
     """Where a group is, and who moves it on."""
 
     WITHIN = "Within"
@@ -43,14 +43,14 @@ class ReturnedBelow(Struct, frozen=True, tag=True):
 
 Event = Exceeded | GraceExpired | ReturnedBelow
 
-LEGAL: Final[Mapping[tuple[Phase, type[Event]], Phase]] = {
-    (Phase.WITHIN, Exceeded): Phase.GRACE,
-    (Phase.WITHIN, ReturnedBelow): Phase.WITHIN,
-    (Phase.GRACE, Exceeded): Phase.GRACE,
-    (Phase.GRACE, GraceExpired): Phase.THROTTLED,
-    (Phase.GRACE, ReturnedBelow): Phase.WITHIN,
-    (Phase.THROTTLED, Exceeded): Phase.THROTTLED,
-    (Phase.THROTTLED, ReturnedBelow): Phase.WITHIN,
+LEGAL: Final[Mapping[tuple[ThrottlePhase, type[Event]], ThrottlePhase]] = {
+    (ThrottlePhase.WITHIN, Exceeded): ThrottlePhase.GRACE,
+    (ThrottlePhase.WITHIN, ReturnedBelow): ThrottlePhase.WITHIN,
+    (ThrottlePhase.GRACE, Exceeded): ThrottlePhase.GRACE,
+    (ThrottlePhase.GRACE, GraceExpired): ThrottlePhase.THROTTLED,
+    (ThrottlePhase.GRACE, ReturnedBelow): ThrottlePhase.WITHIN,
+    (ThrottlePhase.THROTTLED, Exceeded): ThrottlePhase.THROTTLED,
+    (ThrottlePhase.THROTTLED, ReturnedBelow): ThrottlePhase.WITHIN,
 }
 
 
@@ -58,7 +58,7 @@ class IllegalTransition(Exception):
     """An event that cannot happen in this phase: a bug, never a user's doing."""
 
 
-def advance(phase: Phase, event: Event) -> Phase:
+def advance(phase: ThrottlePhase, event: Event) -> ThrottlePhase:
     """The next phase. Raises IllegalTransition."""
     try:
         return LEGAL[phase, type(event)]

@@ -21,7 +21,7 @@ from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.fleet.charges import Charge, charges
 from tessera_core.fleet.cores import milli
 from tessera_core.grants.checks import credible
-from tessera_core.grants.injection import what_is_given
+from tessera_core.grants.injection import container_injection
 from tessera_core.grants.resize import follows
 from tessera_core.trust.grants import Verifier
 from tessera_schema.cards import MIB, Card
@@ -29,7 +29,7 @@ from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, 
 from tessera_schema.injections import Injection
 
 
-class Why(StrEnum):
+class RefusalReason(StrEnum):
     """Why a container is refused; the reason of its event, in Kubernetes' spelling."""
 
     KEYS_UNKNOWN = "GrantKeysUnknown"
@@ -56,12 +56,17 @@ class Why(StrEnum):
     """Its files could not be made."""
 
     @property
-    def alarming(self) -> bool:
+    def needs_alert(self) -> bool:
         """Whether somebody or something is at fault, rather than merely late."""
-        return self not in (Why.KEYS_UNKNOWN, Why.NEWER, Why.CARD_UNKNOWN, Why.CARD_UNHEALTHY)
+        return self not in (
+            RefusalReason.KEYS_UNKNOWN,
+            RefusalReason.NEWER,
+            RefusalReason.CARD_UNKNOWN,
+            RefusalReason.CARD_UNHEALTHY,
+        )
 
 
-class Give(Struct, frozen=True, kw_only=True):
+class Granted(Struct, frozen=True, kw_only=True):
     """The container gets these shares."""
 
     grant: Grant
@@ -71,25 +76,25 @@ class Give(Struct, frozen=True, kw_only=True):
     """Without the hook's files, which are the agent's to make."""
 
 
-class Deny(Struct, frozen=True):
+class NoDevices(Struct, frozen=True):
     """The container holds nothing of this vendor's cards."""
 
     env: Mapping[str, str] = {}
     """What keeps it from seeing them."""
 
 
-class Refuse(Struct, frozen=True, kw_only=True):
+class Refused(Struct, frozen=True, kw_only=True):
     """The container must not be created now."""
 
-    why: Why
+    why: RefusalReason
     message: str
     """For people: what is wrong, and what would do."""
 
 
-Verdict = Give | Deny | Refuse
+AdmissionDecision = Granted | NoDevices | Refused
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ContainerCreation(Struct, frozen=True, kw_only=True):
     """A container that is about to be created."""
 
     uid: str
@@ -99,7 +104,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     they differ. Of those that are good the last revision counts."""
 
 
-class Scene(Struct, frozen=True, kw_only=True):
+class NodeContext(Struct, frozen=True, kw_only=True):
     """What is known on the node at this moment."""
 
     node: str
@@ -117,7 +122,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     """What the pod was granted when one of its containers was created before."""
 
 
-def judge(asked: Asked, scene: Scene) -> Verdict:
+def admit_container(asked: ContainerCreation, scene: NodeContext) -> AdmissionDecision:
     """What the container is given. Raises nothing, whatever the annotation says."""
     grant = granted(asked, scene)
     if not isinstance(grant, Grant):
@@ -125,32 +130,35 @@ def judge(asked: Asked, scene: Scene) -> Verdict:
     mine = [s for s in grant.shares if s.container == asked.container]
     wanted = [s for s in mine if s.vendor == scene.vendor.name]
     if not wanted:
-        return Deny(scene.vendor.deny)
+        return NoDevices(scene.vendor.deny)
     placed = _on_cards(wanted, scene)
-    if isinstance(placed, Refuse):
+    if isinstance(placed, Refused):
         return placed
     shares, cards = placed
-    full = no_room(asked.uid, shares, cards, scene.held)
+    full = capacity_shortage(asked.uid, shares, cards, scene.held)
     if full:
-        return Refuse(why=Why.NO_ROOM, message=full)
-    injection = what_is_given(
+        return Refused(why=RefusalReason.NO_ROOM, message=full)
+    injection = container_injection(
         asked.container, grant, shares, vendor=scene.vendor, vendors=scene.vendors, cards=cards
     )
-    return Give(grant=grant, shares=shares, injection=injection)
+    return Granted(grant=grant, shares=shares, injection=injection)
 
 
-def granted(asked: Asked, scene: Scene) -> Grant | Deny | Refuse:
+def granted(asked: ContainerCreation, scene: NodeContext) -> Grant | NoDevices | Refused:
     """The pod's grant, whatever it says of cards and containers."""
     if not asked.texts:
         if scene.earlier is None:
-            return Deny(scene.vendor.deny)
-        return _refuse(Why.REMOVED, "the pod had one and lost it: the scheduler writes it again")
+            return NoDevices(scene.vendor.deny)
+        return _refuse(
+            RefusalReason.REMOVED, "the pod had one and lost it: the scheduler writes it again"
+        )
     if scene.verifier is None:
         return _refuse(
-            Why.KEYS_UNKNOWN, "the scheduler's public keys have not been read yet: see whether it "
-            "and the API server run"
-        )  # fmt: skip
-    good, refused = [], list[Refuse]()
+            RefusalReason.KEYS_UNKNOWN,
+            "the scheduler's public keys have not been read yet: see whether it "
+            "and the API server run",
+        )
+    good, refused = [], list[Refused]()
     for text in asked.texts:
         found = _verified(text, asked, scene, scene.verifier)
         if isinstance(found, Grant):
@@ -159,10 +167,10 @@ def granted(asked: Asked, scene: Scene) -> Grant | Deny | Refuse:
             refused.append(found)
     if good:
         return _newest(good, scene.earlier)
-    return refused[0] if refused else Deny(scene.vendor.deny)
+    return refused[0] if refused else NoDevices(scene.vendor.deny)
 
 
-def no_room(
+def capacity_shortage(
     uid: str,
     shares: Sequence[Share],
     cards: Mapping[str, Card],
@@ -194,29 +202,31 @@ def card_of(share: Share, node: str, cards: Mapping[str, Card]) -> Card | None:
     return next((card for card in cards.values() if card.index == share.index), None)
 
 
-def readable_grant(text: str, uid: str, node: str) -> Grant | Refuse:
+def readable_grant(text: str, uid: str, node: str) -> Grant | Refused:
     """The grant of this pod on this node that an annotation holds. Signatures are the caller's."""
     try:
         grant = decode_grant(text)
     except UnknownGrantVersion as e:
-        return _refuse(Why.NEWER, f"{e}: upgrade the agent of this node")
+        return _refuse(RefusalReason.NEWER, f"{e}: upgrade the agent of this node")
     except msgspec.DecodeError as e:
-        return _refuse(Why.UNREADABLE, f"it makes no sense: {e}: delete the pod")
+        return _refuse(RefusalReason.UNREADABLE, f"it makes no sense: {e}: delete the pod")
     if not all(credible(share) for share in grant.shares):
-        return _refuse(Why.UNREADABLE, "it has shares beyond belief: delete the pod")
+        return _refuse(RefusalReason.UNREADABLE, "it has shares beyond belief: delete the pod")
     if grant.uid != uid or grant.node != node:
         return _refuse(
-            Why.COPIED,
+            RefusalReason.COPIED,
             f"it was made for pod {grant.uid} on node {grant.node}, this is pod {uid} on node "
             f"{node}: leave the annotation to the scheduler",
         )
     return grant
 
 
-def _verified(text: str, asked: Asked, scene: Scene, verifier: Verifier) -> Grant | Refuse:
+def _verified(
+    text: str, asked: ContainerCreation, scene: NodeContext, verifier: Verifier
+) -> Grant | Refused:
     problem = verifier.problem(text)
     if problem:
-        return _refuse(Why.FORGED, f"{problem}: leave the annotation to the scheduler")
+        return _refuse(RefusalReason.FORGED, f"{problem}: leave the annotation to the scheduler")
     return readable_grant(text, asked.uid, scene.node)
 
 
@@ -226,32 +236,35 @@ def _newest(good: Sequence[Grant], earlier: Grant | None) -> Grant:
     return earlier if earlier is not None and follows(earlier, newest) else newest
 
 
-def _refuse(why: Why, problem: str) -> Refuse:
-    return Refuse(why=why, message=f"annotation {GRANT_KEY}: {problem}")
+def _refuse(why: RefusalReason, problem: str) -> Refused:
+    return Refused(why=why, message=f"annotation {GRANT_KEY}: {problem}")
 
 
 def _on_cards(
-    wanted: Sequence[Share], scene: Scene
-) -> tuple[tuple[Share, ...], dict[str, Card]] | Refuse:
+    wanted: Sequence[Share], scene: NodeContext
+) -> tuple[tuple[Share, ...], dict[str, Card]] | Refused:
     """The shares with the ids that their cards have here."""
     if scene.cards is None:
-        return Refuse(
-            why=Why.CARD_UNKNOWN, message=f"the {scene.vendor.name} cards of this node have not "
-            "been seen yet: see whether their driver answers"
-        )  # fmt: skip
+        return Refused(
+            why=RefusalReason.CARD_UNKNOWN,
+            message=f"the {scene.vendor.name} cards of this node have not "
+            "been seen yet: see whether their driver answers",
+        )
     shares, cards = [], {}
     for share in wanted:
         card = card_of(share, scene.node, scene.cards)
         if card is None:
-            return Refuse(
-                why=Why.CARD_UNKNOWN, message=f"card {share.index} ({share.card}) is not on this "
-                "node: delete the pod, so that it gets another"
-            )  # fmt: skip
+            return Refused(
+                why=RefusalReason.CARD_UNKNOWN,
+                message=f"card {share.index} ({share.card}) is not on this "
+                "node: delete the pod, so that it gets another",
+            )
         if not card.healthy:
-            return Refuse(
-                why=Why.CARD_UNHEALTHY, message=f"card {card.index} ({card.id}) is unhealthy: wait "
-                "until it is well, or delete the pod"
-            )  # fmt: skip
+            return Refused(
+                why=RefusalReason.CARD_UNHEALTHY,
+                message=f"card {card.index} ({card.id}) is unhealthy: wait "
+                "until it is well, or delete the pod",
+            )
         shares.append(replace(share, card=card.id))
         cards[card.id] = card
     return tuple(shares), cards

@@ -39,7 +39,7 @@ REST_S: Final = 20.0
 """Seconds for which that owner is left alone then: it is held a third of the time at most."""
 
 
-class Pace(Struct, frozen=True, kw_only=True):
+class LendingTimings(Struct, frozen=True, kw_only=True):
     """How quickly is lent and taken back."""
 
     idle_s: float = 0.5
@@ -59,7 +59,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     rest_s: float = REST_S
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class CounterSample(Struct, frozen=True, kw_only=True):
     """One container on one card, now."""
 
     key: str
@@ -85,7 +85,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     launches: int = 0
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class LendingDecision(Struct, frozen=True, kw_only=True):
     """What each container of a card is to have from now on."""
 
     loans: Mapping[str, int]
@@ -105,7 +105,7 @@ class _Point(NamedTuple):
 class _Followed:
     """What is remembered of one container on one card."""
 
-    def __init__(self, now: Reading, at_s: float) -> None:
+    def __init__(self, now: CounterSample, at_s: float) -> None:
         """A container that was just met keeps all of its own."""
         self.claim = float(_granted(now))
         self.active_s = self.hungry_s = at_s
@@ -121,7 +121,7 @@ class _Followed:
         self._at_s = at_s
         self._points = deque([_Point(at_s, now.gpu_ns, now.launches)])
 
-    def waits(self, at_s: float, pace: Pace, *, wanted: bool) -> bool:
+    def waits(self, at_s: float, pace: LendingTimings, *, wanted: bool) -> bool:
         """Whether it waits for containers of other namespaces, which want it to or not."""
         passed_s, self._waited_s = at_s - self._waited_s, at_s
         back_s = passed_s * pace.most_held_s / pace.rest_s
@@ -133,11 +133,11 @@ class _Followed:
         self._waiting = wanted and not self._resting
         return self._waiting
 
-    def idle(self, at_s: float, pace: Pace) -> bool:
+    def idle(self, at_s: float, pace: LendingTimings) -> bool:
         """Whether it has launched nothing for longer than its own kernels explain."""
         return at_s - self.active_s >= pace.idle_s + 2 * self._long_s
 
-    def see(self, now: Reading, at_s: float, pace: Pace) -> None:
+    def see(self, now: CounterSample, at_s: float, pace: LendingTimings) -> None:
         """The counters as they are now, which have not gone back."""
         before, passed_s = self.last, at_s - self._at_s
         self.last, self._at_s = now, at_s
@@ -158,7 +158,7 @@ class _Followed:
         elif self.idle(at_s, pace) or at_s - self.hungry_s >= pace.hungry_s + self._long_s:
             self.hungry = False
 
-    def _claim(self, granted: int, passed_s: float, pace: Pace, *, all_: bool) -> None:
+    def _claim(self, granted: int, passed_s: float, pace: LendingTimings, *, all_: bool) -> None:
         if all_:
             self.claim = float(granted)
             return
@@ -166,7 +166,7 @@ class _Followed:
         settled = self.claim - FULL * passed_s / pace.settle_s
         self.claim = min(float(granted), max(wanted, settled))
 
-    def _measure(self, now: Reading, at_s: float, pace: Pace) -> None:
+    def _measure(self, now: CounterSample, at_s: float, pace: LendingTimings) -> None:
         points = self._points
         points.append(_Point(at_s, now.gpu_ns, now.launches))
         window_s = pace.window_s + 2 * self._long_s
@@ -181,7 +181,7 @@ class _Followed:
             mean_s = max(busy_s, 0) / launched if launched > 0 else 0.0
             self._long_s = max(mean_s, self._long_s * (1 - min(span_s, 1) / 100))
 
-    def wants(self, now: Reading) -> float:
+    def wants(self, now: CounterSample) -> float:
         """The loan that it can use, in permille."""
         granted = _granted(now)
         most = min(now.most_permille, FULL) - granted
@@ -196,12 +196,12 @@ class _Followed:
 class Lender:
     """Decides for one card."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: LendingTimings) -> None:
         """Nobody is known."""
         self._pace = pace
         self._known: dict[str, _Followed] = {}
 
-    def decide(self, readings: Sequence[Reading], at_s: float) -> Decision:
+    def decide(self, readings: Sequence[CounterSample], at_s: float) -> LendingDecision:
         """What each of these containers, which are all that hold a part of the card, is to have.
         `at_s` is of a clock that never jumps."""
         self._known = {r.key: self._seen(r, at_s) for r in readings}
@@ -212,28 +212,30 @@ class Lender:
         shared = _shared(max(FULL - claimed, 0), wanted, weights)
         loans = {r.key: _rounded(shared.get(r.key, 0), r.lent_permille) for r in readings}
         calm = not held and not any(wanted.values()) and not any(r.lent_permille for r in readings)
-        return Decision(loans=loans, held=held, calm=calm)
+        return LendingDecision(loans=loans, held=held, calm=calm)
 
     def claim(self, key: str) -> float:
         """Permille that is kept for a container; 0 where it is not known."""
         followed = self._known.get(key)
         return followed.claim if followed else 0.0
 
-    def _seen(self, reading: Reading, at_s: float) -> _Followed:
+    def _seen(self, reading: CounterSample, at_s: float) -> _Followed:
         followed = self._known.get(reading.key)
         if followed is None or _went_back(followed.last, reading):
             return _Followed(reading, at_s)
         followed.see(reading, at_s, self._pace)
         return followed
 
-    def _held(self, readings: Sequence[Reading], at_s: float) -> frozenset[str]:
+    def _held(self, readings: Sequence[CounterSample], at_s: float) -> frozenset[str]:
         active = [
             r for r in readings
             if r.works and at_s - self._known[r.key].launched_s < self._pace.active_s
         ]  # fmt: skip
         return frozenset(r.key for r in readings if self._is_held(r, active, at_s))
 
-    def _is_held(self, reading: Reading, active: Sequence[Reading], at_s: float) -> bool:
+    def _is_held(
+        self, reading: CounterSample, active: Sequence[CounterSample], at_s: float
+    ) -> bool:
         before = [one for one in active if _goes_before(one, reading)]
         owns = any(one.namespace == reading.namespace for one in before)
         others = any(one.reaches for one in before) and not owns
@@ -242,18 +244,18 @@ class Lender:
         return owns or waits or (others and not bounded)
 
 
-def _goes_before(one: Reading, other: Reading) -> bool:
+def _goes_before(one: CounterSample, other: CounterSample) -> bool:
     if one.priority is None or other.priority is None:
         return False
     return one.priority < other.priority
 
 
-def _granted(reading: Reading) -> int:
+def _granted(reading: CounterSample) -> int:
     """What the container may use without a loan; one without a limit, all."""
     return reading.granted_permille if 0 < reading.granted_permille < FULL else FULL
 
 
-def _went_back(before: Reading, now: Reading) -> bool:
+def _went_back(before: CounterSample, now: CounterSample) -> bool:
     return (
         now.launches < before.launches
         or now.throttled_ns < before.throttled_ns

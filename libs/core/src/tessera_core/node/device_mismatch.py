@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Shows
+from tessera_core.dialect_kit.contract import DeviceEvidence
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 
@@ -18,8 +18,8 @@ _NO_LIST: Final = frozenset({"", "all", "none", "void"})
 """Images set such words for machines without a plugin: they name no card."""
 
 
-def given_otherwise(
-    shows: Shows,
+def device_mismatch(
+    shows: DeviceEvidence,
     shares: Sequence[Share],
     cards: Mapping[str, Card],
     env: Mapping[str, str],
@@ -38,7 +38,7 @@ def given_otherwise(
 
 
 def _found(
-    shows: Shows, cards: Mapping[str, Card], env: Mapping[str, str], devices: Iterable[str]
+    shows: DeviceEvidence, cards: Mapping[str, Card], env: Mapping[str, str], devices: Iterable[str]
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Each thing that names cards, and their ids; what is no card of the node is left as it is."""
     by_index = {str(card.index): card.id for card in cards.values()}

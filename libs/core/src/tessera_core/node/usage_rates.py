@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.hook.limits_file import CardLimit, Limits, Mode
+from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import (
     SLOTS,
@@ -23,7 +23,7 @@ from tessera_core.hook.usage_file import (
     Garbled,
     SlotUse,
     Unbuilt,
-    Usage,
+    UsageFile,
 )
 from tessera_schema.device_reports import CardUse, ContainerUse
 
@@ -38,19 +38,19 @@ Suspicion = tuple[str, Gap]
 """Card's key and what looks wrong there."""
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class HoldingContainer(Struct, frozen=True, kw_only=True):
     """A container that holds shares of one vendor's cards."""
 
     namespace: str
     pod: str
     uid: str
     container: str
-    limits: Limits
+    limits: HookLimits
     hooked: bool = True
     """False where the vendor's own tools limit it: there is no usage file to look at."""
 
 
-class Driven(Struct, frozen=True, kw_only=True):
+class DriverSample(Struct, frozen=True, kw_only=True):
     """What the driver says about one container's processes on one card."""
 
     memory_bytes: int = 0
@@ -59,14 +59,14 @@ class Driven(Struct, frozen=True, kw_only=True):
     processes: int = 0
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class UsageSample(Struct, frozen=True, kw_only=True):
     """One look at one container."""
 
     at_s: float
     """By a clock that never jumps."""
     wall_ns: int
-    usage: Usage | Unbuilt | Garbled
-    driven: Mapping[str, Driven] = {}
+    usage: UsageFile | Unbuilt | Garbled
+    driven: Mapping[str, DriverSample] = {}
     """Card's key (`uuid_key`) -> its driver's view."""
     seen: frozenset[Gap] = frozenset()
     """Gaps that neither file nor driver show."""
@@ -88,8 +88,8 @@ class Tolerance(Struct, frozen=True, kw_only=True):
 
 
 def use_between(
-    held: Held, before: Look | None, after: Look, tolerance: Tolerance
-) -> tuple[ContainerUse, Look]:
+    held: HoldingContainer, before: UsageSample | None, after: UsageSample, tolerance: Tolerance
+) -> tuple[ContainerUse, UsageSample]:
     """What the container used from `before` to `after`, and the look to compare the next with."""
     cards = [_card_use(held, limit, before, after) for limit in held.limits.cards]
     suspicions = _suspicions(held, after, tolerance)
@@ -105,14 +105,17 @@ def use_between(
     return use, replace(after, suspicions=suspicions)
 
 
-def _card_use(held: Held, limit: CardLimit, before: Look | None, after: Look) -> CardUse:
+def _card_use(
+    held: HoldingContainer, limit: CardLimit, before: UsageSample | None, after: UsageSample
+) -> CardUse:
     key = uuid_key(limit.uuid)
     known = CardUse(
-        card=limit.uuid, memory_limit_bytes=limit.memory_bytes,
+        card=limit.uuid,
+        memory_limit_bytes=limit.memory_bytes,
         cores_limit_percent=_cores_limit(limit, after.wall_ns),
-    )  # fmt: skip
+    )
     record = _record(after, key)
-    driven = after.driven.get(key, Driven())
+    driven = after.driven.get(key, DriverSample())
     if record is None:
         if not driven.processes and held.hooked:
             return known
@@ -131,12 +134,12 @@ def _card_use(held: Held, limit: CardLimit, before: Look | None, after: Look) ->
     )
 
 
-def _busy(before: Look | None, after: Look, driven: Driven) -> float:
+def _busy(before: UsageSample | None, after: UsageSample, driven: DriverSample) -> float:
     interval_ns = (after.at_s - before.at_s) * _SECOND if before else 0
     return min(max(driven.busy_ns, 0) / interval_ns, 1) * 100 if interval_ns > 0 else 0
 
 
-def _rates(before: Look | None, after: Look, record: CardRecord) -> dict[str, float]:
+def _rates(before: UsageSample | None, after: UsageSample, record: CardRecord) -> dict[str, float]:
     interval_ns = (after.at_s - before.at_s) * _SECOND if before else 0
     if before is None or interval_ns <= 0:
         return {}
@@ -156,7 +159,9 @@ def _rates(before: Look | None, after: Look, record: CardRecord) -> dict[str, fl
     }
 
 
-def _suspicions(held: Held, look: Look, tolerance: Tolerance) -> frozenset[Suspicion]:
+def _suspicions(
+    held: HoldingContainer, look: UsageSample, tolerance: Tolerance
+) -> frozenset[Suspicion]:
     if not held.hooked:
         return frozenset()
     found = set()
@@ -203,27 +208,27 @@ def _cores_limit(limit: CardLimit, wall_ns: int) -> float:
     return min(permille, _FULL) / 10
 
 
-def _records(look: Look) -> tuple[CardRecord, ...]:
-    return look.usage.cards if isinstance(look.usage, Usage) else ()
+def _records(look: UsageSample) -> tuple[CardRecord, ...]:
+    return look.usage.cards if isinstance(look.usage, UsageFile) else ()
 
 
-def _record(look: Look, key: str) -> CardRecord | None:
+def _record(look: UsageSample, key: str) -> CardRecord | None:
     return next((card for card in _records(look) if uuid_key(card.uuid) == key), None)
 
 
-def _living(look: Look, record: CardRecord) -> tuple[SlotUse, ...]:
+def _living(look: UsageSample, record: CardRecord) -> tuple[SlotUse, ...]:
     """Slots of processes that live: those that hold their locks, and the others as well where the
     driver sees more processes than hold one."""
-    slots = look.usage.slots if isinstance(look.usage, Usage) else ()
+    slots = look.usage.slots if isinstance(look.usage, UsageFile) else ()
     here = tuple(slot for slot in slots if slot.card == record.position)
     locked = tuple(slot for slot in here if slot.locked)
-    driven = look.driven.get(uuid_key(record.uuid), Driven())
+    driven = look.driven.get(uuid_key(record.uuid), DriverSample())
     return here if driven.processes > len(locked) else locked
 
 
-def _built(look: Look) -> tuple[int, int]:
+def _built(look: UsageSample) -> tuple[int, int]:
     usage = look.usage
-    return (usage.built, usage.built_ns) if isinstance(usage, Usage) else (0, 0)
+    return (usage.built, usage.built_ns) if isinstance(usage, UsageFile) else (0, 0)
 
 
 def _charge(slot: SlotUse) -> int:
@@ -249,14 +254,14 @@ def measured(limit: CardLimit, busy_ns: int, counted_ns: int, wall_ns: int) -> C
     )
 
 
-class Counted(NamedTuple):
+class RawCounter(NamedTuple):
     """The hook's `raw_ns` at one moment of the wall clock."""
 
     at_ns: int
     raw_ns: int
 
 
-def counted_at(at_ns: int, before: Counted | None, now: Counted) -> int:
+def counted_at(at_ns: int, before: RawCounter | None, now: RawCounter) -> int:
     """What the figure was at a moment between two looks, had it grown evenly; outside of them that
     of the nearer, and that of the later where the figure began anew.
 

@@ -14,14 +14,14 @@ from tessera_core.fleet.charges import Charge, Tally, charges
 from tessera_core.fleet.columns import NodeView, at
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement import predicates
 from tessera_core.placement.card_choice import links, ordered, scopes, tree
 from tessera_core.placement.packing import ordering
 from tessera_core.placement.packing.packer import Packer, joint
 from tessera_core.placement.scoring.cards import in_order
-from tessera_core.placement.units import Part, Unit
-from tessera_core.quota.allowance import Allowance, Use, Uses, use_of, use_on
+from tessera_core.placement.units import Part, PlacementUnit
+from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses, use_of, use_on
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
@@ -37,22 +37,22 @@ CHOOSERS: Final[Mapping[Choice, Chooser]] = {
 }
 
 
-class Unfit(Struct, frozen=True):
+class NoFit(Struct, frozen=True):
     """Why a node cannot take the pod: a reason of the node, or codes of its cards."""
 
     reason: Reason
     """The node's reason, or the one that most of its cards gave."""
-    unit: Unit
+    unit: PlacementUnit
     view: NodeView | None = None
     """The vendor's cards as they were for this unit."""
-    need: Amounts | None = None
+    need: CardNeeds | None = None
     codes: Codes | None = None
     """For each card of the view its reason, 0 for those that fit."""
     over: Mapping[int, str] = {}
     """Of the cards that quota keeps from it, which limit, in numbers."""
 
 
-class Fitting:
+class NodeFit:
     """One pod on trial on one node. Containers are taken in spec order: an init container meets
     the sidecars started before it, everything else meets what already runs."""
 
@@ -73,7 +73,7 @@ class Fitting:
         self._row = row
         self._allowance = allowance
         self._views: dict[str, NodeView] = {}
-        self._last: tuple[Unit, NodeView, Sequence[int]] | None = None
+        self._last: tuple[PlacementUnit, NodeView, Sequence[int]] | None = None
         """What was given last, and is not counted in the view yet."""
         self._joint: set[str] = set()
         """Vendors of which requests that share a card were given some: their containers may stand
@@ -88,23 +88,23 @@ class Fitting:
         self._over: dict[int, str] = {}
         """Card of the view that quota kept from the last unit -> which limit, in numbers."""
 
-    def take(self, unit: Unit, banned: frozenset[str] = frozenset()) -> Unfit | None:
+    def take(self, unit: PlacementUnit, banned: frozenset[str] = frozenset()) -> NoFit | None:
         """Give the unit its cards, or say why not. `banned` cards are left for other units."""
         self._count_last()
         view = self._view(unit.lead.vendor)
         if view is None:
             missing = self._fleet.missing.get(self._fleet.names[self._row], frozenset())
             expected = unit.lead.vendor in missing
-            return Unfit(Reason.NODE_UNREGISTERED if expected else Reason.NODE_HAS_NO_CARDS, unit)
+            return NoFit(Reason.NODE_UNREGISTERED if expected else Reason.NODE_HAS_NO_CARDS, unit)
         need = unit.need(view.state)
         if unit.lead.count > len(view.facts):
             codes = self._codes(unit, view, need)
-            return Unfit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view, need, codes)
+            return NoFit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view, need, codes)
         chosen = self._at_once(unit, view, need)
         if chosen is None:
             chosen, codes = self._choose(unit, view, need, banned)
             if chosen is None:
-                return Unfit(_main_reason(codes), unit, view, need, codes, self._over)
+                return NoFit(_main_reason(codes), unit, view, need, codes, self._over)
         self._give(unit, view, chosen)
         self.chosen.append(frozenset(view.facts[i].id for i in chosen))
         return None
@@ -117,7 +117,9 @@ class Fitting:
             self._views[vendor] = view
         return self._views[vendor]
 
-    def _at_once(self, unit: Unit, view: NodeView, need: Amounts) -> tuple[int, ...] | None:
+    def _at_once(
+        self, unit: PlacementUnit, view: NodeView, need: CardNeeds
+    ) -> tuple[int, ...] | None:
         """The cards of the first unit, where it is known which have room; None where none do or
         that has to be asked."""
         room, self._room = self._room, None
@@ -131,7 +133,7 @@ class Fitting:
         return CHOOSERS[unit.lead.policy.choice](view, eligible, unit.lead)
 
     def _choose(
-        self, unit: Unit, view: NodeView, need: Amounts, banned: frozenset[str]
+        self, unit: PlacementUnit, view: NodeView, need: CardNeeds, banned: frozenset[str]
     ) -> tuple[tuple[int, ...] | None, Codes]:
         request = unit.lead
         codes = self._codes(unit, view, need)
@@ -149,10 +151,10 @@ class Fitting:
             codes[codes == 0] = short
         return chosen, codes
 
-    def _codes(self, unit: Unit, view: NodeView, need: Amounts) -> Codes:
+    def _codes(self, unit: PlacementUnit, view: NodeView, need: CardNeeds) -> Codes:
         """The first reason that keeps each card from the unit, quota and cards together apart."""
         request, fleet = unit.lead, self._fleet
-        refused = predicates.rungs(
+        refused = predicates.predicates(
             request, need, view.state, models=fleet.models, modes=fleet.modes,
             ids=predicates.ids_allowed(request, [c.id for c in view.facts]),
         )  # fmt: skip
@@ -160,7 +162,7 @@ class Fitting:
         self._drop_full(unit, view, codes)
         return codes
 
-    def _drop_full(self, unit: Unit, view: NodeView, codes: Codes) -> None:
+    def _drop_full(self, unit: PlacementUnit, view: NodeView, codes: Codes) -> None:
         """Requests that share a card live at different times, which one sum for a unit cannot tell
         beside others on that card: there the books' own rule decides."""
         if not self.shares or not self._is_joint(unit):
@@ -168,12 +170,12 @@ class Fitting:
         for i in np.flatnonzero(codes == 0).tolist():
             card = view.facts[i].id
             mine = [share for share in self.shares if share.card == card]
-            place = self._fleet.place(view.node, card)
+            place = self._fleet.locate(view.node, card)
             if mine and place is not None:
                 charge = charges([*mine, *shares_of(unit, view, [i])])[card]
                 codes[i] = over(self._fleet, place, charge) or 0
 
-    def _packed(self, unit: Unit, view: NodeView) -> list[float]:
+    def _packed(self, unit: PlacementUnit, view: NodeView) -> list[float]:
         """What each card loses by the unit; empty where that does not matter or is not known."""
         packer = self._packer
         if packer is None or CardKey.PACK not in unit.lead.policy.cards:
@@ -181,7 +183,7 @@ class Fitting:
         return ordering.card_keys(self._fleet, view, joint(unit), packer.state)
 
     def _affordable(
-        self, unit: Unit, view: NodeView, eligible: list[int], codes: Codes
+        self, unit: PlacementUnit, view: NodeView, eligible: list[int], codes: Codes
     ) -> list[int]:
         """The eligible cards that quota lets the unit have; the others get its code.
 
@@ -218,11 +220,11 @@ class Fitting:
         codes[list(self._over)] = Reason.RESOURCE_QUOTA_NOT_FIT
         return [i for i in eligible if i not in self._over]
 
-    def _exceeded(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> str:
+    def _exceeded(self, unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> str:
         """Which limit the unit would exceed with these cards, in numbers; empty when none."""
         return self._beyond(unit.lead.vendor, self._uses_with(unit, view, cards))
 
-    def _over_at_most(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> str:
+    def _over_at_most(self, unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> str:
         """The same, had the unit these cards to itself: with shares that are there it is less."""
         alone = charges(shares_of(unit, view, cards))
         uses = dict(self._uses.get(unit.lead.vendor, {}))
@@ -237,7 +239,7 @@ class Fitting:
                 total |= theirs
         return self._allowance.exceeded(total)
 
-    def _uses_with(self, unit: Unit, view: NodeView, cards: Sequence[int]) -> Uses:
+    def _uses_with(self, unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> Uses:
         """What the shares of the unit's vendor count in quotas, these cards with them."""
         vendor, more = unit.lead.vendor, shares_of(unit, view, cards)
         if self._is_joint(unit):
@@ -252,10 +254,10 @@ class Fitting:
             _add(uses, card, self._tally.then(share))
         return uses
 
-    def _is_joint(self, unit: Unit) -> bool:
+    def _is_joint(self, unit: PlacementUnit) -> bool:
         return len(unit.parts) > 1 or unit.lead.vendor in self._joint
 
-    def _give(self, unit: Unit, view: NodeView, chosen: Sequence[int]) -> None:
+    def _give(self, unit: PlacementUnit, view: NodeView, chosen: Sequence[int]) -> None:
         if self._allowance.limits:
             self._uses[unit.lead.vendor] = self._uses_with(unit, view, chosen)
         shares = shares_of(unit, view, chosen)
@@ -280,10 +282,12 @@ class Fitting:
             state.exclusive[i] += int(at(stays.alone, i))
 
 
-def _add(uses: dict[tuple[str, str], Use], card: Card, charge: Charge, sign: int = 1) -> None:
+def _add(
+    uses: dict[tuple[str, str], QuotaUsage], card: Card, charge: Charge, sign: int = 1
+) -> None:
     """Count a charge on a card, or with sign -1 take it back."""
     key = card.vendor, card.model
-    uses[key] = uses.get(key, Use()).plus(use_on(card, charge), sign)
+    uses[key] = uses.get(key, QuotaUsage()).plus(use_on(card, charge), sign)
 
 
 _AFTER_QUOTA: Final = (
@@ -293,7 +297,7 @@ _AFTER_QUOTA: Final = (
 )
 
 
-def shares_of(unit: Unit, view: NodeView, cards: Sequence[int]) -> list[Share]:
+def shares_of(unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> list[Share]:
     """The share of each of the unit's containers on each of these cards of the view."""
     shares: list[Share] = []
     for part in unit.parts:
@@ -302,7 +306,7 @@ def shares_of(unit: Unit, view: NodeView, cards: Sequence[int]) -> list[Share]:
     return shares
 
 
-def _share_of(part: Part, view: NodeView, i: int, need: Amounts) -> Share:
+def _share_of(part: Part, view: NodeView, i: int, need: CardNeeds) -> Share:
     """A container's share of the view's card `i`, sized by what its request needs there."""
     card, container = view.facts[i], part.container
     return Share(

@@ -9,13 +9,13 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import milli
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement import predicates
 from tessera_core.placement.screen_cache import ids_in
-from tessera_core.placement.units import Unit
+from tessera_core.placement.units import PlacementUnit
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
@@ -31,7 +31,7 @@ MOST_SCREENED: Final = 16
 40,000 of them. The others are tested node by node."""
 
 
-class Found(Struct, frozen=True):
+class Placement(Struct, frozen=True):
     """A node that takes the pod, and the shares it would give."""
 
     node: str
@@ -40,15 +40,15 @@ class Found(Struct, frozen=True):
     """Nodes that passed the screen."""
 
 
-class NotFound(Struct, frozen=True):
+class NoNode(Struct, frozen=True):
     """No node takes the pod now. `tessera_core.explain.reasons` says why, node by node."""
 
-    units: tuple[Unit, ...]
+    units: tuple[PlacementUnit, ...]
     untried: frozenset[int] = frozenset()
     """Rows that may have room, and are left to the pod's next attempts."""
 
 
-def fits_of_an_attempt(wanted: Sequence[Unit], orders: int = 1) -> int:
+def fits_of_an_attempt(wanted: Sequence[PlacementUnit], orders: int = 1) -> int:
     """How many nodes a bounded attempt tries in each of its orders. A pod of several units needs as
     much again for the search."""
     return max(MOST_TAKES // (len(wanted) * orders * (2 if len(wanted) > 1 else 1)), 1)
@@ -66,25 +66,25 @@ def in_turn(order: Sequence[int], fits: int | None, attempt: int) -> Sequence[in
     return [order[0], *(others[start:] + others[:start])[:part]]
 
 
-def different(wanted: Sequence[Unit]) -> list[Unit]:
+def different(wanted: Sequence[PlacementUnit]) -> list[PlacementUnit]:
     """The units that ask for different things, the first of each, at most `MOST_SCREENED`."""
     if len(wanted) == 1:
         return list(wanted)
-    first: dict[object, Unit] = {}
+    first: dict[object, PlacementUnit] = {}
     for unit in wanted:
         first.setdefault(tuple((p.container.role, p.request) for p in unit.parts), unit)
     return list(first.values())[:MOST_SCREENED]
 
 
-def refused(fleet: Fleet, unit: Unit, need: Amounts) -> list[tuple[Reason, Bools]]:
+def refused(fleet: Fleet, unit: PlacementUnit, need: CardNeeds) -> list[tuple[Reason, Bools]]:
     """Each reason of the ladder with the cards of the fleet that it refuses to the unit."""
-    return predicates.rungs(
+    return predicates.predicates(
         unit.lead, need, fleet.cards,
         models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, unit.lead),
     )  # fmt: skip
 
 
-def room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
+def room_for_all(fleet: Fleet, wanted: Sequence[PlacementUnit]) -> Bools:
     """The rows whose free slots, memory and cores, added up, suffice for all that runs together."""
     rows = np.ones(len(fleet.names), np.bool_)
     for vendor in {unit.lead.vendor for unit in wanted}:
@@ -102,7 +102,7 @@ def room_for_all(fleet: Fleet, wanted: Sequence[Unit]) -> Bools:
     return rows
 
 
-def _free(cards: Cards, mine: Bools) -> tuple[Ints, Ints, Ints]:
+def _free(cards: CardColumns, mine: Bools) -> tuple[Ints, Ints, Ints]:
     slots = np.maximum(cards.slots - cards.sharers, 0)
     memory = np.maximum(cards.memory_total - cards.memory_used, 0)
     cores = np.maximum(cards.cores_total - cards.cores_used, 0)

@@ -25,13 +25,13 @@ from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host
 from tessera_core.placement import predicates
-from tessera_core.placement.node_fit import Fitting, Unfit
+from tessera_core.placement.node_fit import NodeFit, NoFit
 from tessera_core.placement.packing.packer import Packer, joint
 from tessera_core.placement.place import (
     SEARCHED_FITS,
     SEARCHED_FITS_OF_A_NODE,
-    Found,
-    NotFound,
+    NoNode,
+    Placement,
     different,
     fits_of_an_attempt,
     in_turn,
@@ -39,8 +39,8 @@ from tessera_core.placement.place import (
     room_for_all,
 )
 from tessera_core.placement.scoring import nodes, pressure
-from tessera_core.placement.screen_cache import Standing
-from tessera_core.placement.units import Unit, units
+from tessera_core.placement.screen_cache import ScreenCache
+from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance
 from tessera_schema.grants import Share
 from tessera_schema.reasons import Reason
@@ -57,7 +57,7 @@ class Placer:
     __slots__ = ("fleet", "packer", "screens")
 
     def __init__(
-        self, fleet: Fleet, screens: Standing | None = None, packer: Packer | None = None
+        self, fleet: Fleet, screens: ScreenCache | None = None, packer: Packer | None = None
     ) -> None:
         """Without `screens` everything is computed for each pod; without `packer` policy `pack` is
         binpack."""
@@ -71,7 +71,7 @@ class Placer:
         allowance: Allowance,
         candidates: Bools | None = None,
         attempt: int | None = None,
-    ) -> Found | NotFound:
+    ) -> Placement | NoNode:
         """The best node for the pod. `candidates` are the rows that may be used; None = all.
         `attempt`, 1 for the pod's first, bounds the work by `MOST_TAKES`; None = every node is
         tried."""
@@ -90,24 +90,24 @@ class Placer:
                 columns = self.keys(joint(each[0]), room, host)
                 best = nodes.best(rows, columns)
                 fitted = self.fit(best, each, allowance, None if allowance.limits else room)
-                if not isinstance(fitted, Unfit):
-                    return Found(fleet.names[best], fitted, len(rows))
+                if not isinstance(fitted, NoFit):
+                    return Placement(fleet.names[best], fitted, len(rows))
                 order = in_turn(nodes.in_order(rows, columns), fits, attempt or 1)
                 found = self._next_best(order, each, allowance, fits)
                 if found is not None:
-                    return Found(fleet.names[found[0]], found[1], len(rows))
+                    return Placement(fleet.names[found[0]], found[1], len(rows))
                 untried = frozenset(rows.tolist()).difference(order)
-        return NotFound(asked, untried)
+        return NoNode(asked, untried)
 
     def screen(
-        self, wanted: Sequence[Unit], allowance: Allowance, candidates: Bools | None
+        self, wanted: Sequence[PlacementUnit], allowance: Allowance, candidates: Bools | None
     ) -> Bools:
         """The rows that may take the pod. It is exact for a pod of one unit without limits, and
         without conditions on NUMA nodes and topology; for others it is a necessary condition."""
         return self.screened(wanted, allowance, candidates)[0]
 
     def screened(
-        self, wanted: Sequence[Unit], allowance: Allowance, candidates: Bools | None
+        self, wanted: Sequence[PlacementUnit], allowance: Allowance, candidates: Bools | None
     ) -> tuple[Bools, Bools]:
         """The rows of `screen`, and the cards that have room for the first unit, taken by itself:
         to be read until the fleet changes."""
@@ -140,15 +140,15 @@ class Placer:
     def fit(
         self,
         row: int,
-        wanted: Sequence[Unit],
+        wanted: Sequence[PlacementUnit],
         allowance: Allowance,
         room: Bools | None = None,
-    ) -> tuple[Share, ...] | Unfit:
+    ) -> tuple[Share, ...] | NoFit:
         """The shares that one node gives the pod, in container order, or why it cannot. `room` are
         the fleet's cards that have room for the first unit, where that is known."""
         if self.fleet.blocked[row]:
-            return Unfit(Reason.NODE_BLOCKED, wanted[0])
-        fitting = Fitting(self.fleet, row, allowance, room, self.packer)
+            return NoFit(Reason.NODE_BLOCKED, wanted[0])
+        fitting = NodeFit(self.fleet, row, allowance, room, self.packer)
         for unit in wanted:
             unfit = fitting.take(unit)
             if unfit is not None:
@@ -156,7 +156,7 @@ class Placer:
         return _in_container_order(fitting)
 
     def search(
-        self, row: int, wanted: Sequence[Unit], allowance: Allowance, tries: int
+        self, row: int, wanted: Sequence[PlacementUnit], allowance: Allowance, tries: int
     ) -> tuple[tuple[Share, ...] | None, int]:
         """The shares of a node where taking the best cards first fails, and the fits that it took.
 
@@ -169,7 +169,7 @@ class Placer:
             if not queue:
                 return None, used
             bans = queue.popleft()
-            fitting = Fitting(self.fleet, row, allowance, packer=self.packer)
+            fitting = NodeFit(self.fleet, row, allowance, packer=self.packer)
             failed = next((n for n, u in enumerate(wanted) if fitting.take(u, bans[n])), None)
             if failed is None:
                 return _in_container_order(fitting), used
@@ -189,21 +189,21 @@ class Placer:
         usage = None if self.screens is None else partial(self.screens.usage, self.fleet)
         return nodes.keys(self.fleet, request, room, host=host, packer=self.packer, usage=usage)
 
-    def with_pressure(self, uid: str, wanted: Sequence[Unit]) -> Sequence[Unit]:
+    def with_pressure(self, uid: str, wanted: Sequence[PlacementUnit]) -> Sequence[PlacementUnit]:
         """The units with policies that respond to pressure
         (`tessera_core.placement.scoring.pressure`)."""
-        return pressure.heeding(self.fleet, self.packer, uid, wanted)
+        return pressure.pressure_sensitive_units(self.fleet, self.packer, uid, wanted)
 
     def _next_best(
         self,
         rows: Sequence[int],
-        wanted: Sequence[Unit],
+        wanted: Sequence[PlacementUnit],
         allowance: Allowance,
         fits: int | None,
     ) -> tuple[int, tuple[Share, ...]] | None:
         for row in rows[1:]:
             fitted = self.fit(row, wanted, allowance)
-            if not isinstance(fitted, Unfit):
+            if not isinstance(fitted, NoFit):
                 return row, fitted
         left = (SEARCHED_FITS if fits is None else fits) if len(wanted) > 1 else 0
         if left == 1:  # the first fit of a search is the one that failed already
@@ -219,5 +219,5 @@ class Placer:
         return None
 
 
-def _in_container_order(fitting: Fitting) -> tuple[Share, ...]:
+def _in_container_order(fitting: NodeFit) -> tuple[Share, ...]:
     return tuple(sorted(fitting.shares, key=lambda s: s.position))

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Codes, Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import WHOLE_CARD, milli
-from tessera_core.fleet.fleet import MODES_LEFT_ALONE, Names
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.fleet import MODES_LEFT_ALONE, NameTable
+from tessera_core.fleet.needs import CardNeeds
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
 
@@ -24,7 +24,7 @@ _BLOCKED = tuple(
 )
 
 
-def amounts(request: Request, cards: Cards) -> Amounts:
+def amounts(request: Request, cards: CardColumns) -> CardNeeds:
     """The request on each card: percentages become bytes of that card."""
     memory: Ints | int = request.memory_bytes
     if not memory and request.memory_percent:
@@ -33,16 +33,16 @@ def amounts(request: Request, cards: Cards) -> Amounts:
     alone: Bools | bool = request.exclusive
     if request.owns_whole_cores and not alone and request.cores_percent >= 100:
         alone = cards.cores_total == WHOLE_CARD
-    return Amounts(memory, milli(request.cores_percent), alone)
+    return CardNeeds(memory, milli(request.cores_percent), alone)
 
 
-def rungs(
+def predicates(
     request: Request,
-    need: Amounts,
-    cards: Cards,
+    need: CardNeeds,
+    cards: CardColumns,
     *,
-    models: Names,
-    modes: Names,
+    models: NameTable,
+    modes: NameTable,
     ids: Bools | None = None,
 ) -> list[tuple[Reason, Bools]]:
     """Each reason with the cards that it refuses. `ids` are the cards that the request's lists
@@ -116,7 +116,7 @@ def asks_for_left_alone(request: Request) -> bool:
     )
 
 
-def _by_name(names: Names, fits: Callable[[str], bool]) -> Bools:
+def _by_name(names: NameTable, fits: Callable[[str], bool]) -> Bools:
     return np.array([fits(name) for name in names.of], np.bool_)
 
 

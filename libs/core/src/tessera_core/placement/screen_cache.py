@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement import predicates
-from tessera_core.placement.units import Unit
+from tessera_core.placement.units import PlacementUnit
 from tessera_schema.requests import Request
 
 MOST_UNITS: Final = 32
@@ -43,11 +43,11 @@ class _Screen:
 
     __slots__ = ("_cores", "_count", "_memory", "_sharers", "_spent", "_upto", "enough", "fits")
 
-    def __init__(self, fleet: Fleet, unit: Unit) -> None:
+    def __init__(self, fleet: Fleet, unit: PlacementUnit) -> None:
         """Of all rows as they are."""
         request, cards = unit.lead, fleet.cards
         need = unit.need(cards)
-        refused = predicates.rungs(
+        refused = predicates.predicates(
             request, need, cards.idle(),
             models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, request),
         )  # fmt: skip
@@ -78,11 +78,11 @@ class _Screen:
                 self.fits[row, column] = self._room(fleet.cards, (row, column))
                 self.enough[row] = np.count_nonzero(self.fits[row]) >= self._count
 
-    def _look(self, cards: Cards, rows: slice | Ints) -> None:
+    def _look(self, cards: CardColumns, rows: slice | Ints) -> None:
         fits = self._room(cards, rows)
         self.fits[rows], self.enough[rows] = fits, fits.sum(1) >= self._count
 
-    def _room(self, c: Cards, at: slice | Ints | _Place) -> Bools:
+    def _room(self, c: CardColumns, at: slice | Ints | _Place) -> Bools:
         """Which of the cards there have room for the unit."""
         sharers, cores_used, cores_total = c.sharers[at], c.cores_used[at], c.cores_total[at]
         fits: Bools = sharers <= self._sharers[at]
@@ -121,18 +121,18 @@ class _Usage:
             self.column[row] = slots + cores + memory
 
 
-class Standing:
+class ScreenCache:
     """What is kept for one fleet."""
 
     def __init__(self) -> None:
         """Nothing yet."""
         self._changes: list[_Place] = []
-        self._screens: dict[Unit, _Screen] = {}
-        self._met: set[Unit] = set()
+        self._screens: dict[PlacementUnit, _Screen] = {}
+        self._met: set[PlacementUnit] = set()
         """Units that were asked for once."""
         self._usage: _Usage | None = None
 
-    def screen(self, fleet: Fleet, unit: Unit) -> tuple[Bools, Bools] | None:
+    def screen(self, fleet: Fleet, unit: PlacementUnit) -> tuple[Bools, Bools] | None:
         """The cards that have room for the unit, and the nodes with enough of them, to be read
         until the fleet changes. None for a unit that is asked for the first time: to begin costs
         more than to work it out once."""

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from tessera_core.fleet.columns import Cards
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.columns import CardColumns
+from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.predicates import amounts
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
 
@@ -26,7 +26,7 @@ class Part(Struct, frozen=True):
     request: Request
 
 
-class Unit(Struct, frozen=True):
+class PlacementUnit(Struct, frozen=True):
     """Requests that get the same cards; most often just one."""
 
     parts: tuple[Part, ...]
@@ -36,13 +36,13 @@ class Unit(Struct, frozen=True):
         """Whose constraints and policy count: parts of one unit come from one dialect and pod."""
         return self.parts[0].request
 
-    def need(self, cards: Cards) -> Amounts:
+    def need(self, cards: CardColumns) -> CardNeeds:
         """What the unit needs of each card at its busiest."""
         if len(self.parts) == 1:
             return amounts(self.lead, cards)
         return _peak(self._each(cards))
 
-    def stays(self, cards: Cards) -> Amounts:
+    def stays(self, cards: CardColumns) -> CardNeeds:
         """What of it runs beside the app containers."""
         total = _NOTHING
         for role, need in self._each(cards):
@@ -50,11 +50,11 @@ class Unit(Struct, frozen=True):
                 total = _plus(total, need)
         return total
 
-    def _each(self, cards: Cards) -> list[tuple[Role, Amounts]]:
+    def _each(self, cards: CardColumns) -> list[tuple[Role, CardNeeds]]:
         return [(p.container.role, amounts(p.request, cards)) for p in self.parts]
 
 
-def units(pod: PodRequest) -> tuple[Unit, ...]:
+def units(pod: PodRequest) -> tuple[PlacementUnit, ...]:
     """The pod's units, in order of their first container."""
     found: dict[tuple[str, str, int], list[Part]] = {}
     for container in pod.containers:
@@ -63,13 +63,13 @@ def units(pod: PodRequest) -> tuple[Unit, ...]:
             if not request.together:
                 key = (str(container.position), request.vendor, n)
             found.setdefault(key, []).append(Part(container, request))
-    return tuple(Unit(tuple(parts)) for parts in found.values())
+    return tuple(PlacementUnit(tuple(parts)) for parts in found.values())
 
 
-_NOTHING: Final = Amounts(memory=0, cores=0, alone=False, slots=0)
+_NOTHING: Final = CardNeeds(memory=0, cores=0, alone=False, slots=0)
 
 
-def _peak(each: Sequence[tuple[Role, Amounts]]) -> Amounts:
+def _peak(each: Sequence[tuple[Role, CardNeeds]]) -> CardNeeds:
     """The most that runs at one time, the containers being in spec order."""
     running = highest = _NOTHING
     for role, need in each:
@@ -80,14 +80,14 @@ def _peak(each: Sequence[tuple[Role, Amounts]]) -> Amounts:
     return highest
 
 
-def _plus(a: Amounts, b: Amounts) -> Amounts:
-    return Amounts(
+def _plus(a: CardNeeds, b: CardNeeds) -> CardNeeds:
+    return CardNeeds(
         a.memory + b.memory, a.cores + b.cores, np.logical_or(a.alone, b.alone), a.slots + b.slots
     )
 
 
-def _larger(a: Amounts, b: Amounts) -> Amounts:
-    return Amounts(
+def _larger(a: CardNeeds, b: CardNeeds) -> CardNeeds:
+    return CardNeeds(
         np.maximum(a.memory, b.memory),
         np.maximum(a.cores, b.cores),
         np.logical_or(a.alone, b.alone),

@@ -11,14 +11,21 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tessera_core.kube.label_selectors import selects
-from tessera_core.quota.allowance import Allowance, Use, Uses, entry_of, may_be, within
+from tessera_core.quota.allowance import (
+    Allowance,
+    QuotaUsage,
+    Uses,
+    counted_usage,
+    entry_of,
+    may_be,
+)
 from tessera_core.quota.borrowing import (
     CARDS,
     CORES,
     MEMORY,
+    AmountsByDimension,
+    BorrowingPools,
     Key,
-    Pools,
-    Standing,
     covers,
     key_of,
     of_model,
@@ -31,7 +38,7 @@ class _Ask(NamedTuple):
     uses: Uses
 
 
-class QuotaBook:
+class QuotaAccounting:
     """Limits and use of every namespace, and what waiting pods ask of guaranteed amounts."""
 
     def __init__(self) -> None:
@@ -42,10 +49,10 @@ class QuotaBook:
         self.lent = 0
         """Changes whenever what is lent or borrowed does."""
         self._limits: dict[str, list[Limit]] = {}
-        self._pools = Pools()
-        self._uses: dict[str, dict[tuple[str, str], Use]] = {}
+        self._pools = BorrowingPools()
+        self._uses: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
         self._asks: dict[str, _Ask] = {}
-        self._asked: dict[str, dict[tuple[str, str], Use]] = {}
+        self._asked: dict[str, dict[tuple[str, str], QuotaUsage]] = {}
 
     def set_limits(self, limits: Iterable[Limit]) -> None:
         """Replace all limits."""
@@ -70,13 +77,13 @@ class QuotaBook:
         """The limit with the namespaces that it selects, as far as they are known."""
         return self._with_selected(limit)
 
-    def used(self, limit: Limit) -> Use:
+    def used(self, limit: Limit) -> QuotaUsage:
         """What the limit's group uses of what it counts."""
-        return within(limit, self._uses_of(self.resolved(limit)))
+        return counted_usage(limit, self._uses_of(self.resolved(limit)))
 
     def _settle(self) -> None:
         limits = [self._with_selected(limit) for limit in self._all]
-        self._limits, self._pools = {}, Pools(limits)
+        self._limits, self._pools = {}, BorrowingPools(limits)
         for limit in limits:
             for namespace in limit.group:
                 self._limits.setdefault(namespace, []).append(limit)
@@ -91,28 +98,28 @@ class QuotaBook:
         _count(self._uses, namespace, uses, sign)
         self._lend(namespace)
 
-    def ask(self, uid: str, namespace: str, uses: Uses) -> bool:
+    def set_pending(self, uid: str, namespace: str, uses: Uses) -> bool:
         """A waiting pod asks for this much; True when it changes what others may borrow.
 
         More than a guarantee holds was never lent, so such a pod asks nothing back.
         """
         if not uses:
-            return self.ask_no_more(uid)
+            return self.drop_pending(uid)
         ask, before = _Ask(namespace, uses), self._asks.get(uid)
         if ask == before:
             return False
-        changed = self.ask_no_more(uid)
+        changed = self.drop_pending(uid)
         self._asks[uid] = ask
         return self._count_ask(ask, 1) or changed
 
-    def ask_no_more(self, uid: str) -> bool:
+    def drop_pending(self, uid: str) -> bool:
         """The pod has what it asked for, or is gone; True when that changes what others may
         borrow."""
         ask = self._asks.pop(uid, None)
         return ask is not None and self._count_ask(ask, -1)
 
     @property
-    def asking(self) -> frozenset[str]:
+    def pending(self) -> frozenset[str]:
         """The waiting pods that were told of."""
         return frozenset(self._asks)
 
@@ -127,7 +134,7 @@ class QuotaBook:
         limits: list[Limit] = []
         together: dict[Key, Uses] = {}
         for limit in self._limits.get(namespace, ()):
-            ceiling = self._pools.ceiling(limit)
+            ceiling = self._pools.effective_limit(limit)
             for each in (limit,) if ceiling is None else (limit, ceiling):
                 limits.append(each)
                 if limit.namespaces or limit.selector is not None:
@@ -172,26 +179,26 @@ class QuotaBook:
 
 
 def _count(
-    books: dict[str, dict[tuple[str, str], Use]], namespace: str, uses: Uses, sign: int
+    books: dict[str, dict[tuple[str, str], QuotaUsage]], namespace: str, uses: Uses, sign: int
 ) -> None:
     book = books.setdefault(namespace, {})
     for key, use in uses.items():
-        book[key] = book.get(key, Use()).plus(use, sign)
+        book[key] = book.get(key, QuotaUsage()).plus(use, sign)
         if not book[key].cards:
             del book[key]
     if not book:
         del books[namespace]
 
 
-def _sum(books: Iterable[Uses]) -> dict[tuple[str, str], Use]:
-    total: dict[tuple[str, str], Use] = {}
+def _sum(books: Iterable[Uses]) -> dict[tuple[str, str], QuotaUsage]:
+    total: dict[tuple[str, str], QuotaUsage] = {}
     for uses in books:
         for key, use in uses.items():
-            total[key] = total.get(key, Use()).plus(use)
+            total[key] = total.get(key, QuotaUsage()).plus(use)
     return total
 
 
-def _used(limit: Limit, uses: Uses) -> Standing:
+def _used(limit: Limit, uses: Uses) -> AmountsByDimension:
     """What is held, in each dimension. A card counts under the first entry that its model has."""
     models = _models(limit)
     standing = _amounts(limit, uses)
@@ -202,7 +209,7 @@ def _used(limit: Limit, uses: Uses) -> Standing:
     return standing
 
 
-def _asked(limit: Limit, uses: Uses) -> Standing:
+def _asked(limit: Limit, uses: Uses) -> AmountsByDimension:
     """What waiting pods ask, in each dimension. Which card they will get is not known: they ask
     for whole cards of every model that they may get."""
     standing = _amounts(limit, uses)
@@ -218,5 +225,5 @@ def _models(limit: Limit) -> Mapping[str, float]:
 
 
 def _amounts(limit: Limit, uses: Uses) -> dict[str, float]:
-    total = within(limit, uses)
+    total = counted_usage(limit, uses)
     return {MEMORY: total.memory_bytes, CORES: total.cores_milli, CARDS: total.cards}

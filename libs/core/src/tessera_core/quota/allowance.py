@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from tessera_core.fleet import cores
 from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.charges import Charge
-from tessera_core.fleet.columns import Cards
-from tessera_core.fleet.fleet import Names
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.columns import CardColumns
+from tessera_core.fleet.fleet import NameTable
+from tessera_core.fleet.needs import CardNeeds
 from tessera_core.quota.borrowing import Key, key_of
 from tessera_schema.cards import MIB, Card
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest, Role
 
 
-class Use(Struct, frozen=True):
+class QuotaUsage(Struct, frozen=True):
     """Use of one vendor's cards of one model. `parts` are cards, a tile counting by the larger
     of its memory and its cores."""
 
@@ -41,9 +41,9 @@ class Use(Struct, frozen=True):
         """Percent, 100 = a card."""
         return cores.percent(self.cores_milli)
 
-    def plus(self, other: Use, sign: int = 1) -> Use:
+    def plus(self, other: QuotaUsage, sign: int = 1) -> QuotaUsage:
         """The sum, or with sign -1 the difference."""
-        return Use(
+        return QuotaUsage(
             self.memory_bytes + sign * other.memory_bytes,
             self.cores_milli + sign * other.cores_milli,
             self.cards + sign * other.cards,
@@ -51,13 +51,13 @@ class Use(Struct, frozen=True):
         )
 
 
-Uses = Mapping[tuple[str, str], Use]
+Uses = Mapping[tuple[str, str], QuotaUsage]
 """(vendor, model) -> use."""
 
 
-def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], Use]:
+def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], QuotaUsage]:
     """The use that charges on cards amount to."""
-    uses: dict[tuple[str, str], Use] = {}
+    uses: dict[tuple[str, str], QuotaUsage] = {}
     for card, charge in held:
         key = (card.vendor, card.model)
         use = use_on(card, charge)
@@ -65,12 +65,12 @@ def use_of(held: Iterable[tuple[Card, Charge]]) -> dict[tuple[str, str], Use]:
     return uses
 
 
-def use_on(card: Card, charge: Charge) -> Use:
+def use_on(card: Card, charge: Charge) -> QuotaUsage:
     """The use that one pod's charge on a card amounts to."""
     memory = charge.memory_bytes / card.memory_bytes if card.memory_bytes else 0
     has = cores.milli(card.cores_percent)
     part = 1.0 if charge.exclusive else max(memory, charge.cores_milli / has if has else 0)
-    return Use(charge.memory_bytes, charge.cores_milli, 1, part)
+    return QuotaUsage(charge.memory_bytes, charge.cores_milli, 1, part)
 
 
 class Allowance:
@@ -85,9 +85,9 @@ class Allowance:
         self._uses = uses
         self._together = together or {}
 
-    def used(self, limit: Limit) -> Use:
+    def used(self, limit: Limit) -> QuotaUsage:
         """What the namespace, or the limit's group of them, uses of what the limit counts."""
-        return within(limit, self._uses_of(limit))
+        return counted_usage(limit, self._uses_of(limit))
 
     def narrowed(self, limits: Sequence[Limit]) -> Allowance:
         """The same use, held to these limits alone."""
@@ -128,7 +128,7 @@ class Allowance:
     def exceeded(self, more: Uses) -> str:
         """Which limit `more` would exceed, in numbers; empty when none."""
         for limit in self.limits:
-            used, asked = self.used(limit), within(limit, more)
+            used, asked = self.used(limit), counted_usage(limit, more)
             message = _exceeded(limit, used, asked) or self._models(limit, more)
             if message:
                 return message
@@ -146,7 +146,7 @@ class Allowance:
                     )
         return ""
 
-    def outside_pools(self, vendor: str, pools: Names) -> Bools | None:
+    def outside_pools(self, vendor: str, pools: NameTable) -> Bools | None:
         """The pools that some limit does not allow, by number; None when all are allowed."""
         allowed = [
             set(limit.node_pools) for limit in self.limits
@@ -156,7 +156,9 @@ class Allowance:
             return None
         return np.array([any(pool not in each for each in allowed) for pool in pools.of], np.bool_)
 
-    def bars(self, vendor: str, need: Amounts, cards: Cards, models: Names) -> Bools | None:
+    def bars(
+        self, vendor: str, need: CardNeeds, cards: CardColumns, models: NameTable
+    ) -> Bools | None:
         """The cards that would exceed a limit all by themselves; None when no limit bars any.
 
         For the screen over many cards: what a pod's other containers use is not counted.
@@ -224,16 +226,16 @@ def pool_of(card: Card) -> str:
     return card.siting.pool if card.siting else ""
 
 
-def within(limit: Limit, uses: Uses) -> Use:
+def counted_usage(limit: Limit, uses: Uses) -> QuotaUsage:
     """The part of these uses that the limit counts."""
-    total = Use()
+    total = QuotaUsage()
     for (vendor, _), use in uses.items():
         if limit.vendor in ("", vendor):
             total = total.plus(use)
     return total
 
 
-def _exceeded(limit: Limit, used: Use, asked: Use | None) -> str:
+def _exceeded(limit: Limit, used: QuotaUsage, asked: QuotaUsage | None) -> str:
     """What `asked` would exceed, or, with None, what is exceeded already."""
     for allowed, have, more, scale, unit in (
         (limit.memory_bytes, used.memory_bytes, asked and asked.memory_bytes, MIB, "MiB of memory"),
@@ -252,17 +254,19 @@ def _milli(percent: float | None) -> int | None:
     return None if percent is None else cores.milli(percent)
 
 
-def least_use(pod: PodRequest) -> dict[tuple[str, str], Use]:
+def minimum_usage(pod: PodRequest) -> dict[tuple[str, str], QuotaUsage]:
     """What the pod uses at the very least, on whatever cards: amounts asked as percentages, and
     parts of cards, are not known before a card is. Where it names one model that is the model."""
-    total: dict[tuple[str, str], Use] = {}
+    total: dict[tuple[str, str], QuotaUsage] = {}
     for vendor in {r.vendor for c in pod.containers for r in c.requests}:
-        running = highest = Use()
+        running = highest = QuotaUsage()
         for container in pod.containers:
             for r in (r for r in container.requests if r.vendor == vendor):
-                each = Use(r.memory_bytes, cores.milli(r.cores_percent))
-                both = running.plus(Use(r.count * each.memory_bytes, r.count * each.cores_milli))
-                highest = Use(
+                each = QuotaUsage(r.memory_bytes, cores.milli(r.cores_percent))
+                both = running.plus(
+                    QuotaUsage(r.count * each.memory_bytes, r.count * each.cores_milli)
+                )
+                highest = QuotaUsage(
                     max(highest.memory_bytes, both.memory_bytes),
                     max(highest.cores_milli, both.cores_milli),
                 )

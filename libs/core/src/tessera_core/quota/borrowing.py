@@ -17,14 +17,14 @@ from tessera_core.fleet import cores
 from tessera_schema.cards import MIB
 from tessera_schema.quotas import Guaranteed, Limit
 
-Standing = Mapping[str, float]
+AmountsByDimension = Mapping[str, float]
 """Dimension -> amount, of a group or of a whole pool; what is missing is 0. Cores are in the units
 of `tessera_core.fleet.cores`."""
 MEMORY: Final = "memory"
 CORES: Final = "cores"
 CARDS: Final = "cards"
 _MODEL: Final = "model "
-_NOTHING: Final[Standing] = {}
+_NOTHING: Final[AmountsByDimension] = {}
 Key = tuple[str, str]
 """Namespace and source of a limit."""
 
@@ -39,7 +39,7 @@ def of_model(entry: str) -> str:
     return _MODEL + entry.lower()
 
 
-def own_of(guaranteed: Guaranteed) -> dict[str, float]:
+def nominal_amounts(guaranteed: Guaranteed) -> dict[str, float]:
     """What is guaranteed, in each dimension that is."""
     percent = guaranteed.cores_percent
     own: dict[str, float | None] = {
@@ -51,32 +51,32 @@ def own_of(guaranteed: Guaranteed) -> dict[str, float]:
     return {name: amount for name, amount in (own | models).items() if amount is not None}
 
 
-def covers(guaranteed: Guaranteed, amounts: Standing) -> bool:
+def covers(guaranteed: Guaranteed, amounts: AmountsByDimension) -> bool:
     """Whether all of the amounts that are guaranteed are at least this much."""
-    return all(amounts.get(name, 0) <= own for name, own in own_of(guaranteed).items())
+    return all(amounts.get(name, 0) <= own for name, own in nominal_amounts(guaranteed).items())
 
 
-class Pools:
+class BorrowingPools:
     """Who has borrowed, and what is left to borrow, kept up to date by `put`."""
 
     def __init__(self, limits: Iterable[Limit] = ()) -> None:
         """Nobody uses anything yet."""
         self._of: dict[Key, Limit] = {}
-        self._spare: dict[Key, Standing] = {}
-        self._borrowed: dict[Key, Standing] = {}
-        self._totals: dict[str, tuple[Standing, Standing]] = {}
+        self._spare: dict[Key, AmountsByDimension] = {}
+        self._borrowed: dict[Key, AmountsByDimension] = {}
+        self._totals: dict[str, tuple[AmountsByDimension, AmountsByDimension]] = {}
         for limit in limits:
             if limit.guaranteed is not None:
                 self._of[key_of(limit)] = limit
                 self.put(limit, _NOTHING, _NOTHING)
 
-    def put(self, limit: Limit, used: Standing, asked: Standing) -> bool:
+    def put(self, limit: Limit, used: AmountsByDimension, asked: AmountsByDimension) -> bool:
         """A group uses this much, and its waiting pods ask for that; True when what others may
         borrow has changed."""
         key, guaranteed = key_of(limit), limit.guaranteed
         if guaranteed is None:
             return False
-        own = own_of(guaranteed)
+        own = nominal_amounts(guaranteed)
         spare = {n: max(0, o - used.get(n, 0) - asked.get(n, 0)) for n, o in own.items()}
         borrowed = {n: max(0, used.get(n, 0) - o) for n, o in own.items()}
         if not limit.lends:
@@ -90,7 +90,7 @@ class Pools:
         self._spare[key], self._borrowed[key] = spare, borrowed
         return before != (spare, borrowed)
 
-    def ceiling(self, limit: Limit) -> Limit | None:
+    def effective_limit(self, limit: Limit) -> Limit | None:
         """What the group may use now, as a limit: its own and what the others lend it. None where
         it lends and borrows nothing."""
         guaranteed = limit.guaranteed
@@ -104,7 +104,7 @@ class Pools:
         # rounded, because the totals of models are kept by adding and taking away
         most = {
             name: round(own + max(0, lent.get(name, 0)), 6)
-            for name, own in own_of(guaranteed).items()
+            for name, own in nominal_amounts(guaranteed).items()
         }
         models = {entry: most[of_model(entry)] for entry in guaranteed.models or {}}
         return Limit(
@@ -115,7 +115,7 @@ class Pools:
         )  # fmt: skip
 
 
-def _plus(a: Standing, b: Standing, sign: int = 1) -> dict[str, float]:
+def _plus(a: AmountsByDimension, b: AmountsByDimension, sign: int = 1) -> dict[str, float]:
     return {name: a.get(name, 0) + sign * b.get(name, 0) for name in {**a, **b}}
 
 
@@ -127,7 +127,7 @@ def _whole(amount: float | None) -> int | None:
     return None if amount is None else int(amount)
 
 
-def _text(guaranteed: Guaranteed, most: Standing) -> str:
+def _text(guaranteed: Guaranteed, most: AmountsByDimension) -> str:
     units = {
         MEMORY: (MIB, "MiB of memory"), CORES: (cores.MILLI, "percent of cores"),
         CARDS: (1, "cards"),
@@ -136,5 +136,5 @@ def _text(guaranteed: Guaranteed, most: Standing) -> str:
     return "; ".join(
         f"{own / units[name][0]:g} {units[name][1]} guaranteed, "
         f"{(most[name] - own) / units[name][0]:g} lent by others"
-        for name, own in own_of(guaranteed).items()
+        for name, own in nominal_amounts(guaranteed).items()
     )

@@ -16,7 +16,7 @@ from tessera_core.dialect_kit.contract import BadLimit, Dimension
 from tessera_core.kube.label_selectors import BadSelector, selector
 from tessera_core.kube.quantity import BadQuantity, milli, value, whole
 from tessera_core.quota.allowance import entry_of
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import ObjectMeta, Quantity
 from tessera_schema.label_selectors import Selector
 from tessera_schema.quotas import Guaranteed, Limit
@@ -105,7 +105,7 @@ class AcceleratorQuota(Struct, frozen=True):
 
 
 def resource_limits(
-    quota: ResourceQuota, registry: Registry, tell: Callable[[str], None]
+    quota: ResourceQuota, registry: DialectRegistry, tell: Callable[[str], None]
 ) -> Iterator[Limit]:
     """A limit for each entry that a dialect owns; the others are not ours. What is ours and limits
     nothing is told. Raises BadLimit."""
@@ -134,7 +134,7 @@ def resource_limits(
         )
 
 
-def accelerator_limit(quota: AcceleratorQuota, registry: Registry) -> Limit:
+def accelerator_limit(quota: AcceleratorQuota, registry: DialectRegistry) -> Limit:
     """The limit that an AcceleratorQuota sets. Raises BadLimit."""
     spec, hard = quota.spec, quota.spec.hard
     if spec.vendor and spec.vendor not in registry.vendors:
@@ -232,7 +232,7 @@ def _allowed(models: Mapping[str, float] | None, model: str) -> float:
 
 
 def _tell_unread(
-    entry: str, registry: Registry, counted: Collection[str], tell: Callable[[str], None]
+    entry: str, registry: DialectRegistry, counted: Collection[str], tell: Callable[[str], None]
 ) -> None:
     """Say why an entry of ours limits nothing; `counted` are the names that can be limited."""
     asked, limited = entry.removeprefix(_REQUESTS), entry.removeprefix(_LIMITS)

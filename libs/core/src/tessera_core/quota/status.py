@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tessera_core.quota.allowance import Allowance, Use, Uses
+from tessera_core.quota.allowance import Allowance, QuotaUsage, Uses
 from tessera_schema.cards import MIB
 from tessera_schema.quotas import Amounts, Limit, WaitingPods
 
@@ -20,7 +20,7 @@ class Measured(NamedTuple):
     cores_percent: float = 0
 
 
-def over(allowance: Allowance, limit: Limit, measured: Measured) -> str:
+def excess(allowance: Allowance, limit: Limit, measured: Measured) -> str:
     """What the limit's group uses beyond it, in numbers; empty when nothing.
 
     Memory that is measured counts as well: where it exceeds the quota, limits do not hold.
@@ -49,7 +49,7 @@ def _of(allowance: Allowance, limit: Limit) -> Allowance:
 
 def amounts(limit: Limit, uses: Uses) -> Amounts:
     """The part of these uses that the limit counts."""
-    total, models = Use(), dict[str, float]()
+    total, models = QuotaUsage(), dict[str, float]()
     for (vendor, model), use in uses.items():
         if limit.vendor in ("", vendor):
             total = total.plus(use)
@@ -63,7 +63,7 @@ def amounts(limit: Limit, uses: Uses) -> Amounts:
 
 def waiting(limit: Limit, asked: Iterable[Uses]) -> WaitingPods:
     """Pods that wait for what the limit counts, each with what it asks at least."""
-    pods, total = 0, Use()
+    pods, total = 0, QuotaUsage()
     for uses in asked:
         mine = [use for (vendor, _), use in uses.items() if limit.vendor in ("", vendor)]
         pods += bool(mine)

@@ -12,10 +12,10 @@ from msgspec import Struct
 from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.charges import charges
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.kube.scheduler_filters import KubeFit, Refusals
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters, Refusals
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.rebalance.disruption_budgets import Disruption, forbidden
-from tessera_core.rebalance.movable_pods import MoveRules, Running, cost, not_now, untouchable
+from tessera_core.rebalance.movable_pods import MoveRules, RunningPod, cost, not_now, untouchable
 from tessera_core.rebalance.plan_budget import BudgetRules, Spent, overspent
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.grants import Share
@@ -47,7 +47,7 @@ class PlanRules(Struct, frozen=True, kw_only=True):
     worth: WorthRules = WorthRules()
 
 
-class Waits(Struct, frozen=True, kw_only=True):
+class WaitingPod(Struct, frozen=True, kw_only=True):
     """A pod that asks for cards and has no node."""
 
     pod: Pod
@@ -61,21 +61,21 @@ class Waits(Struct, frozen=True, kw_only=True):
         return self.pod.spec.priority or 0
 
 
-class Situation(Struct, frozen=True, kw_only=True):
+class ClusterView(Struct, frozen=True, kw_only=True):
     """One moment."""
 
     now: float
     ledger: Ledger
-    kubefit: KubeFit
+    kubefit: KubeSchedulerFilters
     """All nodes with all that is bound to them."""
     nodes: Mapping[str, Node]
     bound: Callable[[str], Iterable[Pod]]
     """Node -> the pods bound to it, with cards or without."""
     ours: frozenset[str]
     """Resources of dialects."""
-    running: Mapping[str, Running]
+    running: Mapping[str, RunningPod]
     """By uid."""
-    waiting: Mapping[str, Waits]
+    waiting: Mapping[str, WaitingPod]
     """By uid."""
     disruptions: Sequence[Disruption] = ()
     hints: Mapping[str, Mapping[str, CardHint]] = {}
@@ -85,11 +85,11 @@ class Situation(Struct, frozen=True, kw_only=True):
     spent: Spent = Spent()
     rules: PlanRules = PlanRules()
 
-    def on(self, node: str) -> Iterable[Running]:
+    def on(self, node: str) -> Iterable[RunningPod]:
         """The pods with cards on a node."""
         return (one for one in self.running.values() if one.grant.node == node)
 
-    def stays(self, one: Running) -> str:
+    def stays(self, one: RunningPod) -> str:
         """Why a pod is not moved now; empty when it may be."""
         moves = self.rules.move
         cooling = self.spent.cooling.get(one.owner or one.uid, 0)
@@ -100,7 +100,7 @@ class Situation(Struct, frozen=True, kw_only=True):
             or forbidden(self.disruptions, (one.pod,))
         )
 
-    def stay(self, pods: Sequence[Running]) -> str:
+    def stay(self, pods: Sequence[RunningPod]) -> str:
         """Why these pods are not all moved now; empty when they may be."""
         each = (f"{one.pod.name}: {why}" for one in pods if (why := self.stays(one)))
         return next(each, "") or (
@@ -108,7 +108,7 @@ class Situation(Struct, frozen=True, kw_only=True):
             or forbidden(self.disruptions, [one.pod for one in pods])
         )
 
-    def cost(self, pods: Iterable[Running]) -> float:
+    def cost(self, pods: Iterable[RunningPod]) -> float:
         """Card-seconds that moving these pods loses."""
         return sum(cost(one, self.rules.move, self.now) for one in pods)
 
@@ -119,7 +119,9 @@ def charge(fleet: Fleet, node: str, shares: Iterable[Share], sign: int) -> None:
         fleet.charge(node, card, amount, sign)
 
 
-def take_off(fleet: Fleet, situation: Situation, pods: Iterable[Running], sign: int = -1) -> None:
+def take_off(
+    fleet: Fleet, situation: ClusterView, pods: Iterable[RunningPod], sign: int = -1
+) -> None:
     """Take what these pods hold off a copy of the fleet; with sign 1 put it back."""
     for one in pods:
         entry = situation.ledger.entry(one.uid)
@@ -130,7 +132,7 @@ def take_off(fleet: Fleet, situation: Situation, pods: Iterable[Running], sign: 
 class Movable(Struct, frozen=True, kw_only=True):
     """Whoever may be moved just now."""
 
-    on: Mapping[str, Sequence[Running]]
+    on: Mapping[str, Sequence[RunningPod]]
     """By node."""
     without: Fleet
     """The fleet as it would be without all of them."""
@@ -146,10 +148,10 @@ def _form(fleet: Fleet) -> tuple[int, tuple[int, ...]]:
     return fleet.layout, fleet.cards.vendor.shape
 
 
-def movable(situation: Situation) -> Generator[None, None, Movable]:
+def movable(situation: ClusterView) -> Generator[None, None, Movable]:
     """All pods that may be moved; it pauses now and then, for a caller that has other things to do.
     What pods do meanwhile does no harm: whoever has gone leaves more room than is thought."""
-    on: dict[str, list[Running]] = {}
+    on: dict[str, list[RunningPod]] = {}
     without = situation.ledger.fleet.snapshot()
     form = _form(without)
     for number, one in enumerate(list(situation.running.values()), 1):
@@ -174,11 +176,11 @@ def at_once(work: Generator[None, None, T]) -> T:
 class Seats:
     """Nodes as kube-scheduler would see them when some pods have gone and others have come."""
 
-    def __init__(self, situation: Situation, gone: Iterable[Running]) -> None:
+    def __init__(self, situation: ClusterView, gone: Iterable[RunningPod]) -> None:
         """These pods have gone; nobody has come."""
         self._situation = situation
         self._gone = {one.uid for one in gone}
-        self._changed: dict[str, KubeFit] = {}
+        self._changed: dict[str, KubeSchedulerFilters] = {}
         for node in {one.grant.node for one in gone}:
             self._anew(node)
 
@@ -204,12 +206,12 @@ class Seats:
         """The pod comes to the node."""
         self._anew(node).take(pod, node)
 
-    def _anew(self, node: str) -> KubeFit:
+    def _anew(self, node: str) -> KubeSchedulerFilters:
         if node not in self._changed:
             known = self._situation.nodes.get(node)
             there = (
                 pod for pod in self._situation.bound(node) if pod.metadata.uid not in self._gone
             )
             nodes = () if known is None else (known,)
-            self._changed[node] = KubeFit(nodes, there, self._situation.ours)
+            self._changed[node] = KubeSchedulerFilters(nodes, there, self._situation.ours)
         return self._changed[node]

@@ -17,22 +17,22 @@ from msgspec import Struct
 
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.scheduler_filters import Refusals
-from tessera_core.placement.node_fit import Unfit
-from tessera_core.placement.place import Found
+from tessera_core.placement.node_fit import NoFit
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.units import Unit, units
-from tessera_core.quota.allowance import NO_LIMITS, least_use
+from tessera_core.placement.units import PlacementUnit, units
+from tessera_core.quota.allowance import NO_LIMITS, minimum_usage
 from tessera_core.rebalance.cluster_view import (
+    ClusterView,
     Movable,
     Seats,
-    Situation,
-    Waits,
+    WaitingPod,
     at_once,
     movable,
     take_off,
 )
-from tessera_core.rebalance.joint_fit import Seated, parts_of, seat
-from tessera_core.rebalance.movable_pods import Running
+from tessera_core.rebalance.joint_fit import JointFit, fit_jointly, parts_of
+from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep, PodOfPlan
 from tessera_schema.reasons import Reason
 
@@ -44,15 +44,17 @@ SETS: Final = 8
 """Sets, the cheapest of all nodes first, for whose pods other places are sought."""
 
 
-class Room(Struct, frozen=True, kw_only=True):
+class FreedRoom(Struct, frozen=True, kw_only=True):
     """Pods that would leave a node, so that the waiting one fits there."""
 
     node: str
-    movers: tuple[Running, ...]
+    movers: tuple[RunningPod, ...]
     cost: float
 
 
-def defragment(situation: Situation, waits: Waits, able: Movable | None = None) -> PlanSpec | str:
+def defragment(
+    situation: ClusterView, waits: WaitingPod, able: Movable | None = None
+) -> PlanSpec | str:
     """The cheapest plan that was found for a waiting pod, or why there is none. `able` are the pods
     that may be moved, where the caller knows them already."""
     rules = situation.rules
@@ -78,7 +80,7 @@ def defragment(situation: Situation, waits: Waits, able: Movable | None = None) 
     return "no pods that may move leave room for it and fit elsewhere"
 
 
-def stale(situation: Situation, spec: PlanSpec) -> str:
+def stale(situation: ClusterView, spec: PlanSpec) -> str:
     """Why the plan does not hold (any more), in words; empty when it does."""
     waits = situation.waiting.get(spec.for_pod.uid) if spec.for_pod is not None else None
     if waits is None:
@@ -92,13 +94,13 @@ def stale(situation: Situation, spec: PlanSpec) -> str:
         return problem
     if any(one.priority > waits.priority for one in there):
         return "a pod that was to move matters more"
-    room = Room(node=there[0].grant.node, movers=there, cost=situation.cost(there))
+    room = FreedRoom(node=there[0].grant.node, movers=there, cost=situation.cost(there))
     seated = _seated(situation, waits, room)
     told = f"moving them would no longer leave room on {room.node} and seats elsewhere"
     return told if seated is None else ""
 
 
-def still_there(situation: Situation, spec: PlanSpec) -> tuple[Running, ...] | str:
+def still_there(situation: ClusterView, spec: PlanSpec) -> tuple[RunningPod, ...] | str:
     """The pods of the plan's steps, all on the node that they were on; or what has changed."""
     there = []
     for step in spec.steps:
@@ -111,15 +113,15 @@ def still_there(situation: Situation, spec: PlanSpec) -> tuple[Running, ...] | s
     return tuple(there) or "it has no steps"
 
 
-def waits_for_others(situation: Situation, waits: Waits) -> str:
+def waits_for_others(situation: ClusterView, waits: WaitingPod) -> str:
     """Why making room is not what the pod needs; empty when it is."""
     request, fleet = waits.request, situation.ledger.fleet
     allowance = situation.ledger.allowance(request.namespace)
-    over = allowance.exceeded(least_use(request))
+    over = allowance.exceeded(minimum_usage(request))
     if over:
         return f"{waits.pod.name} waits for its quota: {over}"
     rows = Seats(situation, ()).rows(fleet, waits.pod)
-    if isinstance(Placer(fleet.snapshot()).place(request, allowance, rows), Found):
+    if isinstance(Placer(fleet.snapshot()).place(request, allowance, rows), Placement):
         return f"{waits.pod.name} fits without it"
     return ""
 
@@ -127,7 +129,7 @@ def waits_for_others(situation: Situation, waits: Waits) -> str:
 # -- who has to go
 
 
-def _rooms(situation: Situation, waits: Waits, able: Movable) -> Iterator[Room]:
+def _rooms(situation: ClusterView, waits: WaitingPod, able: Movable) -> Iterator[FreedRoom]:
     """The cheapest set of each node that is worth a search."""
     wanted, refused = units(waits.request), situation.kubefit.refusals(waits.pod)
     rows = able.without.only("")
@@ -143,7 +145,7 @@ def _rooms(situation: Situation, waits: Waits, able: Movable) -> Iterator[Room]:
         lesser = [one for one in able.on[node] if one.priority <= waits.priority]
         movers = _cheapest(situation, trial, node, wanted, lesser)
         if movers:
-            yield Room(node=node, movers=movers, cost=situation.cost(movers))
+            yield FreedRoom(node=node, movers=movers, cost=situation.cost(movers))
 
 
 def _for_good(refused: Refusals, node: str) -> bool:
@@ -152,12 +154,16 @@ def _for_good(refused: Refusals, node: str) -> bool:
 
 
 def _cheapest(
-    situation: Situation, trial: Fleet, node: str, wanted: Sequence[Unit], lesser: list[Running]
-) -> tuple[Running, ...]:
+    situation: ClusterView,
+    trial: Fleet,
+    node: str,
+    wanted: Sequence[PlacementUnit],
+    lesser: list[RunningPod],
+) -> tuple[RunningPod, ...]:
     """The cheapest set on one node that was found; nothing where there is none."""
     most = situation.rules.budget.at_most
     lesser.sort(key=lambda one: (situation.cost((one,)), one.uid))
-    singles: Iterator[tuple[Running, ...]] = ((one,) for one in lesser)
+    singles: Iterator[tuple[RunningPod, ...]] = ((one,) for one in lesser)
     pairs = list(islice(combinations(lesser, 2), PAIRS if most > 1 else 0))
     pairs.sort(key=situation.cost)
     for movers in (*singles, *pairs):
@@ -172,8 +178,12 @@ def _cheapest(
 
 
 def _walk(
-    situation: Situation, trial: Fleet, node: str, wanted: Sequence[Unit], lesser: list[Running]
-) -> tuple[Running, ...]:
+    situation: ClusterView,
+    trial: Fleet,
+    node: str,
+    wanted: Sequence[PlacementUnit],
+    lesser: list[RunningPod],
+) -> tuple[RunningPod, ...]:
     """As many as it takes, the cheapest first."""
     for count in range(1, len(lesser) + 1):
         movers = tuple(lesser[:count])
@@ -183,13 +193,16 @@ def _walk(
 
 
 def _leaves_room(
-    situation: Situation, trial: Fleet, node: str, wanted: Sequence[Unit],
-    movers: Sequence[Running],
-) -> bool:  # fmt: skip
+    situation: ClusterView,
+    trial: Fleet,
+    node: str,
+    wanted: Sequence[PlacementUnit],
+    movers: Sequence[RunningPod],
+) -> bool:
     if situation.stay(movers):
         return False
     take_off(trial, situation, movers)
-    fits = not isinstance(Placer(trial).fit(trial.rows[node], wanted, NO_LIMITS), Unfit)
+    fits = not isinstance(Placer(trial).fit(trial.rows[node], wanted, NO_LIMITS), NoFit)
     take_off(trial, situation, movers, 1)
     return fits
 
@@ -197,7 +210,7 @@ def _leaves_room(
 # -- where they go
 
 
-def _seated(situation: Situation, waits: Waits, room: Room) -> Seated | None:
+def _seated(situation: ClusterView, waits: WaitingPod, room: FreedRoom) -> JointFit | None:
     """Everybody's place once the movers have left the node; None where one has none."""
     trial = situation.ledger.fleet.snapshot()
     take_off(trial, situation, room.movers)
@@ -206,13 +219,15 @@ def _seated(situation: Situation, waits: Waits, room: Room) -> Seated | None:
         return None
     allowance = situation.ledger.allowance(waits.request.namespace)
     found = Placer(trial).place(waits.request, allowance, trial.only(room.node))
-    if not isinstance(found, Found):
+    if not isinstance(found, Placement):
         return None
     parts = parts_of(trial, found.node, found.shares)
-    return seat(situation, trial, seats, (waits.pod, found), room.movers, parts)
+    return fit_jointly(situation, trial, seats, (waits.pod, found), room.movers, parts)
 
 
-def _spec(situation: Situation, waits: Waits, room: Room, seated: Seated, gain: float) -> PlanSpec:
+def _spec(
+    situation: ClusterView, waits: WaitingPod, room: FreedRoom, seated: JointFit, gain: float
+) -> PlanSpec:
     meta = waits.pod.metadata
     names = " and ".join(one.pod.name for one in room.movers)
     held = sum(one.parts for one in room.movers)
@@ -228,5 +243,6 @@ def _spec(situation: Situation, waits: Waits, room: Room, seated: Seated, gain: 
             for one, node in zip(room.movers, seated.nodes, strict=True)
         ),
         for_pod=PodOfPlan(namespace=meta.namespace or "default", name=meta.name, uid=meta.uid),
-        cost=round(room.cost, 1), gain=round(gain, 1),
-    )  # fmt: skip
+        cost=round(room.cost, 1),
+        gain=round(gain, 1),
+    )

@@ -9,17 +9,17 @@ from msgspec import Struct
 from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.charges import charges
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.placement.place import Found
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
-from tessera_core.quota.allowance import NO_LIMITS, Uses, use_of, within
-from tessera_core.rebalance.cluster_view import Seats, Situation, charge
-from tessera_core.rebalance.movable_pods import Running
+from tessera_core.quota.allowance import NO_LIMITS, Uses, counted_usage, use_of
+from tessera_core.rebalance.cluster_view import ClusterView, Seats, charge
+from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_schema.grants import Share
 from tessera_schema.kube import Pod
 from tessera_schema.quotas import Limit
 
 
-class Seated(Struct, frozen=True, kw_only=True):
+class JointFit(Struct, frozen=True, kw_only=True):
     """Everybody has a place."""
 
     nodes: tuple[str, ...]
@@ -28,10 +28,10 @@ class Seated(Struct, frozen=True, kw_only=True):
     """Cards that the pod for which room is made would hold."""
 
 
-def seat(
-    situation: Situation, trial: Fleet, seats: Seats, comes: tuple[Pod, Found],
-    movers: Sequence[Running], parts: float,
-) -> Seated | None:  # fmt: skip
+def fit_jointly(
+    situation: ClusterView, trial: Fleet, seats: Seats, comes: tuple[Pod, Placement],
+    movers: Sequence[RunningPod], parts: float,
+) -> JointFit | None:  # fmt: skip
     """Places for the movers, which are off the trial, beside the pod that comes; the largest is
     placed first. None where one finds none."""
     pod, found = comes
@@ -45,14 +45,16 @@ def seat(
         charge(trial, place_.node, place_.shares, 1)
         seats.take(one.pod, place_.node)
         nodes[one.uid] = place_.node
-    return Seated(nodes=tuple(nodes[one.uid] for one in movers), parts=parts)
+    return JointFit(nodes=tuple(nodes[one.uid] for one in movers), parts=parts)
 
 
-def place_of(situation: Situation, trial: Fleet, rows: Bools, one: Running) -> Found | None:
+def place_of(
+    situation: ClusterView, trial: Fleet, rows: Bools, one: RunningPod
+) -> Placement | None:
     """A place on these rows that costs the pod's quota no more than its present one."""
     found = Placer(trial).place(one.request, NO_LIMITS, rows)
     entry = situation.ledger.entry(one.uid)
-    if not isinstance(found, Found) or entry is None:
+    if not isinstance(found, Placement) or entry is None:
         return None
     limits = situation.ledger.allowance(one.request.namespace).limits
     uses = uses_of(trial, found.node, found.shares)
@@ -71,7 +73,7 @@ def parts_of(fleet: Fleet, node: str, shares: Iterable[Share]) -> float:
 
 
 def _more(limit: Limit, uses: Uses, before: Uses) -> bool:
-    new, old = within(limit, uses), within(limit, before)
+    new, old = counted_usage(limit, uses), counted_usage(limit, before)
     by_model = limit.models is not None and uses.keys() != before.keys()
     return by_model or any(
         allowed is not None and more > had

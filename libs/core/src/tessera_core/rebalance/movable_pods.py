@@ -42,7 +42,7 @@ class MoveRules(Struct, frozen=True, kw_only=True):
     """Namespaces whose pods are never moved or resized."""
 
 
-class Running(Struct, frozen=True, kw_only=True):
+class RunningPod(Struct, frozen=True, kw_only=True):
     """A pod that holds cards."""
 
     pod: Pod
@@ -82,15 +82,15 @@ class Running(Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def wish(pod: Pod) -> str:
+def move_hint(pod: Pod) -> str:
     """What its owner says about changes of the pod: "true", "false", or empty."""
     value = pod.metadata.annotations.get(REBALANCE_KEY, "").strip().lower()
     return value if value in ("true", "false") else ("false" if value else "")
 
 
-def untouchable(running: Running, rules: MoveRules) -> str:
+def untouchable(running: RunningPod, rules: MoveRules) -> str:
     """Why the pod is never moved; empty when it may be."""
-    said, owner = wish(running.pod), running.owner_kind
+    said, owner = move_hint(running.pod), running.owner_kind
     never = _never(running, said, rules)
     if never or said == "true":
         return never
@@ -103,7 +103,7 @@ def untouchable(running: Running, rules: MoveRules) -> str:
     return next((text for holds, text in reasons if holds), "")
 
 
-def _never(running: Running, said: str, rules: MoveRules) -> str:
+def _never(running: RunningPod, said: str, rules: MoveRules) -> str:
     """What no wish of the owner changes."""
     pod, group = running.pod, group_of(running.pod)
     reasons = (
@@ -124,7 +124,7 @@ def _never(running: Running, said: str, rules: MoveRules) -> str:
     return next((text for holds, text in reasons if holds), "")
 
 
-def not_now(running: Running, rules: MoveRules, cooling: float, now: float) -> str:
+def not_now(running: RunningPod, rules: MoveRules, cooling: float, now: float) -> str:
     """Why the pod is not moved just now; `cooling` is until when its controller is left alone."""
     age_s = now - running.since
     if age_s < rules.least_age_s:
@@ -134,7 +134,7 @@ def not_now(running: Running, rules: MoveRules, cooling: float, now: float) -> s
     return ""
 
 
-def cost(running: Running, rules: MoveRules, now: float) -> float:
+def cost(running: RunningPod, rules: MoveRules, now: float) -> float:
     """Card-seconds that moving the pod is thought to lose: its start, and its work since the last
     checkpoint, on average half of the time between two."""
     age_s = max(now - running.since, 0)

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.rebalance.movable_pods import MoveRules, Running
+from tessera_core.rebalance.movable_pods import MoveRules, RunningPod
 from tessera_schema.plans import PlanPhase, PlanSpec, PlanStatus, PlanStep
 
 HOUR_S: Final = 3600.0
@@ -110,7 +110,7 @@ def _until(known: dict[str, float], key: str, until: float) -> None:
     known[key] = max(known.get(key, 0), until)
 
 
-def overspent(spent: Spent, rules: BudgetRules, pods: Sequence[Running]) -> str:
+def overspent(spent: Spent, rules: BudgetRules, pods: Sequence[RunningPod]) -> str:
     """Why these pods together are more than may be moved now, in numbers; empty when not."""
     if len(pods) > rules.at_most:
         return f"{len(pods)} pods would have to move, a plan moves {rules.at_most}"

@@ -15,10 +15,10 @@ from msgspec import Struct
 from tessera_core.rebalance import defragment, resize_proposals
 from tessera_core.rebalance import relieve_contention as contention
 from tessera_core.rebalance.cluster_view import (
+    ClusterView,
     Movable,
     PlanRules,
-    Situation,
-    Waits,
+    WaitingPod,
     at_once,
     movable,
 )
@@ -28,7 +28,7 @@ from tessera_core.rebalance.resize_proposals import ResizeRules
 from tessera_schema.plans import PlanKind, PlanSpec
 
 
-class Kinds(Struct, frozen=True, kw_only=True):
+class EnabledPlanKinds(Struct, frozen=True, kw_only=True):
     """Which kinds of plans are proposed."""
 
     defragment: bool = True
@@ -46,19 +46,19 @@ class Kinds(Struct, frozen=True, kw_only=True):
                 return self.resize
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class ProposalRules(Struct, frozen=True, kw_only=True):
     """Everything that proposals go by."""
 
     plan: PlanRules = PlanRules()
     contention: ContentionRules = ContentionRules()
     resizes: ResizeRules = ResizeRules()
     gain: GainRules = GainRules()
-    kinds: Kinds = Kinds()
+    kinds: EnabledPlanKinds = EnabledPlanKinds()
     shapes: int = 4
     """Shapes of waiting pods for which room is sought in one round."""
 
 
-class Proposed(Struct, frozen=True, kw_only=True):
+class ProposalRound(Struct, frozen=True, kw_only=True):
     """What a round found."""
 
     specs: Mapping[str, PlanSpec]
@@ -67,20 +67,22 @@ class Proposed(Struct, frozen=True, kw_only=True):
     """Waiting pods, and cards, for which there is no plan, with why."""
 
 
-def propose(situation: Situation, rules: Rules, known: Container[str] = ()) -> Proposed:
+def propose(
+    situation: ClusterView, rules: ProposalRules, known: Container[str] = ()
+) -> ProposalRound:
     """At most one plan: the next round sees what this one has spent. `known` are the names of plans
     that there are."""
     return at_once(proposing(situation, rules, known))
 
 
 def proposing(
-    situation: Situation, rules: Rules, known: Container[str] = ()
-) -> Generator[None, None, Proposed]:
+    situation: ClusterView, rules: ProposalRules, known: Container[str] = ()
+) -> Generator[None, None, ProposalRound]:
     """The same; it pauses now and then, for a caller that has other things to do. What changes
     meanwhile is seen when the plan is looked at next."""
     why_not: dict[str, str] = {}
     if situation.spent.open >= rules.plan.budget.open:
-        return Proposed(specs={}, why_not={"": f"{situation.spent.open} plans are open"})
+        return ProposalRound(specs={}, why_not={"": f"{situation.spent.open} plans are open"})
     able = yield from movable(situation)
     for about, found in _tried(situation, rules, able):
         if isinstance(found, str):
@@ -88,12 +90,12 @@ def proposing(
         elif plan_name(found) in known:
             why_not[about] = f"plan {plan_name(found)} was proposed before"
         else:
-            return Proposed(specs={plan_name(found): found}, why_not=why_not)
+            return ProposalRound(specs={plan_name(found): found}, why_not=why_not)
         yield
-    return Proposed(specs={}, why_not=why_not)
+    return ProposalRound(specs={}, why_not=why_not)
 
 
-def stale(situation: Situation, rules: Rules, spec: PlanSpec) -> str:
+def stale(situation: ClusterView, rules: ProposalRules, spec: PlanSpec) -> str:
     """Why a plan that has not started does not hold any more; empty when it does. The situation
     must not count the plan itself."""
     match spec.kind:
@@ -115,7 +117,7 @@ def plan_name(spec: PlanSpec) -> str:
 
 
 def _tried(
-    situation: Situation, rules: Rules, able: Movable
+    situation: ClusterView, rules: ProposalRules, able: Movable
 ) -> Iterator[tuple[str, PlanSpec | str]]:
     for waits in _urgent(situation, rules):
         if rules.kinds.resize and situation.measured:
@@ -128,7 +130,7 @@ def _tried(
         yield "cards", contention.relieve(situation, rules.contention)
 
 
-def _urgent(situation: Situation, rules: Rules) -> list[Waits]:
+def _urgent(situation: ClusterView, rules: ProposalRules) -> list[WaitingPod]:
     """Waiting pods, one of each shape: what matters most, then who has waited longest."""
     patient = [
         waits
@@ -136,7 +138,7 @@ def _urgent(situation: Situation, rules: Rules) -> list[Waits]:
         if situation.now - waits.since >= rules.plan.worth.wait_s
     ]
     patient.sort(key=lambda w: (-w.priority, w.since, w.pod.metadata.uid))
-    shapes: dict[object, Waits] = {}
+    shapes: dict[object, WaitingPod] = {}
     for waits in patient:
         shapes.setdefault((waits.request.namespace, waits.request.containers), waits)
     return list(shapes.values())[: rules.shapes]

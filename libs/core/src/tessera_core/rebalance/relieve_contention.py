@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.rebalance.cluster_view import Seats, Situation, take_off
+from tessera_core.rebalance.cluster_view import ClusterView, Seats, take_off
 from tessera_core.rebalance.defragment import still_there
 from tessera_core.rebalance.joint_fit import place_of
-from tessera_core.rebalance.movable_pods import Running
+from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_schema.hints import CardHint
 from tessera_schema.plans import PlanKind, PlanSpec, PlanStep
 from tessera_schema.reasons import Reason
@@ -36,7 +36,7 @@ class ContentionRules(Struct, frozen=True, kw_only=True):
     """Of the hints, at least."""
 
 
-def relieve(situation: Situation, rules: ContentionRules) -> PlanSpec | str:
+def relieve(situation: ClusterView, rules: ContentionRules) -> PlanSpec | str:
     """The move that wins most, or why there is none."""
     why = "no card is contended"
     for node, hint in _contended(situation, rules):
@@ -50,7 +50,7 @@ def relieve(situation: Situation, rules: ContentionRules) -> PlanSpec | str:
     return why
 
 
-def stale(situation: Situation, rules: ContentionRules, spec: PlanSpec) -> str:
+def stale(situation: ClusterView, rules: ContentionRules, spec: PlanSpec) -> str:
     """Why the plan does not hold (any more), in words; empty when it does."""
     there = still_there(situation, spec)
     if isinstance(there, str):
@@ -67,7 +67,7 @@ def stale(situation: Situation, rules: ContentionRules, spec: PlanSpec) -> str:
     return ""
 
 
-def _contended(situation: Situation, rules: ContentionRules) -> Iterator[tuple[str, CardHint]]:
+def _contended(situation: ClusterView, rules: ContentionRules) -> Iterator[tuple[str, CardHint]]:
     found = [
         (node, hint)
         for node, cards in situation.hints.items()
@@ -78,7 +78,7 @@ def _contended(situation: Situation, rules: ContentionRules) -> Iterator[tuple[s
 
 
 def _move(
-    situation: Situation, rules: ContentionRules, node: str, hint: CardHint
+    situation: ClusterView, rules: ContentionRules, node: str, hint: CardHint
 ) -> PlanSpec | str:
     on = [
         one
@@ -110,7 +110,7 @@ def _move(
     return f"nobody who may move from card {hint.card} fits on an idle one"
 
 
-def _target(situation: Situation, rules: ContentionRules, one: Running) -> str | None:
+def _target(situation: ClusterView, rules: ContentionRules, one: RunningPod) -> str | None:
     """A node whose idle cards have room for the pod; None where there is none."""
     trial = situation.ledger.fleet.snapshot()
     take_off(trial, situation, (one,))
@@ -123,7 +123,7 @@ def _target(situation: Situation, rules: ContentionRules, one: Running) -> str |
     return None if found is None else found.node
 
 
-def _close(trial: Fleet, situation: Situation, rules: ContentionRules) -> None:
+def _close(trial: Fleet, situation: ClusterView, rules: ContentionRules) -> None:
     """Cards that do not rest take nobody in the trial."""
     trial.cards = trial.cards.copy("blocked")
     shape = trial.cards.blocked.shape
@@ -146,7 +146,7 @@ def _rests(hints: Mapping[str, CardHint], card: str, rules: ContentionRules) -> 
     )
 
 
-def _settled(trial: Fleet, situation: Situation) -> Bools:
+def _settled(trial: Fleet, situation: ClusterView) -> Bools:
     rows = np.ones(len(trial.names), np.bool_)
     for node, until in situation.spent.settling.items():
         if until > situation.now and node in trial.rows:

@@ -19,14 +19,14 @@ from msgspec import Struct
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.cores import milli, percent
 from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
-from tessera_core.quota.allowance import NO_LIMITS, Use, least_use
-from tessera_core.rebalance.cluster_view import Seats, Situation, Waits
+from tessera_core.quota.allowance import NO_LIMITS, QuotaUsage, minimum_usage
+from tessera_core.rebalance.cluster_view import ClusterView, Seats, WaitingPod
 from tessera_core.rebalance.defragment import still_there, waits_for_others
 from tessera_core.rebalance.joint_fit import parts_of
-from tessera_core.rebalance.movable_pods import Running, wish
+from tessera_core.rebalance.movable_pods import RunningPod, move_hint
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.annotation_keys import LEAST_MEMORY_KEY
 from tessera_schema.cards import MIB
@@ -58,9 +58,9 @@ class ResizeRules(Struct, frozen=True, kw_only=True):
     """Of what was measured, at least."""
 
 
-def give_back(situation: Situation, rules: ResizeRules, waits: Waits) -> PlanSpec | str:
+def give_back(situation: ClusterView, rules: ResizeRules, waits: WaitingPod) -> PlanSpec | str:
     """A share made smaller so that a waiting pod fits, or why there is none."""
-    if situation.ledger.allowance(waits.request.namespace).exceeded(least_use(waits.request)):
+    if situation.ledger.allowance(waits.request.namespace).exceeded(minimum_usage(waits.request)):
         return f"{waits.pod.name} waits for its quota"
     refused = Seats(situation, ()).refusals(waits.pod)
     spare = [
@@ -89,7 +89,7 @@ def give_back(situation: Situation, rules: ResizeRules, waits: Waits) -> PlanSpe
     return "nobody on a node that would do has so much memory to spare"
 
 
-def stale(situation: Situation, spec: PlanSpec) -> str:
+def stale(situation: ClusterView, spec: PlanSpec) -> str:
     """Why the plan does not hold (any more), in words; empty when it does. Whether the shares can
     be had the scheduler judges."""
     there = still_there(situation, spec)
@@ -106,7 +106,7 @@ def stale(situation: Situation, spec: PlanSpec) -> str:
     return waits_for_others(situation, waits)
 
 
-def grow(situation: Situation, rules: ResizeRules) -> PlanSpec | str:
+def grow(situation: ClusterView, rules: ResizeRules) -> PlanSpec | str:
     """A share made larger for a container that is held back, or why there is none."""
     held = [
         (one, share, seen)
@@ -126,10 +126,10 @@ def grow(situation: Situation, rules: ResizeRules) -> PlanSpec | str:
 
 
 def _larger(
-    situation: Situation, rules: ResizeRules, one: Running, share: Share, seen: SmoothContainer
+    situation: ClusterView, rules: ResizeRules, one: RunningPod, share: Share, seen: SmoothContainer
 ) -> PlanSpec | str:
     fleet = situation.ledger.fleet
-    place = fleet.place(one.grant.node, share.card)
+    place = fleet.locate(one.grant.node, share.card)
     card = fleet.card(one.grant.node, share.card)
     if place is None or card is None:
         return f"card {share.card} is not there"
@@ -137,7 +137,7 @@ def _larger(
     more = min(free, rules.step_percent)
     if more < 1:
         return f"card {share.card} has no cores left"
-    use = {(card.vendor, card.model): Use(cores_milli=milli(more))}
+    use = {(card.vendor, card.model): QuotaUsage(cores_milli=milli(more))}
     over = situation.ledger.allowance(one.request.namespace).exceeded(use)
     if over:
         return f"{one.pod.name} is at its quota: {over}"
@@ -155,8 +155,8 @@ def _larger(
 
 
 def _measured(
-    situation: Situation, rules: ResizeRules
-) -> Iterator[tuple[Running, Share, SmoothContainer]]:
+    situation: ClusterView, rules: ResizeRules
+) -> Iterator[tuple[RunningPod, Share, SmoothContainer]]:
     """Shares that may be resized, with what was measured of them."""
     for seen in situation.measured:
         one = situation.running.get(seen.uid)
@@ -167,9 +167,9 @@ def _measured(
             yield one, mine[0], seen
 
 
-def _untouchable(situation: Situation, one: Running) -> bool:
+def _untouchable(situation: ClusterView, one: RunningPod) -> bool:
     return (
-        wish(one.pod) == "false"
+        move_hint(one.pod) == "false"
         or one.named.namespace in situation.rules.move.spared
         or one.uid in situation.spent.busy
         or situation.spent.resized.get(one.uid, 0) > situation.now
@@ -178,8 +178,8 @@ def _untouchable(situation: Situation, one: Running) -> bool:
 
 
 def _spare(
-    situation: Situation, rules: ResizeRules, one: Running, share: Share, seen: SmoothContainer
-) -> tuple[Running, Share, SmoothContainer, int] | None:
+    situation: ClusterView, rules: ResizeRules, one: RunningPod, share: Share, seen: SmoothContainer
+) -> tuple[RunningPod, Share, SmoothContainer, int] | None:
     """What the container keeps, in bytes; None where it has nothing to spare."""
     peak = seen.memory_peak_bytes
     if share.memory_bytes < rules.spare_times * peak:
@@ -191,7 +191,7 @@ def _spare(
     return (one, share, seen, kept) if kept < share.memory_bytes else None
 
 
-def _least(one: Running) -> int:
+def _least(one: RunningPod) -> int:
     """What the owner says that he needs; what makes no sense keeps all of it."""
     text = one.pod.metadata.annotations.get(LEAST_MEMORY_KEY)
     if text is None:
@@ -203,19 +203,21 @@ def _least(one: Running) -> int:
 
 
 def _fits_then(
-    situation: Situation, waits: Waits, one: Running, share: Share, kept: int
+    situation: ClusterView, waits: WaitingPod, one: RunningPod, share: Share, kept: int
 ) -> float | None:
     """Cards that the waiting pod would hold on the node; None where it would not fit."""
     trial, node, wanted = situation.ledger.fleet.snapshot(), one.grant.node, units(waits.request)
     row = trial.rows.get(node)
-    if row is None or not isinstance(Placer(trial).fit(row, wanted, NO_LIMITS), Unfit):
+    if row is None or not isinstance(Placer(trial).fit(row, wanted, NO_LIMITS), NoFit):
         return None
     trial.charge(node, share.card, Charge(memory_bytes=kept - share.memory_bytes))
     shares = Placer(trial).fit(row, wanted, NO_LIMITS)
-    return None if isinstance(shares, Unfit) else parts_of(trial, node, shares)
+    return None if isinstance(shares, NoFit) else parts_of(trial, node, shares)
 
 
-def _step(one: Running, share: Share, *, memory: str = "", cores: float | None = None) -> PlanStep:
+def _step(
+    one: RunningPod, share: Share, *, memory: str = "", cores: float | None = None
+) -> PlanStep:
     return PlanStep(
         pod=one.named, container=share.container, card=share.card, memory=memory, cores=cores
     )

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.grants.checks import credible
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.trust.grants import Verifier
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share, UnknownGrantVersion, decode_grant
@@ -32,7 +32,7 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
 
 def adopt(
-    registry: Registry, pod: Pod, cards: Sequence[Card], *, verifier: Verifier | None = None,
+    registry: DialectRegistry, pod: Pod, cards: Sequence[Card], *, verifier: Verifier | None = None,
     others: bool = True,
 ) -> Adopted:  # fmt: skip
     """Read the pod's own grant, else (if `others` count) every dialect's result annotations.
@@ -50,7 +50,7 @@ def adopt(
     return Adopted(grant=theirs.grant, problem=problem, forged=True)
 
 
-def _theirs(registry: Registry, pod: Pod, cards: Sequence[Card]) -> Adopted:
+def _theirs(registry: DialectRegistry, pod: Pod, cards: Sequence[Card]) -> Adopted:
     shares: list[Share] = []
     problems = []
     for dialect in registry.readers.values():

@@ -12,17 +12,17 @@ from tessera_core.admission.admit import admit
 from tessera_core.admission.pod_size import too_many_containers
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
 from tessera_core.quota.allowance import NO_LIMITS
-from tessera_core.recovery.overcommit import forced_shares
-from tessera_core.registry.registry import Registry
+from tessera_core.recovery.overcommit import overcommitted_shares
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
 
 
-class Counted(Struct, frozen=True, kw_only=True):
+class EstimatedPod(Struct, frozen=True, kw_only=True):
     """How the pod counts. Without a grant it counts nothing, unless it `closes` its node."""
 
     grant: Grant | None = None
@@ -31,26 +31,28 @@ class Counted(Struct, frozen=True, kw_only=True):
     """For the operator; empty when the pod asks for no card."""
 
 
-def count_by_requests(registry: Registry, fleet: Fleet, pod: Pod) -> Counted:
+def estimate_shares(registry: DialectRegistry, fleet: Fleet, pod: Pod) -> EstimatedPod:
     """The shares that a bound pod's own requests amount to on its node, whether they fit or not."""
     node = pod.spec.node_name
     admission = admit(registry, pod, runs=True)
     if isinstance(admission, Rejected):
-        return Counted(closes=True, told=f"nor what it asks: {admission.message}; {node} is closed")
+        return EstimatedPod(
+            closes=True, told=f"nor what it asks: {admission.message}; {node} is closed"
+        )
     if admission is None or not admission.request.containers:
-        return Counted()
+        return EstimatedPod()
     request, row = admission.request, fleet.rows.get(node)
     if row is None:
-        return Counted(told=f"not counted, as its node {node} was not given")
+        return EstimatedPod(told=f"not counted, as its node {node} was not given")
     wanted, told = units(request), "it is counted by its own requests"
     shares = None if too_many_containers(pod) else Placer(fleet).fit(row, wanted, NO_LIMITS)
     if shares is None:
         told += ", without looking whether it fits: it has too many containers"
-    elif isinstance(shares, Unfit):
+    elif isinstance(shares, NoFit):
         told += f", beyond what is free on {node}"
-    if shares is None or isinstance(shares, Unfit):
-        shares = forced_shares(fleet, row, wanted)
+    if shares is None or isinstance(shares, NoFit):
+        shares = overcommitted_shares(fleet, row, wanted)
     grant = Grant(
         uid=request.uid, namespace=request.namespace, name=request.name, node=node, shares=shares
     )
-    return Counted(grant=grant, told=told)
+    return EstimatedPod(grant=grant, told=told)

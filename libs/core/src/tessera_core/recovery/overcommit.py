@@ -9,11 +9,13 @@ import numpy as np
 from tessera_core.fleet.charges import Tally
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement.node_fit import shares_of
-from tessera_core.placement.units import Unit
+from tessera_core.placement.units import PlacementUnit
 from tessera_schema.grants import Share
 
 
-def forced_shares(fleet: Fleet, row: int, wanted: Sequence[Unit]) -> tuple[Share, ...]:
+def overcommitted_shares(
+    fleet: Fleet, row: int, wanted: Sequence[PlacementUnit]
+) -> tuple[Share, ...]:
     """Each unit on the cards with the most free memory, whether they have room or not."""
     shares: list[Share] = []
     tally = Tally()

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import SCHEDULER
 
 
-def profiles(registry: Registry) -> tuple[str, ...]:
+def profiles(registry: DialectRegistry) -> tuple[str, ...]:
     """Our own profile's name, and those that the dialects' manifests use."""
     used = [name for dialect in registry.dialects.values() for name in dialect.schedulers]
     return tuple(dict.fromkeys((SCHEDULER, *used)))
 
 
 def configuration(
-    registry: Registry, extender: str, names: Sequence[str], *, timeout_s: int = 30
+    registry: DialectRegistry, extender: str, names: Sequence[str], *, timeout_s: int = 30
 ) -> dict[str, Any]:
     """A KubeSchedulerConfiguration. `extender` is a base URL, `names` the profiles to serve."""
     used = {name for dialect in registry.dialects.values() for name in dialect.resources}

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod, Quantity
 
 Asks = frozenset[tuple[str, int]]
@@ -24,7 +24,7 @@ _PLAIN: Final = 19
 """Fewer digits than that fit into 64 bits."""
 
 
-class Allocated(Struct, frozen=True, kw_only=True):
+class AllocatedResources(Struct, frozen=True, kw_only=True):
     """Resource names that kubelet has allocated on a node."""
 
     ours: frozenset[str] = frozenset()
@@ -37,10 +37,10 @@ class Allocated(Struct, frozen=True, kw_only=True):
         return bool(self.ours or self.theirs)
 
 
-NOTHING_ALLOCATED: Final = Allocated()
+NOTHING_ALLOCATED: Final = AllocatedResources()
 
 
-class Start(Struct, frozen=True, kw_only=True):
+class StartingPod(Struct, frozen=True, kw_only=True):
     """A bound pod that has not started, as the API server shows it."""
 
     asks: Asks
@@ -48,7 +48,7 @@ class Start(Struct, frozen=True, kw_only=True):
     """Kubelet has reported it: it asked the plugins before."""
 
 
-class Reading(Struct, frozen=True):
+class PluginRequests(Struct, frozen=True):
     """Reads from pods what kubelet asks for them."""
 
     names: frozenset[str]
@@ -56,7 +56,7 @@ class Reading(Struct, frozen=True):
     assigned: frozenset[str]
     """See `Dialect.assigned`."""
 
-    def asks(self, pod: Pod) -> Asks:
+    def requests(self, pod: Pod) -> Asks:
         """What kubelet asks device plugins for the pod's containers: their limits."""
         return frozenset(
             (name, amount)
@@ -65,25 +65,25 @@ class Reading(Struct, frozen=True):
             if name in self.names and (amount := _amount(quantity))
         )
 
-    def start(self, pod: Pod) -> Start | None:
+    def starting_pod(self, pod: Pod) -> StartingPod | None:
         """A bound pod's; None once it has started, and for one that asks for no card."""
         status = pod.status
         if status.phase not in NOT_YET:
             return None
-        asks = self.asks(pod)
+        asks = self.requests(pod)
         if not asks or self._given(pod) or _one_started(pod):
             return None
-        return Start(asks=asks, admitted=bool(status.start_time))
+        return StartingPod(asks=asks, admitted=bool(status.start_time))
 
     def _given(self, pod: Pod) -> bool:
         notes = pod.metadata.annotations
         return any(notes.get(key) == _TRUE for key in self.assigned)
 
 
-def reading(registry: Registry) -> Reading:
+def plugin_requests(registry: DialectRegistry) -> PluginRequests:
     """For the dialects of a registry, on or off."""
     readers = registry.readers.values()
-    return Reading(
+    return PluginRequests(
         frozenset(name for d in readers for name in d.allocated),
         frozenset(key for d in readers for key in d.assigned),
     )

@@ -20,7 +20,7 @@ class BadConfiguration(ValueError):
     """A dialect's configuration is wrong; the message names dialect and field."""
 
 
-class Registry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The dialects that are switched on, by name, and the vendors."""
 
     dialects: Mapping[str, Dialect]
@@ -58,7 +58,7 @@ def _siblings(package: ModuleType) -> list[ModuleType]:
 
 def load(
     config: Mapping[str, Mapping[str, Any]] | None = None, extra: Iterable[ModuleType] = ()
-) -> Registry:
+) -> DialectRegistry:
     """Load every dialect that is not switched off.
 
     `config` maps a dialect's name to its options; the option `enabled: false` switches it off.
@@ -88,7 +88,7 @@ def load(
         if enabled:
             on[name] = readers[name]
     keys = [key for d in readers.values() for key in d.result_keys]
-    return Registry(
+    return DialectRegistry(
         dialects=on,
         readers=readers,
         result_keys=frozenset(k for k in keys if not k.endswith("*")),

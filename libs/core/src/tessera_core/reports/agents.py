@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from tessera_core.reports import device_states
 from tessera_core.reports import usage as usages
 from tessera_core.reports.doubts import Doubt, Doubts, Notice
-from tessera_core.trust.messages import not_spoken
+from tessera_core.trust.messages import sender_problem
 from tessera_schema import subjects
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
@@ -31,7 +31,7 @@ MOST_BYTES: Final = 1 << 20
 cards and 200 containers reports some 100 KiB."""
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class ReceivedReport(Struct, frozen=True, kw_only=True):
     """A report as it came."""
 
     subject: str
@@ -99,7 +99,7 @@ class AgentReports:
         if known is not None:
             known.newest.pop(vendor, None)
 
-    def state(self, message: Message) -> DeviceState | None:
+    def state(self, message: ReceivedReport) -> DeviceState | None:
         """What counts of a device state; None where nothing does.
 
         Raises msgspec.DecodeError. One whose node shows no key at all comes from an agent of a
@@ -115,7 +115,7 @@ class AgentReports:
         self._tell(state.node, doubts)
         return counted
 
-    def usage(self, message: Message, grant_of: usages.GrantOf) -> NodeUsage | None:
+    def usage(self, message: ReceivedReport, grant_of: usages.GrantOf) -> NodeUsage | None:
         """What counts of a node's usage; None where nothing does.
 
         Raises msgspec.DecodeError. Throttling depends on it, so it is signed or counts nothing.
@@ -133,14 +133,16 @@ class AgentReports:
         self._tell(usage.node, doubts)
         return counted
 
-    def _decoded(self, decode: Callable[[bytes], T], message: Message) -> T:
+    def _decoded(self, decode: Callable[[bytes], T], message: ReceivedReport) -> T:
         try:
             return decode(_sized(message.data))
         except msgspec.DecodeError as e:
             self._notice("", Doubt.UNREADABLE, f"{message.subject[:100]}: {e}")
             raise
 
-    def _proven(self, told: T, where: str, message: Message, *, keyless: bool) -> _Agents | None:
+    def _proven(
+        self, told: T, where: str, message: ReceivedReport, *, keyless: bool
+    ) -> _Agents | None:
         """The node that the report is of; None where it is not that node's agent's, or is late."""
         known = self._nodes.get(told.node)
         wrong = self._wrong(told, where, message, known, keyless=keyless)
@@ -157,7 +159,7 @@ class AgentReports:
         return known
 
     def _wrong(
-        self, told: T, where: str, message: Message, known: _Agents | None, *, keyless: bool
+        self, told: T, where: str, message: ReceivedReport, known: _Agents | None, *, keyless: bool
     ) -> tuple[Doubt, str] | None:
         if told.vendor not in self._vendors:
             return Doubt.VENDOR, f"vendor {told.vendor[:60]!r} is not known"
@@ -175,12 +177,12 @@ class AgentReports:
             self._notice(node, doubt, what)
 
 
-def _unsigned(voice: str, message: Message) -> tuple[Doubt, str] | None:
+def _unsigned(voice: str, message: ReceivedReport) -> tuple[Doubt, str] | None:
     """Why the message is not signed by this key."""
     if not voice:
         return Doubt.UNSIGNED, "its node shows no key of that vendor's agent"
     envelope = message.envelope
-    why = not_spoken(voice, envelope.signature, envelope.order, message.data)
+    why = sender_problem(voice, envelope.signature, envelope.order, message.data)
     if not why:
         return None
     return (Doubt.SIGNATURE if envelope.signature else Doubt.UNSIGNED), why

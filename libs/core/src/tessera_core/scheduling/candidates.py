@@ -22,7 +22,7 @@ _NONE: Final[Mapping[str, str]] = {}
 _Nodes = frozenset[tuple[str, str]]
 
 
-class Offer(Struct, frozen=True):
+class CandidateNodes(Struct, frozen=True):
     """The nodes that kube-scheduler offers."""
 
     data: bytes
@@ -40,16 +40,16 @@ class Offer(Struct, frozen=True):
     """Nodes on which another pod has to start first, with which."""
 
 
-class Offers:
+class CandidateCache:
     """Equal offers are one object, which others may remember answers by."""
 
     def __init__(self, fleet: Fleet) -> None:
         """The fleet is the ledger's."""
         self._fleet = fleet
-        self._last: Offer | None = None
-        self._narrowed: dict[tuple[_Nodes, _Nodes], Offer] = {}
+        self._last: CandidateNodes | None = None
+        self._narrowed: dict[tuple[_Nodes, _Nodes], CandidateNodes] = {}
 
-    def of(self, raw: msgspec.Raw) -> Offer:
+    def of(self, raw: msgspec.Raw) -> CandidateNodes:
         """The names offered, in whatever order: kube-scheduler's changes from pod to pod. Raises
         msgspec.DecodeError."""
         last = self._last
@@ -58,20 +58,20 @@ class Offers:
             self._narrowed = {}
         return last
 
-    def _is(self, last: Offer, raw: msgspec.Raw) -> bool:
+    def _is(self, last: CandidateNodes, raw: msgspec.Raw) -> bool:
         same = last.data == bytes(raw) or last.known == decode_name_set(raw)
         return same and last.layout == self._fleet.layout
 
-    def _looked_up(self, raw: msgspec.Raw) -> Offer:
+    def _looked_up(self, raw: msgspec.Raw) -> CandidateNodes:
         fleet, names = self._fleet, decode_names(raw)
         at = np.array(list(map(fleet.rows.get, names, repeat(-1))), np.int64)
         rows = np.zeros(len(fleet.names), np.bool_)
         rows[at[at >= 0]] = True
-        return Offer(bytes(raw), fleet.layout, names, frozenset(names), at, rows)
+        return CandidateNodes(bytes(raw), fleet.layout, names, frozenset(names), at, rows)
 
     def without(
-        self, offer: Offer, closed: Mapping[str, str], starting: Mapping[str, str] = _NONE
-    ) -> Offer:
+        self, offer: CandidateNodes, closed: Mapping[str, str], starting: Mapping[str, str] = _NONE
+    ) -> CandidateNodes:
         """The offer without these nodes, left to others or to be asked for later; the same object
         while they are the same."""
         if not closed and not starting:

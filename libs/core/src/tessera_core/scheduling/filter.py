@@ -21,24 +21,28 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission
-from tessera_core.admission.cache import Admissions
+from tessera_core.admission.admit import AdmittedPod
+from tessera_core.admission.cache import AdmissionCache
 from tessera_core.bounded_cache import Cache
 from tessera_core.dialect_kit.contract import Rejected
-from tessera_core.explain.decision_log import Decision, Decisions
-from tessera_core.explain.node_reasons import node_words
+from tessera_core.explain.decision_log import Decision, DecisionLog
+from tessera_core.explain.node_reasons import node_reasons
 from tessera_core.fleet.capacity_check import unusable
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.placement.placer import Placer
-from tessera_core.quota.allowance import least_use
-from tessera_core.registry.plugin_requests import Allocated, reading
-from tessera_core.registry.registry import Registry
-from tessera_core.scheduling.candidates import Offer, Offers
-from tessera_core.scheduling.in_flight import Starting
-from tessera_core.scheduling.node_reservations import Reserved as ReservedNodes
-from tessera_core.scheduling.prioritize import Room, rooms, wishes
-from tessera_core.scheduling.reserve import Reserved, Waiting, decide
+from tessera_core.quota.allowance import minimum_usage
+from tessera_core.registry.plugin_requests import AllocatedResources, plugin_requests
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.candidates import CandidateCache, CandidateNodes
+from tessera_core.scheduling.in_flight import InFlightPods
+from tessera_core.scheduling.node_reservations import NodeReservations as ReservedNodes
+from tessera_core.scheduling.prioritize import (
+    FeasibleNodes,
+    feasible_nodes,
+    has_placement_preferences,
+)
+from tessera_core.scheduling.reserve import Reserved, Unschedulable, try_reserve
 from tessera_schema.extender import (
     ExtenderArgs,
     ExtenderFilterResult,
@@ -60,14 +64,14 @@ _encode = msgspec.json.Encoder().encode
 _REASONS: Final = {r.wire: r for r in Reason}
 
 
-class Ask(Struct, frozen=True):
+class FilteredPod(Struct, frozen=True):
     """A pod that was given a node to be bound to, as kube-scheduler showed it."""
 
     pod: Pod
     request: PodRequest
 
 
-class Answered(Struct, frozen=True, kw_only=True):
+class FilterAnswer(Struct, frozen=True, kw_only=True):
     """An answer, and what it means."""
 
     body: bytes
@@ -87,7 +91,7 @@ class _Known(Struct, frozen=True):
     """What a shape is answered while the books do not change."""
 
     body: bytes
-    waiting: Waiting
+    waiting: Unschedulable
     reason: Reason
 
 
@@ -95,55 +99,57 @@ class Filter:
     """Answers filter calls on a ledger."""
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, placer: Placer, decisions: Decisions
+        self, registry: DialectRegistry, ledger: Ledger, placer: Placer, decisions: DecisionLog
     ) -> None:
         """All are shared with the rest of the scheduler; the placer's fleet is the ledger's."""
-        self._admissions = Admissions(registry)
+        self._admissions = AdmissionCache(registry)
         self._ledger = ledger
         self._placer = placer
         self._decisions = decisions
         self.reserved = ReservedNodes(lambda uid: ledger.entry(uid) is not None)
         """Nodes on which plans and preemption make room for pods."""
-        self.starting = Starting(reading(registry), self._held_on)
+        self.starting = InFlightPods(plugin_requests(registry), self._held_on)
         """Nodes on which an equal pod has to start first."""
-        self._offers = Offers(ledger.fleet)
+        self._offers = CandidateCache(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
-        self._waiting_at: tuple[int, Offer | None] = (-1, None)
-        self._asks = Cache[Ask](MOST_ASKED)
+        self._waiting_at: tuple[int, CandidateNodes | None] = (-1, None)
+        self._asks = Cache[FilteredPod](MOST_ASKED)
 
     def __call__(self, body: bytes, now: float) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
         return self.answer(decode_args(body), now).body
 
-    def answer(self, args: ExtenderArgs, now: float) -> Answered:
+    def answer(self, args: ExtenderArgs, now: float) -> FilterAnswer:
         """The answer to a filter call. Raises msgspec.DecodeError when the node names are none."""
         problem = _unasked(args)
         if args.pod is None or problem:
-            return Answered(body=encode_result(ExtenderFilterResult(error=problem)))
+            return FilterAnswer(body=encode_result(ExtenderFilterResult(error=problem)))
         offer = self._offers.of(args.node_names)
         allowed = self._ledger.allowed_in(args.pod.metadata.namespace)
         admission = self._admissions.admit(args.pod, allowed)
         if isinstance(admission, Rejected):
             return self._reject(args.pod, admission, offer, now)
         if admission is None or not admission.request.containers:
-            return Answered(body=_several(offer.names), pod=args.pod)
+            return FilterAnswer(body=_several(offer.names), pod=args.pod)
         closed = self.reserved.closed_to(admission.request, args.pod.spec.priority or 0, now)
         offer = self._offers.without(offer, closed, self.starting.closed_to(args.pod))
         node = self._held(admission, offer, now)
         if node:
             self._remember(args.pod, admission)
-            return Answered(body=_several((node,)), verdict=Verdict.PLACED, pod=args.pod, node=node)
-        if wishes(args.pod):
+            return FilterAnswer(
+                body=_several((node,)), verdict=Verdict.PLACED, pod=args.pod, node=node
+            )
+        if has_placement_preferences(args.pod):
             return self._offer_rooms(args.pod, admission, offer, now)
         return self._decide(args.pod, admission, offer, now)
 
-    def closed(self, ask: Ask, node: str, now: float) -> str:
+    def closed(self, ask: FilteredPod, node: str, now: float) -> str:
         """Why the node is left to another pod just now; empty when it is not."""
         priority = ask.pod.spec.priority or 0
         closed = self.reserved.closed_to(ask.request, priority, now).get(node, "")
         return closed or self.starting.closed_to(ask.pod).get(node, "")
 
-    def put_node(self, node: str, allocated: Allocated, now: float) -> bool:
+    def put_node(self, node: str, allocated: AllocatedResources, now: float) -> bool:
         """How the node's containers get cards; True when that was otherwise before."""
         if not self.starting.put_node(node, allocated):
             return False
@@ -156,25 +162,25 @@ class Filter:
         entry = self._ledger.entry(uid)
         return "" if entry is None else entry.grant.node
 
-    def ask(self, uid: str) -> Ask | None:
+    def filtered_pod(self, uid: str) -> FilteredPod | None:
         """The pod as it was when it got its node; None when that is too long ago."""
         return self._asks.get(uid)
 
-    def done_with(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """The pod is bound, or gone."""
         self._asks.forget(uid)
 
-    def _remember(self, pod: Pod, admission: Admission) -> None:
-        self._asks.keep(pod.metadata.uid, Ask(pod, admission.request), len(_encode(pod)))
+    def _remember(self, pod: Pod, admission: AdmittedPod) -> None:
+        self._asks.keep(pod.metadata.uid, FilteredPod(pod, admission.request), len(_encode(pod)))
 
-    def _held(self, admission: Admission, offer: Offer, now: float) -> str:
+    def _held(self, admission: AdmittedPod, offer: CandidateNodes, now: float) -> str:
         """The node of a pod that has cards already; empty where it needs others."""
         fleet, uid = self._ledger.fleet, admission.request.uid
         entry = self._ledger.entry(uid)
         if entry is None:
             return ""
         node = entry.grant.node
-        if entry.phase is not Phase.RESERVED:
+        if entry.phase is not AllocationPhase.RESERVED:
             return node
         row = fleet.rows.get(node)
         if row is not None and offer.rows[row] and unusable(fleet, entry.grant) is None:
@@ -183,13 +189,15 @@ class Filter:
         self._ledger.forget(uid)
         return ""
 
-    def _decide(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
+    def _decide(
+        self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
+    ) -> FilterAnswer:
         request = admission.request
         shape = (request.namespace, request.containers)
         known = self._known(offer, shape)
         if known is None:
             attempt = self._decisions.attempt(request.uid)
-            decided = decide(self._ledger, self._placer, request, offer.rows, now, attempt)
+            decided = try_reserve(self._ledger, self._placer, request, offer.rows, now, attempt)
             if isinstance(decided, Reserved):
                 return self._place(pod, admission, decided.feasible, now, decided.grant)
             known = self._refuse(decided, offer, request)
@@ -199,37 +207,43 @@ class Filter:
                 del self._waiting[next(iter(self._waiting))]
         return self._keep_waiting(pod, request, known, offer, now)
 
-    def _offer_rooms(self, pod: Pod, admission: Admission, offer: Offer, now: float) -> Answered:
+    def _offer_rooms(
+        self, pod: Pod, admission: AdmittedPod, offer: CandidateNodes, now: float
+    ) -> FilterAnswer:
         attempt = self._decisions.attempt(admission.request.uid)
-        found = rooms(self._ledger, self._placer, admission.request, offer.rows, attempt)
-        if isinstance(found, Room):
+        found = feasible_nodes(self._ledger, self._placer, admission.request, offer.rows, attempt)
+        if isinstance(found, FeasibleNodes):
             placed = self._place(pod, admission, len(found.names), now, None)
             return replace(placed, body=_several(found.names))
         refusal = self._refuse(found, offer, admission.request)
         return self._keep_waiting(pod, admission.request, refusal, offer, now)
 
     def _place(
-        self, pod: Pod, admission: Admission, feasible: int, now: float, grant: Grant | None
-    ) -> Answered:
+        self, pod: Pod, admission: AdmittedPod, feasible: int, now: float, grant: Grant | None
+    ) -> FilterAnswer:
         request, node = admission.request, "" if grant is None else grant.node
         self._remember(pod, admission)
         self.starting.reserve(pod, node, now)
         self._decisions.keep(
             Decision(
-                uid=request.uid, request=request, verdict=Verdict.PLACED, at=now, node=node,
+                uid=request.uid,
+                request=request,
+                verdict=Verdict.PLACED,
+                at=now,
+                node=node,
                 feasible=feasible,
             ),
             self._ledger.fleet,
-        )  # fmt: skip
-        return Answered(
+        )
+        return FilterAnswer(
             body=_several((node,)), verdict=Verdict.PLACED, pod=pod, node=node, grant=grant
         )
 
     def _keep_waiting(
-        self, pod: Pod, request: PodRequest, known: _Known, offer: Offer, now: float
-    ) -> Answered:
+        self, pod: Pod, request: PodRequest, known: _Known, offer: CandidateNodes, now: float
+    ) -> FilterAnswer:
         waiting = known.waiting
-        self._ledger.ask(request.uid, request.namespace, least_use(request))
+        self._ledger.set_pending_request(request.uid, request.namespace, minimum_usage(request))
         self._decisions.keep(
             Decision(
                 uid=request.uid, request=request, verdict=Verdict.WAITING, at=now,
@@ -240,25 +254,30 @@ class Filter:
             ),
             self._ledger.fleet,
         )  # fmt: skip
-        return Answered(
+        return FilterAnswer(
             body=known.body, verdict=Verdict.WAITING, pod=pod, reason=known.reason,
             message=waiting.over,
         )  # fmt: skip
 
-    def _reject(self, pod: Pod, rejected: Rejected, offer: Offer, now: float) -> Answered:
+    def _reject(
+        self, pod: Pod, rejected: Rejected, offer: CandidateNodes, now: float
+    ) -> FilterAnswer:
         self._decisions.keep(
             Decision(
-                uid=pod.metadata.uid, verdict=Verdict.REJECTED, at=now, over=rejected.message,
+                uid=pod.metadata.uid,
+                verdict=Verdict.REJECTED,
+                at=now,
+                over=rejected.message,
                 reason=rejected.reason,
             ),
             self._ledger.fleet,
-        )  # fmt: skip
-        return Answered(
+        )
+        return FilterAnswer(
             body=_none(dict.fromkeys(offer.names, rejected.reason.wire)), pod=pod,
             verdict=Verdict.REJECTED, reason=rejected.reason, message=rejected.message,
         )  # fmt: skip
 
-    def _refuse(self, waiting: Waiting, offer: Offer, request: PodRequest) -> _Known:
+    def _refuse(self, waiting: Unschedulable, offer: CandidateNodes, request: PodRequest) -> _Known:
         failed = self._failed(waiting, offer, request)
         words = Counter(failed.values())
         bare = words.pop(Reason.NODE_HAS_NO_CARDS.wire, 0)
@@ -267,19 +286,21 @@ class Filter:
         reason = _REASONS[word[0][0]] if word else without
         return _Known(_none(failed), waiting, reason)
 
-    def _known(self, offer: Offer, shape: object) -> _Known | None:
+    def _known(self, offer: CandidateNodes, shape: object) -> _Known | None:
         """The answer that the same shape got under the same books, if it had to wait."""
         generation, at = self._waiting_at
         if generation != self._ledger.generation or at is not offer:
             self._waiting, self._waiting_at = {}, (self._ledger.generation, offer)
         return self._waiting.get(shape)
 
-    def _failed(self, waiting: Waiting, offer: Offer, request: PodRequest) -> dict[str, str]:
+    def _failed(
+        self, waiting: Unschedulable, offer: CandidateNodes, request: PodRequest
+    ) -> dict[str, str]:
         """A word for each node that was offered."""
         if waiting.over:
             return dict.fromkeys(offer.names, Reason.RESOURCE_QUOTA_NOT_FIT.wire)
         allowance = self._ledger.allowance(request.namespace)
-        words = node_words(self._ledger.fleet, waiting.units, allowance)
+        words = node_reasons(self._ledger.fleet, waiting.units, allowance)
         for row in waiting.untried:
             words[row] = Reason.NODE_NOT_TRIED.wire
         given = (words[row] for row in offer.at.tolist())

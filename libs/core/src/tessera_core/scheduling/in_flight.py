@@ -19,7 +19,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, Allocated, Asks, Reading, Start
+from tessera_core.registry.plugin_requests import (
+    NOTHING_ALLOCATED,
+    AllocatedResources,
+    Asks,
+    PluginRequests,
+    StartingPod,
+)
 from tessera_schema.kube import Pod
 
 _NONE: Final[Mapping[str, str]] = {}
@@ -45,14 +51,14 @@ class _Flight(Struct, frozen=True, kw_only=True):
     admitted: bool = False
 
 
-class Starting:
+class InFlightPods:
     """All pods that are on their way to a node, and the nodes where that matters."""
 
-    def __init__(self, reading: Reading, held_on: Callable[[str], str]) -> None:
+    def __init__(self, reading: PluginRequests, held_on: Callable[[str], str]) -> None:
         """`held_on` tells the node on which the books hold cards for a pod (uid); empty = none."""
         self.reading = reading
         self._held_on = held_on
-        self._nodes: dict[str, Allocated] = {}
+        self._nodes: dict[str, AllocatedResources] = {}
         self._flights: dict[str, _Flight] = {}
         self._by_ask: dict[tuple[str, int], dict[str, None]] = {}
         """Of those that are in the way where they are: what is asked -> uids."""
@@ -69,7 +75,7 @@ class Starting:
         """Those that allocate."""
         return frozenset(self._nodes)
 
-    def put_node(self, node: str, allocated: Allocated) -> bool:
+    def put_node(self, node: str, allocated: AllocatedResources) -> bool:
         """How the node's containers get cards; True when that was otherwise before."""
         before = self._nodes.get(node, NOTHING_ALLOCATED)
         if before is allocated or before == allocated:
@@ -94,10 +100,10 @@ class Starting:
     def reserve(self, pod: Pod, node: str, now: float) -> None:
         """The pod is to be bound to the node; it counts while the books hold its cards there."""
         if node in self._nodes:
-            asks = self.reading.asks(pod)
+            asks = self.reading.requests(pod)
             self._put(_Flight(uid=pod.metadata.uid, pod=pod.name, node=node, asks=asks, since=now))
 
-    def seen(self, uid: str, pod: str, node: str, start: Start, now: float) -> bool:
+    def seen(self, uid: str, pod: str, node: str, start: StartingPod, now: float) -> bool:
         """The pod is bound and has not started; True when somebody need not wait any more."""
         if uid in self._let_go:
             return False
@@ -129,7 +135,7 @@ class Starting:
         if not self._nodes:
             return _NONE
         closed: dict[str, str] = {}
-        for ask in self.reading.asks(pod):
+        for ask in self.reading.requests(pod):
             for other in self._by_ask.get(ask, ()):
                 flight = self._flights[other]
                 if other != pod.metadata.uid and self._is_there(flight):

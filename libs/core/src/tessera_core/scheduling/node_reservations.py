@@ -24,7 +24,7 @@ LONGEST_S: Final = 900.0
 """Seconds for which one may hold, whatever is written on the pod."""
 
 
-class Holding(Struct, frozen=True, kw_only=True):
+class NodeReservation(Struct, frozen=True, kw_only=True):
     """One waiting pod's."""
 
     uid: str
@@ -40,13 +40,13 @@ class Holding(Struct, frozen=True, kw_only=True):
     """kube-scheduler evicted pods there for it; its nomination bears no time."""
 
 
-class Reserved:
+class NodeReservations:
     """All of them."""
 
     def __init__(self, has_cards: Callable[[str], bool] = lambda _: False) -> None:
         """`has_cards` tells whether a pod (uid) is in the books: what it has needs no holding."""
         self._has_cards = has_cards
-        self._by_pod: dict[str, Holding] = {}
+        self._by_pod: dict[str, NodeReservation] = {}
         self._over: dict[str, str] = {}
         """Pod -> node of a nomination that has held long enough: it must not begin anew with each
         change of the pod."""
@@ -55,7 +55,7 @@ class Reserved:
         """How many hold."""
         return len(self._by_pod)
 
-    def put(self, held: Holding, now: float) -> bool:
+    def put(self, held: NodeReservation, now: float) -> bool:
         """The pod bears this; False when that changes nothing."""
         if held.until <= now or (held.nominated and self._over.get(held.uid) == held.node):
             return self._drop(held.uid)
@@ -103,10 +103,10 @@ class Reserved:
         return self._by_pod.pop(uid, None) is not None
 
 
-def _room(held: Holding) -> tuple[str, str, bool]:
+def _room(held: NodeReservation) -> tuple[str, str, bool]:
     return held.node, held.plan, held.nominated
 
 
-def _told(held: Holding) -> str:
+def _told(held: NodeReservation) -> str:
     by = " by preemption" if held.nominated else f" by plan {held.plan}" if held.plan else ""
     return f"room is being made there{by} for {held.pod}, of priority {held.priority}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.place import fits_of_an_attempt
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
@@ -20,7 +20,7 @@ from tessera_core.quota.allowance import NO_LIMITS
 from tessera_schema.requests import PodRequest
 
 
-def useful(
+def nodes_made_feasible(
     ledger: Ledger, request: PodRequest, victims: Mapping[str, Iterable[str]]
 ) -> frozenset[str]:
     """The nodes that could take the pod once these pods (node -> uids) have left them. Of those
@@ -39,5 +39,5 @@ def useful(
     return frozenset(
         fleet.names[row]
         for row in rows.tolist()
-        if not isinstance(placer.fit(row, wanted, NO_LIMITS), Unfit)
+        if not isinstance(placer.fit(row, wanted, NO_LIMITS), NoFit)
     )

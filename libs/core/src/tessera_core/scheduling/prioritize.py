@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.place import fits_of_an_attempt, in_turn
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.scoring import nodes
-from tessera_core.placement.units import Unit, units
-from tessera_core.quota.allowance import Allowance, least_use
-from tessera_core.scheduling.reserve import Waiting
+from tessera_core.placement.units import PlacementUnit, units
+from tessera_core.quota.allowance import Allowance, minimum_usage
+from tessera_core.scheduling.reserve import Unschedulable
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Choice, PodRequest
 
@@ -30,13 +30,13 @@ _AFFINITIES: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class Room(Struct, frozen=True):
+class FeasibleNodes(Struct, frozen=True):
     """Nodes that can take the pod now. Nothing is reserved."""
 
     names: tuple[str, ...]
 
 
-def wishes(pod: Pod) -> bool:
+def has_placement_preferences(pod: Pod) -> bool:
     """True for a pod whose wishes only kube-scheduler can weigh."""
     affinity = pod.spec.affinity or {}
     return any(_preferred(affinity.get(kind)) for kind in _AFFINITIES) or any(
@@ -48,32 +48,32 @@ def _preferred(affinity: Any) -> bool:
     return isinstance(affinity, dict) and bool(affinity.get(_PREFERRED))
 
 
-def rooms(
+def feasible_nodes(
     ledger: Ledger, placer: Placer, request: PodRequest, candidates: Bools, attempt: int = 1
-) -> Room | Waiting:
+) -> FeasibleNodes | Unschedulable:
     """All nodes with room for the pod, the best first. Where the screen alone is not exact, those
     are fitted card by card that are this attempt's turn
     (`tessera_core.placement.place.in_turn`)."""
     fleet, allowance, wanted = placer.fleet, ledger.allowance(request.namespace), units(request)
-    over = allowance.exceeded(least_use(request))
+    over = allowance.exceeded(minimum_usage(request))
     if over:
-        return Waiting(wanted, over)
+        return Unschedulable(wanted, over)
     rows = np.flatnonzero(placer.screen(wanted, allowance, candidates))
     if not len(rows):
-        return Waiting(wanted)
+        return Unschedulable(wanted)
     order: Sequence[int] = nodes.in_order(rows, placer.keys(wanted[0].lead))
     untried: frozenset[int] = frozenset()
     if not _screen_is_exact(wanted, allowance):
         tried = in_turn(order, fits_of_an_attempt(wanted), attempt)
         untried = frozenset(order).difference(tried)
         fitted = ((row, placer.fit(row, wanted, allowance)) for row in tried)
-        order = [row for row, shares in fitted if not isinstance(shares, Unfit)]
+        order = [row for row, shares in fitted if not isinstance(shares, NoFit)]
     if not order:
-        return Waiting(wanted, untried=untried)
-    return Room(tuple(fleet.names[row] for row in order))
+        return Unschedulable(wanted, untried=untried)
+    return FeasibleNodes(tuple(fleet.names[row] for row in order))
 
 
-def scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
+def node_scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> dict[str, int]:
     """Node -> 0 to 10 by the pod's own policy; nodes that are not known get 0."""
     fleet = placer.fleet
     wanted = placer.with_pressure(request.uid, units(request))
@@ -89,7 +89,7 @@ def scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> dict[st
     return scored
 
 
-def _screen_is_exact(wanted: Sequence[Unit], allowance: Allowance) -> bool:
+def _screen_is_exact(wanted: Sequence[PlacementUnit], allowance: Allowance) -> bool:
     policy = wanted[0].lead.policy
     plain = policy.choice is Choice.ORDERED and not policy.same_numa
     return len(wanted) == 1 and plain and not allowance.limits

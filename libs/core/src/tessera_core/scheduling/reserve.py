@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.place import Found
+from tessera_core.placement.place import Placement
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.units import Unit, units
-from tessera_core.quota.allowance import least_use
+from tessera_core.placement.units import PlacementUnit, units
+from tessera_core.quota.allowance import minimum_usage
 from tessera_schema.grants import Grant
 from tessera_schema.requests import PodRequest
 
@@ -24,10 +24,10 @@ class Reserved(Struct, frozen=True):
     """Nodes that passed the screen."""
 
 
-class Waiting(Struct, frozen=True):
+class Unschedulable(Struct, frozen=True):
     """No node takes the pod now."""
 
-    units: Sequence[Unit]
+    units: Sequence[PlacementUnit]
     over: str = ""
     """What no node can change, in numbers: a limit of the namespace."""
     itself: bool = False
@@ -36,28 +36,28 @@ class Waiting(Struct, frozen=True):
     """Rows that may have room, and are left to the pod's next attempts."""
 
 
-def decide(
+def try_reserve(
     ledger: Ledger,
     placer: Placer,
     request: PodRequest,
     candidates: Bools | None,
     now: float,
     attempt: int | None = None,
-) -> Reserved | Waiting:
+) -> Reserved | Unschedulable:
     """Reserve the best cards for the pod. The placer's fleet is the ledger's; `candidates` are its
     rows that may be used, `attempt` bounds the work (`Placer.place`)."""
     allowance = ledger.allowance(request.namespace)
-    over = allowance.exceeded(least_use(request)) if allowance.limits else ""
+    over = allowance.exceeded(minimum_usage(request)) if allowance.limits else ""
     if over:
-        return Waiting(units(request), over)
+        return Unschedulable(units(request), over)
     found = placer.place(request, allowance, candidates, attempt)
-    if not isinstance(found, Found):
-        return Waiting(found.units, untried=found.untried)
+    if not isinstance(found, Placement):
+        return Unschedulable(found.units, untried=found.untried)
     grant = Grant(
         uid=request.uid, namespace=request.namespace, name=request.name, node=found.node,
         shares=found.shares,
     )  # fmt: skip
     refusal = ledger.assume([grant], now)
     if refusal is not None:
-        return Waiting(units(request), refusal.message, itself=True)
+        return Unschedulable(units(request), refusal.message, itself=True)
     return Reserved(grant, found.feasible)

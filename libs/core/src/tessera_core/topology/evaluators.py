@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tessera_core.topology.tree import Books, Group, available, numbers
+from tessera_core.topology.tree import CardGroup, FreeCards, available, numbers
 
 GRAIN: Final = 256 << 20
 """Bytes. Differences in free memory below it do not count when cards are compared."""
 
 
-def link(root: Group, books: Books, count: int) -> tuple[int, ...] | None:
+def link(root: CardGroup, books: FreeCards, count: int) -> tuple[int, ...] | None:
     """`count` idle cards of the lowest level that has them in one group; None if there are too
     few on the node."""
     enough = (group for group in _groups(root) if available(group, books) >= count)
@@ -26,7 +26,7 @@ def link(root: Group, books: Books, count: int) -> tuple[int, ...] | None:
     return _lowest_idle(best, books, count)
 
 
-def fragment(root: Group, books: Books, count: int = 1) -> tuple[int, ...] | None:
+def fragment(root: CardGroup, books: FreeCards, count: int = 1) -> tuple[int, ...] | None:
     """`count` idle cards from where the fewest are idle; None if there are too few.
 
     Groups are broken up before cards that hang alone from a level are taken, as in the original.
@@ -40,7 +40,7 @@ def fragment(root: Group, books: Books, count: int = 1) -> tuple[int, ...] | Non
 
 
 def share(
-    books: Books, cores: float, memory: int, among: Iterable[int] | None = None
+    books: FreeCards, cores: float, memory: int, among: Iterable[int] | None = None
 ) -> tuple[int] | None:
     """The card with the fewest free cores, then the least free memory, that has both amounts
     (percent, bytes); None if no card has. `among` = the cards to choose from, else all."""
@@ -57,13 +57,13 @@ def share(
     )),)  # fmt: skip
 
 
-def _groups(group: Group) -> Iterator[Group]:
+def _groups(group: CardGroup) -> Iterator[CardGroup]:
     """All groups below it."""
     for inner in group.groups:
         yield inner
         yield from _groups(inner)
 
 
-def _lowest_idle(group: Group, books: Books, count: int) -> tuple[int, ...] | None:
+def _lowest_idle(group: CardGroup, books: FreeCards, count: int) -> tuple[int, ...] | None:
     idle = numbers(group.cards & books.idle)
     return idle[:count] if len(idle) >= count else None

@@ -14,17 +14,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.topology.tree import Level, Pair
+from tessera_core.topology.tree import Pair, TopologyLevel
 
 MOST_CARDS: Final = 256
 LEVELS: Final = {
-    "PSB": Level.SINGLE,
-    "PIX": Level.SINGLE,
-    "PXB": Level.MULTIPLE,
-    "PHB": Level.HOST_BRIDGE,
-    "SOC": Level.NODE,
-    "NODE": Level.NODE,
-    "SYS": Level.SYSTEM,
+    "PSB": TopologyLevel.SINGLE,
+    "PIX": TopologyLevel.SINGLE,
+    "PXB": TopologyLevel.MULTIPLE,
+    "PHB": TopologyLevel.HOST_BRIDGE,
+    "SOC": TopologyLevel.NODE,
+    "NODE": TopologyLevel.NODE,
+    "SYS": TopologyLevel.SYSTEM,
 }
 """PSB: one board, which counts as one switch. SOC: an older tool's word, which does not tell
 processors apart."""
@@ -41,7 +41,7 @@ class Matrix(Struct, frozen=True):
     """What the table says. Pairs that are not in `levels` are not known."""
 
     count: int
-    levels: dict[Pair, Level] = {}
+    levels: dict[Pair, TopologyLevel] = {}
     direct: dict[Pair, int] = {}
     """Number of direct links."""
 
@@ -55,7 +55,7 @@ def parse(text: str) -> Matrix:
     lines = [line.split() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
     columns = _columns(lines[0] if lines else [])
     rows = {row[0]: row[1:] for row in lines[1:] if _CARD.fullmatch(row[0])}
-    levels: dict[Pair, Level] = {}
+    levels: dict[Pair, TopologyLevel] = {}
     direct: dict[Pair, int] = {}
     for a, b, cell in _cells(columns, rows):
         pair = (min(a, b), max(a, b))

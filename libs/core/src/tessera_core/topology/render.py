@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tessera_core.topology.tree import Books, Group, Leaf, Level, available
+from tessera_core.topology.tree import CardGroup, FreeCards, Leaf, TopologyLevel, available
 
 WORDS: Final = {
-    Level.SINGLE: "PIX",
-    Level.MULTIPLE: "PXB",
-    Level.HOST_BRIDGE: "PHB",
-    Level.NODE: "SOC",
-    Level.SYSTEM: "SYS",
+    TopologyLevel.SINGLE: "PIX",
+    TopologyLevel.MULTIPLE: "PXB",
+    TopologyLevel.HOST_BRIDGE: "PHB",
+    TopologyLevel.NODE: "SOC",
+    TopologyLevel.SYSTEM: "SYS",
 }
 _BAR: Final = "|   "
 _BRANCH: Final = "|---"
 
 
-def draw(root: Group, books: Books) -> str:
+def draw(root: CardGroup, books: FreeCards) -> str:
     """The tree, one line per group and card, children by level, idle cards and number.
 
     `aval` is the wire's spelling. Memory is in bytes.
@@ -26,7 +26,7 @@ def draw(root: Group, books: Books) -> str:
     return "\n".join((f"ROOT:{available(root, books)}", *_lines(root, books, 0))) + "\n"
 
 
-def _lines(group: Group, books: Books, depth: int) -> Iterator[str]:
+def _lines(group: CardGroup, books: FreeCards, depth: int) -> Iterator[str]:
     prefix = _BAR * depth + _BRANCH
     for card in group.alone:
         yield f"{prefix}GPU{card} ({_tail(books.leaves[card])})"

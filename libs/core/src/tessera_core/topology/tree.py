@@ -20,7 +20,7 @@ WHOLE: Final = 100
 """Cores of a card, in percent."""
 
 
-class Level(IntEnum):
+class TopologyLevel(IntEnum):
     """Where two cards meet; a lower number is closer."""
 
     SINGLE = 10
@@ -38,13 +38,13 @@ Pair = tuple[int, int]
 """Numbers of two cards, the lower first."""
 
 
-class Group(Struct, frozen=True):
+class CardGroup(Struct, frozen=True):
     """Cards that meet at a level. The root has no level and holds what meets nowhere."""
 
-    level: Level | None
+    level: TopologyLevel | None
     cards: int
     """Bit i = card i."""
-    groups: tuple[Group, ...]
+    groups: tuple[CardGroup, ...]
     """Closer groups in it, by lowest card."""
 
     @property
@@ -75,7 +75,7 @@ class Leaf(Struct, frozen=True, kw_only=True):
     processes: tuple[int, ...] = ()
 
 
-class Books(Struct, frozen=True):
+class FreeCards(Struct, frozen=True):
     """The state of a node's cards."""
 
     leaves: tuple[Leaf, ...]
@@ -88,22 +88,22 @@ def numbers(cards: int) -> tuple[int, ...]:
     return tuple(i for i in range(cards.bit_length()) if cards >> i & 1)
 
 
-def free_books(leaves: Sequence[Leaf]) -> Books:
+def all_free(leaves: Sequence[Leaf]) -> FreeCards:
     """Books in which every card is idle."""
-    return Books(tuple(leaves), (1 << len(leaves)) - 1)
+    return FreeCards(tuple(leaves), (1 << len(leaves)) - 1)
 
 
-def grow(count: int, levels: Mapping[Pair, Level]) -> Group:
+def grow(count: int, levels: Mapping[Pair, TopologyLevel]) -> CardGroup:
     """The root of the tree over cards 0 to `count` - 1. Pairs that are missing are not known."""
     return _grow(count, tuple(sorted(levels.items())))
 
 
 @lru_cache(maxsize=1024)
-def _grow(count: int, levels: tuple[tuple[Pair, Level], ...]) -> Group:
+def _grow(count: int, levels: tuple[tuple[Pair, TopologyLevel], ...]) -> CardGroup:
     """Cached, as the nodes of a cluster have few different shapes."""
     sets = [1 << i for i in range(count)]
-    groups: dict[int, Group] = {}
-    for level in Level:
+    groups: dict[int, CardGroup] = {}
+    for level in TopologyLevel:
         for (a, b), found in levels:
             if found is level:
                 sets = _joined(sets, 1 << a | 1 << b)
@@ -123,17 +123,17 @@ def _joined(sets: list[int], pair: int) -> list[int]:
     return [*(cards for cards in sets if not cards & pair), sum(touched)]
 
 
-def _group(level: Level | None, cards: int, groups: Mapping[int, Group]) -> Group:
+def _group(level: TopologyLevel | None, cards: int, groups: Mapping[int, CardGroup]) -> CardGroup:
     inner = [group for group in groups.values() if group.cards & cards]
-    return Group(level, cards, tuple(sorted(inner, key=lambda g: g.lowest)))
+    return CardGroup(level, cards, tuple(sorted(inner, key=lambda g: g.lowest)))
 
 
-def available(group: Group, books: Books) -> int:
+def available(group: CardGroup, books: FreeCards) -> int:
     """How many of the group's cards are idle."""
     return (group.cards & books.idle).bit_count()
 
 
-def occupy(books: Books, card: int, cores: float, memory: int) -> Books:
+def occupy(books: FreeCards, card: int, cores: float, memory: int) -> FreeCards:
     """Take a part of a card (memory in bytes), or with 100 cores all of it.
 
     The card is then no longer idle, however small the part. Nothing falls below 0.
@@ -147,10 +147,10 @@ def occupy(books: Books, card: int, cores: float, memory: int) -> Books:
             cores_free=max(leaf.cores_free - cores, 0),
             memory_free=max(leaf.memory_free - memory, 0),
         )
-    return Books(_with(books.leaves, card, left), books.idle & ~(1 << card))
+    return FreeCards(_with(books.leaves, card, left), books.idle & ~(1 << card))
 
 
-def release(books: Books, card: int, cores: float, memory: int) -> Books:
+def release(books: FreeCards, card: int, cores: float, memory: int) -> FreeCards:
     """Give a part of a card back, or with 100 cores all of it; nothing rises above its total.
 
     The card is idle again once all its cores are free.
@@ -165,7 +165,7 @@ def release(books: Books, card: int, cores: float, memory: int) -> Books:
             memory_free=min(leaf.memory_free + memory, leaf.memory_total),
         )
     idle = books.idle | 1 << card if left.cores_free == WHOLE else books.idle
-    return Books(_with(books.leaves, card, left), idle)
+    return FreeCards(_with(books.leaves, card, left), idle)
 
 
 def _with(leaves: tuple[Leaf, ...], card: int, leaf: Leaf) -> tuple[Leaf, ...]:

@@ -36,7 +36,7 @@ _PRESENT: Final = (
 )
 
 
-def fence(namespace: str) -> dict[str, Json]:
+def fencing_policy(namespace: str) -> dict[str, Json]:
     """The policy and its binding for a Lease in this namespace, by the paths to make them at."""
     version = "admissionregistration.k8s.io/v1"
     api = {"apiVersion": version, "metadata": {"name": POLICY}}

@@ -23,7 +23,7 @@ _KEYS: Final = 16_384
 """Public keys that are kept as objects: three vendors on 5,000 nodes."""
 
 
-class Speaker:
+class MessageSigner:
     """Signs what one agent tells."""
 
     def __init__(self, private: bytes) -> None:
@@ -38,7 +38,7 @@ class Speaker:
         return base64.b64encode(self._key.sign(_signed(order, data))).decode()
 
 
-def not_spoken(public: str, signature: str, order: tuple[int, int], data: bytes) -> str:
+def sender_problem(public: str, signature: str, order: tuple[int, int], data: bytes) -> str:
     """Why the message is not of whoever published this key; empty when it is."""
     if not signature:
         return "it is not signed"

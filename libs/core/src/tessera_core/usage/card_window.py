@@ -6,8 +6,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tessera_core.usage.smoothed import Constants, Key, SmoothCard, SmoothContainer
-from tessera_core.usage.window_columns import Columns, Pace, Sample, Span
+from tessera_core.usage.smoothed import Key, SmoothCard, SmoothContainer, SmoothingConstants
+from tessera_core.usage.window_columns import (
+    MeasuredSpan,
+    TimeConstants,
+    WindowColumns,
+    WindowSample,
+)
 from tessera_schema.device_reports import CardUse, NodeUsage
 
 _LONGEST_S: Final = 60.0
@@ -35,10 +40,10 @@ class _Use(NamedTuple):
     use: CardUse
 
 
-class Block:
+class CardWindow:
     """Measurements of one vendor's agent on one node."""
 
-    def __init__(self, vendor: str, constants: Constants) -> None:
+    def __init__(self, vendor: str, constants: SmoothingConstants) -> None:
         """Nothing was measured yet."""
         self.at = float("-inf")
         """Unix time of the newest measurement, by the node's clock."""
@@ -48,8 +53,10 @@ class Block:
         self._began = 0.0
         load, slow = constants.load_s, constants.slow_s
         rest = (constants.rise_s, constants.fall_s, constants.peak_s, constants.keep_s)
-        self._cards: Columns[str] = Columns(Pace((load, slow, load, slow), *rest), 1, 0)
-        self._uses: Columns[Key] = Columns(Pace((load,), *rest), 1, 2)
+        self._cards: WindowColumns[str] = WindowColumns(
+            TimeConstants((load, slow, load, slow), *rest), 1, 0
+        )
+        self._uses: WindowColumns[Key] = WindowColumns(TimeConstants((load,), *rest), 1, 2)
         self._newest: dict[Key, _Use] = {}
 
     def take(self, usage: NodeUsage, now: float) -> None:
@@ -58,7 +65,7 @@ class Block:
         if self.at == float("-inf"):
             self._began, self.at = usage.at, usage.at - covered
         elapsed = usage.at - self.at
-        span = Span(usage.at - self._began, elapsed, min(covered, elapsed))
+        span = MeasuredSpan(usage.at - self._began, elapsed, min(covered, elapsed))
         self.at, self.heard = usage.at, now
         self._newest = {
             (one.uid, one.container, use.card): _Use(one.namespace, one.pod, use)
@@ -68,7 +75,7 @@ class Block:
         self._take_uses(span)
         self._take_cards(usage, span)
 
-    def _take_uses(self, span: Span) -> None:
+    def _take_uses(self, span: MeasuredSpan) -> None:
         keys = tuple(self._newest)
         numbers = np.array(
             [
@@ -80,9 +87,9 @@ class Block:
         cores = np.clip(numbers[:, :1], 0, 100)
         waits = np.clip(numbers[:, 1:2], 0, 100)
         memory = np.clip(numbers[:, 2:], 0, _MOST_BYTES)
-        self._uses.take(Sample(keys, cores, waits, np.hstack([cores, memory])), span)
+        self._uses.take(WindowSample(keys, cores, waits, np.hstack([cores, memory])), span)
 
-    def _take_cards(self, usage: NodeUsage, span: Span) -> None:
+    def _take_cards(self, usage: NodeUsage, span: MeasuredSpan) -> None:
         busy = {load.card: _percent(load.cores_percent) for load in usage.cards}
         used: dict[str, float] = {}
         active: dict[str, int] = {}
@@ -98,7 +105,7 @@ class Block:
         crowded = np.clip((load - _CROWDED_FROM) / (100 - _CROWDED_FROM) * 100, 0, 100) * several
         middle = np.full(len(ids), span.at - span.covered / 2)
         means = np.stack([load, load, middle, middle], axis=1)
-        self._cards.take(Sample(ids, means, crowded[:, None], np.zeros((len(ids), 0))), span)
+        self._cards.take(WindowSample(ids, means, crowded[:, None], np.zeros((len(ids), 0))), span)
 
     def cards(self) -> list[SmoothCard]:
         """What is known of the cards that the newest message had."""

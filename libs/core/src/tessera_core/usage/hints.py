@@ -7,14 +7,14 @@ from itertools import zip_longest
 from msgspec import Struct
 
 from tessera_core.usage.lending_bounds import LendingRules, card_bounds, is_full
-from tessera_core.usage.lending_terms import Held, Holders
+from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
 from tessera_schema.hints import CardHint, LendingBound, NodeHints
 
-_NOTHING = Held()
+_NOTHING = GrantedShare()
 
 
-class Steps(Struct, frozen=True, kw_only=True):
+class SignificantChanges(Struct, frozen=True, kw_only=True):
     """Changes of a card that are worth a message."""
 
     percent: float = 5.0
@@ -27,7 +27,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     """0 to 1."""
 
 
-class Hinting:
+class HintBuilder:
     """Makes hints of nodes; it remembers only where lending was stopped."""
 
     def __init__(self, rules: LendingRules | None = None) -> None:
@@ -35,7 +35,7 @@ class Hinting:
         self.rules = rules or LendingRules()
         self._full: dict[str, frozenset[str]] = {}
 
-    def of(self, seen: SmoothNode, holders: Holders) -> NodeHints:
+    def build(self, seen: SmoothNode, holders: Holders) -> NodeHints:
         """What is to be told about a node now. A container that is not in `holders` counts as
         granted nothing."""
         cards: list[CardHint] = []
@@ -71,13 +71,13 @@ def card_hint(card: SmoothCard, holders: Holders) -> CardHint:
     )  # fmt: skip
 
 
-def _is_lowered(one: SmoothContainer, held: Held) -> bool:
+def _is_lowered(one: SmoothContainer, held: GrantedShare) -> bool:
     """Whether it waits because its cores were lowered below what it was granted: no other card
     would give it more."""
     return 0 < one.cores_limit_percent < held.cores_percent - 0.1
 
 
-def is_news(former: NodeHints | None, told: NodeHints, steps: Steps) -> bool:
+def is_significant(former: NodeHints | None, told: NodeHints, steps: SignificantChanges) -> bool:
     """Whether the message says what the one before did not."""
     if former is None or former.bounds != told.bounds:
         return True
@@ -85,7 +85,7 @@ def is_news(former: NodeHints | None, told: NodeHints, steps: Steps) -> bool:
     return any(a is None or b is None or _differ(a, b, steps) for a, b in pairs)
 
 
-def _differ(former: CardHint, now: CardHint, steps: Steps) -> bool:
+def _differ(former: CardHint, now: CardHint, steps: SignificantChanges) -> bool:
     percents = (
         (former.busy_percent, now.busy_percent),
         (former.contended_percent, now.contended_percent),

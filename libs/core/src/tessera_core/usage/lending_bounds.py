@@ -12,13 +12,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tessera_core.usage.lending_terms import Held, Holders
+from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.smoothed import SmoothCard
 from tessera_schema.hints import LendingBound
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 _WHOLE = 100.0
-_NOTHING = Held()
+_NOTHING = GrantedShare()
 
 
 class LendingRules(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,9 @@ def card_bounds(
     )  # fmt: skip
 
 
-def _most(own: Held, others: list[Held], rules: LendingRules, *, full: bool) -> float:
+def _most(
+    own: GrantedShare, others: list[GrantedShare], rules: LendingRules, *, full: bool
+) -> float:
     """Cores of who goes before it, or takes no part, are never its to borrow."""
     if full or not (rules.on and own.lends):
         return own.cores_percent
@@ -69,7 +71,7 @@ def _most(own: Held, others: list[Held], rules: LendingRules, *, full: bool) -> 
     return max(own.cores_percent, min(highest, _WHOLE - kept))
 
 
-def _goes_before(other: Held, own: Held) -> bool:
+def _goes_before(other: GrantedShare, own: GrantedShare) -> bool:
     if other.priority is None or own.priority is None or other.namespace != own.namespace:
         return False
     return other.priority < own.priority

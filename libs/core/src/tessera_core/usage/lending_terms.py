@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.lending_terms import Written, terms_of
-from tessera_core.registry.registry import Registry
+from tessera_core.dialect_kit.lending_terms import WrittenTerms, terms_of
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.usage.smoothed import Key
 from tessera_schema.grants import Grant
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class GrantedShare(Struct, frozen=True, kw_only=True):
     """What one container was granted of one card."""
 
     namespace: str = ""
@@ -30,19 +30,19 @@ class Held(Struct, frozen=True, kw_only=True):
     before it."""
 
 
-Holders = Mapping[Key, Held]
+Holders = Mapping[Key, GrantedShare]
 
 
-def holders_of(grant: Grant, pod: Pod, registry: Registry) -> dict[Key, Held]:
+def granted_shares_of(grant: Grant, pod: Pod, registry: DialectRegistry) -> dict[Key, GrantedShare]:
     """What each container of the pod was granted of each card."""
     containers = {c.name: c for c in pod.all_containers}
-    held: dict[Key, Held] = {}
+    held: dict[Key, GrantedShare] = {}
     for share in grant.shares:
         container = containers.get(share.container, Container(name=share.container))
         given = grant.given.get(share.container, Injection())
         env = {**{each.name: each.value for each in container.env}, **given.env}
-        terms = terms_of(registry.readers, (share.dialect,), Written(pod=pod, env=env))
-        held[grant.uid, share.container, share.card] = Held(
+        terms = terms_of(registry.readers, (share.dialect,), WrittenTerms(pod=pod, env=env))
+        held[grant.uid, share.container, share.card] = GrantedShare(
             namespace=grant.namespace, memory_bytes=share.memory_bytes,
             cores_percent=share.cores_percent, lends=terms.lends,
             most_cores_percent=terms.most_percent, priority=terms.priority,

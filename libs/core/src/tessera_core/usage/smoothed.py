@@ -11,7 +11,7 @@ Key = tuple[str, str, str]
 """Pod uid, container, card."""
 
 
-class Constants(Struct, frozen=True, kw_only=True):
+class SmoothingConstants(Struct, frozen=True, kw_only=True):
     """How much of the past counts. All in seconds."""
 
     load_s: Seconds = 60.0

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import math
 
-from tessera_core.usage.card_window import Block
-from tessera_core.usage.smoothed import Constants, SmoothNode
+from tessera_core.usage.card_window import CardWindow
+from tessera_core.usage.smoothed import SmoothingConstants, SmoothNode
 from tessera_schema.device_reports import NodeUsage
 
 
 class Smoother:
     """What is known of all nodes."""
 
-    def __init__(self, constants: Constants | None = None) -> None:
+    def __init__(self, constants: SmoothingConstants | None = None) -> None:
         """Nothing was measured yet."""
-        self.constants = constants or Constants()
-        self._blocks: dict[str, dict[str, Block]] = {}
+        self.constants = constants or SmoothingConstants()
+        self._blocks: dict[str, dict[str, CardWindow]] = {}
 
     def take(self, usage: NodeUsage, now: float) -> bool:
         """One message; `now` is when it came, in seconds of any clock that never jumps. False when
@@ -34,7 +34,7 @@ class Smoother:
         blocks = self._blocks.setdefault(usage.node, {})
         block = blocks.get(usage.vendor)
         if block is None or usage.at < block.at - self.constants.keep_s:
-            block = blocks[usage.vendor] = Block(usage.vendor, self.constants)
+            block = blocks[usage.vendor] = CardWindow(usage.vendor, self.constants)
         elif usage.at <= block.at:
             return False
         block.take(usage, now)

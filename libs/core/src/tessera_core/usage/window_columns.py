@@ -21,7 +21,7 @@ from tessera_core.fleet.arrays import Floats, Ints
 K = TypeVar("K", bound=Hashable)
 
 
-class Pace(NamedTuple):
+class TimeConstants(NamedTuple):
     """Time constants, in seconds."""
 
     means: tuple[float, ...]
@@ -32,7 +32,7 @@ class Pace(NamedTuple):
     """Rows that were absent for longer are dropped."""
 
 
-class Span(NamedTuple):
+class MeasuredSpan(NamedTuple):
     """What one measurement is about, in seconds."""
 
     at: float
@@ -43,7 +43,7 @@ class Span(NamedTuple):
     """How much of that it measured."""
 
 
-class Sample(NamedTuple, Generic[K]):
+class WindowSample(NamedTuple, Generic[K]):
     """One measurement of some rows: (rows, columns)."""
 
     keys: tuple[K, ...]
@@ -53,10 +53,10 @@ class Sample(NamedTuple, Generic[K]):
     peaks: Floats
 
 
-class Columns(Generic[K]):
+class WindowColumns(Generic[K]):
     """Rows by key."""
 
-    def __init__(self, pace: Pace, waits: int, peaks: int) -> None:
+    def __init__(self, pace: TimeConstants, waits: int, peaks: int) -> None:
         """A column of means for each of the pace's, and numbers of columns of the others."""
         self.rows: dict[K, int] = {}
         self.present: Ints = np.zeros(0, np.int64)
@@ -72,7 +72,7 @@ class Columns(Generic[K]):
         self.keys: tuple[K, ...] = ()
         """Of the rows that are present."""
 
-    def take(self, sample: Sample[K], span: Span) -> None:
+    def take(self, sample: WindowSample[K], span: MeasuredSpan) -> None:
         """The next measurement."""
         if sample.keys != self.keys:
             self._arrange(sample.keys, span)
@@ -97,7 +97,7 @@ class Columns(Generic[K]):
         means: Floats = np.divide(sums, weights, out=np.zeros_like(sums), where=weights > 0)
         return means
 
-    def _arrange(self, keys: tuple[K, ...], span: Span) -> None:
+    def _arrange(self, keys: tuple[K, ...], span: MeasuredSpan) -> None:
         """Rows for these keys; the others stay for a while."""
         kept = [
             key for key, row in self.rows.items()

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Shows, Vendor
-from tessera_core.dialect_kit.monitoring import Care, Minimum
+from tessera_core.dialect_kit.contract import DeviceEvidence, Vendor
+from tessera_core.dialect_kit.monitoring import MinimumVersion, MonitoringSpec
 from tessera_core.dialect_kit.readings import Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
@@ -25,7 +25,7 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 
 VENDOR: Final = Vendor(
     name="iluvatar", allocates=True, give=_give,
-    shows=Shows(variables=("ILUVATAR_COREX_VISIBLE_DEVICES",), device="/dev/iluvatar"),
+    shows=DeviceEvidence(variables=("ILUVATAR_COREX_VISIBLE_DEVICES",), device="/dev/iluvatar"),
     foreign=dict.fromkeys(
         ("iluvatar.com/gpu", "iluvatar.ai/gpu"), "Iluvatar's device plugin of whole cards"
     ),
@@ -37,9 +37,11 @@ def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str
     return readings.counted, ()
 
 
-CARE: Final = Care(
+CARE: Final = MonitoringSpec(
     vendor="iluvatar",
     cards=_cards,
     counted=True,
-    minimums=(Minimum(of="driver", name="the Iluvatar driver", version="3.1.0", above=True),),
+    minimums=(
+        MinimumVersion(of="driver", name="the Iluvatar driver", version="3.1.0", above=True),
+    ),
 )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Shows, Vendor
-from tessera_core.dialect_kit.monitoring import Care, Minimum
+from tessera_core.dialect_kit.contract import DeviceEvidence, Vendor
+from tessera_core.dialect_kit.monitoring import MinimumVersion, MonitoringSpec
 from tessera_core.dialect_kit.readings import Readings
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
@@ -24,7 +24,7 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 
 VENDOR: Final = Vendor(
     name="mthreads", allocates=True, give=_give,
-    shows=Shows(variables=("MTHREADS_VISIBLE_DEVICES",)),
+    shows=DeviceEvidence(variables=("MTHREADS_VISIBLE_DEVICES",)),
     foreign={"mthreads.com/gpu": "Moore Threads' device plugin of whole cards"},
 )  # fmt: skip
 """Its toolkit is told cards by that variable. Which device node is which card is not known here."""
@@ -35,12 +35,12 @@ def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str
     return readings.counted, ()
 
 
-CARE: Final = Care(
+CARE: Final = MonitoringSpec(
     vendor="mthreads",
     cards=_cards,
     counted=True,
     minimums=(
-        Minimum(of="driver", name="the Mthreads driver", version="1.2.0"),
-        Minimum(of="toolkit", name="MT CloudNative Toolkit", version="1.9.0", above=True),
+        MinimumVersion(of="driver", name="the Mthreads driver", version="1.2.0"),
+        MinimumVersion(of="toolkit", name="MT CloudNative Toolkit", version="1.9.0", above=True),
     ),
 )

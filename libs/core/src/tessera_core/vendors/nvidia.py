@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tessera_core.dialect_kit.contract import Vendor
-from tessera_core.dialect_kit.monitoring import Care, Minimum, Rival
+from tessera_core.dialect_kit.monitoring import CompetingPlugin, MinimumVersion, MonitoringSpec
 from tessera_core.dialect_kit.readings import CardReading, Link, Readings
 from tessera_core.hook.paths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD, PRELOAD_HOST
 from tessera_schema.cards import Card
@@ -174,21 +174,25 @@ def _words(card: CardReading, other: str) -> tuple[str, ...]:
     return (path.value, f"{_NVLINK}{lanes}") if lanes else (path.value,)
 
 
-CARE: Final = Care(
+CARE: Final = MonitoringSpec(
     vendor="nvidia",
     cards=_cards,
     application_faults=frozenset({13, 31, 43, 45, 68, 109}),
     reset_faults=frozenset({48, 64, 74, 79, 95, 119, 120, 140, 143}),
     minimums=(
-        Minimum(of="driver", name="the NVIDIA driver", version="440"),
-        Minimum(of="toolkit", name="the NVIDIA container toolkit", version="1.0.0"),
+        MinimumVersion(of="driver", name="the NVIDIA driver", version="440"),
+        MinimumVersion(of="toolkit", name="the NVIDIA container toolkit", version="1.0.0"),
     ),
     rivals=(
-        Rival(name="a device plugin for nvidia.com/gpu", socket="device-plugins/nvidia-gpu*.sock"),
-        Rival(name="Volcano's device plugin", socket="device-plugins/volcano.sock"),
-        Rival(name="GPU Manager", socket="device-plugins/vcore.sock"),
-        Rival(name="Alibaba's gpushare plugin", socket="device-plugins/aliyungpushare.sock"),
-        Rival(name="NVIDIA's DRA driver", socket="plugins/gpu.nvidia.com/*.sock"),
+        CompetingPlugin(
+            name="a device plugin for nvidia.com/gpu", socket="device-plugins/nvidia-gpu*.sock"
+        ),
+        CompetingPlugin(name="Volcano's device plugin", socket="device-plugins/volcano.sock"),
+        CompetingPlugin(name="GPU Manager", socket="device-plugins/vcore.sock"),
+        CompetingPlugin(
+            name="Alibaba's gpushare plugin", socket="device-plugins/aliyungpushare.sock"
+        ),
+        CompetingPlugin(name="NVIDIA's DRA driver", socket="plugins/gpu.nvidia.com/*.sock"),
     ),
 )
 """XIDs: those that device plugins ignore because a program causes them; and those (memory, bus,

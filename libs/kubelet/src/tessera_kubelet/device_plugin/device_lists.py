@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tessera_kubelet.device_plugin.types import Device
+from tessera_kubelet.device_plugin.types import PluginDevice
 
 
-class Offers:
+class DeviceLists:
     """The devices of each resource. A resource is named by its first `put` and stays."""
 
     def __init__(self) -> None:
         """Nothing is offered yet."""
-        self._devices: dict[str, tuple[Device, ...]] = {}
+        self._devices: dict[str, tuple[PluginDevice, ...]] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._named = asyncio.Event()
 
@@ -27,7 +27,7 @@ class Offers:
         """Is set when one more resource is named than now."""
         return self._named
 
-    def put(self, resource: str, devices: Sequence[Device]) -> None:
+    def put(self, resource: str, devices: Sequence[PluginDevice]) -> None:
         """This is all that there is of it; kubelet is told at once if it is not what it was, and a
         new resource is registered. Raises ValueError for an id that comes twice."""
         now = tuple(devices)
@@ -45,6 +45,6 @@ class Offers:
             self._changed[resource], changed = asyncio.Event(), self._changed[resource]
             changed.set()
 
-    def now(self, resource: str) -> tuple[tuple[Device, ...], asyncio.Event]:
+    def now(self, resource: str) -> tuple[tuple[PluginDevice, ...], asyncio.Event]:
         """The devices, and what is set when they are not these any more. Raises KeyError."""
         return self._devices[resource], self._changed[resource]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_kubelet.device_plugin.types import Allocation, Device, DeviceNode
+from tessera_kubelet.device_plugin.types import ContainerAllocation, DeviceNode, PluginDevice
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 from tessera_schema.injections import Mount
 
@@ -21,17 +21,17 @@ _HEALTHY = "Healthy"
 _UNHEALTHY = "Unhealthy"
 
 
-def devices_message(devices: Sequence[Device]) -> pb.ListAndWatchResponse:
+def devices_message(devices: Sequence[PluginDevice]) -> pb.ListAndWatchResponse:
     """The whole list."""
     return pb.ListAndWatchResponse(devices=map(_device_message, devices))
 
 
-def devices(told: pb.ListAndWatchResponse) -> tuple[Device, ...]:
+def devices(told: pb.ListAndWatchResponse) -> tuple[PluginDevice, ...]:
     """The whole list; an id that comes twice counts once."""
     return tuple({device.id: _device(device) for device in told.devices}.values())
 
 
-def allocation_message(given: Allocation) -> pb.ContainerAllocateResponse:
+def allocation_message(given: ContainerAllocation) -> pb.ContainerAllocateResponse:
     """What one container gets."""
     return pb.ContainerAllocateResponse(
         envs=given.env,
@@ -48,9 +48,9 @@ def allocation_message(given: Allocation) -> pb.ContainerAllocateResponse:
     )
 
 
-def allocation(told: pb.ContainerAllocateResponse) -> Allocation:
+def allocation(told: pb.ContainerAllocateResponse) -> ContainerAllocation:
     """What one container gets."""
-    return Allocation(
+    return ContainerAllocation(
         env=dict(told.envs),
         mounts=tuple(
             Mount(destination=m.container_path, source=m.host_path, read_only=m.read_only)
@@ -65,13 +65,13 @@ def allocation(told: pb.ContainerAllocateResponse) -> Allocation:
     )
 
 
-def _device_message(device: Device) -> pb.Device:
+def _device_message(device: PluginDevice) -> pb.Device:
     message = pb.Device(id=device.id, health=_HEALTHY if device.healthy else _UNHEALTHY)
     if device.numa:
         message.topology.nodes.extend(pb.NumaNode(id=node) for node in device.numa)
     return message
 
 
-def _device(told: pb.Device) -> Device:
+def _device(told: pb.Device) -> PluginDevice:
     numa = tuple(node.id for node in told.topology.nodes)
-    return Device(told.id, healthy=told.health == _HEALTHY, numa=numa)
+    return PluginDevice(told.id, healthy=told.health == _HEALTHY, numa=numa)

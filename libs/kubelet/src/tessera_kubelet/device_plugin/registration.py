@@ -16,7 +16,7 @@ from typing import NoReturn
 from tessera_core.machines.registration import (
     Accepted,
     Event,
-    Phase,
+    RegistrationPhase,
     SocketAppeared,
     SocketVanished,
     StopAsked,
@@ -24,22 +24,31 @@ from tessera_core.machines.registration import (
 )
 from tessera_kubelet.background import open_tasks
 from tessera_kubelet.device_plugin import protobuf
-from tessera_kubelet.device_plugin.device_lists import Offers
-from tessera_kubelet.device_plugin.server import Asked
+from tessera_kubelet.device_plugin.device_lists import DeviceLists
+from tessera_kubelet.device_plugin.server import DevicePluginServicer
 from tessera_kubelet.device_plugin.settings import DevicePluginSettings
-from tessera_kubelet.device_plugin.sockets import Made, kubelets_socket, made, plugins_socket
-from tessera_kubelet.device_plugin.types import NotRegistered, Plugin, Registered
-from tessera_kubelet.errors import KubeletError, NobodyListens, SocketUnusable, Unanswered
+from tessera_kubelet.device_plugin.sockets import (
+    FileIdentity,
+    kubelets_socket,
+    made,
+    plugins_socket,
+)
+from tessera_kubelet.device_plugin.types import (
+    DevicePlugin,
+    ResourceNotRegistered,
+    ResourceRegistered,
+)
+from tessera_kubelet.errors import CallTimedOut, NodeError, SocketNotListening, SocketUnusable
 from tessera_kubelet.grpc_channel import open_channel, open_server
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 
-Observer = Callable[[Registered | NotRegistered], None]
+Observer = Callable[[ResourceRegistered | ResourceNotRegistered], None]
 
 
 async def serve(
     folder: Path,
-    offers: Offers,
-    plugin: Plugin,
+    offers: DeviceLists,
+    plugin: DevicePlugin,
     settings: DevicePluginSettings,
     observe: Observer = lambda _: None,
 ) -> NoReturn:
@@ -69,8 +78,8 @@ class _Registration:
         self,
         folder: Path,
         resource: str,
-        offers: Offers,
-        plugin: Plugin,
+        offers: DeviceLists,
+        plugin: DevicePlugin,
         settings: DevicePluginSettings,
         observe: Observer,
     ) -> None:
@@ -79,9 +88,9 @@ class _Registration:
         self._observe = observe
         self._kubelets = kubelets_socket(folder)
         self._own = plugins_socket(folder, settings.prefix, resource)
-        self._new_asked = partial(Asked, resource, offers, plugin, settings.answer_s)
-        self._phase = Phase.DETACHED
-        self._told: Registered | NotRegistered | None = None
+        self._new_asked = partial(DevicePluginServicer, resource, offers, plugin, settings.answer_s)
+        self._phase = RegistrationPhase.DETACHED
+        self._told: ResourceRegistered | ResourceNotRegistered | None = None
 
     async def run(self) -> NoReturn:
         try:
@@ -89,23 +98,23 @@ class _Registration:
                 try:
                     await self._attach(await self._kubelet())
                 except _Vanished as e:
-                    self._tell(NotRegistered(resource=self._resource, why=str(e)))
+                    self._tell(ResourceNotRegistered(resource=self._resource, why=str(e)))
                 except SocketUnusable as e:
-                    self._tell(NotRegistered(resource=self._resource, why=str(e)))
+                    self._tell(ResourceNotRegistered(resource=self._resource, why=str(e)))
                     await asyncio.sleep(self._settings.retry_s)
         finally:
-            if self._phase is Phase.DETACHED:
+            if self._phase is RegistrationPhase.DETACHED:
                 self._move(StopAsked())
 
-    async def _kubelet(self) -> Made:
+    async def _kubelet(self) -> FileIdentity:
         """Kubelet's socket, as soon as there is one."""
         while (kubelet := await made(self._kubelets)) is None:
             why = f"{self._kubelets}: kubelet is not there"
-            self._tell(NotRegistered(resource=self._resource, why=why))
+            self._tell(ResourceNotRegistered(resource=self._resource, why=why))
             await asyncio.sleep(self._settings.poll_s)
         return kubelet
 
-    async def _attach(self, kubelet: Made) -> NoReturn:
+    async def _attach(self, kubelet: FileIdentity) -> NoReturn:
         """Listen, register and answer for as long as kubelet is this one. Raises _Vanished,
         SocketUnusable."""
         asked = self._new_asked()
@@ -125,10 +134,10 @@ class _Registration:
                     self._move(StopAsked())
                     raise
         finally:
-            if self._phase is not Phase.DETACHED:
+            if self._phase is not RegistrationPhase.DETACHED:
                 self._move(SocketVanished())
 
-    async def _while_there(self, kubelet: Made, asked: Asked) -> NoReturn:
+    async def _while_there(self, kubelet: FileIdentity, asked: DevicePluginServicer) -> NoReturn:
         own = await made(self._own)
         async with open_tasks() as tasks:
             tasks.create_task(self._registered(asked), name=f"registration of {self._resource}")
@@ -148,24 +157,24 @@ class _Registration:
         """Begin anew, but not at once: a kubelet that was killed leaves its socket. Raises
         _Vanished."""
         why = f"{self._kubelets}: kubelet does not watch the devices any more"
-        self._tell(NotRegistered(resource=self._resource, why=why))
+        self._tell(ResourceNotRegistered(resource=self._resource, why=why))
         await asyncio.sleep(self._settings.poll_s)
         raise _Vanished(why)
 
-    async def _registered(self, asked: Asked) -> None:
+    async def _registered(self, asked: DevicePluginServicer) -> None:
         """Try until kubelet watches the devices."""
         while True:
             try:
                 await self._register(asked)
                 break
-            except KubeletError as e:
-                self._tell(NotRegistered(resource=self._resource, why=str(e)))
-                near = isinstance(e, NobodyListens)
+            except NodeError as e:
+                self._tell(ResourceNotRegistered(resource=self._resource, why=str(e)))
+                near = isinstance(e, SocketNotListening)
                 await asyncio.sleep(self._settings.poll_s if near else self._settings.retry_s)
         self._move(Accepted())
-        self._tell(Registered(resource=self._resource))
+        self._tell(ResourceRegistered(resource=self._resource))
 
-    async def _register(self, asked: Asked) -> None:
+    async def _register(self, asked: DevicePluginServicer) -> None:
         """Raises KubeletError."""
         call_s, message_bytes = self._settings.call_s, self._settings.message_bytes
         async with open_channel(self._own, message_bytes=message_bytes) as channel:
@@ -185,14 +194,14 @@ class _Registration:
             async with asyncio.timeout(watch_s):
                 await asked.watched.wait()
         except TimeoutError as e:
-            raise Unanswered(
+            raise CallTimedOut(
                 f"kubelet took the registration and did not ask for the devices within {watch_s} s"
             ) from e
 
     def _move(self, event: Event) -> None:
         self._phase = advance(self._phase, event)
 
-    def _tell(self, now: Registered | NotRegistered) -> None:
+    def _tell(self, now: ResourceRegistered | ResourceNotRegistered) -> None:
         if now != self._told:
             self._told = now
             self._observe(now)

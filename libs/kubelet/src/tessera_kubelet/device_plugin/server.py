@@ -14,8 +14,8 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from tessera_kubelet.device_plugin import protobuf
-from tessera_kubelet.device_plugin.device_lists import Offers
-from tessera_kubelet.device_plugin.types import Plugin, Refused
+from tessera_kubelet.device_plugin.device_lists import DeviceLists
+from tessera_kubelet.device_plugin.types import AllocateRefused, DevicePlugin
 from tessera_kubelet.errors import CallFailed
 from tessera_kubelet.grpc_channel import Call, Stream
 from tessera_kubelet.nri.ttrpc import Code
@@ -26,10 +26,12 @@ M = TypeVar("M", bound=Message)
 _log = logging.getLogger("tessera_kubelet.deviceplugin.asked")
 
 
-class Asked:
+class DevicePluginServicer:
     """One resource's answers."""
 
-    def __init__(self, resource: str, offers: Offers, plugin: Plugin, answer_s: float) -> None:
+    def __init__(
+        self, resource: str, offers: DeviceLists, plugin: DevicePlugin, answer_s: float
+    ) -> None:
         """`answer_s`: seconds that the plugin has for an answer."""
         self.watched = asyncio.Event()
         """Somebody is told the devices."""
@@ -95,7 +97,7 @@ class Asked:
         for one in _read(pb.AllocateRequest, message).container_requests:
             ids = list(one.devices_ids)
             match await self._answer("Allocate", self._plugin.allocate, ids):
-                case Refused(why=why):
+                case AllocateRefused(why=why):
                     raise CallFailed(Code.FAILED_PRECONDITION, why)
                 case given:
                     answer.container_responses.append(protobuf.allocation_message(given))

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tessera_kubelet.device_plugin.protobuf import KUBELETS_SOCKET
-from tessera_kubelet.errors import Misnamed, SocketUnusable
+from tessera_kubelet.errors import PluginNameInvalid, SocketUnusable
 from tessera_kubelet.grpc_channel import LONGEST_PATH
 
 _LONGEST_NAME = 40
 """Characters of a resource's name that are in its socket's name as they are."""
 
 
-class Made(NamedTuple):
+class FileIdentity(NamedTuple):
     """Which file lies at a path: inode numbers are used again at once, times are not."""
 
     device: int
@@ -29,13 +29,13 @@ class Made(NamedTuple):
     changed_ns: int
 
 
-async def made(path: Path) -> Made | None:
+async def made(path: Path) -> FileIdentity | None:
     """What lies there; None = nothing."""
     try:
         found = await asyncio.to_thread(os.lstat, path)
     except OSError:
         return None
-    return Made(found.st_dev, found.st_ino, found.st_ctime_ns)
+    return FileIdentity(found.st_dev, found.st_ino, found.st_ctime_ns)
 
 
 def kubelets_socket(folder: Path) -> Path:
@@ -47,7 +47,7 @@ def plugins_socket(folder: Path, prefix: str, resource: str) -> Path:
     """Where the plugin `prefix` answers for this resource: the same each time, another one for
     every resource. Raises Misnamed, SocketUnusable."""
     if not re.fullmatch("[a-z0-9-]{1,16}", prefix):
-        raise Misnamed(f'prefix: "{prefix}" must be 1 to 16 of a-z, 0-9 and -')
+        raise PluginNameInvalid(f'prefix: "{prefix}" must be 1 to 16 of a-z, 0-9 and -')
     path = folder / f"{prefix}-{_short(resource)}.sock"
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise SocketUnusable(

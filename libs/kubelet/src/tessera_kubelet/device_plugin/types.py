@@ -13,7 +13,7 @@ from msgspec import Struct
 from tessera_schema.injections import Mount
 
 
-class Device(Struct, frozen=True):
+class PluginDevice(Struct, frozen=True):
     """Something that kubelet counts, and gives to one container at a time."""
 
     id: str
@@ -35,7 +35,7 @@ class DeviceNode(Struct, frozen=True, kw_only=True):
     """Of r, w and m."""
 
 
-class Allocation(Struct, frozen=True, kw_only=True):
+class ContainerAllocation(Struct, frozen=True, kw_only=True):
     """What a container gets for the ids of one resource. Where it gets the same variable, path or
     name for another resource too, one of them counts, and kubelet does not say which. What a pod
     sets itself wins over `env`."""
@@ -49,24 +49,26 @@ class Allocation(Struct, frozen=True, kw_only=True):
     """Fully qualified names, which the runtime looks up."""
 
 
-class Refused(Struct, frozen=True):
+class AllocateRefused(Struct, frozen=True):
     """The container must not be started. An Allocate that is refused ends the pod for good; a
     PreStartContainer that is refused is asked again."""
 
     why: str
 
 
-class Plugin(Protocol):
+class DevicePlugin(Protocol):
     """What decides for kubelet. A call that raises is answered as failed, with the error's words,
     and is written to the log; one that hangs holds up the pod that it is about, and no other
     call."""
 
-    async def allocate(self, resource: str, ids: Sequence[str]) -> Allocation | Refused:
+    async def allocate(
+        self, resource: str, ids: Sequence[str]
+    ) -> ContainerAllocation | AllocateRefused:
         """What the container that kubelet chose these ids for is to get. Kubelet waits without an
         end, and keeps the answer for as long as the pod lives."""
         ...
 
-    async def pre_start(self, resource: str, ids: Sequence[str]) -> Refused | None:
+    async def pre_start(self, resource: str, ids: Sequence[str]) -> AllocateRefused | None:
         """Comes before each start of the container, restarts included. Kubelet waits 30 s."""
         ...
 
@@ -77,13 +79,13 @@ class Plugin(Protocol):
         ...
 
 
-class Registered(Struct, frozen=True, kw_only=True):
+class ResourceRegistered(Struct, frozen=True, kw_only=True):
     """Kubelet has dialled back and asks for this resource from now on."""
 
     resource: str
 
 
-class NotRegistered(Struct, frozen=True, kw_only=True):
+class ResourceNotRegistered(Struct, frozen=True, kw_only=True):
     """Kubelet does not ask for this resource; attempts go on."""
 
     resource: str

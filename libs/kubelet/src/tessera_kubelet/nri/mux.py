@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import NoReturn, Protocol
 
 from tessera_kubelet.background import open_tasks
-from tessera_kubelet.errors import KubeletError, LinkGarbled, LinkLost, LinkStuck
+from tessera_kubelet.errors import LinkGarbled, LinkLost, LinkStuck, NodeError
 
 LONGEST_PAYLOAD = 10 + (4 << 20)
 """Bytes: the longest message with its header."""
@@ -75,7 +75,7 @@ class Receiver(Protocol):
         """Nothing more will come, and nothing can be sent."""
 
 
-class Channel:
+class MuxChannel:
     """One of a trunk's connections, for sending."""
 
     def __init__(self, connection: int, writer: asyncio.StreamWriter) -> None:
@@ -109,11 +109,11 @@ class Trunk:
         self._frames = Frames()
         self._receivers: dict[int, Receiver] = {}
 
-    def open(self, connection: int, receiver: Receiver) -> Channel:
+    def open(self, connection: int, receiver: Receiver) -> MuxChannel:
         """Let `receiver` have what comes in on a connection. Frames for connections that nobody
         opened are dropped, as NRI does."""
         self._receivers[connection] = receiver
-        return Channel(connection, self._writer)
+        return MuxChannel(connection, self._writer)
 
     @asynccontextmanager
     async def reading(self, name: str) -> AsyncGenerator[None]:
@@ -125,7 +125,7 @@ class Trunk:
                 tasks.create_task(self._run(), name=name)
                 yield
         except ExceptionGroup as errors:
-            ours, others = errors.split(KubeletError)
+            ours, others = errors.split(NodeError)
             if ours is None or others is not None:
                 raise
             raise ours.exceptions[0] from errors

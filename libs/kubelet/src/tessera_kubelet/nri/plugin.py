@@ -18,46 +18,54 @@ from msgspec import Struct
 
 from tessera_kubelet.errors import (
     CallFailed,
-    Misnamed,
-    NobodyListens,
-    Passing,
+    CallTimedOut,
+    PluginNameInvalid,
     PluginRejected,
-    Unanswered,
+    SocketNotListening,
+    TransientNodeError,
 )
 from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import Trunk
-from tessera_kubelet.nri.settings import NriSettings
+from tessera_kubelet.nri.settings import NriPluginSettings
 from tessera_kubelet.nri.ttrpc import Client, Code, Handler, Server
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Refusal, Sandbox
+from tessera_kubelet.nri.types import (
+    Adjustment,
+    ContainerInfo,
+    CreationRefused,
+    NriEvent,
+    PodSandbox,
+)
 from tessera_kubelet.proto import nri_pb2 as pb
 
 
-class Plugin(Protocol):
+class NriPlugin(Protocol):
     """An agent, as a runtime sees it. Every method returns at once, from memory. One that raises
     fails the runtime's call: `synchronize` then costs the connection, `create_container` the
     container's creation, the others nothing."""
 
-    def synchronize(self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]) -> None:
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]) -> None:
         """All that the runtime has. Comes first on every connection."""
 
-    def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment | Refusal:
+    def create_container(
+        self, pod: PodSandbox, container: ContainerInfo
+    ) -> Adjustment | CreationRefused:
         """What this container gets. Asked again, with another container id, when its creation
         failed or the container restarts."""
         ...
 
-    def container_started(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_started(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """Its process runs."""
 
-    def container_stopped(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_stopped(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """Its process ended. May come more than once."""
 
-    def container_removed(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def container_removed(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """It is gone from the runtime."""
 
-    def pod_stopped(self, pod: Sandbox) -> None:
+    def pod_stopped(self, pod: PodSandbox) -> None:
         """No container of the pod runs, or will."""
 
-    def pod_removed(self, pod: Sandbox) -> None:
+    def pod_removed(self, pod: PodSandbox) -> None:
         """It is gone from the runtime."""
 
 
@@ -79,17 +87,17 @@ class Disconnected(Struct, frozen=True, kw_only=True):
 Observer = Callable[[Connected | Disconnected], None]
 
 _SUBSCRIBED = (
-    Event.CREATE_CONTAINER,
-    Event.POST_START_CONTAINER,
-    Event.STOP_CONTAINER,
-    Event.REMOVE_CONTAINER,
-    Event.STOP_POD_SANDBOX,
-    Event.REMOVE_POD_SANDBOX,
+    NriEvent.CREATE_CONTAINER,
+    NriEvent.POST_START_CONTAINER,
+    NriEvent.STOP_CONTAINER,
+    NriEvent.REMOVE_CONTAINER,
+    NriEvent.STOP_POD_SANDBOX,
+    NriEvent.REMOVE_POD_SANDBOX,
 )
 
 
 async def serve(
-    socket: Path, plugin: Plugin, settings: NriSettings, observe: Observer = lambda _: None
+    socket: Path, plugin: NriPlugin, settings: NriPluginSettings, observe: Observer = lambda _: None
 ) -> NoReturn:
     """Be the runtime's plugin until cancelled, connecting anew whenever the connection ends.
     `observe` is told each change. Raises Misnamed."""
@@ -108,7 +116,7 @@ async def serve(
         began = loop.time()
         try:
             await _session(socket, plugin, settings, tell)
-        except Passing as e:
+        except TransientNodeError as e:
             tell(Disconnected(why=str(e)))
         if loop.time() - began > settings.retry_longest_s:
             wait_s = settings.retry_first_s
@@ -116,19 +124,21 @@ async def serve(
         wait_s = min(wait_s * 2, settings.retry_longest_s)
 
 
-def _check(settings: NriSettings) -> None:
+def _check(settings: NriPluginSettings) -> None:
     if not settings.name:
-        raise Misnamed("name: is empty; give the plugin one")
+        raise PluginNameInvalid("name: is empty; give the plugin one")
     if not re.fullmatch("[0-9]{2}", settings.index):
-        raise Misnamed(f'index: "{settings.index}" must be two digits, such as "10"')
+        raise PluginNameInvalid(f'index: "{settings.index}" must be two digits, such as "10"')
 
 
-async def _session(socket: Path, plugin: Plugin, settings: NriSettings, tell: Observer) -> NoReturn:
+async def _session(
+    socket: Path, plugin: NriPlugin, settings: NriPluginSettings, tell: Observer
+) -> NoReturn:
     try:
         async with asyncio.timeout(settings.register_s):
             reader, writer = await asyncio.open_unix_connection(socket)
     except OSError as e:
-        raise NobodyListens(f"{socket}: {e.strerror or str(e) or 'no answer'}") from e
+        raise SocketNotListening(f"{socket}: {e.strerror or str(e) or 'no answer'}") from e
     trunk = Trunk(reader, writer, write_s=settings.write_s)
     calls = _Calls(plugin)
     Server(trunk, protobuf.PLUGIN_CONNECTION, protobuf.PLUGIN_SERVICE, calls.handlers())
@@ -140,7 +150,7 @@ async def _session(socket: Path, plugin: Plugin, settings: NriSettings, tell: Ob
     raise AssertionError("reading ends with an error")
 
 
-async def _register(client: Client, calls: _Calls, settings: NriSettings) -> None:
+async def _register(client: Client, calls: _Calls, settings: NriPluginSettings) -> None:
     name = pb.RegisterPluginRequest(plugin_name=settings.name, plugin_idx=settings.index)
     payload, within_s = name.SerializeToString(), settings.register_s
     try:
@@ -149,8 +159,8 @@ async def _register(client: Client, calls: _Calls, settings: NriSettings) -> Non
                 protobuf.RUNTIME_SERVICE, "RegisterPlugin", payload, within_s=within_s
             )
             await calls.synchronized.wait()
-    except (TimeoutError, Unanswered) as e:
-        raise Unanswered(f"the runtime did not take the plugin in within {within_s} s") from e
+    except (TimeoutError, CallTimedOut) as e:
+        raise CallTimedOut(f"the runtime did not take the plugin in within {within_s} s") from e
     except CallFailed as e:
         raise PluginRejected(f"the runtime rejected the plugin: {e.message}") from e
 
@@ -158,11 +168,11 @@ async def _register(client: Client, calls: _Calls, settings: NriSettings) -> Non
 class _Calls:
     """What the runtime calls on one connection."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: NriPlugin) -> None:
         self.synchronized = asyncio.Event()
         self.runtime = Connected(runtime="", version="", answer_within_s=0)
         self._plugin = plugin
-        self._pods: list[Sandbox] = []
+        self._pods: list[PodSandbox] = []
         self._containers: list[ContainerInfo] = []
 
     def handlers(self) -> dict[str, Handler]:
@@ -202,7 +212,7 @@ class _Calls:
         asked = pb.CreateContainerRequest.FromString(payload)
         pod, container = protobuf.sandbox(asked.pod), protobuf.container(asked.container)
         match self._plugin.create_container(pod, container):
-            case Refusal(why=why):
+            case CreationRefused(why=why):
                 raise CallFailed(Code.FAILED_PRECONDITION, why)
             case Adjustment() as given:
                 adjust = protobuf.adjustment_message(given)
@@ -219,13 +229,13 @@ class _Calls:
         told = pb.StateChangeEvent.FromString(payload)
         pod, container = protobuf.sandbox(told.pod), protobuf.container(told.container)
         match int(told.event):
-            case Event.POST_START_CONTAINER:
+            case NriEvent.POST_START_CONTAINER:
                 self._plugin.container_started(pod, container)
-            case Event.REMOVE_CONTAINER:
+            case NriEvent.REMOVE_CONTAINER:
                 self._plugin.container_removed(pod, container)
-            case Event.STOP_POD_SANDBOX:
+            case NriEvent.STOP_POD_SANDBOX:
                 self._plugin.pod_stopped(pod)
-            case Event.REMOVE_POD_SANDBOX:
+            case NriEvent.REMOVE_POD_SANDBOX:
                 self._plugin.pod_removed(pod)
             case _:
                 pass  # not subscribed to

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tessera_kubelet.errors import Unsayable
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Device, Event, Sandbox, State
+from tessera_kubelet.errors import AdjustmentUnsupported
+from tessera_kubelet.nri.types import (
+    Adjustment,
+    ContainerInfo,
+    NriContainerState,
+    NriDevice,
+    NriEvent,
+    PodSandbox,
+)
 from tessera_kubelet.proto import nri_pb2 as pb
 from tessera_schema.injections import Mount
 
@@ -15,19 +22,19 @@ PLUGIN_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 RUNTIME_CONNECTION = 2
 RUNTIME_SERVICE = "nri.pkg.api.v1alpha1.Runtime"
 
-_STATES: dict[int, State] = {state.value: state for state in State}
+_STATES: dict[int, NriContainerState] = {state.value: state for state in NriContainerState}
 _REMOVES = "-"
 """NRI reads a name that begins so as: take this away."""
 
 
-def mask(events: Iterable[Event]) -> int:
+def mask(events: Iterable[NriEvent]) -> int:
     """The bits that subscribe to `events`."""
     return sum(1 << (event - 1) for event in set(events))
 
 
-def sandbox(told: pb.PodSandbox) -> Sandbox:
+def sandbox(told: pb.PodSandbox) -> PodSandbox:
     """A pod as it came in."""
-    return Sandbox(
+    return PodSandbox(
         id=told.id,
         name=told.name,
         uid=told.uid,
@@ -37,7 +44,7 @@ def sandbox(told: pb.PodSandbox) -> Sandbox:
     )
 
 
-def sandbox_message(pod: Sandbox) -> pb.PodSandbox:
+def sandbox_message(pod: PodSandbox) -> pb.PodSandbox:
     """A pod as it goes out."""
     return pb.PodSandbox(
         id=pod.id,
@@ -55,7 +62,7 @@ def container(told: pb.Container) -> ContainerInfo:
         id=told.id,
         sandbox_id=told.pod_sandbox_id,
         name=told.name,
-        state=_STATES.get(told.state, State.UNKNOWN),
+        state=_STATES.get(told.state, NriContainerState.UNKNOWN),
         labels=dict(told.labels),
         annotations=dict(told.annotations),
         args=tuple(told.args),
@@ -126,7 +133,7 @@ def _only_adds(asked: Adjustment) -> None:
     for what, names in named.items():
         for name in names:
             if name.startswith(_REMOVES):
-                raise Unsayable(
+                raise AdjustmentUnsupported(
                     f'{what}: "{name}" begins with "{_REMOVES}", by which NRI means to remove it;'
                     " only additions are supported"
                 )
@@ -154,11 +161,11 @@ def _mount_message(mount: Mount) -> pb.Mount:
     )
 
 
-def _device(told: pb.LinuxDevice) -> Device:
-    return Device(path=told.path, type=told.type, major=told.major, minor=told.minor)
+def _device(told: pb.LinuxDevice) -> NriDevice:
+    return NriDevice(path=told.path, type=told.type, major=told.major, minor=told.minor)
 
 
-def _device_message(device: Device) -> pb.LinuxDevice:
+def _device_message(device: NriDevice) -> pb.LinuxDevice:
     return pb.LinuxDevice(
         path=device.path, type=device.type, major=device.major, minor=device.minor
     )

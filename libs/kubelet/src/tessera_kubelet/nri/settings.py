@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class NriSettings(Struct, frozen=True, kw_only=True):
+class NriPluginSettings(Struct, frozen=True, kw_only=True):
     """An agent's, as a plugin."""
 
     name: str = "tessera"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from tessera_kubelet.errors import CallFailed, LinkGarbled, LinkLost, Oversized, Unanswered
+from tessera_kubelet.errors import CallFailed, CallTimedOut, LinkGarbled, LinkLost, Oversized
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.proto.ttrpc_pb2 import Request, Response, Status
 
@@ -32,7 +32,7 @@ Handler = Callable[[bytes], bytes]
 """Takes a call's payload and gives the answer's. Raises CallFailed."""
 
 
-class Kind(IntEnum):
+class TtrpcMessageKind(IntEnum):
     """What a message is. Others are skipped."""
 
     REQUEST = 1
@@ -53,7 +53,7 @@ class Code(IntEnum):
     UNAVAILABLE = 14
 
 
-class Message(NamedTuple):
+class TtrpcMessage(NamedTuple):
     """A message as it came in."""
 
     stream: int
@@ -69,7 +69,7 @@ class Messages:
         """At the beginning of a message."""
         self._held = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[TtrpcMessage]:
         """The messages that `data` completes. Raises LinkGarbled."""
         self._held += data
         while len(self._held) >= _HEADER.size:
@@ -83,10 +83,10 @@ class Messages:
                 return
             payload = bytes(self._held[_HEADER.size : end])
             del self._held[:end]
-            yield Message(stream, kind, flags, payload)
+            yield TtrpcMessage(stream, kind, flags, payload)
 
 
-def message(stream: int, kind: Kind, payload: bytes) -> bytes:
+def message(stream: int, kind: TtrpcMessageKind, payload: bytes) -> bytes:
     """A message as it goes out. Raises Oversized."""
     if len(payload) > LONGEST_MESSAGE:
         raise Oversized(f"a message of {len(payload)} bytes; at most {LONGEST_MESSAGE} are allowed")
@@ -111,7 +111,7 @@ class Client:
         request = Request(
             service=service, method=method, payload=payload, timeout_nano=int(within_s * 1e9)
         )
-        out = message(self._next, Kind.REQUEST, request.SerializeToString())
+        out = message(self._next, TtrpcMessageKind.REQUEST, request.SerializeToString())
         stream, self._next = self._next, self._next + 2
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[stream] = answer
@@ -121,7 +121,7 @@ class Client:
                 await self._channel.flushed()
                 response = await answer
         except TimeoutError as e:
-            raise Unanswered(f"{method} was not answered within {within_s} s") from e
+            raise CallTimedOut(f"{method} was not answered within {within_s} s") from e
         finally:
             del self._waiting[stream]
             if not (answer.cancel() or answer.cancelled()):
@@ -136,7 +136,7 @@ class Client:
             answer = self._waiting.get(came.stream)
             if answer is None or answer.done():
                 continue
-            if came.kind != Kind.RESPONSE:
+            if came.kind != TtrpcMessageKind.RESPONSE:
                 raise LinkGarbled(f"a message of type {came.kind} came in place of an answer")
             try:
                 answer.set_result(Response.FromString(came.payload))
@@ -167,7 +167,7 @@ class Server:
     def receive(self, data: bytes) -> None:
         """Answer each call that `data` completes. Raises LinkGarbled."""
         for came in self._messages.feed(data):
-            if came.kind not in (Kind.REQUEST, Kind.DATA):
+            if came.kind not in (TtrpcMessageKind.REQUEST, TtrpcMessageKind.DATA):
                 continue
             try:
                 answer = Response(payload=self._answer(came))
@@ -178,8 +178,8 @@ class Server:
     def lost(self, error: LinkLost) -> None:
         """Nobody waits here."""
 
-    def _answer(self, came: Message) -> bytes:
-        if came.kind == Kind.DATA or came.flags & _REMOTE_OPEN:
+    def _answer(self, came: TtrpcMessage) -> bytes:
+        if came.kind == TtrpcMessageKind.DATA or came.flags & _REMOTE_OPEN:
             raise CallFailed(Code.UNIMPLEMENTED, "streams are not served here, only calls")
         if came.stream % 2 == 0 or came.stream <= self._last:
             raise CallFailed(
@@ -212,8 +212,10 @@ class Server:
 
     def _send(self, stream: int, answer: Response) -> None:
         try:
-            out = message(stream, Kind.RESPONSE, answer.SerializeToString())
+            out = message(stream, TtrpcMessageKind.RESPONSE, answer.SerializeToString())
         except Oversized as e:
             status = Status(code=Code.RESOURCE_EXHAUSTED, message=str(e))
-            out = message(stream, Kind.RESPONSE, Response(status=status).SerializeToString())
+            out = message(
+                stream, TtrpcMessageKind.RESPONSE, Response(status=status).SerializeToString()
+            )
         self._channel.send(out)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from tessera_schema.injections import Mount
 
 
-class Event(IntEnum):
+class NriEvent(IntEnum):
     """What happens to pods and containers, numbered as on the wire."""
 
     RUN_POD_SANDBOX = 1
@@ -30,7 +30,7 @@ class Event(IntEnum):
     REMOVE_CONTAINER = 11
 
 
-class State(IntEnum):
+class NriContainerState(IntEnum):
     """Where a container is, numbered as on the wire."""
 
     UNKNOWN = 0
@@ -40,7 +40,7 @@ class State(IntEnum):
     STOPPED = 4
 
 
-class Device(Struct, frozen=True, kw_only=True):
+class NriDevice(Struct, frozen=True, kw_only=True):
     """A device node, as it appears in the container."""
 
     path: str
@@ -50,7 +50,7 @@ class Device(Struct, frozen=True, kw_only=True):
     """c or b."""
 
 
-class Sandbox(Struct, frozen=True, kw_only=True):
+class PodSandbox(Struct, frozen=True, kw_only=True):
     """A pod, as the runtime knows it."""
 
     id: str
@@ -68,7 +68,7 @@ class ContainerInfo(Struct, frozen=True, kw_only=True):
     id: str
     sandbox_id: str
     name: str
-    state: State = State.UNKNOWN
+    state: NriContainerState = NriContainerState.UNKNOWN
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     args: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class ContainerInfo(Struct, frozen=True, kw_only=True):
     """Variables that both the image and the pod set. The pod's value counts, and a runtime leaves
     it as it is whatever a plugin answers: NRI replaces only the first of two entries."""
     mounts: tuple[Mount, ...] = ()
-    devices: tuple[Device, ...] = ()
+    devices: tuple[NriDevice, ...] = ()
     cgroup: str = ""
     """The path that the runtime gives its cgroup, in the runtime's notation."""
     pid: int = 0
@@ -90,14 +90,14 @@ class Adjustment(Struct, frozen=True, kw_only=True):
 
     env: Mapping[str, str] = {}
     mounts: tuple[Mount, ...] = ()
-    devices: tuple[Device, ...] = ()
+    devices: tuple[NriDevice, ...] = ()
     cdi: tuple[str, ...] = ()
     """Fully qualified names of CDI devices, which the runtime looks up."""
     annotations: Mapping[str, str] = {}
     """Of the container, not of its pod."""
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class CreationRefused(Struct, frozen=True, kw_only=True):
     """The container must not be created. The kubelet shows why, and tries again."""
 
     why: str

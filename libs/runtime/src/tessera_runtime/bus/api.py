@@ -14,15 +14,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from tessera_runtime.errors import BusAway, Lasting
+from tessera_runtime.errors import BusAway, Permanent
 from tessera_schema.envelope import Envelope
 
 
-class NewsRefused(Lasting):
+class MessageRejected(Permanent):
     """The message was not sent and never can be: it is too large, or nothing keeps its subject."""
 
 
-class News(Struct, frozen=True, kw_only=True):
+class Message(Struct, frozen=True, kw_only=True):
     """One message. `subject` is the one that subscribers see, for values of buckets too."""
 
     subject: str
@@ -30,7 +30,7 @@ class News(Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-Untaken = BusAway | NewsRefused
+PublishError = BusAway | MessageRejected
 """Why the bus has not taken a message."""
 
 
@@ -48,7 +48,7 @@ class Bus(Protocol):
         """True while NATS answers."""
         ...
 
-    async def renewed(self, seen: int) -> int:
+    async def connection_generation(self, seen: int) -> int:
         """Wait until NATS answers and its renewals are other than `seen`; their number.
 
         They grow when what was put before may have been lost: on a new connection, when a bucket
@@ -63,7 +63,7 @@ class Bus(Protocol):
         """
         ...
 
-    async def publish_all(self, several: Sequence[News]) -> Sequence[Untaken | None]:
+    async def publish_all(self, several: Sequence[Message]) -> Sequence[PublishError | None]:
         """Publish messages that go at once, in their order, within one deadline; for each of them
         why it was not taken, None where it was. Raises nothing of it."""
         ...
@@ -75,9 +75,9 @@ class Bus(Protocol):
         """
         ...
 
-    def news(
+    def subscribe(
         self, subject: str, *, durable: str = ""
-    ) -> AbstractAsyncContextManager[AsyncIterator[News]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         """Messages from now on whose subject matches (`*` and `>` as in NATS).
 
         With `durable`, those that came while the reader was away come first (the first time all
@@ -89,7 +89,7 @@ class Bus(Protocol):
 
     def watch(
         self, bucket: str, keys: str = ">"
-    ) -> AbstractAsyncContextManager[AsyncIterator[News | Resync]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Message | Resync]]:
         """The last values of a bucket's keys, then each change, without end.
 
         A Resync comes first, and again whenever the watch had to start anew: after a reconnect,

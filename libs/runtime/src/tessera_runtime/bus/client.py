@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from tessera_runtime.background import aside
+from tessera_runtime.background import running_in_background
 from tessera_runtime.bus import jetstream
-from tessera_runtime.bus.api import News, NewsRefused, Resync, Untaken
-from tessera_runtime.bus.consumer import Reader
-from tessera_runtime.bus.kv_watch import Watch
-from tessera_runtime.bus.nats_link import Link, Message
-from tessera_runtime.bus.reconnect import Connection
+from tessera_runtime.bus.api import Message, MessageRejected, PublishError, Resync
+from tessera_runtime.bus.consumer import StreamConsumer
+from tessera_runtime.bus.kv_watch import KeyValueWatch
+from tessera_runtime.bus.nats_link import NatsLink, RequestMessage
+from tessera_runtime.bus.reconnect import ReconnectingClient
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.bus.streams import check_key
-from tessera_runtime.bus.subscription import NewsReader
+from tessera_runtime.bus.subscription import Subscription
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import Envelope
 
@@ -30,7 +30,7 @@ def _ignore(what: str) -> None:
 class NatsBus:
     """A Bus. Besides, requests to services: see `bus.micro`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ReconnectingClient) -> None:
         """Use `open_bus`."""
         self._connection = connection
 
@@ -44,11 +44,11 @@ class NatsBus:
         """True while NATS answers."""
         return self._connection.up
 
-    async def renewed(self, seen: int) -> int:
-        """See `Bus.renewed`."""
+    async def connection_generation(self, seen: int) -> int:
+        """See `Bus.connection_generation`."""
         return await self._connection.renewed(seen)
 
-    async def linked(self) -> Link:
+    async def linked(self) -> NatsLink:
         """The link of now, waiting until there is one."""
         return await self._connection.linked()
 
@@ -56,11 +56,11 @@ class NatsBus:
         """See `Bus.publish`."""
         await self._store_one(self._message(subject, envelope, data))
 
-    async def publish_all(self, several: Sequence[News]) -> Sequence[Untaken | None]:
+    async def publish_all(self, several: Sequence[Message]) -> Sequence[PublishError | None]:
         """See `Bus.publish_all`."""
         made = [self._made(news) for news in several]
-        answers = iter(await self._store([m for m in made if isinstance(m, Message)]))
-        return [next(answers) if isinstance(m, Message) else m for m in made]
+        answers = iter(await self._store([m for m in made if isinstance(m, RequestMessage)]))
+        return [next(answers) if isinstance(m, RequestMessage) else m for m in made]
 
     async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
         """See `Bus.put`."""
@@ -70,9 +70,11 @@ class NatsBus:
         await self._store_one(self._sized(f"$KV.{bucket}.{key}", envelope, data))
 
     @asynccontextmanager
-    async def news(self, subject: str, *, durable: str = "") -> AsyncGenerator[AsyncIterator[News]]:
-        """See `Bus.news`. Raises NewsRefused."""
-        reader = NewsReader(self._connection, subject, durable)
+    async def subscribe(
+        self, subject: str, *, durable: str = ""
+    ) -> AsyncGenerator[AsyncIterator[Message]]:
+        """See `Bus.subscribe`. Raises NewsRefused."""
+        reader = Subscription(self._connection, subject, durable)
         async with _reading(reader), self._connection.before_others(reader.take_place):
             with suppress(BusAway):
                 await reader.take_place(self._connection.link())
@@ -81,43 +83,43 @@ class NatsBus:
     @asynccontextmanager
     async def watch(
         self, bucket: str, keys: str = ">"
-    ) -> AsyncGenerator[AsyncIterator[News | Resync]]:
+    ) -> AsyncGenerator[AsyncIterator[Message | Resync]]:
         """See `Bus.watch`. Raises NewsRefused."""
-        reader = Watch(self._connection, bucket, keys)
+        reader = KeyValueWatch(self._connection, bucket, keys)
         async with _reading(reader):
             yield reader
 
-    def _made(self, news: News) -> Message | Untaken:
+    def _made(self, news: Message) -> RequestMessage | PublishError:
         try:
             return self._message(news.subject, news.envelope, news.data)
-        except (BusAway, NewsRefused) as e:
+        except (BusAway, MessageRejected) as e:
             return e
 
-    def _message(self, subject: str, envelope: Envelope, data: bytes) -> Message:
+    def _message(self, subject: str, envelope: Envelope, data: bytes) -> RequestMessage:
         self._connection.layout.stream_of(subject)
         return self._sized(subject, envelope, data)
 
-    def _sized(self, subject: str, envelope: Envelope, data: bytes) -> Message:
+    def _sized(self, subject: str, envelope: Envelope, data: bytes) -> RequestMessage:
         largest = self._connection.link().largest
         headers = envelope.headers()
         size = len(data) + _size(headers, subject)
         if size > largest:
-            raise NewsRefused(
+            raise MessageRejected(
                 f"message on {subject}: {size} bytes with its headers: NATS takes {largest} "
                 "(max_payload in its configuration)"
             )
-        return Message(subject, data, headers)
+        return RequestMessage(subject, data, headers)
 
-    async def _store_one(self, message: Message) -> None:
+    async def _store_one(self, message: RequestMessage) -> None:
         (problem,) = await self._store([message])
         if problem is not None:
             raise problem
 
-    async def _store(self, messages: Sequence[Message]) -> Sequence[Untaken | None]:
+    async def _store(self, messages: Sequence[RequestMessage]) -> Sequence[PublishError | None]:
         if not messages:
             return ()
         try:
-            problems: list[Untaken | None] = await jetstream.store_all(
+            problems: list[PublishError | None] = await jetstream.store_all(
                 self._connection.link(), messages
             )
         except BusAway as e:
@@ -137,13 +139,13 @@ async def open_bus(
     bucket_lost_values, read_anew, bad_envelope.
     """
     settings.check()
-    connection = Connection(settings, f"tessera-{service}-{instance}", count)
-    async with aside(connection.run(), "bus"):
+    connection = ReconnectingClient(settings, f"tessera-{service}-{instance}", count)
+    async with running_in_background(connection.run(), "bus"):
         yield NatsBus(connection)
 
 
 @asynccontextmanager
-async def _reading(reader: Reader) -> AsyncGenerator[None]:
+async def _reading(reader: StreamConsumer) -> AsyncGenerator[None]:
     try:
         yield
     finally:
@@ -154,4 +156,4 @@ def _size(headers: Mapping[str, str], subject: str) -> int:
     try:
         return 12 + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
     except UnicodeEncodeError as e:
-        raise NewsRefused(f"message on {subject}: a header is no valid text: {e.reason}") from e
+        raise MessageRejected(f"message on {subject}: a header is no valid text: {e.reason}") from e

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from tessera_runtime import logs
-from tessera_runtime.bus.api import News
-from tessera_runtime.bus.jetstream import Refused
-from tessera_runtime.bus.nats_link import Link
-from tessera_runtime.bus.pacing import Pace
-from tessera_runtime.bus.pull_session import Kept, Reading, Session, open_session
-from tessera_runtime.bus.reconnect import Connection
+from tessera_runtime.bus.api import Message
+from tessera_runtime.bus.jetstream import JetStreamRefused
+from tessera_runtime.bus.nats_link import NatsLink
+from tessera_runtime.bus.pacing import Backoff
+from tessera_runtime.bus.pull_session import ConsumerSpec, PullSession, StreamMessage, open_session
+from tessera_runtime.bus.reconnect import ReconnectingClient
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import BadEnvelope
 
@@ -20,22 +20,22 @@ log = logs.named("tessera.bus")
 SECOND_NS: Final = 1_000_000_000
 
 
-class Reader:
+class StreamConsumer:
     """Sessions one after the other. Giving up waiting for a message (a timeout around it) loses
     nothing: the next asking goes on."""
 
-    def __init__(self, connection: Connection, about: str) -> None:
+    def __init__(self, connection: ReconnectingClient, about: str) -> None:
         """`about` is what is read, for messages."""
         self.connection = connection
         self.about = about
         self.why = "the first reading"
         settings = connection.settings
-        self._pace = Pace(settings.retry_first_s, settings.retry_most_s, connection.name + about)
+        self._pace = Backoff(settings.retry_first_s, settings.retry_most_s, connection.name + about)
         self._stack = AsyncExitStack()
-        self._session: Session | None = None
+        self._session: PullSession | None = None
         self._dropped = ""
 
-    async def readings(self, link: Link) -> Sequence[Reading]:
+    async def readings(self, link: NatsLink) -> Sequence[ConsumerSpec]:
         """What the next session reads. Raises BusAway, Refused."""
         raise NotImplementedError
 
@@ -47,13 +47,13 @@ class Reader:
             link = await self.connection.linked()
             try:
                 await self.begin_on(link)
-            except (BusAway, Refused) as e:
+            except (BusAway, JetStreamRefused) as e:
                 self._doubt(str(e))
             else:
                 return True
             await self._pace.wait()
 
-    async def begin_on(self, link: Link) -> None:
+    async def begin_on(self, link: NatsLink) -> None:
         """Begin a session. Raises BusAway, Refused."""
         readings = await self.readings(link)
         async with AsyncExitStack() as stack:
@@ -64,7 +64,7 @@ class Reader:
             self._stack = stack.pop_all()
             self._session = session
 
-    async def next(self) -> Kept | None:
+    async def next(self) -> StreamMessage | None:
         """The session's next message; None when the session is over."""
         if self._session is None:
             return None
@@ -88,7 +88,7 @@ class Reader:
         self._session = None
         await self._stack.aclose()
 
-    def readable(self, kept: Kept) -> News | None:
+    def readable(self, kept: StreamMessage) -> Message | None:
         """The message, or None for one that is dropped and counted."""
         if kept.is_marker:
             return None

@@ -42,7 +42,7 @@ class Nkey:
         return base64.b64encode(self._key.sign(nonce.encode()))
 
 
-class Credentials(Struct, frozen=True):
+class NatsCredentials(Struct, frozen=True):
     """What a connection is opened with."""
 
     user: str | None = None
@@ -65,7 +65,7 @@ class Credentials(Struct, frozen=True):
         return made
 
 
-def read_credentials(settings: BusSettings) -> Credentials:
+def read_credentials(settings: BusSettings) -> NatsCredentials:
     """Read the files that the settings name. Blocks. Raises OSError, BadSeed, ssl.SSLError."""
     user = settings.user or None
     password = settings.password or None
@@ -78,7 +78,7 @@ def read_credentials(settings: BusSettings) -> Credentials:
         blocks = dict(_BLOCK.findall(Path(settings.creds_file).read_text(encoding="utf-8")))
         jwt = blocks.get("NATS USER JWT", "")
         nkey = Nkey(blocks.get("USER NKEY SEED", ""))
-    return Credentials(user, password, nkey, jwt, _tls(settings))
+    return NatsCredentials(user, password, nkey, jwt, _tls(settings))
 
 
 def _tls(settings: BusSettings) -> ssl.SSLContext | None:

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_runtime.bus.api import NewsRefused, Untaken
-from tessera_runtime.bus.nats_link import Link, Message
+from tessera_runtime.bus.api import MessageRejected, PublishError
+from tessera_runtime.bus.nats_link import NatsLink, RequestMessage
 from tessera_runtime.bus.request_queue import Delivery
 from tessera_runtime.errors import BusAway
 
@@ -26,7 +26,7 @@ _PASSING: Final = frozenset({
 })  # fmt: skip
 
 
-class Refusal(Struct, frozen=True):
+class JetStreamError(Struct, frozen=True):
     """JetStream's error."""
 
     code: int = 0
@@ -34,80 +34,82 @@ class Refusal(Struct, frozen=True):
     description: str = ""
 
 
-class Answer(Struct, frozen=True):
+class JetStreamResponse(Struct, frozen=True):
     """The part that all answers share."""
 
-    error: Refusal | None = None
+    error: JetStreamError | None = None
 
 
-class State(Struct, frozen=True):
+class StreamState(Struct, frozen=True):
     """What a stream holds."""
 
     last_seq: int = 0
     num_subjects: int = 0
 
 
-class StreamInfo(Answer, frozen=True):
+class StreamInfo(JetStreamResponse, frozen=True):
     """A stream as it is."""
 
     config: dict[str, Any] = {}
     created: str = ""
-    state: State = State()
+    state: StreamState = StreamState()
 
 
-class Refused(Exception):
+class JetStreamRefused(Exception):
     """JetStream said no."""
 
-    def __init__(self, what: str, refusal: Refusal) -> None:
+    def __init__(self, what: str, refusal: JetStreamError) -> None:
         super().__init__(f"{what}: {refusal.description} ({refusal.err_code})")
         self.missing = refusal.err_code == _NO_STREAM
         self.passing = refusal.err_code in _PASSING or refusal.code >= 500
 
 
 _encode = msgspec.json.Encoder().encode
-_answer = msgspec.json.Decoder(Answer).decode
+_answer = msgspec.json.Decoder(JetStreamResponse).decode
 _stream_info = msgspec.json.Decoder(StreamInfo).decode
 
 
-async def stream_info(link: Link, stream: str) -> StreamInfo | None:
+async def stream_info(link: NatsLink, stream: str) -> StreamInfo | None:
     """The stream as it is; None when there is none. Raises BusAway, Refused."""
     try:
         return await _stream(link, f"STREAM.INFO.{stream}", {})
-    except Refused as e:
+    except JetStreamRefused as e:
         if e.missing:
             return None
         raise
 
 
-async def create_stream(link: Link, config: Mapping[str, Any]) -> StreamInfo:
+async def create_stream(link: NatsLink, config: Mapping[str, Any]) -> StreamInfo:
     """Make a stream. Raises BusAway, Refused."""
     return await _stream(link, f"STREAM.CREATE.{config['name']}", config)
 
 
-async def update_stream(link: Link, config: Mapping[str, Any]) -> StreamInfo:
+async def update_stream(link: NatsLink, config: Mapping[str, Any]) -> StreamInfo:
     """Change a stream; what it holds stays. Raises BusAway, Refused."""
     return await _stream(link, f"STREAM.UPDATE.{config['name']}", config)
 
 
-async def create_consumer(link: Link, stream: str, name: str, config: Mapping[str, Any]) -> None:
+async def create_consumer(
+    link: NatsLink, stream: str, name: str, config: Mapping[str, Any]
+) -> None:
     """Make a consumer, or find it as it was made before. Raises BusAway, Refused."""
     subject = f"{API}.CONSUMER.CREATE.{stream}.{name}.{config['filter_subject']}"
     body = {"stream_name": stream, "config": {**config, "name": name}}
     await _call(link, subject, body)
 
 
-async def delete_consumer(link: Link, stream: str, name: str) -> None:
+async def delete_consumer(link: NatsLink, stream: str, name: str) -> None:
     """Let go of a consumer, without waiting for the answer. Raises BusAway."""
     await link.publish(f"{API}.CONSUMER.DELETE.{stream}.{name}", b"")
 
 
-async def pull(link: Link, stream: str, consumer: str, reply: str, asked: Pulled) -> None:
+async def pull(link: NatsLink, stream: str, consumer: str, reply: str, asked: PullRequest) -> None:
     """Ask for messages, which come on `reply`. Raises BusAway."""
     subject = f"{API}.CONSUMER.MSG.NEXT.{stream}.{consumer}"
     await link.publish(subject, _encode(asked.body()), reply=reply)
 
 
-class Pulled(Struct, frozen=True):
+class PullRequest(Struct, frozen=True):
     """How much is asked for, for how long, and how often a sign of life is wanted meanwhile."""
 
     batch: int
@@ -123,38 +125,42 @@ class Pulled(Struct, frozen=True):
         }
 
 
-async def store_all(link: Link, messages: Sequence[Message]) -> list[Untaken | None]:
+async def store_all(
+    link: NatsLink, messages: Sequence[RequestMessage]
+) -> list[PublishError | None]:
     """Put messages into the streams that keep their subjects; for each why it is not kept, None
     where it is. Raises BusAway where they were not sent."""
     return list(map(_untaken, messages, await link.request_all(messages)))
 
 
-def _untaken(message: Message, answer: Delivery | BusAway) -> Untaken | None:
+def _untaken(message: RequestMessage, answer: Delivery | BusAway) -> PublishError | None:
     if isinstance(answer, BusAway):
         return answer
     try:
-        told: Answer = _read(_answer, answer.data, message.subject)
+        told: JetStreamResponse = _read(_answer, answer.data, message.subject)
     except BusAway as e:
         return e
     if told.error is None:
         return None
-    refused = Refused(message.subject, told.error)
-    return BusAway(str(refused)) if refused.passing else NewsRefused(str(refused))
+    refused = JetStreamRefused(message.subject, told.error)
+    return BusAway(str(refused)) if refused.passing else MessageRejected(str(refused))
 
 
-async def _stream(link: Link, verb: str, body: Mapping[str, Any]) -> StreamInfo:
+async def _stream(link: NatsLink, verb: str, body: Mapping[str, Any]) -> StreamInfo:
     subject = f"{API}.{verb}"
     answer = await link.request(subject, _encode(body) if body else b"")
     info: StreamInfo = _read(_stream_info, answer.data, subject)
     if info.error is not None:
-        raise Refused(subject, info.error)
+        raise JetStreamRefused(subject, info.error)
     return info
 
 
-async def _call(link: Link, subject: str, body: Mapping[str, Any]) -> None:
-    answer: Answer = _read(_answer, (await link.request(subject, _encode(body))).data, subject)
+async def _call(link: NatsLink, subject: str, body: Mapping[str, Any]) -> None:
+    answer: JetStreamResponse = _read(
+        _answer, (await link.request(subject, _encode(body))).data, subject
+    )
     if answer.error is not None:
-        raise Refused(subject, answer.error)
+        raise JetStreamRefused(subject, answer.error)
 
 
 def _read(decode: Any, data: bytes, subject: str) -> Any:

@@ -6,30 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_runtime.bus.api import News, Resync
-from tessera_runtime.bus.consumer import SECOND_NS, Reader
-from tessera_runtime.bus.nats_link import Link
-from tessera_runtime.bus.pull_session import Reading
-from tessera_runtime.bus.reconnect import Connection
-from tessera_runtime.bus.streams import Home
+from tessera_runtime.bus.api import Message, Resync
+from tessera_runtime.bus.consumer import SECOND_NS, StreamConsumer
+from tessera_runtime.bus.nats_link import NatsLink
+from tessera_runtime.bus.pull_session import ConsumerSpec
+from tessera_runtime.bus.reconnect import ReconnectingClient
+from tessera_runtime.bus.streams import StreamSubject
 
 
-class Watch(Reader):
+class KeyValueWatch(StreamConsumer):
     """An endless iterator over the values of a bucket's keys."""
 
-    def __init__(self, connection: Connection, bucket: str, keys: str) -> None:
+    def __init__(self, connection: ReconnectingClient, bucket: str, keys: str) -> None:
         """Raises NewsRefused for a bucket that the layout does not know."""
         super().__init__(connection, f"{bucket}/{keys}")
         stream = connection.layout.bucket(bucket)
-        self._home = Home(stream, f"$KV.{bucket}.{keys}")
+        self._home = StreamSubject(stream, f"$KV.{bucket}.{keys}")
         self._last = 0
         connection.use(stream.name)
 
-    def __aiter__(self) -> Watch:
+    def __aiter__(self) -> KeyValueWatch:
         """It is its own iterator."""
         return self
 
-    async def __anext__(self) -> News | Resync:
+    async def __anext__(self) -> Message | Resync:
         """The next value; a Resync when values follow from the beginning."""
         while True:
             if await self.begin():
@@ -46,7 +46,7 @@ class Watch(Reader):
             if news is not None:
                 return news
 
-    async def readings(self, link: Link) -> Sequence[Reading]:
+    async def readings(self, link: NatsLink) -> Sequence[ConsumerSpec]:
         """The last message of each subject, then what comes."""
         config = {
             "deliver_policy": "last_per_subject",
@@ -56,4 +56,4 @@ class Watch(Reader):
             "mem_storage": True,
             "num_replicas": 1,
         }
-        return [Reading(self._home, link.fresh_name(), config)]
+        return [ConsumerSpec(self._home, link.fresh_name(), config)]

@@ -15,7 +15,7 @@ _SOURCES: Final = 4
 """Sources remembered of a key: its teller, and whom it replaced."""
 
 
-class Latest(Generic[T]):
+class LatestBySource(Generic[T]):
     """The newest value for each source and key."""
 
     def __init__(self) -> None:

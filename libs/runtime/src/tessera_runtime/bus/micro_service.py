@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.background import aside
-from tessera_runtime.bus.api import NewsRefused
+from tessera_runtime.background import running_in_background
+from tessera_runtime.bus.api import MessageRejected
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.nats_link import Link
-from tessera_runtime.bus.pacing import Pace
+from tessera_runtime.bus.nats_link import NatsLink
+from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.bus.request_queue import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway, TesseraError
@@ -33,7 +33,7 @@ _CODE: Final = "Nats-Service-Error-Code"
 _encode = msgspec.json.Encoder().encode
 
 
-class Service(Struct, frozen=True, kw_only=True):
+class MicroService(Struct, frozen=True, kw_only=True):
     """What NATS shows of a service."""
 
     name: str
@@ -77,14 +77,14 @@ class _Micro:
     """A service on a link."""
 
     def __init__(
-        self, service: Service, started: str, endpoints: list[_Endpoint], answer_s: float
+        self, service: MicroService, started: str, endpoints: list[_Endpoint], answer_s: float
     ) -> None:
         self._service = service
         self._started = started
         self._endpoints = endpoints
         self._answer_s = answer_s
 
-    async def serve(self, link: Link) -> None:
+    async def serve(self, link: NatsLink) -> None:
         """Answer until the link is lost. Raises BusAway."""
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             for verb in ("PING", "INFO", "STATS"):
@@ -102,7 +102,7 @@ class _Micro:
         whole = f"$SRV.{verb}"
         return whole, f"{whole}.{name}", f"{whole}.{name}.{self._service.instance}"
 
-    async def _tell(self, link: Link, inbox: Inbox, verb: str) -> None:
+    async def _tell(self, link: NatsLink, inbox: Inbox, verb: str) -> None:
         while True:
             asked = await inbox.get(None)
             if asked.reply:
@@ -122,7 +122,7 @@ class _Micro:
             about["endpoints"] = [endpoint.stats() for endpoint in self._endpoints]
         return about
 
-    async def _answer(self, link: Link, inbox: Inbox, endpoint: _Endpoint) -> None:
+    async def _answer(self, link: NatsLink, inbox: Inbox, endpoint: _Endpoint) -> None:
         loop = asyncio.get_running_loop()
         while True:
             asked = await inbox.get(None)
@@ -146,7 +146,7 @@ class _Micro:
         return b"", {_ERROR: why, _CODE: code}
 
 
-def _requests(link: Link, subject: str, queue: str = "") -> AbstractAsyncContextManager[Inbox]:
+def _requests(link: NatsLink, subject: str, queue: str = "") -> AbstractAsyncContextManager[Inbox]:
     return link.subscribe(subject, queue, REQUESTS_MOST_BYTES)
 
 
@@ -157,7 +157,7 @@ def endpoint_subject(cluster: str, service: str, name: str) -> str:
 
 @asynccontextmanager
 async def open_micro(
-    bus: NatsBus, clock: Clock, service: Service, endpoints: Mapping[str, Handler]
+    bus: NatsBus, clock: Clock, service: MicroService, endpoints: Mapping[str, Handler]
 ) -> AsyncGenerator[None]:
     """List the service, and answer its endpoints, whenever NATS is there.
 
@@ -177,7 +177,7 @@ async def open_micro(
     )  # fmt: skip
 
     async def serve() -> None:
-        pace = Pace(settings.retry_first_s, settings.retry_most_s, service.name)
+        pace = Backoff(settings.retry_first_s, settings.retry_most_s, service.name)
         while True:
             link = await bus.linked()
             try:
@@ -185,7 +185,7 @@ async def open_micro(
             except* BusAway:
                 await pace.wait()
 
-    async with aside(serve(), "micro"):
+    async with running_in_background(serve(), "micro"):
         yield
 
 
@@ -195,11 +195,11 @@ async def ask(bus: NatsBus, service: str, name: str, data: bytes = b"") -> bytes
     answer = await link.request(endpoint_subject(bus.settings.cluster, service, name), data)
     why = answer.headers.get(_ERROR)
     if why is not None:
-        raise NewsRefused(f"{service} does not answer {name}: {why}")
+        raise MessageRejected(f"{service} does not answer {name}: {why}")
     return answer.data
 
 
-async def _now(bus: NatsBus) -> Link:
+async def _now(bus: NatsBus) -> NatsLink:
     try:
         async with asyncio.timeout(bus.settings.call_s):
             return await bus.linked()

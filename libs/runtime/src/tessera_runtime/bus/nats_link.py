@@ -21,7 +21,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from tessera_runtime import logs
-from tessera_runtime.bus.credentials import Credentials, read_credentials
+from tessera_runtime.bus.credentials import NatsCredentials, read_credentials
 from tessera_runtime.bus.request_queue import Delivery, Inbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BusAway
@@ -33,7 +33,7 @@ NO_RESPONDERS: Final = 503
 _NAME_BYTES: Final = 16
 
 
-class Message(Struct, frozen=True):
+class RequestMessage(Struct, frozen=True):
     """What is sent to be answered."""
 
     subject: str
@@ -41,7 +41,7 @@ class Message(Struct, frozen=True):
     headers: dict[str, str] | None = None
 
 
-class Link:
+class NatsLink:
     """A connection that is up until `lost` is set."""
 
     def __init__(self, client: Client, settings: BusSettings) -> None:
@@ -103,12 +103,12 @@ class Link:
 
     async def request(self, subject: str, data: bytes) -> Delivery:
         """The answer to a message, within `call_s`. Raises BusAway."""
-        (answer,) = await self.request_all([Message(subject, data)])
+        (answer,) = await self.request_all([RequestMessage(subject, data)])
         if isinstance(answer, BusAway):
             raise answer
         return answer
 
-    async def request_all(self, messages: Sequence[Message]) -> list[Delivery | BusAway]:
+    async def request_all(self, messages: Sequence[RequestMessage]) -> list[Delivery | BusAway]:
         """The answer to each of the messages, which go at once and in this order, or why there is
         none; within `call_s` for all of them. Raises BusAway where they were not sent."""
         loop = asyncio.get_running_loop()
@@ -137,7 +137,9 @@ class Link:
                     future.exception()  # looked at, so that asyncio does not complain
         return list(map(self._answer, messages, waiting.values()))
 
-    def _answer(self, message: Message, future: asyncio.Future[Delivery]) -> Delivery | BusAway:
+    def _answer(
+        self, message: RequestMessage, future: asyncio.Future[Delivery]
+    ) -> Delivery | BusAway:
         subject = message.subject
         if not future.done() or future.cancelled():
             return BusAway(f"{subject}: no answer within {self._settings.call_s} s")
@@ -210,14 +212,14 @@ class Link:
 
 
 @asynccontextmanager
-async def open_link(settings: BusSettings, name: str) -> AsyncGenerator[Link]:
+async def open_link(settings: BusSettings, name: str) -> AsyncGenerator[NatsLink]:
     """Connect within `connect_s`, and close in the end. Raises BusAway."""
     try:
         credentials = await asyncio.to_thread(read_credentials, settings)
     except _WORLD as e:
         raise BusAway(f"credentials for NATS: {e}") from e
     client = _Client(credentials)
-    link = Link(client, settings)
+    link = NatsLink(client, settings)
     try:
         try:
             await _connect(link, client, settings, {"name": name, **credentials.options()})
@@ -232,7 +234,7 @@ async def open_link(settings: BusSettings, name: str) -> AsyncGenerator[Link]:
 
 
 async def _connect(
-    link: Link, client: Client, settings: BusSettings, options: Mapping[str, Any]
+    link: NatsLink, client: Client, settings: BusSettings, options: Mapping[str, Any]
 ) -> None:
     async def closed() -> None:
         link.lose("the server closed the connection")
@@ -266,7 +268,7 @@ class _Client(Client):
     """nats-py's client, which takes an nkey only through a package that we do not need, and would
     send credentials in the clear to a server that does not speak of TLS."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: NatsCredentials) -> None:
         super().__init__()
         self._needs_tls = credentials.tls is not None
         if credentials.nkey is not None and not credentials.jwt:

@@ -24,9 +24,9 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.background import aside
-from tessera_runtime.bus.api import Bus, News, NewsRefused, Untaken
-from tessera_runtime.bus.pacing import Pace
+from tessera_runtime.background import running_in_background
+from tessera_runtime.bus.api import Bus, Message, MessageRejected, PublishError
+from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import Envelope
@@ -105,7 +105,7 @@ class Outbox:
         """Messages that the bus has not taken yet."""
         return len(self._events) + len(self._untold)
 
-    def tell(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
+    def publish(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
         """An event. The oldest is dropped when too many wait.
 
         A traceparent that is none (it may come from a tenant's pod) counts as empty.
@@ -122,7 +122,7 @@ class Outbox:
         )  # fmt: skip
         self._wake()
 
-    def tell_state(
+    def publish_state(
         self, bucket: str, key: str, type_: str, data: bytes, traceparent: str = ""
     ) -> None:
         """The state of a key; one that waited for the bus is forgotten."""
@@ -138,7 +138,7 @@ class Outbox:
         """Wait until the bus has taken everything."""
         await self._taken.wait()
 
-    async def send_to(self, bus: Bus, pace: Pace) -> None:
+    async def send_to(self, bus: Bus, pace: Backoff) -> None:
         """Hand over what waits, for ever."""
         states_first = False
         while True:
@@ -159,14 +159,14 @@ class Outbox:
             states_first = not states_first
             if isinstance(letters, _State):
                 self._put_last(letters.place)
-            await bus.renewed(0)
+            await bus.connection_generation(0)
             await pace.wait()
 
-    async def tell_again(self, bus: Bus) -> None:
+    async def republish_states(self, bus: Bus) -> None:
         """Tell all states again whenever the bus may have lost them, for ever."""
         seen = 0
         while True:
-            seen = await bus.renewed(seen)
+            seen = await bus.connection_generation(seen)
             for place, letter in self._states.items():
                 if place not in self._untold:
                     # With the old id it could be taken for a repeat of what was lost.
@@ -178,24 +178,24 @@ class Outbox:
         if isinstance(letters, _State):
             return self._heeded(letters, await self._put(bus, letters))
         news = [
-            News(subject=each.subject, envelope=self._envelope(each), data=each.data)
+            Message(subject=each.subject, envelope=self._envelope(each), data=each.data)
             for each in letters
         ]
         return all(map(self._heeded, letters, await bus.publish_all(news)))
 
-    async def _put(self, bus: Bus, state: _State) -> Untaken | None:
+    async def _put(self, bus: Bus, state: _State) -> PublishError | None:
         try:
             await bus.put(*state.place, self._envelope(state), state.data)
-        except (BusAway, NewsRefused) as e:
+        except (BusAway, MessageRejected) as e:
             return e
         return None
 
-    def _heeded(self, letter: _Event | _State, problem: Untaken | None) -> bool:
+    def _heeded(self, letter: _Event | _State, problem: PublishError | None) -> bool:
         """Be done with a letter, unless the bus may take it yet."""
         match problem:
             case BusAway():
                 return False
-            case NewsRefused():
+            case MessageRejected():
                 self._drop(letter, str(problem))
             case None:
                 self._went()
@@ -289,10 +289,10 @@ async def open_outbox(
     """Tell news over the bus. `on_drop` is told the subject, or bucket and key, and the reason."""
     settings = settings or OutboxSettings()
     outbox = Outbox(clock, service, instance, settings, on_drop, sign)
-    pace = Pace(settings.retry_first_s, settings.retry_most_s, f"{service}/{instance}")
+    pace = Backoff(settings.retry_first_s, settings.retry_most_s, f"{service}/{instance}")
     async with (
-        aside(outbox.send_to(bus, pace), "outbox"),
-        aside(outbox.tell_again(bus), "outbox retelling"),
+        running_in_background(outbox.send_to(bus, pace), "outbox"),
+        running_in_background(outbox.republish_states(bus), "outbox retelling"),
     ):
         yield outbox
         if bus.connected:

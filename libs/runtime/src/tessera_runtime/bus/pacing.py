@@ -6,7 +6,7 @@ import asyncio
 import random
 
 
-class Pace:
+class Backoff:
     """Waits that double, with jitter, up to a bound."""
 
     def __init__(self, first_s: float, most_s: float, seed: str) -> None:

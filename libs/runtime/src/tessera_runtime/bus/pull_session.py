@@ -14,12 +14,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tessera_runtime.bus import jetstream
-from tessera_runtime.bus.api import News
-from tessera_runtime.bus.jetstream import Pulled
-from tessera_runtime.bus.nats_link import Link
+from tessera_runtime.bus.api import Message
+from tessera_runtime.bus.jetstream import PullRequest
+from tessera_runtime.bus.nats_link import NatsLink
 from tessera_runtime.bus.request_queue import Delivery, Inbox
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.bus.streams import Home
+from tessera_runtime.bus.streams import StreamSubject
 from tessera_runtime.errors import BusAway
 from tessera_schema.envelope import read_envelope
 
@@ -32,20 +32,20 @@ _COMPLETED: Final = "Batch Completed"
 _BEATS: Final = 2.5
 
 
-class Reading(Struct, frozen=True):
+class ConsumerSpec(Struct, frozen=True):
     """What is read: a part of a stream, through one consumer."""
 
-    home: Home
+    home: StreamSubject
     consumer: str
     config: Mapping[str, Any]
     lasting: bool = False
     """The consumer stays when the session ends."""
 
 
-class Kept(Struct, frozen=True):
+class StreamMessage(Struct, frozen=True):
     """A message of a stream."""
 
-    home: Home
+    home: StreamSubject
     sequence: int
     delivery: Delivery
 
@@ -55,9 +55,9 @@ class Kept(Struct, frozen=True):
         headers = self.delivery.headers
         return "KV-Operation" in headers or "Nats-Marker-Reason" in headers
 
-    def news(self) -> News:
+    def news(self) -> Message:
         """The message as subscribers see it. Raises BadEnvelope."""
-        return News(
+        return Message(
             subject=self.home.stream.told_on(self.delivery.subject),
             envelope=read_envelope(self.delivery.headers),
             data=self.delivery.data,
@@ -67,17 +67,17 @@ class Kept(Struct, frozen=True):
 class _Pulling:
     """One consumer: how much is still to come, and when it was heard of."""
 
-    def __init__(self, reading: Reading, reply: str) -> None:
+    def __init__(self, reading: ConsumerSpec, reply: str) -> None:
         self.reading = reading
         self.reply = reply
         self.left = 0
         self.heard = 0.0
 
 
-class Session:
+class PullSession:
     """Messages of some streams over one link; over when anything is doubtful."""
 
-    def __init__(self, link: Link, inbox: Inbox, settings: BusSettings) -> None:
+    def __init__(self, link: NatsLink, inbox: Inbox, settings: BusSettings) -> None:
         """Use `open_session`."""
         self.link = link
         self.inbox = inbox
@@ -95,7 +95,7 @@ class Session:
         """Let `get` raise BusAway when it comes to this point."""
         self.inbox.put(BusAway(why))
 
-    async def begin(self, readings: Iterable[Reading]) -> None:
+    async def begin(self, readings: Iterable[ConsumerSpec]) -> None:
         """Make the consumers. Raises BusAway, Refused."""
         for number, reading in enumerate(readings):
             stream = reading.home.stream.name
@@ -103,7 +103,7 @@ class Session:
             pulling = _Pulling(reading, f"{self.inbox.subject[:-1]}{number}")
             self._pulls[stream] = self._by_reply[pulling.reply] = pulling
 
-    async def get(self) -> Kept:
+    async def get(self) -> StreamMessage:
         """The next message. Raises BusAway when the session is over."""
         away = _now() - self._left_at
         for pulling in self._pulls.values():
@@ -116,7 +116,7 @@ class Session:
         finally:
             self._left_at = _now()
 
-    async def _one(self) -> Kept | None:
+    async def _one(self) -> StreamMessage | None:
         # Asking comes before taking: a caller that gives up in between loses no message.
         for pulling in self._pulls.values():
             if pulling.left <= 0:
@@ -132,7 +132,7 @@ class Session:
         pulled = self._pulls[stream]
         pulled.heard = _now()
         pulled.left -= 1
-        return Kept(pulled.reading.home, sequence, delivery)
+        return StreamMessage(pulled.reading.home, sequence, delivery)
 
     def _patience(self) -> float:
         """Seconds that the consumer which was heard of longest ago may go on saying nothing."""
@@ -143,7 +143,7 @@ class Session:
 
     async def _ask(self, pulling: _Pulling) -> None:
         settings = self._settings
-        asked = Pulled(settings.batch, settings.pull_s, settings.heartbeat_s)
+        asked = PullRequest(settings.batch, settings.pull_s, settings.heartbeat_s)
         reading = pulling.reading
         await jetstream.pull(
             self.link, reading.home.stream.name, reading.consumer, pulling.reply, asked
@@ -165,11 +165,11 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    link: Link, settings: BusSettings, readings: Iterable[Reading]
-) -> AsyncGenerator[Session]:
+    link: NatsLink, settings: BusSettings, readings: Iterable[ConsumerSpec]
+) -> AsyncGenerator[PullSession]:
     """Begin to read. Raises BusAway, Refused."""
     async with link.subscribe(f"{link.inbox_subject()}.*") as inbox:
-        session = Session(link, inbox, settings)
+        session = PullSession(link, inbox, settings)
         try:
             await session.begin(readings)
             yield session

@@ -10,21 +10,21 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tessera_runtime import logs
-from tessera_runtime.background import aside
-from tessera_runtime.bus.jetstream import Refused, stream_info
-from tessera_runtime.bus.nats_link import Link, open_link
-from tessera_runtime.bus.pacing import Pace
-from tessera_runtime.bus.pull_session import Session
+from tessera_runtime.background import running_in_background
+from tessera_runtime.bus.jetstream import JetStreamRefused, stream_info
+from tessera_runtime.bus.nats_link import NatsLink, open_link
+from tessera_runtime.bus.pacing import Backoff
+from tessera_runtime.bus.pull_session import PullSession
 from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.bus.stream_setup import Keeper, Mark, mark_of
-from tessera_runtime.bus.streams import Layout
+from tessera_runtime.bus.stream_setup import StreamFingerprint, StreamSetup, fingerprint_of
+from tessera_runtime.bus.streams import StreamLayout
 from tessera_runtime.errors import BusAway
 
 log = logs.named("tessera.bus")
-OnLink = Callable[[Link], Awaitable[None]]
+OnLink = Callable[[NatsLink], Awaitable[None]]
 
 
-class Connection:
+class ReconnectingClient:
     """The link of now, if there is one."""
 
     def __init__(self, settings: BusSettings, name: str, count: Callable[[str], None]) -> None:
@@ -32,14 +32,14 @@ class Connection:
         self.settings = settings
         self.name = name
         self.count = count
-        self.layout = Layout(settings.cluster)
-        self._keeper = Keeper(self.layout, settings.replicas, count)
-        self._link: Link | None = None
+        self.layout = StreamLayout(settings.cluster)
+        self._keeper = StreamSetup(self.layout, settings.replicas, count)
+        self._link: NatsLink | None = None
         self._renewals = 0
         self._changed = asyncio.Event()
         self._look_now = asyncio.Event()
-        self._sessions: set[Session] = set()
-        self._marks: dict[str, Mark] = {}
+        self._sessions: set[PullSession] = set()
+        self._marks: dict[str, StreamFingerprint] = {}
         self._first: set[OnLink] = set()
         kept = self.layout.buckets.values() if settings.arrange else ()
         self._used = {stream.name for stream in kept}
@@ -51,20 +51,20 @@ class Connection:
         """True while there is a link."""
         return self._link is not None
 
-    def link(self) -> Link:
+    def link(self) -> NatsLink:
         """The link of now. Raises BusAway."""
         if self._link is None:
             raise BusAway(self._why or f"{self.settings.shown}: not connected yet")
         return self._link
 
-    async def linked(self) -> Link:
+    async def linked(self) -> NatsLink:
         """The link, waiting until there is one."""
         while self._link is None:
             await self._changed.wait()
         return self._link
 
     async def renewed(self, seen: int) -> int:
-        """Wait for a link and other renewals than `seen`; see `Bus.renewed`."""
+        """Wait for a link and other renewals than `seen`; see `Bus.connection_generation`."""
         while self._link is None or self._renewals == seen:
             await self._changed.wait()
         return self._renewals
@@ -80,7 +80,7 @@ class Connection:
         self._look_now.set()
 
     @asynccontextmanager
-    async def holding(self, session: Session) -> AsyncGenerator[None]:
+    async def holding(self, session: PullSession) -> AsyncGenerator[None]:
         """Have the session ended when its streams are not what they were."""
         self._sessions.add(session)
         try:
@@ -100,7 +100,7 @@ class Connection:
     async def run(self) -> None:
         """Connect, stay, and connect again; until cancelled."""
         settings = self.settings
-        pace = Pace(settings.retry_first_s, settings.retry_most_s, self.name)
+        pace = Backoff(settings.retry_first_s, settings.retry_most_s, self.name)
         while True:
             began = asyncio.get_running_loop().time()
             try:
@@ -114,7 +114,7 @@ class Connection:
             self._away(why)
             await pace.wait()
 
-    async def _stay(self, link: Link) -> None:
+    async def _stay(self, link: NatsLink) -> None:
         # Streams first: whoever comes with the link finds them.
         with suppress(BusAway):
             await self._look(link)
@@ -129,7 +129,7 @@ class Connection:
         self.count("connected")
         self._renew()
         try:
-            async with aside(self._keep(link), "bus keeper"):
+            async with running_in_background(self._keep(link), "bus keeper"):
                 await link.watched()
         finally:
             self._link = None
@@ -140,7 +140,7 @@ class Connection:
             self.count("away")
         self._why = why
 
-    async def _keep(self, link: Link) -> None:
+    async def _keep(self, link: NatsLink) -> None:
         while not link.lost.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.check_s):
@@ -149,19 +149,19 @@ class Connection:
             with suppress(BusAway):
                 await self._look(link)
 
-    async def _look(self, link: Link) -> None:
+    async def _look(self, link: NatsLink) -> None:
         if self.settings.arrange:
             await self._keeper.arrange(link)
         for stream in tuple(self._used):
             try:
-                mark = mark_of(await stream_info(link, stream))
-            except Refused as e:
+                mark = fingerprint_of(await stream_info(link, stream))
+            except JetStreamRefused as e:
                 log.warning("bucket not seen", stream=stream, why=str(e))
                 continue
             if mark is not None:
                 self._compare(stream, mark)
 
-    def _compare(self, stream: str, mark: Mark) -> None:
+    def _compare(self, stream: str, mark: StreamFingerprint) -> None:
         before = self._marks.get(stream)
         self._marks[stream] = mark
         why = mark.lost_since(before) if before else ""

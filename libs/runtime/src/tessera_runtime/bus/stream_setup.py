@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from tessera_runtime import logs
 from tessera_runtime.bus import jetstream
-from tessera_runtime.bus.jetstream import Refused, StreamInfo
-from tessera_runtime.bus.nats_link import Link
-from tessera_runtime.bus.streams import LAYOUT_VERSION, Layout, Stream
+from tessera_runtime.bus.jetstream import JetStreamRefused, StreamInfo
+from tessera_runtime.bus.nats_link import NatsLink
+from tessera_runtime.bus.streams import LAYOUT_VERSION, Stream, StreamLayout
 
 log = logs.named("tessera.bus")
 
 
-class Mark(Struct, frozen=True):
+class StreamFingerprint(Struct, frozen=True):
     """By what a stream is known again."""
 
     created: str
@@ -29,7 +29,7 @@ class Mark(Struct, frozen=True):
     ages: bool = False
     """Its messages end by age: fewer subjects than before are no loss, none at all may be one."""
 
-    def lost_since(self, before: Mark) -> str:
+    def lost_since(self, before: StreamFingerprint) -> str:
         """Why what was there before may be gone; empty when nothing points to it."""
         if self.created != before.created:
             return "it was made again"
@@ -40,25 +40,25 @@ class Mark(Struct, frozen=True):
         return ""
 
 
-def mark_of(info: StreamInfo | None) -> Mark | None:
+def fingerprint_of(info: StreamInfo | None) -> StreamFingerprint | None:
     """The mark of a stream; None when there is none."""
     if info is None:
         return None
     ages = bool(info.config.get("max_age"))
-    return Mark(info.created, info.state.last_seq, info.state.num_subjects, ages)
+    return StreamFingerprint(info.created, info.state.last_seq, info.state.num_subjects, ages)
 
 
-class Keeper:
+class StreamSetup:
     """Makes what is missing and mends what differs."""
 
-    def __init__(self, layout: Layout, replicas: int, count: Callable[[str], None]) -> None:
+    def __init__(self, layout: StreamLayout, replicas: int, count: Callable[[str], None]) -> None:
         """`count` is told layout_mended and layout_refused."""
         self._layout = layout
         self._replicas = replicas
         self._count = count
         self._told: dict[str, str] = {}
 
-    async def arrange(self, link: Link) -> None:
+    async def arrange(self, link: NatsLink) -> None:
         """Look at every stream once; a refusal is told and the stream left as it is.
 
         Raises BusAway.
@@ -67,14 +67,14 @@ class Keeper:
             try:
                 found = await jetstream.stream_info(link, stream.name)
                 done = await self._mend(link, stream, found)
-            except Refused as e:
+            except JetStreamRefused as e:
                 self._refused(stream, str(e))
                 continue
             if done:
                 self._count("layout_mended")
                 log.info("stream arranged", stream=stream.name, how=done)
 
-    async def _mend(self, link: Link, stream: Stream, found: StreamInfo | None) -> str:
+    async def _mend(self, link: NatsLink, stream: Stream, found: StreamInfo | None) -> str:
         config = stream.config(self._replicas)
         if found is None:
             await jetstream.create_stream(link, config)
@@ -96,7 +96,7 @@ class Keeper:
     def _refused(self, stream: Stream, why: str) -> None:
         if self._told.get(stream.name) != why:
             self._told[stream.name] = why
-            log.alarm("stream is not as it should be", stream=stream.name, why=why)
+            log.alert("stream is not as it should be", stream=stream.name, why=why)
             self._count("layout_refused")
 
 

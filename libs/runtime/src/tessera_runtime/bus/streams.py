@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_runtime.bus.api import NewsRefused
+from tessera_runtime.bus.api import MessageRejected
 from tessera_runtime.bus.subject_patterns import covered_by, meet
 from tessera_schema.subjects import DEVICES_BUCKET, HINTS_BUCKET, ROOT
 
@@ -76,7 +76,7 @@ class Stream(Struct, frozen=True, kw_only=True):
         return asked
 
 
-class Home(Struct, frozen=True):
+class StreamSubject(Struct, frozen=True):
     """A stream, and the part of what it keeps that a reader asked for."""
 
     stream: Stream
@@ -108,7 +108,7 @@ _BUCKETS: Final[Mapping[str, tuple[str, int]]] = {
 }
 
 
-class Layout:
+class StreamLayout:
     """The streams and buckets of one cluster's bus."""
 
     def __init__(self, cluster: str) -> None:
@@ -119,43 +119,50 @@ class Layout:
     def stream_of(self, subject: str) -> Stream:
         """The stream that a message published on this subject goes into. Raises NewsRefused."""
         if not _SUBJECT.fullmatch(subject):
-            raise NewsRefused(f"subject {subject!r}: write tokens without spaces, `*` and `>`")
+            raise MessageRejected(f"subject {subject!r}: write tokens without spaces, `*` and `>`")
         for keeps, stream in _KEEPS:
             if keeps(subject):
                 return stream
-        raise NewsRefused(f"subject {subject!r}: no stream keeps it")
+        raise MessageRejected(f"subject {subject!r}: no stream keeps it")
 
     def bucket(self, name: str) -> Stream:
         """The stream below a bucket. Raises NewsRefused."""
         stream = self.buckets.get(name)
         if stream is None:
-            raise NewsRefused(f"bucket {name!r}: write one of {', '.join(self.buckets)}")
+            raise MessageRejected(f"bucket {name!r}: write one of {', '.join(self.buckets)}")
         return stream
 
-    def homes(self, pattern: str) -> tuple[Home, ...]:
+    def homes(self, pattern: str) -> tuple[StreamSubject, ...]:
         """Where the messages are kept that subscribers to the pattern would see.
 
         Raises NewsRefused when nothing keeps any of them.
         """
         found = ((stream, meet(_seen_on(stream), pattern)) for stream in self.streams)
-        homes = tuple(Home(stream, _kept_on(stream, part)) for stream, part in found if part)
+        homes = tuple(
+            StreamSubject(stream, _kept_on(stream, part)) for stream, part in found if part
+        )
         if not homes:
-            raise NewsRefused(f"subject {pattern!r}: no stream keeps any of it")
+            raise MessageRejected(f"subject {pattern!r}: no stream keeps any of it")
         return homes
 
 
 def check_key(key: str) -> None:
     """Raises NewsRefused for what cannot be a bucket's key."""
     if not _KEY.fullmatch(key):
-        raise NewsRefused(f"key {key!r}: write letters, digits, `-`, `_`, `=` and single dots")
+        raise MessageRejected(f"key {key!r}: write letters, digits, `-`, `_`, `=` and single dots")
 
 
 def _bucket(cluster: str, bucket: str) -> Stream:
     what, max_bytes = _BUCKETS[bucket]
     return Stream(
-        name=f"KV_{bucket}", subjects=f"$KV.{bucket}.>", max_age_s=VALUE_S, max_bytes=max_bytes,
-        duplicates_s=120, bucket=bucket, published=f"{ROOT}.{cluster}.{what}.",
-    )  # fmt: skip
+        name=f"KV_{bucket}",
+        subjects=f"$KV.{bucket}.>",
+        max_age_s=VALUE_S,
+        max_bytes=max_bytes,
+        duplicates_s=120,
+        bucket=bucket,
+        published=f"{ROOT}.{cluster}.{what}.",
+    )
 
 
 def _seen_on(stream: Stream) -> str:

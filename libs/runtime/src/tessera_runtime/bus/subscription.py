@@ -11,37 +11,39 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from tessera_runtime.bus.api import News, NewsRefused
-from tessera_runtime.bus.consumer import SECOND_NS, Reader
-from tessera_runtime.bus.jetstream import Refused, stream_info
-from tessera_runtime.bus.nats_link import Link
-from tessera_runtime.bus.pull_session import DONE, NOT_DONE, Kept, Reading
-from tessera_runtime.bus.reconnect import Connection
-from tessera_runtime.bus.streams import Home
+from tessera_runtime.bus.api import Message, MessageRejected
+from tessera_runtime.bus.consumer import SECOND_NS, StreamConsumer
+from tessera_runtime.bus.jetstream import JetStreamRefused, stream_info
+from tessera_runtime.bus.nats_link import NatsLink
+from tessera_runtime.bus.pull_session import DONE, NOT_DONE, ConsumerSpec, StreamMessage
+from tessera_runtime.bus.reconnect import ReconnectingClient
+from tessera_runtime.bus.streams import StreamSubject
 from tessera_runtime.errors import BusAway
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class NewsReader(Reader):
+class Subscription(StreamConsumer):
     """An endless iterator over messages."""
 
-    def __init__(self, connection: Connection, subject: str, durable: str) -> None:
+    def __init__(self, connection: ReconnectingClient, subject: str, durable: str) -> None:
         """Raises NewsRefused for a subject that nothing keeps, or an impossible name."""
         super().__init__(connection, f"{subject} {durable}".rstrip())
         self._homes = connection.layout.homes(subject)
         if durable and not _NAME.fullmatch(durable):
-            raise NewsRefused(f"durable {durable!r}: write up to 64 letters, digits, `-` and `_`")
+            raise MessageRejected(
+                f"durable {durable!r}: write up to 64 letters, digits, `-` and `_`"
+            )
         self._durable = durable
         self._places: dict[str, tuple[str, int]] = {}
         """Stream -> when it was made, and the sequence to go on from."""
-        self._unfinished: Kept | None = None
+        self._unfinished: StreamMessage | None = None
 
-    def __aiter__(self) -> NewsReader:
+    def __aiter__(self) -> Subscription:
         """It is its own iterator."""
         return self
 
-    async def __anext__(self) -> News:
+    async def __anext__(self) -> Message:
         """The next message; the one before is told to be done."""
         await self._finish()
         while True:
@@ -58,13 +60,13 @@ class NewsReader(Reader):
                 return news
             await self._finish()
 
-    async def readings(self, link: Link) -> Sequence[Reading]:
+    async def readings(self, link: NatsLink) -> Sequence[ConsumerSpec]:
         """One reading for each stream."""
         if self._durable:
             return [self._durable_reading(home) for home in self._homes]
         return [await self._fleeting_reading(link, home) for home in self._homes]
 
-    def _durable_reading(self, home: Home) -> Reading:
+    def _durable_reading(self, home: StreamSubject) -> ConsumerSpec:
         settings = self.connection.settings
         config = {
             "durable_name": self._durable,
@@ -75,9 +77,9 @@ class NewsReader(Reader):
             "filter_subject": home.filter,
             "inactive_threshold": int(settings.durable_idle_s * SECOND_NS),
         }
-        return Reading(home, self._durable, config, lasting=True)
+        return ConsumerSpec(home, self._durable, config, lasting=True)
 
-    async def _fleeting_reading(self, link: Link, home: Home) -> Reading:
+    async def _fleeting_reading(self, link: NatsLink, home: StreamSubject) -> ConsumerSpec:
         config: dict[str, Any] = {
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": await self._place(link, home.stream.name),
@@ -87,18 +89,18 @@ class NewsReader(Reader):
             "mem_storage": True,
             "num_replicas": 1,
         }
-        return Reading(home, link.fresh_name(), config)
+        return ConsumerSpec(home, link.fresh_name(), config)
 
-    async def take_place(self, link: Link) -> None:
+    async def take_place(self, link: NatsLink) -> None:
         """Fix where "from now on" begins, once, without beginning to read. Raises BusAway."""
         if self._durable:
             return
         for home in self._homes:
             if home.stream.name not in self._places:
-                with suppress(Refused):
+                with suppress(JetStreamRefused):
                     await self._place(link, home.stream.name)
 
-    async def _place(self, link: Link, stream: str) -> int:
+    async def _place(self, link: NatsLink, stream: str) -> int:
         info = await stream_info(link, stream)
         if info is None:
             self._places.setdefault(stream, ("", 1))

@@ -59,7 +59,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Seconds in which a request has to come whole, and in which its answer has to be read."""
 
 
-class Stage(IntEnum):
+class ConnectionStage(IntEnum):
     """What a connection does."""
 
     COMING = 0
@@ -70,14 +70,14 @@ class Stage(IntEnum):
     """A request has come whole, and is not answered."""
 
 
-class Peer:
+class ServerConnection:
     """One connection, from its being accepted until it is gone, whichever protocol reads it."""
 
     def __init__(self, now: float) -> None:
         """Use `Connections.enter`."""
         self.since = now
         """Loop time from which on it is at its stage."""
-        self.stage = Stage.COMING
+        self.stage = ConnectionStage.COMING
         self.served = False
         """True once a request of it was answered."""
         self.known = False
@@ -105,8 +105,8 @@ class Connections:
         """Bytes of all rooms."""
         self._idle_s = idle_s
         self._now = now
-        self._open: dict[Peer, None] = {}
-        self._waiting: dict[Peer, tuple[int, Callable[[], None]]] = {}
+        self._open: dict[ServerConnection, None] = {}
+        self._waiting: dict[ServerConnection, tuple[int, Callable[[], None]]] = {}
         """For how much room, and what is called when it is there."""
         self._cut: Counter[str] = Counter()
         self._told_at = float("-inf")
@@ -115,7 +115,7 @@ class Connections:
         """How many are open."""
         return len(self._open)
 
-    def enter(self) -> Peer | None:
+    def enter(self) -> ServerConnection | None:
         """A new connection; another goes where there are too many, and None where none can go."""
         while len(self._open) >= self.limits.connections:
             victim = self._least_missed()
@@ -123,12 +123,12 @@ class Connections:
                 self._cut["all are being answered"] += 1
                 return None
             self._drop(victim, "too many connections")
-        peer = Peer(self._now())
+        peer = ServerConnection(self._now())
         self._open[peer] = None
         self.empty.clear()
         return peer
 
-    def leave(self, peer: Peer) -> None:
+    def leave(self, peer: ServerConnection) -> None:
         """It is closed."""
         if peer in self._open:
             self.release(peer)
@@ -139,11 +139,11 @@ class Connections:
         if not self._open:
             self.empty.set()
 
-    def enters(self, peer: Peer, stage: Stage) -> None:
+    def enters(self, peer: ServerConnection, stage: ConnectionStage) -> None:
         """It is at this stage from now on."""
         peer.stage, peer.since = stage, self._now()
 
-    def reserve(self, peer: Peer, size: int, go_on: Callable[[], None]) -> bool:
+    def reserve(self, peer: ServerConnection, size: int, go_on: Callable[[], None]) -> bool:
         """Have room for so many bytes; False where it has to wait, until `go_on` is called."""
         if peer.room >= size or peer not in self._open:
             return True
@@ -151,14 +151,14 @@ class Connections:
         self._give_room()
         return peer not in self._waiting
 
-    def grow(self, peer: Peer, size: int) -> bool:
+    def grow(self, peer: ServerConnection, size: int) -> bool:
         """Have room for so many bytes at once; False where there is none."""
         if size > peer.room and not self._fits(peer, size):
             return False
         self._give(peer, max(size, peer.room))
         return True
 
-    def release(self, peer: Peer) -> None:
+    def release(self, peer: ServerConnection) -> None:
         """Give its room to others, or wait for none any more."""
         self._waiting.pop(peer, None)
         if peer.room:
@@ -170,18 +170,18 @@ class Connections:
         now = self._now()
         for peer in tuple(self._open):
             waited_s = now - peer.since
-            if peer.stage is Stage.IDLE and waited_s >= self._idle_s:
+            if peer.stage is ConnectionStage.IDLE and waited_s >= self._idle_s:
                 self._let_go(peer)
-            elif peer.stage is Stage.COMING and waited_s >= self.limits.request_s:
+            elif peer.stage is ConnectionStage.COMING and waited_s >= self.limits.request_s:
                 self._drop(peer, "too slow")
-            elif peer.stage is Stage.COMING and self._hinders(peer, now):
+            elif peer.stage is ConnectionStage.COMING and self._hinders(peer, now):
                 self._drop(peer, "too slow while others wait for room")
         self._tell(now)
 
     def close_idle(self) -> None:
         """Close those of which nothing is asked."""
         for peer in tuple(self._open):
-            if peer.stage is Stage.IDLE:
+            if peer.stage is ConnectionStage.IDLE:
                 self._let_go(peer)
 
     def cut_all(self) -> None:
@@ -189,20 +189,20 @@ class Connections:
         for peer in tuple(self._open):
             peer.cut()
 
-    def _drop(self, peer: Peer, why: str) -> None:
+    def _drop(self, peer: ServerConnection, why: str) -> None:
         self._cut[why] += 1
         cut = peer.cut
         self.leave(peer)
         cut()
 
-    def _hinders(self, peer: Peer, now: float) -> bool:
+    def _hinders(self, peer: ServerConnection, now: float) -> bool:
         return bool(self._waiting and peer.room and now - peer.room_at >= PATIENCE_S)
 
-    def _fits(self, peer: Peer, size: int) -> bool:
+    def _fits(self, peer: ServerConnection, size: int) -> bool:
         others = self.reserved - peer.room
         return not others or others + size <= self.limits.request_bytes
 
-    def _give(self, peer: Peer, size: int) -> None:
+    def _give(self, peer: ServerConnection, size: int) -> None:
         if peer in self._open:
             if not peer.room:
                 peer.room_at = self._now()
@@ -219,13 +219,13 @@ class Connections:
             self._give(peer, size)
             go_on()
 
-    def _let_go(self, peer: Peer) -> None:
-        self.enters(peer, Stage.COMING)  # it owes what closing needs of it
+    def _let_go(self, peer: ServerConnection) -> None:
+        self.enters(peer, ConnectionStage.COMING)  # it owes what closing needs of it
         peer.close()
 
-    def _least_missed(self) -> Peer | None:
+    def _least_missed(self) -> ServerConnection | None:
         """Which one goes where there are too many."""
-        free = [peer for peer in self._open if peer.stage is not Stage.WHOLE]
+        free = [peer for peer in self._open if peer.stage is not ConnectionStage.WHOLE]
         free = [peer for peer in free if not peer.known] or free
         before = self._now() - PATIENCE_S
         new = [peer for peer in free if not peer.served]
@@ -235,9 +235,11 @@ class Connections:
             pool = new if 2 * len(new) > self.limits.connections or not served else served
         return min(pool, key=lambda peer: peer.since, default=None)
 
-    def _owes(self, peer: Peer) -> bool:
+    def _owes(self, peer: ServerConnection) -> bool:
         """True where its client has something to do, and is not waiting for us."""
-        return (peer.stage is Stage.COMING or not peer.served) and peer not in self._waiting
+        return (
+            peer.stage is ConnectionStage.COMING or not peer.served
+        ) and peer not in self._waiting
 
     def _tell(self, now: float) -> None:
         if self._cut and now - self._told_at >= _TELL_S:

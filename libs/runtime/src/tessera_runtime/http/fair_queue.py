@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Line:
+class FairQueue:
     """Requests that let others go first: one is answered in each turn of the event loop, after all
     that has come for other servers of the process."""
 

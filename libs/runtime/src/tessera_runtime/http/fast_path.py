@@ -3,9 +3,9 @@
 A plain request is a POST over HTTP/1.1 to one of the known paths with a Content-Length and nothing
 unusual. kube-scheduler and the API server send nothing else, several for each pod, and open a
 connection for many of them. Whatever is not plain (other methods and paths, chunked bodies,
-`Connection`, `Expect`, anything malformed) is handed to the framework with its connection, which
-ends there: so nothing is half understood. Refused is what is too large, headers or body, and what
-takes too long or too much (`tessera_runtime.http.connections`).
+`FastConnection`, `Expect`, anything malformed) is handed to the framework with its connection,
+which ends there: so nothing is half understood. Refused is what is too large, headers or body, and
+what takes too long or too much (`tessera_runtime.http.connections`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ from typing import Final, cast
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.http.connections import SWEEP_S, ConnectionLimits, Connections, Peer, Stage
-from tessera_runtime.http.fair_queue import Line
-from tessera_runtime.http.fast_request import HEAD_MOST, HEADERS_MOST, TOO_LONG, Request, read
+from tessera_runtime.http.connections import (
+    SWEEP_S,
+    ConnectionLimits,
+    Connections,
+    ConnectionStage,
+    ServerConnection,
+)
+from tessera_runtime.http.fair_queue import FairQueue
+from tessera_runtime.http.fast_request import HEAD_MOST, HEADERS_MOST, TOO_LONG, FastRequest, read
 from tessera_runtime.http.handover import Handover
 from tessera_runtime.http.handshake import Handshakes
 
@@ -50,7 +56,7 @@ Answer = Callable[[bytes], Reply | Awaitable[Reply]]
 """From a request's body to its answer, at once or later."""
 
 
-def sentence(text: str, status: int) -> Reply:
+def text_reply(text: str, status: int) -> Reply:
     """A sentence."""
     return Reply(text.encode(), status, "text/plain; charset=utf-8")
 
@@ -62,21 +68,21 @@ class BodyLimits(Struct, frozen=True):
     strangers: int | None = None
     """The same for clients without a certificate, where certificates are asked for."""
 
-    def of(self, peer: Peer) -> int:
+    def of(self, peer: ServerConnection) -> int:
         """The bound for this client."""
         return self.most if self.strangers is None or peer.known else self.strangers
 
-    def refusal(self, request: Request, peer: Peer) -> Reply | None:
+    def refusal(self, request: FastRequest, peer: ServerConnection) -> Reply | None:
         """The answer to a request that is too large; None where it is not."""
         if request is TOO_LONG:
-            return sentence(
+            return text_reply(
                 f"headers: more than {HEAD_MOST} bytes or {HEADERS_MOST} lines: send less\n", 431
             )
         most = self.of(peer)
         if request.length <= most:
             return None
         than = "" if most == self.most else " without a client certificate that is known here"
-        return sentence(f"body: {request.length} bytes: at most {most} are taken{than}\n", 413)
+        return text_reply(f"body: {request.length} bytes: at most {most} are taken{than}\n", 413)
 
 
 async def replied(answer: Answer, body: bytes) -> Reply:
@@ -88,13 +94,18 @@ async def replied(answer: Answer, body: bytes) -> Reply:
         return _failed(e)
 
 
-class Serving:
+class FastServer:
     """The answers of one server, and its open connections."""
 
     def __init__(
-        self, answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol],
-        bodies: BodyLimits, group: asyncio.TaskGroup, peers: Connections, line: Line | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        answers: Mapping[str, Answer],
+        others: Callable[[], asyncio.Protocol],
+        bodies: BodyLimits,
+        group: asyncio.TaskGroup,
+        peers: Connections,
+        line: FairQueue | None = None,
+    ) -> None:
         """`others` makes what takes over connections with requests that are not plain; with a
         `line` requests wait there for their turn."""
         self.line = line
@@ -111,7 +122,7 @@ class Serving:
 
     def connection(self) -> asyncio.Protocol:
         """For the event loop, which calls it for each new connection."""
-        return Connection(self)
+        return FastConnection(self)
 
     @asynccontextmanager
     async def accepting(
@@ -129,7 +140,7 @@ class Serving:
             return
         listening.settimeout(0)
         listening.listen(backlog)
-        inside = partial(Connection, self)
+        inside = partial(FastConnection, self)
         shaking = Handshakes(listening, context, self.peers, inside, self.later)
         taking = self._group.create_task(shaking.take(), name="connections over TLS")
         try:
@@ -158,11 +169,11 @@ class Serving:
         self.peers.cut_all()
 
 
-class Connection(asyncio.Protocol):
+class FastConnection(asyncio.Protocol):
     """One connection, until something unusual comes."""
 
-    def __init__(self, serving: Serving, peer: Peer | None = None) -> None:
-        """Use `Serving.connection`."""
+    def __init__(self, serving: FastServer, peer: ServerConnection | None = None) -> None:
+        """Use `FastServer.connection`."""
         self._serving = serving
         self._peers = serving.peers
         self._peer = peer
@@ -191,8 +202,8 @@ class Connection(asyncio.Protocol):
             return
         self._buffer += data
         peer = self._peer
-        if peer is not None and peer.stage is Stage.IDLE:
-            self._peers.enters(peer, Stage.COMING)
+        if peer is not None and peer.stage is ConnectionStage.IDLE:
+            self._peers.enters(peer, ConnectionStage.COMING)
         self._go_on()
         self._read_or_wait()
 
@@ -256,11 +267,11 @@ class Connection(asyncio.Protocol):
         self._waits = False
         self._read_or_wait()
 
-    def _begin(self, answer: Answer, request: Request, peer: Peer) -> None:
+    def _begin(self, answer: Answer, request: FastRequest, peer: ServerConnection) -> None:
         body = bytes(memoryview(self._buffer)[request.start : request.end])
         del self._buffer[: request.end]
         self._busy = True
-        self._peers.enters(peer, Stage.WHOLE)
+        self._peers.enters(peer, ConnectionStage.WHOLE)
         if self._serving.line is None:
             self._answer(answer, body)
         else:
@@ -302,7 +313,7 @@ class Connection(asyncio.Protocol):
         if peer is None:
             return
         owes = self._buffer or self._full or self._deaf
-        self._peers.enters(peer, Stage.COMING if owes else Stage.IDLE)
+        self._peers.enters(peer, ConnectionStage.COMING if owes else ConnectionStage.IDLE)
         self._peers.release(peer)
         if self._buffer:
             self._loop.call_soon(self._go_on)  # others in between, however much came at once
@@ -316,7 +327,7 @@ class Connection(asyncio.Protocol):
             self._open.write(_head(reply) + b"Connection: close\r\n\r\n" + reply.body)
         self._come_to_rest()
 
-    def _hand_over(self, transport: asyncio.Transport, peer: Peer) -> None:
+    def _hand_over(self, transport: asyncio.Transport, peer: ServerConnection) -> None:
         self._transport = self._peer = None
         bodies = self._serving.bodies
         most = None if bodies.of(peer) == bodies.most else HEAD_MOST + bodies.of(peer)
@@ -336,22 +347,22 @@ def _start(status: int, kind: str) -> bytes:
 
 
 def _failed(error: Exception) -> Reply:
-    log.alarm("request failed", exc=error)
-    return sentence("it failed: see the log\n", 500)
+    log.alert("request failed", exc=error)
+    return text_reply("it failed: see the log\n", 500)
 
 
 @asynccontextmanager
 async def connections(
     answers: Mapping[str, Answer], others: Callable[[], asyncio.Protocol], *,
     bodies: BodyLimits, limits: ConnectionLimits, idle_s: float, stop_s: float,
-    line: Line | None = None,
-) -> AsyncGenerator[Serving]:  # fmt: skip
+    line: FairQueue | None = None,
+) -> AsyncGenerator[FastServer]:  # fmt: skip
     """What a server makes its connections with. Leaving lets open requests end for `stop_s` seconds
     and closes everything; idle connections are closed after `idle_s`. With a `line`
     requests wait there for their turn."""
     peers = Connections(limits, idle_s, asyncio.get_running_loop().time)
     async with asyncio.TaskGroup() as group:
-        serving = Serving(answers, others, bodies, group, peers, line)
+        serving = FastServer(answers, others, bodies, group, peers, line)
         sweeping = group.create_task(_sweep(peers), name="slow and idle connections")
         try:
             yield serving

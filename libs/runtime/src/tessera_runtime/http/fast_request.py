@@ -32,7 +32,7 @@ _UNUSUAL: Final = frozenset(
 _NEEDED: Final = frozenset({b"host", b"content-length"})
 
 
-class Request(NamedTuple):
+class FastRequest(NamedTuple):
     """A request whose headers have come."""
 
     path: bytes = b""
@@ -53,12 +53,12 @@ class Request(NamedTuple):
         return self.start + self.length
 
 
-UNKNOWN: Final = Request()
-TOO_LONG: Final = Request(length=-2)
+UNKNOWN: Final = FastRequest()
+TOO_LONG: Final = FastRequest(length=-2)
 """One whose headers are too many or too long, of whatever form it is."""
 
 
-def read(buffer: bytearray) -> Request | None:
+def read(buffer: bytearray) -> FastRequest | None:
     """The first request of the buffer; None while too little of it has come to tell."""
     over = buffer.find(b"\r\n\r\n", 0, HEAD_MOST)
     if over < 0:
@@ -68,13 +68,13 @@ def read(buffer: bytearray) -> Request | None:
 
 
 @lru_cache(_HEADS)
-def _read(head: bytes) -> Request:
+def _read(head: bytes) -> FastRequest:
     """The request that begins so, up to the empty line after its headers."""
     found = _HEAD.fullmatch(head)
     length = _length(found[2]) if found is not None else None
     if found is None or length is None:
         return UNKNOWN
-    return Request(found[1].partition(b"?")[0], len(head) + 4, length)
+    return FastRequest(found[1].partition(b"?")[0], len(head) + 4, length)
 
 
 def _length(lines: bytes) -> int | None:

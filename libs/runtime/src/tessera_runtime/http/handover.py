@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from tessera_runtime.http.connections import Connections, Peer
+from tessera_runtime.http.connections import Connections, ServerConnection
 
 FREE_MOST: Final = 64 * 1024
 """Bytes of a request that need no room: health, metrics and explanations have no bodies."""
@@ -24,8 +24,12 @@ class Handover(asyncio.Protocol):
     """Stands between the transport and the framework's protocol."""
 
     def __init__(
-        self, connections: Connections, peer: Peer, inner: asyncio.Protocol, most: int | None
-    ) -> None:  # fmt: skip
+        self,
+        connections: Connections,
+        peer: ServerConnection,
+        inner: asyncio.Protocol,
+        most: int | None,
+    ) -> None:
         """`inner` is the framework's; `most` bytes are passed on, where a bound is needed that the
         framework does not have."""
         self._connections = connections

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn
 
 from tessera_runtime import logs
-from tessera_runtime.http.connections import Connections, Peer
+from tessera_runtime.http.connections import Connections, ServerConnection
 
 log = logs.named("tessera.http")
 
@@ -24,7 +24,7 @@ class Handshakes:
 
     def __init__(
         self, listening: socket.socket, context: ssl.SSLContext, connections: Connections,
-        inside: Callable[[Peer], asyncio.Protocol],
+        inside: Callable[[ServerConnection], asyncio.Protocol],
         later: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:  # fmt: skip
         """`inside` makes what speaks inside of TLS, `later` runs a task."""
@@ -51,7 +51,7 @@ class Handshakes:
         else:
             peer.cut = self._later(self._shake_hands(accepted, peer)).cancel
 
-    async def _shake_hands(self, accepted: socket.socket, peer: Peer) -> None:
+    async def _shake_hands(self, accepted: socket.socket, peer: ServerConnection) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._inside(peer), accepted, ssl=self._context,

@@ -28,10 +28,10 @@ from tessera_runtime import atomic_write, logs
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.http import fast_path, handover
 from tessera_runtime.http.connections import ConnectionLimits
-from tessera_runtime.http.fair_queue import Line
+from tessera_runtime.http.fair_queue import FairQueue
 from tessera_runtime.http.fast_path import STRANGER_BODY_MOST, Answer, BodyLimits
 from tessera_runtime.http.tls import Tls
-from tessera_runtime.metrics import CONTENT_TYPE, Registry
+from tessera_runtime.metrics import CONTENT_TYPE, MetricsRegistry
 
 log = logs.named("tessera.http")
 
@@ -58,7 +58,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Seconds that open requests have to end when the server stops."""
 
 
-class Served(Struct, frozen=True):
+class HttpServer(Struct, frozen=True):
     """A server that listens."""
 
     name: str
@@ -73,14 +73,14 @@ class Served(Struct, frozen=True):
         return f"{self.scheme}://{host}:{self.port}"
 
 
-class Ports:
+class PortReporter:
     """Tells whoever started the process which ports its servers got."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._ports: dict[str, int] = {}
 
-    async def tell(self, name: str, port: int) -> None:
+    async def report(self, name: str, port: int) -> None:
         """Write `{"<name>": <port>, ...}` anew, all names so far; a reader sees a whole file."""
         self._ports[name] = port
         if self._file is not None:
@@ -89,7 +89,7 @@ class Ports:
             )
 
 
-NO_PORTS: Final = Ports()
+NO_PORTS: Final = PortReporter()
 NOTHING: Final[Mapping[str, Answer]] = MappingProxyType({})
 
 
@@ -101,7 +101,7 @@ def application(settings: HttpSettings) -> web.Application:
 
 
 def status_routes(
-    *, ready: Callable[[], str], metrics: Registry, healthy: Callable[[], str] = str
+    *, ready: Callable[[], str], metrics: MetricsRegistry, healthy: Callable[[], str] = str
 ) -> list[web.RouteDef]:
     """`/healthz`, `/readyz` and `/metrics`.
 
@@ -139,17 +139,17 @@ async def serving(
     *,
     name: str = "http",
     tls: Tls | None = None,
-    ports: Ports = NO_PORTS,
+    ports: PortReporter = NO_PORTS,
     answers: Mapping[str, Answer] = NOTHING,
     patient: bool = False,
-) -> AsyncGenerator[Served]:
+) -> AsyncGenerator[HttpServer]:
     """Answer requests until left. Raises BadSettings where the address cannot be had.
 
     `answers` are of POSTs that come by the hundred in a second (`tessera_runtime.http.fast_path`);
     what is unusual about such a request is the application's to deal with. A `patient` server lets
     what came for others of the process go first.
     """
-    line = Line() if patient else None
+    line = FairQueue() if patient else None
     app.add_routes(
         [web.post(path, _of_framework(answer, line)) for path, answer in answers.items()]
     )
@@ -162,9 +162,9 @@ async def serving(
         listening = _listen(settings, name)
         async with _accepting(runner, listening, tls, settings, answers, line):
             port = listening.getsockname()[1]
-            served = Served(name, settings.host, port, "http" if tls is None else "https")
+            served = HttpServer(name, settings.host, port, "http" if tls is None else "https")
             log.info("listening", server=name, host=settings.host, port=port)
-            await ports.tell(name, port)
+            await ports.report(name, port)
             yield served
     finally:
         await runner.cleanup()
@@ -173,7 +173,7 @@ async def serving(
 @asynccontextmanager
 async def _accepting(
     runner: web.AppRunner, listening: socket.socket, tls: Tls | None, settings: HttpSettings,
-    answers: Mapping[str, Answer], line: Line | None,
+    answers: Mapping[str, Answer], line: FairQueue | None,
 ) -> AsyncGenerator[None]:  # fmt: skip
     """Take connections, each before the framework sees it."""
     strangers = STRANGER_BODY_MOST if tls is not None and tls.asks_clients else None
@@ -190,7 +190,7 @@ async def _accepting(
 
 
 def _of_framework(
-    answer: Answer, line: Line | None
+    answer: Answer, line: FairQueue | None
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         body = await request.read()

@@ -15,14 +15,14 @@ from msgspec import Struct
 from tessera_core.trust.grants import BadKey, Verifier
 from tessera_runtime import logs
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.json_codec import decoder
 
 _log: Final = logs.named("tessera.keys")
 
 
-class KeySettings(Struct, frozen=True, kw_only=True):
+class GrantKeySettings(Struct, frozen=True, kw_only=True):
     """The public keys that grants are verified with."""
 
     namespace: str = "tessera-system"
@@ -35,7 +35,7 @@ class KeyMap(Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-class Keys:
+class GrantKeys:
     """The keys of this moment; a sink."""
 
     def __init__(self) -> None:
@@ -47,16 +47,16 @@ class Keys:
         """Set by each change; whoever waits for it clears it."""
         self._keys: Mapping[str, str] = {}
 
-    def relisted(self, items: list[KeyMap], started: float, now: float) -> None:
+    def on_list(self, items: list[KeyMap], started: float, now: float) -> None:
         """All of them: one, or none."""
         del started, now
         for item in items:
             self._know(item.data)
 
-    def changed(self, change: Change, item: KeyMap, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: KeyMap, now: float) -> None:
         """The ConfigMap as it is now."""
         del now
-        if change is not Change.DELETED:
+        if change is not WatchEventType.DELETED:
             self._know(item.data)
 
     def _know(self, published: Mapping[str, str]) -> None:
@@ -77,14 +77,14 @@ def _is_good(name: str, text: str) -> bool:
     return True
 
 
-def watched(namespace: str) -> Watched[KeyMap]:
+def watched(namespace: str) -> ListWatch[KeyMap]:
     """Where they are."""
     query = {"fieldSelector": f"metadata.name={SIGNING_KEYS}"}
-    return Watched(paths.in_core(namespace, "configmaps"), decoder(KeyMap), query)
+    return ListWatch(paths.in_core(namespace, "configmaps"), decoder(KeyMap), query)
 
 
 async def watch_with(
-    keys: Keys, reflector: Callable[[], Reflector[Any]], read: asyncio.Event
+    keys: GrantKeys, reflector: Callable[[], Reflector[Any]], read: asyncio.Event
 ) -> NoReturn:
     """Watch what is verified with the keys, for ever: from a new list by a new reflector whenever
     they change. `read` is set once the first list was told."""

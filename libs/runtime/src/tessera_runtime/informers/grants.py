@@ -7,7 +7,7 @@ from typing import Final
 
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.recovery.adopt import adopt
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.trust.grants import Verifier
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
@@ -16,11 +16,11 @@ LIVING: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that hold something. One that ends is told as deleted."""
 
 
-class Granted:
+class GrantReader:
     """Reads grants by what is known at the moment."""
 
     def __init__(
-        self, registry: Registry, fleet: Fleet, verifier: Callable[[], Verifier], *,
+        self, registry: DialectRegistry, fleet: Fleet, verifier: Callable[[], Verifier], *,
         migration: bool,
     ) -> None:  # fmt: skip
         """`verifier` gives the keys known at the moment; with `migration` what other systems wrote

@@ -10,12 +10,12 @@ from msgspec import Struct
 from tessera_core.admission.allowances import allowed_by
 from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.reflector import Change, Watched
+from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta
 
 
-class NamespaceSight(Struct, frozen=True):
+class NamespaceSummary(Struct, frozen=True):
     """A namespace."""
 
     name: str
@@ -29,39 +29,39 @@ class _Namespace(Struct, frozen=True):
 _namespace = decoder(_Namespace)
 
 
-def watched() -> Watched[NamespaceSight]:
+def watched() -> ListWatch[NamespaceSummary]:
     """Where they are."""
-    return Watched(paths.NAMESPACES, read)
+    return ListWatch(paths.NAMESPACES, read)
 
 
-def read(raw: bytes) -> NamespaceSight:
+def read(raw: bytes) -> NamespaceSummary:
     """Raises msgspec.DecodeError."""
     meta = _namespace(raw).metadata
-    return NamespaceSight(meta.name, meta.labels)
+    return NamespaceSummary(meta.name, meta.labels)
 
 
-class Namespaces:
+class LedgerNamespaces:
     """A sink that keeps the ledger's namespaces."""
 
     def __init__(self, ledger: Ledger, changed: Callable[[], None]) -> None:
-        """No namespace is known. `changed` is called when that changes what is limited, or
+        """No namespace is known. `on_event` is called when that changes what is limited, or
         allowed."""
         self._ledger = ledger
         self._changed = changed
         self._known: dict[str, Mapping[str, str]] = {}
 
-    def relisted(self, items: list[NamespaceSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[NamespaceSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         del started, now
         before, self._known = self._known, {item.name: item.labels for item in items}
         names = before.keys() | self._known.keys()
         self._tell(allowed=any(self._allows(before, name) for name in names))
 
-    def changed(self, change: Change, item: NamespaceSight, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: NamespaceSummary, now: float) -> None:
+        """See `Handler.on_event`."""
         del now
         before = {item.name: self._known.get(item.name, {})}
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self._known.pop(item.name, None)
         elif self._known.get(item.name) == item.labels:
             return

@@ -10,16 +10,16 @@ from msgspec import Struct
 
 from tessera_core.inventory.merge import cards_of
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime.kube import paths
-from tessera_runtime.kube.reflector import Change, Watched
+from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.cards import Card
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
 
 
-class NodeSight(Struct, frozen=True):
+class NodeCardsSummary(Struct, frozen=True):
     """A node's cards."""
 
     name: str
@@ -31,11 +31,11 @@ class NodeSight(Struct, frozen=True):
 _node = decoder(Node)
 
 
-class Nodes:
+class LedgerNodes:
     """A sink that keeps the ledger's nodes."""
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, reports: AgentReports | None = None
+        self, registry: DialectRegistry, ledger: Ledger, reports: AgentReports | None = None
     ) -> None:
         """No node is known. `reports`, if any, get to know what each shows."""
         self._reports = reports
@@ -43,35 +43,35 @@ class Nodes:
         self._ledger = ledger
         self._known: dict[str, tuple[Card, ...]] = {}
 
-    def watched(self) -> Watched[NodeSight]:
+    def watched(self) -> ListWatch[NodeCardsSummary]:
         """Where they are."""
-        return Watched(paths.NODES, self.read)
+        return ListWatch(paths.NODES, self.read)
 
-    def read(self, raw: bytes) -> NodeSight:
+    def read(self, raw: bytes) -> NodeCardsSummary:
         """Raises msgspec.DecodeError."""
         return self.sight(_node(raw))
 
-    def sight(self, node: Node) -> NodeSight:
+    def sight(self, node: Node) -> NodeCardsSummary:
         """What is kept of a node."""
-        return NodeSight(node.name, cards_of(self._registry, node, {})[0], voices_of(node))
+        return NodeCardsSummary(node.name, cards_of(self._registry, node, {})[0], voices_of(node))
 
-    def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[NodeCardsSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         del started, now
         for name in set(self._known).difference(item.name for item in items):
             self._drop(name)
         for item in items:
             self._know(item)
 
-    def changed(self, change: Change, item: NodeSight, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: NodeCardsSummary, now: float) -> None:
+        """See `Handler.on_event`."""
         del now
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self._drop(item.name)
         else:
             self._know(item)
 
-    def _know(self, item: NodeSight) -> None:
+    def _know(self, item: NodeCardsSummary) -> None:
         if self._reports is not None:
             self._reports.know(item.name, item.cards, item.voices)
         if self._known.get(item.name) != item.cards:

@@ -30,7 +30,7 @@ class PodKey(Struct, frozen=True):
     uid: str
 
 
-class Bound(Struct, frozen=True):
+class PodBound(Struct, frozen=True):
     """The pod is on its node, with the annotations."""
 
 
@@ -68,7 +68,7 @@ def binding_body(pod: PodKey, node: str, annotations: Mapping[str, str]) -> byte
 
 async def bind(
     kube: Kube, pod: PodKey, node: str, annotations: Mapping[str, str]
-) -> Bound | NotBound | Unknown:
+) -> PodBound | NotBound | Unknown:
     """Bind a pod, once, within the deadline of a call."""
     body = binding_body(pod, node, annotations)
     try:
@@ -79,7 +79,7 @@ async def bind(
         return NotBound(429, "TooManyRequests", str(e))
     except ApiLost as e:
         return Unknown(str(e))
-    return Bound()
+    return PodBound()
 
 
 async def read_back(kube: Kube, pod: PodKey) -> Pod | None:

@@ -18,7 +18,7 @@ import aiohttp
 
 from tessera_runtime.errors import ApiForbidden, ApiLost
 from tessera_runtime.kube.api import NONE, Body, Kube, Verb
-from tessera_runtime.kube.credentials import Credentials, open_credentials
+from tessera_runtime.kube.credentials import KubeCredentials, open_credentials
 from tessera_runtime.kube.responses import check
 from tessera_runtime.kube.settings import KubeSettings
 
@@ -31,7 +31,7 @@ class HttpKube:
     """An API server over HTTP; `open_kube` makes it."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, who: Credentials, settings: KubeSettings
+        self, session: aiohttp.ClientSession, who: KubeCredentials, settings: KubeSettings
     ) -> None:
         self._session = session
         self._who = who
@@ -123,7 +123,7 @@ class HttpKube:
 
 @asynccontextmanager
 async def open_kube(
-    settings: KubeSettings, *, name: str = "tessera", who: Credentials | None = None
+    settings: KubeSettings, *, name: str = "tessera", who: KubeCredentials | None = None
 ) -> AsyncGenerator[Kube]:
     """The API server of the settings; `name` is what its audit log calls us. `who` are its
     credentials where somebody has opened them already.

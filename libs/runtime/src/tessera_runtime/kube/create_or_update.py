@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiConflict, ApiNotFound, Lasting, Passing
+from tessera_runtime.errors import ApiConflict, ApiNotFound, Permanent, Transient
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_schema.json_codec import decoder
 
@@ -30,15 +30,15 @@ _log = logs.named("tessera.scheduler.kept")
 _read = decoder(Json)
 
 
-class Unreadable(Lasting):
+class UnexpectedContent(Permanent):
     """An object holds something else than we once wrote there; the message names it."""
 
 
-class Contended(Lasting):
+class Contended(Permanent):
     """Others changed the object each time between our reading and writing it."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ObjectLocation(Struct, frozen=True, kw_only=True):
     """Where an object is: its collection's path, its kind, its name."""
 
     collection: str
@@ -62,24 +62,26 @@ class Place(Struct, frozen=True, kw_only=True):
         }  # fmt: skip
 
 
-def secret(namespace: str, name: str) -> Place:
+def secret(namespace: str, name: str) -> ObjectLocation:
     """A Secret."""
     return _core("secrets", "Secret", namespace, name)
 
 
-def config_map(namespace: str, name: str) -> Place:
+def config_map(namespace: str, name: str) -> ObjectLocation:
     """A ConfigMap."""
     return _core("configmaps", "ConfigMap", namespace, name)
 
 
-def _core(plural: str, kind: str, namespace: str, name: str) -> Place:
-    return Place(
+def _core(plural: str, kind: str, namespace: str, name: str) -> ObjectLocation:
+    return ObjectLocation(
         collection=f"/api/v1/namespaces/{namespace}/{plural}", api_version="v1", kind=kind,
         name=name, namespace=namespace,
     )  # fmt: skip
 
 
-async def keep(kube: Kube, place: Place, change: Callable[[Json | None], Json | None]) -> Json:
+async def create_or_update(
+    kube: Kube, place: ObjectLocation, change: Callable[[Json | None], Json | None]
+) -> Json:
     """The object as `change` wants it; it is given what is there (None: nothing) and answers the
     whole object, or None where all is well. Raises Contended, and what `Kube.call` raises."""
     for _ in range(ATTEMPTS):
@@ -101,49 +103,49 @@ class _Gone(Exception):
     """Deleted between our reading and writing it."""
 
 
-async def _replaced(kube: Kube, place: Place, body: bytes) -> Json:
+async def _replaced(kube: Kube, place: ObjectLocation, body: bytes) -> Json:
     try:
         return _read(await kube.call(Verb.PUT, place.path, body=body))
     except ApiNotFound as e:
         raise _Gone from e
 
 
-async def _get(kube: Kube, place: Place) -> Json | None:
+async def _get(kube: Kube, place: ObjectLocation) -> Json | None:
     try:
         return _read(await kube.call(Verb.GET, place.path))
     except ApiNotFound:
         return None
 
 
-async def answered(look: Callable[[], Awaitable[T]], retry_s: float) -> T:
+async def retry_until_answered(look: Callable[[], Awaitable[T]], retry_s: float) -> T:
     """Do it once, however long the API server takes to answer. Raises Lasting."""
     while True:
         try:
             return await look()
-        except Passing as e:
+        except Transient as e:
             _log.warning("the API server is waited for", problem=str(e))
             await asyncio.sleep(retry_s)
 
 
-async def looked_after(look: Callable[[], Awaitable[None]], every_s: float) -> None:
+async def repeat_until_cancelled(look: Callable[[], Awaitable[None]], every_s: float) -> None:
     """Do it again and again until cancelled. What goes wrong is told, and what was known before
     goes on serving."""
     while True:
         await asyncio.sleep(every_s)
         try:
             await look()
-        except Passing as e:
+        except Transient as e:
             _log.warning("not looked after this time", problem=str(e))
-        except Lasting as e:
-            _log.alarm("somebody has to look", problem=str(e))
+        except Permanent as e:
+            _log.alert("somebody has to look", problem=str(e))
 
 
-def hidden(data: bytes) -> str:
+def to_secret(data: bytes) -> str:
     """A value as a Secret carries it."""
     return base64.b64encode(data).decode()
 
 
-def unhidden(place: Place, found: Mapping[str, Any], key: str) -> bytes | None:
+def from_secret(place: ObjectLocation, found: Mapping[str, Any], key: str) -> bytes | None:
     """An entry of a Secret, None where it has none. Raises Unreadable."""
     text = (found.get("data") or {}).get(key)
     if text is None:
@@ -151,7 +153,7 @@ def unhidden(place: Place, found: Mapping[str, Any], key: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError, TypeError) as e:
-        raise Unreadable(
+        raise UnexpectedContent(
             f"{place.kind} {place.namespace}/{place.name}: data[{key}]: not base64: delete the "
             "Secret, and another one is made"
         ) from e

@@ -22,7 +22,7 @@ _SHOWN: Final = 8
 """Contexts that an error names."""
 
 
-class Credentials(Protocol):
+class KubeCredentials(Protocol):
     """Who we are."""
 
     @property
@@ -111,7 +111,7 @@ class Kubeconfig:
         return {"Authorization": token} if token else {}
 
 
-async def open_credentials(settings: KubeSettings) -> Credentials:
+async def open_credentials(settings: KubeSettings) -> KubeCredentials:
     """Credentials by the settings. Raises BadSettings naming what is missing."""
     if settings.url:
         return await asyncio.to_thread(_plain, settings)

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiNotFound, Passing, TesseraError
+from tessera_runtime.errors import ApiNotFound, TesseraError, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
 from tessera_runtime.kube.binding import PodKey
@@ -39,7 +39,7 @@ _TICK_S: Final = 0.001
 """Added to each wait: timers may fire by the clock's resolution too early."""
 
 
-class About(Struct, frozen=True):
+class ObjectRef(Struct, frozen=True):
     """The object that an event is about."""
 
     kind: str
@@ -50,13 +50,13 @@ class About(Struct, frozen=True):
     api_version: str = "v1"
 
 
-def of_pod(pod: PodKey) -> About:
+def of_pod(pod: PodKey) -> ObjectRef:
     """Events that `kubectl describe pod` shows."""
-    return About("Pod", pod.name, pod.namespace, pod.uid)
+    return ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
 
 
 class _Key(Struct, frozen=True):
-    about: About
+    about: ObjectRef
     reason: str
     message: str
     warning: bool
@@ -75,7 +75,7 @@ class _Known(Struct):
     waiting: bool = False
 
 
-class Events:
+class EventRecorder:
     """Writes Kubernetes Events, in its own time; `open_events` makes it."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Events:
         self._tokens = float(settings.burst)
         self._tokens_at = _now()
 
-    def tell(self, about: About, reason: str, message: str, *, warning: bool = False) -> None:
+    def record(self, about: ObjectRef, reason: str, message: str, *, warning: bool = False) -> None:
         """Let an event be known about an object: `reason` in one CamelCase word, `message` for
         people."""
         key = _Key(about, reason, message[:_MESSAGE_MOST], warning)
@@ -148,7 +148,7 @@ class Events:
     async def _written(self, known: _Known) -> None:
         try:
             await self._put(known)
-        except Passing as e:
+        except Transient as e:
             log.info("event not written yet", why=str(e))
             self._wait(known, _now() + _RETRY_S)
         except TesseraError as e:
@@ -175,7 +175,7 @@ class Events:
         await self._kube.call(Verb.POST, self._path(known.key.about), body=body)
         known.name = name
 
-    def _path(self, about: About, name: str = "") -> str:
+    def _path(self, about: ObjectRef, name: str = "") -> str:
         return paths.in_core(about.namespace or "default", "events", name)
 
     def _event(self, known: _Known, name: str) -> dict[str, object]:
@@ -206,9 +206,9 @@ class Events:
 @asynccontextmanager
 async def open_events(
     kube: Kube, settings: EventSettings, *, component: str, clock: Clock, node: str = ""
-) -> AsyncGenerator[Events]:
+) -> AsyncGenerator[EventRecorder]:
     """Write events until left; what waits then is not written."""
-    events = Events(kube, settings, component, node, clock)
+    events = EventRecorder(kube, settings, component, node, clock)
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(events.write(), name="event writer")
         try:

@@ -41,7 +41,7 @@ from tessera_runtime.errors import (
 )  # fmt: skip
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.lease_object import LeaseMeta, LeaseObject, Record, parsed, version_of
+from tessera_runtime.kube.lease_object import LeaseMeta, LeaseObject, LeaseSpec, parsed, version_of
 from tessera_runtime.kube.settings import LeaseSettings
 
 log = logs.named("tessera.kube.lease")
@@ -101,7 +101,7 @@ class Lease:
         mine = self._seen
         if mine is None or mine.spec.holder_identity != self._identity:
             return
-        free = Record(
+        free = LeaseSpec(
             holder_identity="",
             lease_duration_seconds=max(1, math.ceil(self._call_s)),
             renew_time=self._stamp(),
@@ -160,7 +160,7 @@ class Lease:
         return self._seen_at + lasts_s + self._call_s
 
     async def _take(self) -> None:
-        before = self._seen.spec if self._seen is not None else Record()
+        before = self._seen.spec if self._seen is not None else LeaseSpec()
         generation = max(before.lease_transitions or 0, self.generation) + 1
         sent_at, stamp = _now(), self._stamp()
         await self._write(version_of(self._seen), self._record(stamp, stamp, generation))
@@ -203,7 +203,7 @@ class Lease:
         self._ends_at = sent_at + self._settings.duration_s
         return True
 
-    async def _write(self, version: str, record: Record) -> None:
+    async def _write(self, version: str, record: LeaseSpec) -> None:
         """Create the Lease, or replace that version of it."""
         meta = LeaseMeta(self._settings.namespace, self._settings.name, version)
         body = msgspec.json.encode(LeaseObject(meta, record))
@@ -213,8 +213,8 @@ class Lease:
             answer = await self._kube.call(Verb.POST, self._path(of_all=True), body=body)
         self._seen, self._seen_at = parsed(answer), _now()
 
-    def _record(self, acquired: str | None, renewed: str, generation: int) -> Record:
-        return Record(
+    def _record(self, acquired: str | None, renewed: str, generation: int) -> LeaseSpec:
+        return LeaseSpec(
             self._identity, self._settings.duration_s, acquired or renewed, renewed, generation
         )
 

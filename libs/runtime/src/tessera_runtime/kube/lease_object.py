@@ -11,7 +11,7 @@ from tessera_runtime.errors import ApiRefused
 from tessera_schema.json_codec import decoder
 
 
-class Record(Struct, frozen=True, rename="camel"):
+class LeaseSpec(Struct, frozen=True, rename="camel"):
     """`spec` of a Lease."""
 
     holder_identity: str | None = None
@@ -33,7 +33,7 @@ class LeaseObject(Struct, frozen=True, rename="camel"):
     """A Lease."""
 
     metadata: LeaseMeta
-    spec: Record = Record()
+    spec: LeaseSpec = LeaseSpec()
     api_version: str = "coordination.k8s.io/v1"
     kind: str = "Lease"
 

@@ -33,7 +33,7 @@ class Page(Struct, frozen=True):
     items: list[Raw] | None = None
 
 
-class Event(Struct, frozen=True):
+class WatchEvent(Struct, frozen=True):
     """One line of a watch."""
 
     type: str
@@ -53,7 +53,7 @@ class _Object(Struct, frozen=True):
     metadata: Identity = Identity()
 
 
-class Unreadable(Struct, frozen=True):
+class UnreadableObject(Struct, frozen=True):
     """An object that does not have the form that we expect."""
 
     path: str
@@ -64,7 +64,7 @@ class Unreadable(Struct, frozen=True):
 
 
 read_page: Final = decoder(Page)
-read_event: Final = decoder(Event)
+read_event: Final = decoder(WatchEvent)
 _read_object: Final = decoder(_Object)
 
 
@@ -76,11 +76,11 @@ def identity(raw: bytes | Raw) -> Identity:
         return Identity()
 
 
-class Reader(Generic[T]):
+class ObjectReader(Generic[T]):
     """Reads objects of one list; those that cannot be read are told, and left out."""
 
     def __init__(
-        self, path: str, read: Callable[[bytes], T], unreadable: Callable[[Unreadable], None]
+        self, path: str, read: Callable[[bytes], T], unreadable: Callable[[UnreadableObject], None]
     ) -> None:
         self._path = path
         self._read = read
@@ -95,7 +95,7 @@ class Reader(Generic[T]):
         try:
             return (self._read(raw),)
         except (msgspec.DecodeError, ValueError) as e:
-            self._unreadable(Unreadable(self._path, identity(raw), str(e)))
+            self._unreadable(UnreadableObject(self._path, identity(raw), str(e)))
             return ()
 
 

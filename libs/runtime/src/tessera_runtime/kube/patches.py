@@ -15,7 +15,7 @@ from tessera_runtime.kube.lists import Identity, identity
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Operation(Struct, frozen=True, omit_defaults=True):
+class JsonPatchOperation(Struct, frozen=True, omit_defaults=True):
     """One step of a JSON patch; `test` makes all of it fail unless the value is there."""
 
     op: str
@@ -23,19 +23,19 @@ class Operation(Struct, frozen=True, omit_defaults=True):
     value: Any | UnsetType = UNSET
 
 
-def require(path: str, value: object) -> Operation:
+def require(path: str, value: object) -> JsonPatchOperation:
     """Nothing is done unless this value is there."""
-    return Operation("test", path, value)
+    return JsonPatchOperation("test", path, value)
 
 
-def add(path: str, value: object) -> Operation:
+def add(path: str, value: object) -> JsonPatchOperation:
     """Set it, whether it is there or not; its parent must be there."""
-    return Operation("add", path, value)
+    return JsonPatchOperation("add", path, value)
 
 
-def remove(path: str) -> Operation:
+def remove(path: str) -> JsonPatchOperation:
     """Take it away; it must be there."""
-    return Operation("remove", path)
+    return JsonPatchOperation("remove", path)
 
 
 def pointer(*keys: str) -> str:
@@ -93,7 +93,7 @@ async def _merged(kube: Kube, path: str, body: bytes, uid: str) -> Identity:
         raise
 
 
-async def json_patch(kube: Kube, path: str, operations: list[Operation]) -> Identity:
+async def json_patch(kube: Kube, path: str, operations: list[JsonPatchOperation]) -> Identity:
     """Apply all of these steps or none; gives the object's new version.
 
     Raises as `Kube.call` does; a `require` that fails is ApiRefused with status 422.

@@ -22,10 +22,10 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.backoff import Retries
-from tessera_runtime.errors import ApiBusy, ApiLost, Lasting, TesseraError
+from tessera_runtime.backoff import RetryDelays
+from tessera_runtime.errors import ApiBusy, ApiLost, Permanent, TesseraError
 from tessera_runtime.kube.api import NONE, Kube
-from tessera_runtime.kube.lists import Reader, Unreadable, identity, pages, read_event
+from tessera_runtime.kube.lists import ObjectReader, UnreadableObject, identity, pages, read_event
 from tessera_runtime.kube.responses import refusal, status_of
 from tessera_runtime.kube.settings import KubeSettings
 
@@ -42,7 +42,7 @@ _PATIENCE: Final = 8
 """Attempts to go on with a watch, with nothing heard, until a list has to do."""
 
 
-class Change(StrEnum):
+class WatchEventType(StrEnum):
     """What happened to an object, as far as the watch's selectors see it."""
 
     ADDED = "ADDED"
@@ -50,26 +50,26 @@ class Change(StrEnum):
     DELETED = "DELETED"
 
 
-_CHANGES: Final[Mapping[str, Change]] = {change.value: change for change in Change}
+_CHANGES: Final[Mapping[str, WatchEventType]] = {change.value: change for change in WatchEventType}
 
 
-class Sink(Protocol[T]):
+class Handler(Protocol[T]):
     """Who is told. Both are called on the loop, do not wait, and raise only for a bug, which ends
     the reflector."""
 
-    def relisted(self, items: list[T], started: float, now: float) -> None:
+    def on_list(self, items: list[T], started: float, now: float) -> None:
         """All that there is: what is not among them is gone, unless it came to be since `started`.
 
         Both times are the loop's, in seconds. Objects that could not be read were told before this.
         """
         ...
 
-    def changed(self, change: Change, item: T, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: T, now: float) -> None:
         """One object as it is now, or, for DELETED, as it last was."""
         ...
 
 
-class Watched(Struct, Generic[T], frozen=True):
+class ListWatch(Struct, Generic[T], frozen=True):
     """What to list and watch."""
 
     path: str
@@ -80,9 +80,9 @@ class Watched(Struct, Generic[T], frozen=True):
     """Selectors, such as `{"fieldSelector": "spec.nodeName=node-7"}`."""
 
 
-def _report(unreadable: Unreadable) -> None:
+def _report(unreadable: UnreadableObject) -> None:
     """An object that is kept by nobody is at least told to somebody."""
-    log.alarm(
+    log.alert(
         "object not readable",
         path=unreadable.path,
         namespace=unreadable.object.namespace,
@@ -97,12 +97,12 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         kube: Kube,
-        watched: Watched[T],
-        sink: Sink[T],
+        watched: ListWatch[T],
+        sink: Handler[T],
         *,
         settings: KubeSettings,
         random: Random | None = None,
-        unreadable: Callable[[Unreadable], None] = _report,
+        unreadable: Callable[[UnreadableObject], None] = _report,
     ) -> None:
         """`unreadable` is told each object that cannot be read; the sink never sees it."""
         self.synced = asyncio.Event()
@@ -118,9 +118,9 @@ class Reflector(Generic[T]):
         self._sink = sink
         self._settings = settings
         self._random = random if random is not None else Random()  # noqa: S311  (spreads load)
-        self._reader = Reader(watched.path, watched.read, unreadable)
+        self._reader = ObjectReader(watched.path, watched.read, unreadable)
         self._version = ""
-        self._retries = Retries(settings.retry_first_s, settings.retry_most_s, self._random)
+        self._retries = RetryDelays(settings.retry_first_s, settings.retry_most_s, self._random)
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled."""
@@ -134,7 +134,7 @@ class Reflector(Generic[T]):
             except TesseraError as e:
                 self.breaks += 1
                 failures = failures + 1 if heard_at == self.heard_at else 1
-                if isinstance(e, Lasting) or failures >= _PATIENCE:
+                if isinstance(e, Permanent) or failures >= _PATIENCE:
                     self._version = ""
                 await self._pause(e)
 
@@ -162,7 +162,7 @@ class Reflector(Generic[T]):
         self.lists += 1
         self.heard_at = self._now()
         self._version = version
-        self._sink.relisted(items, started, self.heard_at)
+        self._sink.on_list(items, started, self.heard_at)
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -223,7 +223,7 @@ class Reflector(Generic[T]):
             raise self._lost(f"unknown event {kind!r}")
         self.events += 1
         for item in self._reader.one(raw):
-            self._sink.changed(change, item, self.heard_at)
+            self._sink.on_event(change, item, self.heard_at)
 
     def _lost(self, why: str) -> ApiLost:
         """What the watch says makes no sense: only a list tells where we are."""

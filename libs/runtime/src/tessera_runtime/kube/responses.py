@@ -29,7 +29,7 @@ _NOT_TELLING: Final = frozenset({408, 425})
 RETRY_MOST_S: Final = 60.0
 
 
-class Status(Struct, frozen=True):
+class StatusObject(Struct, frozen=True):
     """The body of an answer that refuses. `reason` is empty where it was not the API server who
     spoke, but a proxy, or a server of something else."""
 
@@ -39,21 +39,21 @@ class Status(Struct, frozen=True):
     code: int = 0
 
 
-_read: Final = decoder(Status)
+_read: Final = decoder(StatusObject)
 
 
-def status_of(content: bytes) -> Status:
+def status_of(content: bytes) -> StatusObject:
     """The body as a Status; one of another form becomes the message."""
     try:
         told = _read(content)
     except msgspec.DecodeError:
-        told = Status()
+        told = StatusObject()
     if told.kind == "Status":
         return told
-    return Status(message=content[:_TEXT_MOST].decode("utf-8", "replace").strip())
+    return StatusObject(message=content[:_TEXT_MOST].decode("utf-8", "replace").strip())
 
 
-def refusal(what: str, told: Status, *, retry_after: str = "") -> TesseraError:
+def refusal(what: str, told: StatusObject, *, retry_after: str = "") -> TesseraError:
     """What a refusal means. `what` was asked; `retry_after` is the header's value."""
     text = f"{what}: {told.message}"
     if told.code == 429:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-def written(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Unix seconds as RFC 3339."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     return text.replace("+00:00", "Z")
 
 
-def read(text: str | None) -> float | None:
+def parse_time(text: str | None) -> float | None:
     """Unix seconds; None for what is no time."""
     try:
         found = datetime.fromisoformat((text or "").replace("Z", "+00:00"))

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tessera_agent.admission.admission import Cards
-from tessera_agent.events import Alarm, Teller
+from tessera_agent.events import ContainerAlert, EventPublisher
 from tessera_core.dialect_kit.contract import Vendor
-from tessera_core.node.device_mismatch import given_otherwise
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_core.node.device_mismatch import device_mismatch
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
 
@@ -23,18 +23,18 @@ _AGAIN_S: Final = 1.0
 """Seconds until the cards may be known by which the first containers are looked at."""
 
 
-class Disagreeing:
+class DeviceCheck:
     """Compares what was granted with what is there."""
 
-    def __init__(self, vendor: Vendor, cards: Cards, teller: Teller) -> None:
+    def __init__(self, vendor: Vendor, cards: Cards, teller: EventPublisher) -> None:
         """`cards` are the vendor's on this node."""
         self._vendor = vendor
         self._cards = cards
         self._teller = teller
-        self._later: dict[str, tuple[Sandbox, ContainerInfo, Sequence[Share]]] = {}
+        self._later: dict[str, tuple[PodSandbox, ContainerInfo, Sequence[Share]]] = {}
         """Containers by id that were shown before any card was."""
 
-    def look(self, pod: Sandbox, container: ContainerInfo, shares: Sequence[Share]) -> None:
+    def check(self, pod: PodSandbox, container: ContainerInfo, shares: Sequence[Share]) -> None:
         """At a container that holds these shares, which is about to be created or runs."""
         if not self._vendor.allocates:
             return
@@ -56,14 +56,14 @@ class Disagreeing:
         self._later.clear()
 
     def _compare(
-        self, pod: Sandbox, container: ContainerInfo, shares: Sequence[Share],
+        self, pod: PodSandbox, container: ContainerInfo, shares: Sequence[Share],
         cards: Mapping[str, Card],
     ) -> None:  # fmt: skip
         devices = (device.path for device in container.devices)
-        told = given_otherwise(self._vendor.shows, shares, cards, container.env, devices)
+        told = device_mismatch(self._vendor.shows, shares, cards, container.env, devices)
         if told:
-            self._teller.alarm(
-                pod, container.name, Alarm.OTHER_CARDS,
+            self._teller.alert(
+                pod, container.name, ContainerAlert.OTHER_CARDS,
                 f"{told}: other pods may have that card; delete the pod, and see whether the "
                 f"{self._vendor.name} plugin numbers cards as the node's tools do",
             )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from tessera_agent.admission.admission import Judge
+from tessera_agent.admission.admission import ContainerAdmitter
 from tessera_agent.containers.adjustment import (
     below,
     disarmed,
@@ -21,16 +21,16 @@ from tessera_agent.containers.adjustment import (
     terms_in,
     withstands,
 )
-from tessera_agent.containers.holdings import Holding, Holdings, Stage
-from tessera_agent.containers.hook_files import ContainerFiles, HookFiles, Key
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
 from tessera_agent.containers.namespace_allowances import Reach
-from tessera_agent.events import Teller
-from tessera_agent.settings import Giving
+from tessera_agent.events import EventPublisher
+from tessera_agent.settings import CardDelivery
 from tessera_core.dialect_kit.contract import Dialect, Vendor
 from tessera_core.dialect_kit.lending_terms import LendingTerms
-from tessera_core.hook.limits_file import Limits
-from tessera_core.node.container_admission import Give, Why
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_core.hook.limits_file import HookLimits
+from tessera_core.node.container_admission import Granted, RefusalReason
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_runtime import logs
 from tessera_runtime.tracing import tracing
 from tessera_schema.grants import Share
@@ -39,59 +39,63 @@ from tessera_schema.injections import Mount
 _log: Final = logs.named("tessera.agent.preparing")
 T = TypeVar("T")
 STANDS: Final = {
-    Giving.RUNTIME: "by its image and by the pod",
-    Giving.ALLOCATE: "by the pod",
+    CardDelivery.RUNTIME: "by its image and by the pod",
+    CardDelivery.ALLOCATE: "by the pod",
 }
 """Who must set a variable so that its value stands, whatever is answered; for messages."""
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class PreparerDependencies(Struct, frozen=True, kw_only=True):
     """What containers are prepared with."""
 
     vendor: Vendor
-    judge: Judge
+    judge: ContainerAdmitter
     dialects: Mapping[str, Dialect]
-    holdings: Holdings
+    holdings: ContainerRegistry
     files: HookFiles
     reach: Reach
-    teller: Teller
+    teller: EventPublisher
     now: Callable[[], float]
     """The loop's clock."""
     stands: str
     """One of `STANDS`."""
 
 
-class Unprepared(Struct, frozen=True, kw_only=True):
+class NotPrepared(Struct, frozen=True, kw_only=True):
     """It must not be created; it was told."""
 
-    why: Why
+    why: RefusalReason
     message: str
 
 
-class Was(Struct, frozen=True, kw_only=True):
+class EarlierAdjustment(Struct, frozen=True, kw_only=True):
     """What a container was given, known by other means than its files."""
 
-    limits: Callable[[Sequence[Share], LendingTerms, Collection[str]], Limits]
+    limits: Callable[[Sequence[Share], LendingTerms, Collection[str]], HookLimits]
     """Of these shares and terms, and cards without a limit of cores."""
     terms: Callable[[Sequence[Share]], LendingTerms]
     since: float = float("-inf")
     """Loop time at which it was first heard of."""
 
 
-class Preparing:
+class ContainerPreparer:
     """Prepares containers."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: PreparerDependencies) -> None:
         """Nothing is made yet."""
         self._do = tools
 
     def prepare(
-        self, pod: Sandbox, container: ContainerInfo, given: Give,
-        answer: Callable[[Mapping[str, str], Sequence[Mount]], T], stage: Stage = Stage.CREATED,
-    ) -> T | Unprepared:  # fmt: skip
+        self,
+        pod: PodSandbox,
+        container: ContainerInfo,
+        given: Granted,
+        answer: Callable[[Mapping[str, str], Sequence[Mount]], T],
+        stage: ContainerStage = ContainerStage.CREATED,
+    ) -> T | NotPrepared:
         """What `answer` makes of the container's variables and of the mounts of its files; it may
         raise OSError. From then on the container is held to be in this stage."""
-        do, key = self._do, Key(uid=pod.uid, container=container.name)
+        do, key = self._do, ContainerKey(uid=pod.uid, container=container.name)
         wanted = {**disarmed(do.vendor, container.env), **given.injection.env}
         if name := withstands(wanted, do.vendor, container):
             return self.set_twice(pod, container, name)
@@ -107,7 +111,7 @@ class Preparing:
             answered = answer(wanted, files.mounts if files else ())
         except (OSError, ValueError) as e:
             message = f"what limits it cannot be made: {e}: see the agent's folder on the node"
-            return self.refused(pod, container.name, Why.NOT_PREPARED, message)
+            return self.refused(pod, container.name, RefusalReason.NOT_PREPARED, message)
         do.holdings.put(
             Holding(
                 key=key, id=container.id, pod=pod, shares=given.shares, limits=limits,
@@ -116,56 +120,66 @@ class Preparing:
             )
         )  # fmt: skip
         do.holdings.remember(given.grant)
-        if stage is Stage.CREATED:
+        if stage is ContainerStage.CREATED:
             do.teller.prepared(pod, container.name, tracing.current_traceparent())
         return answered
 
     def _unlimited(
-        self, pod: Sandbox, terms: LendingTerms, shares: Sequence[Share]
+        self, pod: PodSandbox, terms: LendingTerms, shares: Sequence[Share]
     ) -> frozenset[str]:
         cards = [share.card for share in shares]
         return self._do.reach.unlimited(pod.namespace, terms, cards)
 
-    def refused(self, pod: Sandbox, container: str, why: Why, message: str) -> Unprepared:
+    def refused(
+        self, pod: PodSandbox, container: str, why: RefusalReason, message: str
+    ) -> NotPrepared:
         """Tell that a container is not created."""
         self._do.teller.refused(pod, container, why, message)
-        return Unprepared(why=why, message=message)
+        return NotPrepared(why=why, message=message)
 
-    def set_twice(self, pod: Sandbox, container: ContainerInfo, name: str) -> Unprepared:
+    def set_twice(self, pod: PodSandbox, container: ContainerInfo, name: str) -> NotPrepared:
         """The same because of a variable whose value cannot be replaced."""
         message = (
             f"variable {name} is set {self._do.stands}, so that its value "
             f"{container.env[name]!r} would stand whatever it may have: take it out of the pod's "
             "env and envFrom"
         )
-        return self.refused(pod, container.name, Why.SET_TWICE, message)
+        return self.refused(pod, container.name, RefusalReason.SET_TWICE, message)
 
-    def mounts_cards(self, pod: Sandbox, container: ContainerInfo, path: str) -> Unprepared:
+    def mounts_cards(self, pod: PodSandbox, container: ContainerInfo, path: str) -> NotPrepared:
         """The same because of a mount that would show it cards."""
         message = (
             f"volumeMounts: mountPath {path}: the vendor's runtime takes its name for a card's and "
             "would show it to the container: take the mount out of the pod"
         )
-        return self.refused(pod, container.name, Why.MOUNTED, message)
+        return self.refused(pod, container.name, RefusalReason.MOUNTED, message)
 
     def started(self, held: Holding) -> None:
         """Tell that a container's process runs."""
         do, pod = self._do, held.pod
         with tracing.span(
-            "tessera.agent.start", parent=do.judge.traceparent(pod),
-            pod=f"{pod.namespace}/{pod.name}", container=held.key.container,
+            "tessera.agent.start",
+            parent=do.judge.traceparent(pod),
+            pod=f"{pod.namespace}/{pod.name}",
+            container=held.key.container,
             after_s=do.now() - held.since,
-        ) as span:  # fmt: skip
+        ) as span:
             do.teller.running(pod, held.key.container, span.traceparent)
 
     # -- what is there already
 
     def found(
-        self, pod: Sandbox, container: ContainerInfo, stage: Stage, was: Was, *, adjusted: bool
+        self,
+        pod: PodSandbox,
+        container: ContainerInfo,
+        stage: ContainerStage,
+        was: EarlierAdjustment,
+        *,
+        adjusted: bool,
     ) -> Holding | None:
         """What a container holds that is there already, by its files and its pod's grant; None
         where it holds nothing. It was `adjusted` where it has our files."""
-        do, key = self._do, Key(uid=pod.uid, container=container.name)
+        do, key = self._do, ContainerKey(uid=pod.uid, container=container.name)
         kept = do.files.kept_grant(key) if adjusted else ""
         shares = granted = do.judge.found(pod, container.name, adjusted=adjusted, kept=kept)
         if not shares:
@@ -179,12 +193,22 @@ class Preparing:
             shares = in_force(shares, files.limits)
             lowered = below(granted, files.limits)
         return Holding(
-            key=key, id=container.id, pod=pod, shares=shares, granted=granted, limits=limits,
-            hooked=hooked, files=files, stage=stage, pid=container.pid, since=was.since,
-            terms=terms, lowered=lowered,
-        )  # fmt: skip
+            key=key,
+            id=container.id,
+            pod=pod,
+            shares=shares,
+            granted=granted,
+            limits=limits,
+            hooked=hooked,
+            files=files,
+            stage=stage,
+            pid=container.pid,
+            since=was.since,
+            terms=terms,
+            lowered=lowered,
+        )
 
-    def _adopted(self, key: Key, limits: Limits) -> ContainerFiles | None:
+    def _adopted(self, key: ContainerKey, limits: HookLimits) -> ContainerFiles | None:
         """The files as they are, live changes included; made again where they cannot be read."""
         try:
             return self._do.files.adopt(key)

@@ -16,18 +16,18 @@ from typing import Final, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.admission.admission import Judge
+from tessera_agent.admission.admission import ContainerAdmitter
 from tessera_agent.api.pods import NodePods
 from tessera_agent.containers.adjustment import cores_permille
-from tessera_agent.containers.holdings import Holding, Holdings, Stage
-from tessera_agent.containers.hook_files import HookFiles, Key
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerKey, HookFiles
 from tessera_agent.containers.namespace_allowances import Reach
-from tessera_agent.lending.throttle import FULL, Throttling
+from tessera_agent.lending.throttle import FULL, ThrottledNamespaces
 from tessera_core.grants.resize import follows
 from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_core.hook.records import uuid_key
-from tessera_core.hook.usage_file import Bounds, Usage
-from tessera_core.node.container_admission import no_room
+from tessera_core.hook.usage_file import UsageFile, UsageFileBounds
+from tessera_core.node.container_admission import capacity_shortage
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_schema.cards import MIB, Card
@@ -37,13 +37,13 @@ _log: Final = logs.named("tessera.agent.resizing")
 _WHOLE: Final = 1000
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class LimitsDependencies(Struct, frozen=True, kw_only=True):
     """What is compared, and with what."""
 
-    holdings: Holdings
+    holdings: ContainerRegistry
     pods: NodePods
-    judge: Judge
-    throttling: Throttling
+    judge: ContainerAdmitter
+    throttling: ThrottledNamespaces
     reach: Reach
     files: HookFiles
     clock: Clock
@@ -54,7 +54,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     """Seconds for which memory that is in use may stay above what was granted."""
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class WantedLimits(Struct, frozen=True, kw_only=True):
     """What a container is to have of one card."""
 
     share: Share
@@ -83,30 +83,30 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return _with_cores(limit, own, off=self.off)
 
 
-class Resizing:
+class LimitsReconciler:
     """Keeps limits files as they should be."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: LimitsDependencies) -> None:
         """Nothing was compared."""
         self._do = tools
         self._read: dict[str, str] = {}
         """Pod's uid -> the grant annotation that was looked at last."""
-        self._since: dict[tuple[Key, str], float] = {}
+        self._since: dict[tuple[ContainerKey, str], float] = {}
         """Container and card -> since when its memory is above what was granted."""
 
     async def run(self) -> NoReturn:
         """Compare whenever something may have changed, for ever."""
         do = self._do
         while True:
-            await self.look()
+            await self.reconcile()
             with suppress(TimeoutError):
                 async with asyncio.timeout(do.look_s):
                     await do.pods.grants.wait()
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Once."""
         self._do.pods.grants.clear()
-        running = [h for h in self._do.holdings if h.stage is Stage.RUNNING]
+        running = [h for h in self._do.holdings if h.stage is ContainerStage.RUNNING]
         self._forget(running)
         for held in running:
             await self._take(held)
@@ -153,7 +153,7 @@ class Resizing:
 
     # -- limits
 
-    async def _bring(self, key: Key) -> None:
+    async def _bring(self, key: ContainerKey) -> None:
         """The container's limits to where they should be."""
         held = self._do.holdings.get(key)
         if held is None or held.files is None:
@@ -164,7 +164,9 @@ class Resizing:
             if await self._bring_card(key, share, percent, now):
                 _log.info("limits changed", uid=key.uid, container=key.container, card=share.card)
 
-    async def _bring_card(self, key: Key, share: Share, percent: float | None, now: float) -> bool:
+    async def _bring_card(
+        self, key: ContainerKey, share: Share, percent: float | None, now: float
+    ) -> bool:
         """Whether something was changed."""
         held = self._do.holdings.get(key)
         if held is None or held.files is None or not self._takes(held, share):
@@ -172,11 +174,13 @@ class Resizing:
         limit = next((c for c in held.files.limits.cards if c.uuid == share.card), None)
         if limit is None:
             return False
-        wanted = Wanted(
-            share=share, used_bytes=await self._used(held, limit, share, now),
-            off=share.card in self._unlimited(held), lowered=share.card in held.lowered,
+        wanted = WantedLimits(
+            share=share,
+            used_bytes=await self._used(held, limit, share, now),
+            off=share.card in self._unlimited(held),
+            lowered=share.card in held.lowered,
             percent=percent,
-        )  # fmt: skip
+        )
         if wanted.on(limit) == limit:
             self._held(held, share)
             return False
@@ -207,7 +211,7 @@ class Resizing:
         known, shares = self._do.cards() or {}, _with(held, larger)
         if any(s.card not in known for s in shares):
             return False
-        full = no_room(held.key.uid, shares, known, self._do.holdings.held(but=held.key))
+        full = capacity_shortage(held.key.uid, shares, known, self._do.holdings.held(but=held.key))
         if full:
             _log.info("no room yet", uid=held.key.uid, container=held.key.container, why=full)
             return False
@@ -234,12 +238,12 @@ class Resizing:
         since = self._since.setdefault(each, now)
         if now - since > self._do.patience_s:
             return 0
-        bounds = Bounds(
+        bounds = UsageFileBounds(
             memory_bytes={uuid_key(limit.uuid): limit.memory_bytes},
             now_ns=self._do.clock.time_ns(),
         )
         usage = await asyncio.to_thread(held.files.read, bounds)
-        cards = usage.cards if isinstance(usage, Usage) else ()
+        cards = usage.cards if isinstance(usage, UsageFile) else ()
         key = uuid_key(limit.uuid)
         return next((c.charged_bytes for c in cards if uuid_key(c.uuid) == key), 0)
 

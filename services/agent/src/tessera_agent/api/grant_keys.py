@@ -18,7 +18,7 @@ from tessera_core.trust.grants import BadKey, Verifier
 from tessera_runtime import atomic_write, logs
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.json_codec import decoder
@@ -35,7 +35,7 @@ _read_map: Final = decoder(_ConfigMap)
 _read_file: Final = decoder(dict[str, str])
 
 
-class Keys:
+class StoredGrantKeys:
     """The keys of this moment; a sink for the ConfigMap that publishes them."""
 
     def __init__(self, folder: Path) -> None:
@@ -59,16 +59,16 @@ class Keys:
             _log.warning("kept keys cannot be read", file=str(self._file), why=str(e))
         self._changed.clear()
 
-    def relisted(self, items: list[_ConfigMap], started: float, now: float) -> None:
+    def on_list(self, items: list[_ConfigMap], started: float, now: float) -> None:
         """All of them: one, or none."""
         del started, now
         for item in items:
             self._know(item.data)
 
-    def changed(self, change: Change, item: _ConfigMap, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: _ConfigMap, now: float) -> None:
         """The ConfigMap as it is now."""
         del now
-        if change is not Change.DELETED:
+        if change is not WatchEventType.DELETED:
             self._know(item.data)
 
     async def keep(self) -> NoReturn:
@@ -101,9 +101,9 @@ def _is_good(name: str, text: str) -> bool:
 
 
 def watcher(
-    kube: Kube, keys: Keys, namespace: str, settings: KubeSettings
+    kube: Kube, keys: StoredGrantKeys, namespace: str, settings: KubeSettings
 ) -> Reflector[_ConfigMap]:
     """Brings the ConfigMap to the keys."""
     query = {"fieldSelector": f"metadata.name={SIGNING_KEYS}"}
-    watched = Watched(paths.in_core(namespace, "configmaps"), _read_map, query)
+    watched = ListWatch(paths.in_core(namespace, "configmaps"), _read_map, query)
     return Reflector(kube, watched, keys, settings=settings)

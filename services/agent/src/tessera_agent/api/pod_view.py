@@ -18,7 +18,7 @@ from tessera_schema.kube import TERMINAL_PHASES, Quantity
 _SIDECAR: Final = "Always"
 
 
-class Run(Struct, frozen=True, rename="camel"):
+class ContainerRun(Struct, frozen=True, rename="camel"):
     """A container that runs, or one that has run."""
 
     container_id: str = msgspec.field(name="containerID", default="")
@@ -31,16 +31,16 @@ class Run(Struct, frozen=True, rename="camel"):
         return self.container_id.rpartition("//")[2]
 
 
-class Contained(Struct, frozen=True, kw_only=True):
+class ContainerView(Struct, frozen=True, kw_only=True):
     """A container of a pod. It restarts, each time under another id."""
 
     name: str
     init: bool = False
     """Whether it ends before the containers after it begin."""
     limits: Mapping[str, Quantity] = {}
-    runs: Run | None = None
+    runs: ContainerRun | None = None
     """As it runs now."""
-    ended: tuple[Run, ...] = ()
+    ended: tuple[ContainerRun, ...] = ()
     """Those that have ended, as far as they are still shown: the last one or two."""
 
     @property
@@ -49,7 +49,7 @@ class Contained(Struct, frozen=True, kw_only=True):
         return self.runs is not None or bool(self.ended)
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class PodView(Struct, frozen=True, kw_only=True):
     """A pod."""
 
     uid: str
@@ -61,13 +61,13 @@ class Shown(Struct, frozen=True, kw_only=True):
     lends: bool = True
     """Whether it takes part in lending."""
     ended: bool = False
-    containers: tuple[Contained, ...] = ()
+    containers: tuple[ContainerView, ...] = ()
     """Init containers first, as kubelet takes them."""
 
     admitted: bool = False
     """Whether kubelet has reported it, and so has asked for all that its containers are to get."""
 
-    def get(self, container: str) -> Contained | None:
+    def get(self, container: str) -> ContainerView | None:
         """One of its containers."""
         return next((c for c in self.containers if c.name == container), None)
 
@@ -95,8 +95,8 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 
 class _State(Struct, frozen=True):
-    running: Run | None = None
-    terminated: Run | None = None
+    running: ContainerRun | None = None
+    terminated: ContainerRun | None = None
 
 
 class _Seen(Struct, frozen=True, rename="camel"):
@@ -122,11 +122,11 @@ class _Pod(Struct, frozen=True):
 _decode = decoder(_Pod)
 
 
-def read(raw: bytes) -> Shown:
+def read(raw: bytes) -> PodView:
     """Raises msgspec.DecodeError."""
     pod = _decode(raw)
     notes, containers = pod.metadata.annotations, tuple(_containers(pod))
-    return Shown(
+    return PodView(
         uid=pod.metadata.uid, namespace=pod.metadata.namespace, name=pod.metadata.name,
         grant=notes.get(GRANT_KEY, ""), traceparent=notes.get(TRACE_KEY, ""),
         lends=takes_part(notes), ended=pod.status.phase in TERMINAL_PHASES, containers=containers,
@@ -134,7 +134,7 @@ def read(raw: bytes) -> Shown:
     )  # fmt: skip
 
 
-def _containers(pod: _Pod) -> Iterator[Contained]:
+def _containers(pod: _Pod) -> Iterator[ContainerView]:
     for containers, statuses, first in (
         (pod.spec.init_containers, pod.status.init_container_statuses, True),
         (pod.spec.containers, pod.status.container_statuses, False),
@@ -142,7 +142,7 @@ def _containers(pod: _Pod) -> Iterator[Contained]:
         seen = {status.name: status for status in statuses}
         for container in containers:
             status = seen.get(container.name, _Seen())
-            yield Contained(
+            yield ContainerView(
                 name=container.name, limits=container.resources.limits,
                 init=first and container.restart_policy != _SIDECAR, runs=_running(status),
                 ended=tuple(
@@ -152,8 +152,8 @@ def _containers(pod: _Pod) -> Iterator[Contained]:
             )  # fmt: skip
 
 
-def _running(status: _Seen) -> Run | None:
+def _running(status: _Seen) -> ContainerRun | None:
     running = status.state.running
     if running is None:
         return None
-    return Run(container_id=status.container_id, started_at=running.started_at)
+    return ContainerRun(container_id=status.container_id, started_at=running.started_at)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from tessera_agent.api.pod_view import Shown, read
+from tessera_agent.api.pod_view import PodView, read
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
 
 
@@ -28,15 +28,15 @@ class NodePods:
         """Set when a pod shows another grant than before; whoever heeds it clears it."""
         self.told = asyncio.Event()
         """Set at the next change of any pod, and another one put in its place."""
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, PodView] = {}
         self._lost: set[str] = set()
         self._listed = float("-inf")
 
-    def __iter__(self) -> Iterator[Shown]:
+    def __iter__(self) -> Iterator[PodView]:
         """A copy: what happens meanwhile does not matter."""
         return iter(tuple(self._shown.values()))
 
-    def get(self, uid: str) -> Shown | None:
+    def get(self, uid: str) -> PodView | None:
         """The pod; None where it is not shown."""
         return self._shown.get(uid)
 
@@ -56,7 +56,7 @@ class NodePods:
         """Of pods that are gone, remember these."""
         self._lost &= uids
 
-    def relisted(self, items: list[Shown], started: float, now: float) -> None:
+    def on_list(self, items: list[PodView], started: float, now: float) -> None:
         """All that there are."""
         del now
         shown = {item.uid: item for item in items}
@@ -67,10 +67,10 @@ class NodePods:
         self.grants.set()
         self._tell()
 
-    def changed(self, change: Change, item: Shown, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: PodView, now: float) -> None:
         """One pod."""
         del now
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self._shown.pop(item.uid, None)
             self._lost.add(item.uid)
         else:
@@ -79,7 +79,7 @@ class NodePods:
             if before is None or before.grant != item.grant:
                 self.grants.set()
             self._lost.discard(item.uid)
-        if item.ended or change is Change.DELETED:
+        if item.ended or change is WatchEventType.DELETED:
             self.news.set()
         self._tell()
 
@@ -88,7 +88,7 @@ class NodePods:
         told.set()
 
 
-def watcher(kube: Kube, pods: NodePods, node: str, settings: KubeSettings) -> Reflector[Shown]:
+def watcher(kube: Kube, pods: NodePods, node: str, settings: KubeSettings) -> Reflector[PodView]:
     """Brings the node's pods."""
     query = {"fieldSelector": f"spec.nodeName={node}"}
-    return Reflector(kube, Watched(paths.PODS, read, query), pods, settings=settings)
+    return Reflector(kube, ListWatch(paths.PODS, read, query), pods, settings=settings)

@@ -12,9 +12,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.dialect_kit.contract import Dialect, Vendor
-from tessera_core.dialect_kit.lending_terms import LendingTerms, Written, terms_of
-from tessera_core.hook.limits_file import CardLimit, Limits, Mode
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Device, Sandbox
+from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, terms_of
+from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, NriDevice, PodSandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection, Mount
@@ -25,9 +25,9 @@ _MOST_PERMILLE: Final = 1000
 
 
 def limits_of(
-    pod: Sandbox, container: str, shares: Sequence[Share], terms: LendingTerms,
+    pod: PodSandbox, container: str, shares: Sequence[Share], terms: LendingTerms,
     unlimited: Collection[str],
-) -> Limits:  # fmt: skip
+) -> HookLimits:  # fmt: skip
     """What the hook is told. A share without cores, or of a card that is among the `unlimited`, is
     not limited in GPU time, one without memory gets the least that is a limit."""
     cards = tuple(
@@ -38,7 +38,7 @@ def limits_of(
         )
         for share in shares
     )  # fmt: skip
-    return Limits(container=f"{pod.namespace}/{pod.name}/{container}", cards=cards)
+    return HookLimits(container=f"{pod.namespace}/{pod.name}/{container}", cards=cards)
 
 
 def terms_in(
@@ -48,7 +48,7 @@ def terms_in(
     """On what terms a container takes part in lending. `annotations` are the pod's; `shares`, `env`
     as it will be, and what it was `given` the container's."""
     pod = Pod(metadata=ObjectMeta(annotations=dict(annotations)))
-    written = Written(pod=pod, env=env, given=given.env, annotations=given.annotations)
+    written = WrittenTerms(pod=pod, env=env, given=given.env, annotations=given.annotations)
     return terms_of(dialects, [share.dialect for share in shares], written)
 
 
@@ -57,7 +57,7 @@ def cores_permille(share: Share) -> int:
     return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
 
 
-def in_force(shares: Sequence[Share], limits: Limits) -> tuple[Share, ...]:
+def in_force(shares: Sequence[Share], limits: HookLimits) -> tuple[Share, ...]:
     """The shares as they are held: a limit that is still above what was granted counts."""
     now = {card.uuid: card.memory_bytes for card in limits.cards}
     return tuple(
@@ -67,7 +67,7 @@ def in_force(shares: Sequence[Share], limits: Limits) -> tuple[Share, ...]:
     )  # fmt: skip
 
 
-def below(shares: Sequence[Share], limits: Limits) -> frozenset[str]:
+def below(shares: Sequence[Share], limits: HookLimits) -> frozenset[str]:
     """Cards of which less of the cores may be used than was granted."""
     now = {card.uuid: card.cores_permille for card in limits.cards}
     return frozenset(
@@ -124,9 +124,9 @@ def sees_cards(vendor: Vendor, env: Mapping[str, str]) -> bool:
     )
 
 
-def _device(path: str) -> Device:
+def _device(path: str) -> NriDevice:
     found = Path(path).stat()
-    return Device(
+    return NriDevice(
         path=path, major=os.major(found.st_rdev), minor=os.minor(found.st_rdev),
         type="b" if S_ISBLK(found.st_mode) else "c",
     )  # fmt: skip

@@ -13,16 +13,16 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.fleet.charges import Charge, charge_of
-from tessera_core.hook.limits_file import Limits
-from tessera_kubelet.nri.types import Sandbox
+from tessera_core.hook.limits_file import HookLimits
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_schema.device_reports import CardHeld
 from tessera_schema.grants import Grant, Share
 
 
-class Stage(StrEnum):
+class ContainerStage(StrEnum):
     """Where a container is; the runtime moves it on, or what the API server shows of it."""
 
     ALLOCATED = "allocated"
@@ -36,10 +36,10 @@ class Stage(StrEnum):
 class Holding(Struct, frozen=True, kw_only=True):
     """A container and its shares."""
 
-    key: Key
+    key: ContainerKey
     id: str
     """As the runtime knows it; another one after each restart."""
-    pod: Sandbox
+    pod: PodSandbox
     """As it was when the container was created."""
     shares: tuple[Share, ...]
     """What it takes of the cards: more than it was granted while its memory is being lowered."""
@@ -47,7 +47,7 @@ class Holding(Struct, frozen=True, kw_only=True):
     """As the pod's last grant has them; none = `shares` are."""
     lowered: frozenset[str] = frozenset()
     """Cards of which its limit of cores was below what was granted when it was found running."""
-    limits: Limits
+    limits: HookLimits
     """As first given; those in force are the files'."""
     since: float
     """Loop time at which it was first heard of."""
@@ -57,23 +57,23 @@ class Holding(Struct, frozen=True, kw_only=True):
     """False where the vendor's own tools limit it."""
     files: ContainerFiles | None = None
     """None where it has none: not hooked, or started without us."""
-    stage: Stage = Stage.CREATED
+    stage: ContainerStage = ContainerStage.CREATED
     pid: int = 0
 
     @property
     def holds(self) -> bool:
         """Whether its shares are taken."""
-        return self.stage in (Stage.CREATED, Stage.RUNNING)
+        return self.stage in (ContainerStage.CREATED, ContainerStage.RUNNING)
 
 
-class Holdings:
+class ContainerRegistry:
     """All of them, by pod and container."""
 
     def __init__(self) -> None:
         """Nothing runs."""
-        self._known: dict[Key, Holding] = {}
+        self._known: dict[ContainerKey, Holding] = {}
         self._granted: dict[str, Grant] = {}
-        self._retired: dict[Key, float] = {}
+        self._retired: dict[ContainerKey, float] = {}
 
     def __iter__(self) -> Iterator[Holding]:
         """A copy: what happens meanwhile does not matter."""
@@ -82,7 +82,7 @@ class Holdings:
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, key: Key) -> Holding | None:
+    def get(self, key: ContainerKey) -> Holding | None:
         """The container's, whatever its stage."""
         return self._known.get(key)
 
@@ -91,7 +91,7 @@ class Holdings:
         self._known[holding.key] = holding
         self._retired.pop(holding.key, None)
 
-    def change(self, key: Key, id_: str, **fields: object) -> Holding | None:
+    def change(self, key: ContainerKey, id_: str, **fields: object) -> Holding | None:
         """The container with other fields; None where it is not known, or by another id."""
         known = self._known.get(key)
         if known is None or known.id != id_:
@@ -99,7 +99,7 @@ class Holdings:
         changed = self._known[key] = replace(known, **fields)
         return changed
 
-    def forget(self, key: Key, now: float) -> None:
+    def forget(self, key: ContainerKey, now: float) -> None:
         """The container is gone for good; its files go later."""
         if self._known.pop(key, None) is not None:
             self._retired[key] = now
@@ -108,7 +108,7 @@ class Holdings:
         """The pod's containers."""
         return tuple(h for h in self._known.values() if h.key.uid == uid)
 
-    def held(self, but: Key | None = None) -> dict[str, list[Share]]:
+    def held(self, but: ContainerKey | None = None) -> dict[str, list[Share]]:
         """Pod's uid -> shares of its containers that hold something, `but` one."""
         found: dict[str, list[Share]] = {}
         for holding in self._known.values():
@@ -140,7 +140,11 @@ class Holdings:
 
     def roots(self) -> Mapping[int, str]:
         """First process -> container's id, of those that run. Threads ask."""
-        return {h.pid: h.id for h in (*self._known.values(),) if h.pid and h.stage is Stage.RUNNING}
+        return {
+            h.pid: h.id
+            for h in (*self._known.values(),)
+            if h.pid and h.stage is ContainerStage.RUNNING
+        }
 
     # -- what pods were granted
 
@@ -162,13 +166,13 @@ class Holdings:
 
     # -- files of those that are gone
 
-    def retired(self, before: float) -> tuple[Key, ...]:
+    def retired(self, before: float) -> tuple[ContainerKey, ...]:
         """Containers that were forgotten before a time, each told once."""
         due = tuple(key for key, at in self._retired.items() if at <= before)
         for key in due:
             del self._retired[key]
         return due
 
-    def is_retired(self, key: Key) -> bool:
+    def is_retired(self, key: ContainerKey) -> bool:
         """Whether it was forgotten and its files are still to be kept for a while."""
         return key in self._retired

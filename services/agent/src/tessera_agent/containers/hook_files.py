@@ -26,8 +26,21 @@ from msgspec.structs import replace
 
 from tessera_agent.usage.slot_locks import SlotLocks
 from tessera_core.hook import limits_file, usage_file
-from tessera_core.hook.limits_file import BadLimits, CardLimit, Limits, decode_limits, encode_limits
-from tessera_core.hook.usage_file import Bounds, Garbled, Spoilt, Unbuilt, Usage, decode_usage
+from tessera_core.hook.limits_file import (
+    BadLimits,
+    CardLimit,
+    HookLimits,
+    decode_limits,
+    encode_limits,
+)
+from tessera_core.hook.usage_file import (
+    Garbled,
+    Spoilt,
+    Unbuilt,
+    UsageFile,
+    UsageFileBounds,
+    decode_usage,
+)
 from tessera_runtime.clock import Clock
 from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.injections import Mount
@@ -51,7 +64,7 @@ _WRITE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = _WRITE | os.O_CREAT | os.O_EXCL
 
 
-class Key(Struct, frozen=True, order=True):
+class ContainerKey(Struct, frozen=True, order=True):
     """A container of a pod."""
 
     uid: str
@@ -66,7 +79,9 @@ class HookFiles:
         self._root = folder / _ROOT
         self._clock = clock
 
-    def make(self, key: Key, limits: Limits, resized: Grant | None = None) -> ContainerFiles:
+    def make(
+        self, key: ContainerKey, limits: HookLimits, resized: Grant | None = None
+    ) -> ContainerFiles:
         """The container's files, made where they are missing; limits are in force when this
         returns, and its pod's grant is kept where that was `resized`. Raises ValueError for a name
         that is none, BadLimits, OSError."""
@@ -84,7 +99,7 @@ class HookFiles:
                 _make_limits(folder, files.limits, self._clock.time_ns())
         return files
 
-    def adopt(self, key: Key) -> ContainerFiles:
+    def adopt(self, key: ContainerKey) -> ContainerFiles:
         """The files that an earlier agent made. Raises OSError where there are none, BadLimits
         where the limits cannot be read (it ended while writing): `make` them again."""
         path = self._path(key)
@@ -94,19 +109,19 @@ class HookFiles:
             made = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
         return ContainerFiles(path, self._clock, limits, (made.st_dev, made.st_ino))
 
-    def keep_grant(self, key: Key, grant: Grant) -> None:
+    def keep_grant(self, key: ContainerKey, grant: Grant) -> None:
         """Remember the grant of a container that was resized: the runtime knows the first one
         alone. Raises OSError."""
         with _opened(self._path(key), _FOLDER) as folder:
             _keep(folder, grant)
 
-    def kept_grant(self, key: Key) -> str:
+    def kept_grant(self, key: ContainerKey) -> str:
         """What was remembered last; empty = nothing that can be read."""
         with suppress(OSError, ValueError), _opened(self._path(key) / _GRANT, _READ) as fd:
             return os.pread(fd, _MOST_GRANT, 0).decode()
         return ""
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: ContainerKey) -> None:
         """The container is gone. What is already gone is no error; raises OSError."""
         path = self._path(key)
         for name in (_LIMITS, _NEW, _USAGE, _GRANT, _NEW_GRANT):
@@ -121,13 +136,13 @@ class HookFiles:
                 if folder is path or e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
 
-    def known(self) -> tuple[Key, ...]:
+    def known(self) -> tuple[ContainerKey, ...]:
         """Every container that has a folder, so that those of nobody can be removed."""
         if not self._root.is_dir():
             return ()
         return tuple(
             sorted(
-                Key(uid=pod.name, container=container.name)
+                ContainerKey(uid=pod.name, container=container.name)
                 for pod in self._root.iterdir()
                 if pod.is_dir() and not pod.is_symlink()
                 for container in pod.iterdir()
@@ -135,7 +150,7 @@ class HookFiles:
             )
         )
 
-    def _path(self, key: Key) -> Path:
+    def _path(self, key: ContainerKey) -> Path:
         for what, name in (("pod uid", key.uid), ("container", key.container)):
             if not _NAME.fullmatch(name):
                 raise ValueError(f"{what} {name!r}: a name has letters, digits, '.', '_' and '-'")
@@ -145,7 +160,7 @@ class HookFiles:
 class ContainerFiles:
     """One container's files."""
 
-    def __init__(self, path: Path, clock: Clock, limits: Limits, made: tuple[int, int]) -> None:
+    def __init__(self, path: Path, clock: Clock, limits: HookLimits, made: tuple[int, int]) -> None:
         """`made` is the usage file's device and inode as we made it."""
         self.path = path
         self.limits = limits
@@ -170,7 +185,7 @@ class ContainerFiles:
             ),
         )  # fmt: skip
 
-    def change(self, change: Callable[[Limits], Limits]) -> Limits:
+    def change(self, change: Callable[[HookLimits], HookLimits]) -> HookLimits:
         """Put other limits in force, within 20 ms of the next call of a process in the container,
         and return them. From any thread: each change starts from the one before.
 
@@ -191,10 +206,10 @@ class ContainerFiles:
             self.limits = told
             return told
 
-    def change_card(self, uuid: str, change: Callable[[CardLimit], CardLimit]) -> Limits:
+    def change_card(self, uuid: str, change: Callable[[CardLimit], CardLimit]) -> HookLimits:
         """The same for one card. Raises BadLimits where the container does not hold it."""
 
-        def changed(limits: Limits) -> Limits:
+        def changed(limits: HookLimits) -> HookLimits:
             if uuid not in {card.uuid for card in limits.cards}:
                 raise BadLimits(f"card {uuid}: container {limits.container} holds no part of it")
             cards = (change(card) if card.uuid == uuid else card for card in limits.cards)
@@ -202,7 +217,7 @@ class ContainerFiles:
 
         return self.change(changed)
 
-    def read(self, bounds: Bounds) -> Usage | Unbuilt | Garbled:
+    def read(self, bounds: UsageFileBounds) -> UsageFile | Unbuilt | Garbled:
         """What the hook says the container uses. Never raises, whatever is there. A file that the
         container made larger is made as small as it was."""
         try:
@@ -259,7 +274,7 @@ def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator
         os.close(fd)
 
 
-def _without_measurement(limits: Limits) -> Limits:
+def _without_measurement(limits: HookLimits) -> HookLimits:
     """What counts as another generation: not the agent's own measurement."""
     return replace(
         limits,
@@ -284,7 +299,7 @@ def _make_usage(folder: int) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _make_limits(folder: int, limits: Limits, now_ns: int) -> None:
+def _make_limits(folder: int, limits: HookLimits, now_ns: int) -> None:
     with suppress(FileNotFoundError):
         os.unlink(_NEW, dir_fd=folder)
     with _opened(_NEW, _MAKE, folder) as fd:

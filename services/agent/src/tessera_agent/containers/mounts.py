@@ -25,7 +25,7 @@ MOST_MOUNTINFO_BYTES: Final = 1 << 20
 _READ_ONLY: Final = (limits_file.PATH, HOOK_LIBRARY, PRELOAD)
 
 
-class MountLooks(Protocol):
+class MountChecker(Protocol):
     """Looks at what containers see mounted."""
 
     def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:

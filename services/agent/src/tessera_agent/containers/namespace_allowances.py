@@ -13,11 +13,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_agent.containers.holdings import Holdings
+from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.annotation_keys import ACROSS_NAMESPACES_LABEL
 from tessera_schema.json_codec import decoder
@@ -44,22 +44,22 @@ class LabelledNamespaces:
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
-    def relisted(self, items: list[str], started: float, now: float) -> None:
+    def on_list(self, items: list[str], started: float, now: float) -> None:
         """All that there are."""
         del started, now
         self._names = frozenset(items)
 
-    def changed(self, change: Change, item: str, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: str, now: float) -> None:
         """One of them. A namespace that loses the label is deleted from this list."""
         del now
         others = self._names - {item}
-        self._names = others if change is Change.DELETED else others | {item}
+        self._names = others if change is WatchEventType.DELETED else others | {item}
 
 
 class Reach:
     """Of the containers of this node."""
 
-    def __init__(self, holdings: Holdings, labelled: LabelledNamespaces) -> None:
+    def __init__(self, holdings: ContainerRegistry, labelled: LabelledNamespaces) -> None:
         """Both may change at any time."""
         self._holdings = holdings
         self._labelled = labelled
@@ -87,4 +87,4 @@ def _name(raw: bytes) -> str:
 def watcher(kube: Kube, labelled: LabelledNamespaces, settings: KubeSettings) -> Reflector[str]:
     """Brings the namespaces that bear the label."""
     query = {"labelSelector": f"{ACROSS_NAMESPACES_LABEL}=true"}
-    return Reflector(kube, Watched(paths.NAMESPACES, _name, query), labelled, settings=settings)
+    return Reflector(kube, ListWatch(paths.NAMESPACES, _name, query), labelled, settings=settings)

@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_agent.containers.hook_files import Key
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_agent.containers.hook_files import ContainerKey
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_runtime import atomic_write, logs
 from tessera_schema.json_codec import decoder
 
@@ -29,7 +29,7 @@ NOT_KNOWN: Final = "what was allocated before is not known yet: see the agent's 
 _VERSION: Final = 1
 
 
-class Step(StrEnum):
+class AllocationStep(StrEnum):
     """How far an allocation got."""
 
     PREPARING = "preparing"
@@ -38,13 +38,13 @@ class Step(StrEnum):
     """Kubelet was answered, or is about to be."""
 
 
-class Allocated(Struct, frozen=True, kw_only=True):
+class RecordedAllocation(Struct, frozen=True, kw_only=True):
     """One answer: ids of a resource, for a container."""
 
     resource: str
     ids: tuple[str, ...]
     """Sorted. Containers of one pod that do not run at once may have the same."""
-    step: Step = Step.PREPARING
+    step: AllocationStep = AllocationStep.PREPARING
     uid: str
     namespace: str
     pod: str
@@ -57,14 +57,14 @@ class Allocated(Struct, frozen=True, kw_only=True):
     """Unix time at which it was allowed to start last, in seconds; 0 = never."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ContainerKey:
         """The container."""
-        return Key(uid=self.uid, container=self.container)
+        return ContainerKey(uid=self.uid, container=self.container)
 
     @property
-    def sandbox(self) -> Sandbox:
+    def sandbox(self) -> PodSandbox:
         """Its pod, in the runtime's words."""
-        return Sandbox(
+        return PodSandbox(
             id=self.uid, name=self.pod, uid=self.uid, namespace=self.namespace,
             annotations=self.notes,
         )  # fmt: skip
@@ -77,7 +77,7 @@ class Allocated(Struct, frozen=True, kw_only=True):
 
 class _Kept(Struct, frozen=True, kw_only=True):
     version: int
-    allocations: tuple[Allocated, ...] = ()
+    allocations: tuple[RecordedAllocation, ...] = ()
 
 
 class _Version(Struct, frozen=True):
@@ -86,7 +86,7 @@ class _Version(Struct, frozen=True):
 
 _decode_version = decoder(_Version)
 _decode = decoder(_Kept)
-_Place = tuple[Key, str]
+_Place = tuple[ContainerKey, str]
 """A container and a resource."""
 
 
@@ -98,7 +98,7 @@ class Allocations:
         self.known = asyncio.Event()
         """Set once it is known what was allocated before."""
         self._file = folder / f"allocations-{vendor}.json"
-        self._all: dict[_Place, Allocated] = {}
+        self._all: dict[_Place, RecordedAllocation] = {}
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -120,25 +120,28 @@ class Allocations:
         except msgspec.DecodeError as e:
             await self._put_aside(str(e))
             return
-        self._all = {_place(one): one for one in kept if one.step is Step.ALLOCATED}
+        self._all = {_place(one): one for one in kept if one.step is AllocationStep.ALLOCATED}
         self.known.set()
 
-    def __iter__(self) -> Iterator[Allocated]:
+    def __iter__(self) -> Iterator[RecordedAllocation]:
         """A copy: what happens meanwhile does not matter."""
         return iter(tuple(self._all.values()))
 
-    def get(self, key: Key, resource: str) -> Allocated | None:
+    def get(self, key: ContainerKey, resource: str) -> RecordedAllocation | None:
         """The container's; None where kubelet was not answered."""
         found = self._all.get((key, resource))
-        return found if found is not None and found.step is Step.ALLOCATED else None
+        return found if found is not None and found.step is AllocationStep.ALLOCATED else None
 
-    def of(self, resource: str, ids: Collection[str]) -> tuple[Allocated, ...]:
+    def of(self, resource: str, ids: Collection[str]) -> tuple[RecordedAllocation, ...]:
         """Whose these ids are, in the order of being allocated."""
         wanted = tuple(sorted(ids))
         return tuple(
-            one for one in self._all.values()
-            if one.resource == resource and one.ids == wanted and one.step is Step.ALLOCATED
-        )  # fmt: skip
+            one
+            for one in self._all.values()
+            if one.resource == resource
+            and one.ids == wanted
+            and one.step is AllocationStep.ALLOCATED
+        )
 
     def taken(self, resource: str) -> frozenset[str]:
         """The ids that somebody has."""
@@ -146,13 +149,13 @@ class Allocations:
             id_ for one in self._all.values() if one.resource == resource for id_ in one.ids
         )
 
-    async def put(self, *more: Allocated) -> None:
+    async def put(self, *more: RecordedAllocation) -> None:
         """From now on. Raises OSError where it cannot be written; it is known all the same."""
         for one in more:
             self._all[_place(one)] = one
         await self._write()
 
-    async def forget(self, gone: Collection[Allocated]) -> None:
+    async def forget(self, gone: Collection[RecordedAllocation]) -> None:
         """They are nobody's. Written with the next entry where it cannot be written now."""
         for one in gone:
             self._all.pop(_place(one), None)
@@ -169,12 +172,12 @@ class Allocations:
 
     async def _put_aside(self, why: str) -> None:
         aside = self._file.with_suffix(".unreadable")
-        _log.alarm("allocations cannot be read", file=str(self._file), kept=str(aside), why=why)
+        _log.alert("allocations cannot be read", file=str(self._file), kept=str(aside), why=why)
         try:
             await asyncio.to_thread(self._file.replace, aside)
         except OSError as e:
             _log.warning("allocations not put aside", file=str(self._file), why=str(e))
 
 
-def _place(one: Allocated) -> _Place:
+def _place(one: RecordedAllocation) -> _Place:
     return one.key, one.resource

@@ -17,17 +17,17 @@ from typing import Final, NoReturn
 
 from msgspec import Struct
 
-from tessera_agent.admission.prepare import Preparing, Was
-from tessera_agent.api.pod_view import Contained, Run, Shown
+from tessera_agent.admission.prepare import ContainerPreparer, EarlierAdjustment
+from tessera_agent.api.pod_view import ContainerRun, ContainerView, PodView
 from tessera_agent.api.pods import NodePods
 from tessera_agent.containers.adjustment import limits_of, terms_in
-from tessera_agent.containers.holdings import Holding, Holdings, Stage
-from tessera_agent.containers.hook_files import HookFiles, Key
-from tessera_agent.device_plugin.allocations import Allocated, Allocations
-from tessera_agent.device_plugin.recovery import given_files, recovered
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerKey, HookFiles
+from tessera_agent.device_plugin.allocations import Allocations, RecordedAllocation
+from tessera_agent.device_plugin.recovery import given_files, recovered_allocations
 from tessera_agent.usage.process_owners import containers_in
 from tessera_core.dialect_kit.contract import Dialect
-from tessera_kubelet.errors import KubeletError
+from tessera_kubelet.errors import NodeError
 from tessera_kubelet.pod_resources import PodResources
 from tessera_runtime import logs
 from tessera_schema.grants import Grant
@@ -37,17 +37,17 @@ _log: Final = logs.named("tessera.agent.lives")
 _BEFORE: Final = float("-inf")
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class LifecycleDependencies(Struct, frozen=True, kw_only=True):
     """What is held against what is shown."""
 
     dialects: Mapping[str, Dialect]
     names: frozenset[str]
     """Of the resources that kubelet allocates."""
-    holdings: Holdings
+    holdings: ContainerRegistry
     pods: NodePods
     allocations: Allocations
     resources: PodResources
-    preparing: Preparing
+    preparing: ContainerPreparer
     files: HookFiles
     proc_folder: str
     look_s: float
@@ -55,13 +55,13 @@ class Tools(Struct, frozen=True, kw_only=True):
     """The loop's clock."""
 
 
-class Lives:
+class ContainerLifecycle:
     """Follows containers."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: LifecycleDependencies) -> None:
         """Nothing is known."""
         self._do = tools
-        self._last: dict[Key, str] = {}
+        self._last: dict[ContainerKey, str] = {}
         """The id by which a container ran last."""
         self.synchronized = 0
         """1 once what was given before is known, and all pods were shown."""
@@ -83,7 +83,7 @@ class Lives:
         await self._adopt()
         while True:
             told = do.pods.told
-            self.look()
+            self.reconcile()
             self.synchronized = 1
             await self._bury()
             await self._news(told)
@@ -100,12 +100,12 @@ class Lives:
         do = self._do
         try:
             holdings = await do.resources.list()
-        except KubeletError as e:
+        except NodeError as e:
             _log.warning("allocations not recovered", why=str(e))
             await asyncio.sleep(do.look_s)
             return
         made = await asyncio.to_thread(do.files.known)
-        found = recovered(holdings, tuple(do.pods), frozenset(made), do.names)
+        found = recovered_allocations(holdings, tuple(do.pods), frozenset(made), do.names)
         try:
             await do.allocations.put(*found)
         except OSError as e:
@@ -122,24 +122,24 @@ class Lives:
             if do.holdings.get(one.key) is None and (found := self._rebuilt(one)) is not None:
                 do.holdings.put(found)
 
-    def _rebuilt(self, one: Allocated) -> Holding | None:
+    def _rebuilt(self, one: RecordedAllocation) -> Holding | None:
         do, pod = self._do, one.sandbox
 
         def given(grant: Grant | None) -> Injection:
             return grant.given.get(one.container, Injection()) if grant else Injection()
 
-        was = Was(
+        was = EarlierAdjustment(
             limits=partial(limits_of, pod, one.container),
             terms=lambda shares: terms_in(
                 do.dialects, one.notes, shares, one.env, given(do.holdings.granted(one.uid))
             ),
         )  # fmt: skip
-        stage = Stage.CREATED if one.started_at else Stage.ALLOCATED
+        stage = ContainerStage.CREATED if one.started_at else ContainerStage.ALLOCATED
         return do.preparing.found(pod, one.info, stage, was, adjusted=True)
 
     # -- what is shown
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """Once: every container to where it is shown to be."""
         do = self._do
         started = {one.key: one.started_at for one in do.allocations}
@@ -153,40 +153,42 @@ class Lives:
             else:
                 self._move(held, container, started.get(held.key, 0.0))
 
-    def _move(self, held: Holding, container: Contained, started_at: float) -> None:
+    def _move(self, held: Holding, container: ContainerView, started_at: float) -> None:
         run = container.runs
         if run is not None and self._runs_as(run, held, started_at):
-            if held.id == run.id and held.stage is Stage.RUNNING:
+            if held.id == run.id and held.stage is ContainerStage.RUNNING:
                 return
             self._last[held.key] = run.id
-            moved = self._do.holdings.change(held.key, held.id, id=run.id, stage=Stage.RUNNING)
+            moved = self._do.holdings.change(
+                held.key, held.id, id=run.id, stage=ContainerStage.RUNNING
+            )
             if moved is not None and moved.since != _BEFORE:
                 self._do.preparing.started(moved)
         elif any(self._ended_as(ended, held, started_at) for ended in container.ended):
             self._end(held)
 
-    def _runs_as(self, run: Run, held: Holding, started_at: float) -> bool:
+    def _runs_as(self, run: ContainerRun, held: Holding, started_at: float) -> bool:
         """Whether this is the container as it runs now, not as it did before its last start."""
         if held.id:
             return run.id == held.id or run.id != self._last.get(held.key)
         return self._is_new(run, held, started_at)
 
-    def _ended_as(self, run: Run, held: Holding, started_at: float) -> bool:
+    def _ended_as(self, run: ContainerRun, held: Holding, started_at: float) -> bool:
         """The same of one that has ended."""
         if held.id:
             return run.id == held.id
-        return held.stage is not Stage.ALLOCATED and self._is_new(run, held, started_at)
+        return held.stage is not ContainerStage.ALLOCATED and self._is_new(run, held, started_at)
 
-    def _is_new(self, run: Run, held: Holding, started_at: float) -> bool:
+    def _is_new(self, run: ContainerRun, held: Holding, started_at: float) -> bool:
         """Times are shown in whole seconds."""
         late = run.started_at is None or run.started_at.timestamp() >= floor(started_at)
         return late and run.id != self._last.get(held.key)
 
     def _end(self, held: Holding) -> None:
-        if held.stage in (Stage.CREATED, Stage.RUNNING):
+        if held.stage in (ContainerStage.CREATED, ContainerStage.RUNNING):
             if held.id:
                 self._last[held.key] = held.id
-            self._do.holdings.change(held.key, held.id, stage=Stage.ENDED, pid=0)
+            self._do.holdings.change(held.key, held.id, stage=ContainerStage.ENDED, pid=0)
 
     # -- what is gone
 
@@ -208,9 +210,9 @@ class Lives:
         await self._forget(one for one in do.allocations if one.uid not in holding)
 
     def _may_live(self, held: Holding) -> bool:
-        return held.stage is Stage.RUNNING and self._do.pods.get(held.key.uid) is None
+        return held.stage is ContainerStage.RUNNING and self._do.pods.get(held.key.uid) is None
 
-    async def _forget(self, of_nobody: Iterable[Allocated]) -> None:
+    async def _forget(self, of_nobody: Iterable[RecordedAllocation]) -> None:
         """Containers that hold nothing have allocations too."""
         pods = self._do.pods
         gone = [
@@ -221,6 +223,6 @@ class Lives:
             await self._do.allocations.forget(gone)
 
 
-def _is_over(container: Contained, pod: Shown) -> bool:
+def _is_over(container: ContainerView, pod: PodView) -> bool:
     """Whether it is an init container, and those after it have begun."""
     return container.init and any(c.began for c in pod.containers if not c.init)

@@ -13,11 +13,11 @@ from typing import Final, NoReturn
 
 from msgspec import Struct
 
-from tessera_agent.devices.cards import Seen
+from tessera_agent.devices.cards import CardsState
 from tessera_core.inventory.extended_resources import amounts_of
-from tessera_core.registry.registry import Registry
-from tessera_kubelet.device_plugin.device_lists import Offers
-from tessera_kubelet.device_plugin.types import Device
+from tessera_core.registry.registry import DialectRegistry
+from tessera_kubelet.device_plugin.device_lists import DeviceLists
+from tessera_kubelet.device_plugin.types import PluginDevice
 from tessera_runtime import logs
 from tessera_schema.cards import Card
 
@@ -30,22 +30,22 @@ _LOOK_S: Final = 1.0
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class About(Struct, frozen=True, kw_only=True):
+class OfferedCards(Struct, frozen=True, kw_only=True):
     """Whose cards."""
 
-    registry: Registry
+    registry: DialectRegistry
     vendor: str
     names: frozenset[str]
-    seen: Callable[[], Seen]
+    seen: Callable[[], CardsState]
     left_to_others: Callable[[], bool]
     ready: Callable[[], bool]
     """Whether kubelet could be answered."""
 
 
-class Offering:
+class DeviceListUpdater:
     """Keeps what is offered in line with the cards."""
 
-    def __init__(self, offers: Offers, about: About) -> None:
+    def __init__(self, offers: DeviceLists, about: OfferedCards) -> None:
         """Nothing is offered before the cards have been seen."""
         self._offers = offers
         self._about = about
@@ -54,10 +54,10 @@ class Offering:
     async def keep(self) -> NoReturn:
         """Without end: look. Only cancellation ends it."""
         while True:
-            self.look()
+            self.reconcile()
             await asyncio.sleep(_LOOK_S)
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """Once. A name is registered by its first offer, so there is none while another plugin
         hands out the cards."""
         about, seen = self._about, self._about.seen()
@@ -75,12 +75,12 @@ class Offering:
             count = min(wanted, MOST_IDS)
             if count < wanted:
                 _log.warning("kubelet is told of less than there is", name=name, told=count)
-            devices = [Device(id=_id(number), healthy=healthy) for number in range(count)]
+            devices = [PluginDevice(id=_id(number), healthy=healthy) for number in range(count)]
             self._offers.put(name, devices)
 
 
 def amounts(
-    registry: Registry, vendor: str, names: Iterable[str], cards: Iterable[Card]
+    registry: DialectRegistry, vendor: str, names: Iterable[str], cards: Iterable[Card]
 ) -> Mapping[str, int]:
     """How many ids each name has."""
     amounted = amounts_of(registry, vendor, cards)

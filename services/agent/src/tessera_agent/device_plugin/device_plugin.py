@@ -14,32 +14,37 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_agent.admission.admission import Cards, Judge
-from tessera_agent.admission.prepare import Preparing
+from tessera_agent.admission.admission import Cards, ContainerAdmitter
+from tessera_agent.admission.prepare import ContainerPreparer
 from tessera_agent.api.pods import NodePods
-from tessera_agent.containers.holdings import Holdings
+from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.containers.hook_files import HookFiles
 from tessera_agent.device_plugin import allocate as allocating
 from tessera_agent.device_plugin import container_lifecycle, device_list
 from tessera_agent.device_plugin import pre_start as starting
 from tessera_agent.device_plugin.allocate import Allocator
 from tessera_agent.device_plugin.allocations import Allocations
-from tessera_agent.device_plugin.container_lifecycle import Lives
-from tessera_agent.device_plugin.device_list import Offering
-from tessera_agent.device_plugin.pod_finder import Finder
-from tessera_agent.device_plugin.pre_start import Starting
+from tessera_agent.device_plugin.container_lifecycle import ContainerLifecycle
+from tessera_agent.device_plugin.device_list import DeviceListUpdater
+from tessera_agent.device_plugin.pod_finder import PodFinder
+from tessera_agent.device_plugin.pre_start import PreStartCheck
 from tessera_agent.devices.competing_plugins import PREFIX
-from tessera_agent.devices.monitor import Devices
-from tessera_agent.events import Teller
-from tessera_agent.readers.device_handover import Handing
+from tessera_agent.devices.monitor import DeviceMonitor
+from tessera_agent.events import EventPublisher
+from tessera_agent.readers.device_handover import DeviceHandover
 from tessera_agent.settings import AgentSettings
 from tessera_core.dialect_kit.lending_terms import variables_of
 from tessera_core.inventory.extended_resources import allocated_names
-from tessera_core.registry.registry import Registry as Dialects
-from tessera_kubelet.device_plugin.device_lists import Offers
+from tessera_core.registry.registry import DialectRegistry as Dialects
+from tessera_kubelet.device_plugin.device_lists import DeviceLists
 from tessera_kubelet.device_plugin.registration import serve
 from tessera_kubelet.device_plugin.settings import DevicePluginSettings
-from tessera_kubelet.device_plugin.types import Allocation, NotRegistered, Refused, Registered
+from tessera_kubelet.device_plugin.types import (
+    AllocateRefused,
+    ContainerAllocation,
+    ResourceNotRegistered,
+    ResourceRegistered,
+)
 from tessera_kubelet.pod_resources import PodResources, open_pod_resources
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -50,43 +55,43 @@ _MORE_S: Final = 10.0
 """Seconds that an answer may take besides waiting for its pod."""
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class DevicePluginDependencies(Struct, frozen=True, kw_only=True):
     """What they are made of."""
 
     settings: AgentSettings
     dialects: Dialects
     kube: Kube
     clock: Clock
-    judge: Judge
-    preparing: Preparing
-    holdings: Holdings
+    judge: ContainerAdmitter
+    preparing: ContainerPreparer
+    holdings: ContainerRegistry
     pods: NodePods
     files: HookFiles
-    teller: Teller
+    teller: EventPublisher
     cards: Cards
-    devices: Devices
-    handing: Handing
+    devices: DeviceMonitor
+    handing: DeviceHandover
 
 
-class ByKubelet:
+class KubeletDelivery:
     """A device plugin of every name by which kubelet gives the vendor's cards."""
 
-    def __init__(self, tools: Tools, resources: PodResources) -> None:
+    def __init__(self, tools: DevicePluginDependencies, resources: PodResources) -> None:
         """Nothing was asked, and nothing is known of what was allocated before."""
         do, settings = tools, tools.settings
         vendor, loop = do.dialects.vendors[settings.vendor], asyncio.get_running_loop()
         self.names = allocated_names(do.dialects, settings.vendor)
         self.allocations = Allocations(Path(settings.folder), settings.vendor)
-        self.offers = Offers()
+        self.offers = DeviceLists()
         self._folder = Path(settings.inventory.kubelet_folder) / "device-plugins"
         self._settings = DevicePluginSettings(
             prefix=PREFIX, answer_s=settings.plugin.wait_s + _MORE_S
         )
         self._registered: dict[str, str] = dict.fromkeys(self.names, "not offered yet")
         self._allocator = Allocator(
-            allocating.Tools(
+            allocating.AllocatorDependencies(
                 settings=settings.plugin, vendor=vendor, handing=do.handing, judge=do.judge,
-                finder=Finder(
+                finder=PodFinder(
                     do.kube, do.pods, self.allocations, resources, settings.plugin.wait_s / 2,
                     variables_of(do.dialects.readers),
                 ),
@@ -94,24 +99,24 @@ class ByKubelet:
                 teller=do.teller, now=loop.time,
             )
         )  # fmt: skip
-        self._starting = Starting(
-            starting.Tools(
+        self._starting = PreStartCheck(
+            starting.PreStartDependencies(
                 judge=do.judge, preparing=do.preparing, holdings=do.holdings, pods=do.pods,
                 allocations=self.allocations, resources=resources, teller=do.teller,
                 clock=do.clock,
             )
         )  # fmt: skip
-        self.lives = Lives(
-            container_lifecycle.Tools(
+        self.lives = ContainerLifecycle(
+            container_lifecycle.LifecycleDependencies(
                 dialects=do.dialects.readers, names=self.names, holdings=do.holdings, pods=do.pods,
                 allocations=self.allocations, resources=resources, preparing=do.preparing,
                 files=do.files, proc_folder=settings.usage.proc_folder,
                 look_s=settings.plugin.look_s, now=loop.time,
             )
         )  # fmt: skip
-        self._offering = Offering(
+        self._offering = DeviceListUpdater(
             self.offers,
-            device_list.About(
+            device_list.OfferedCards(
                 registry=do.dialects, vendor=settings.vendor, names=self.names,
                 seen=lambda: do.devices.seen, left_to_others=lambda: do.devices.left_to_others,
                 ready=self.allocations.known.is_set,
@@ -138,22 +143,24 @@ class ByKubelet:
             "kubelet": serve(self._folder, self.offers, self, self._settings, self._observe),
         }
 
-    def _observe(self, now: Registered | NotRegistered) -> None:
+    def _observe(self, now: ResourceRegistered | ResourceNotRegistered) -> None:
         match now:
-            case Registered(resource=resource):
+            case ResourceRegistered(resource=resource):
                 self._registered[resource] = ""
                 _log.info("registered with kubelet", resource=resource)
-            case NotRegistered(resource=resource, why=why):
+            case ResourceNotRegistered(resource=resource, why=why):
                 self._registered[resource] = why
                 _log.warning("not registered with kubelet", resource=resource, why=why)
 
     # -- tessera_kubelet.device_plugin.types.Plugin
 
-    async def allocate(self, resource: str, ids: Sequence[str]) -> Allocation | Refused:
+    async def allocate(
+        self, resource: str, ids: Sequence[str]
+    ) -> ContainerAllocation | AllocateRefused:
         """See `Plugin`."""
         return await self._allocator.allocate(resource, ids)
 
-    async def pre_start(self, resource: str, ids: Sequence[str]) -> Refused | None:
+    async def pre_start(self, resource: str, ids: Sequence[str]) -> AllocateRefused | None:
         """See `Plugin`."""
         return await self._starting.pre_start(resource, ids)
 
@@ -165,11 +172,11 @@ class ByKubelet:
 
 
 @asynccontextmanager
-async def open_by_kubelet(tools: Tools) -> AsyncGenerator[ByKubelet]:
+async def open_kubelet_delivery(tools: DevicePluginDependencies) -> AsyncGenerator[KubeletDelivery]:
     """These parts, which know what was allocated before; their work is the caller's to begin."""
     settings = tools.settings
     socket = Path(settings.inventory.kubelet_folder) / "pod-resources" / "kubelet.sock"
     async with open_pod_resources(socket, settings.plugin.call_s) as resources:
-        opened = ByKubelet(tools, resources)
+        opened = KubeletDelivery(tools, resources)
         await opened.load()
         yield opened

@@ -12,16 +12,21 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from tessera_agent.api.pod_view import Shown, read
+from tessera_agent.api.pod_view import PodView, read
 from tessera_agent.api.pods import NodePods
-from tessera_agent.containers.hook_files import Key
+from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.device_plugin.allocations import Allocations
-from tessera_agent.device_plugin.pod_match import Asking, amount, asking, restarting
-from tessera_kubelet.errors import KubeletError
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_agent.device_plugin.pod_match import (
+    RequestingContainer,
+    amount,
+    requesting_containers,
+    restarting,
+)
+from tessera_kubelet.errors import NodeError
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_kubelet.pod_resources import PodResources
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_schema.annotation_keys import TRACE_KEY
@@ -48,10 +53,10 @@ _decode_list = decoder(_List)
 _decode_pod = decoder(Pod)
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundContainer(Struct, frozen=True, kw_only=True):
     """The container that kubelet asks for."""
 
-    pod: Sandbox
+    pod: PodSandbox
     container: ContainerInfo
     notes: Mapping[str, str]
     """Of the pod's annotations, those that matter later."""
@@ -59,13 +64,13 @@ class Found(Struct, frozen=True, kw_only=True):
     """Of its variables, likewise."""
 
 
-class NotFound(Struct, frozen=True, kw_only=True):
+class NoContainerFound(Struct, frozen=True, kw_only=True):
     """Nobody, or several."""
 
-    candidates: tuple[Asking, ...] = ()
+    candidates: tuple[RequestingContainer, ...] = ()
 
 
-class Finder:
+class PodFinder:
     """Finds."""
 
     def __init__(
@@ -83,17 +88,17 @@ class Finder:
         self._resources = resources
 
     async def find(
-        self, resource: str, count: int, until: float, good: Callable[[Found], bool]
-    ) -> Found | NotFound:
+        self, resource: str, count: int, until: float, good: Callable[[FoundContainer], bool]
+    ) -> FoundContainer | NoContainerFound:
         """The container, as soon as there is one that is `good`; what there is at that time (the
         loop's) else."""
-        late, last = asyncio.get_running_loop().time() + self._patience_s, NotFound()
+        late, last = asyncio.get_running_loop().time() + self._patience_s, NoContainerFound()
         try:
             async with asyncio.timeout_at(until):
                 while True:
                     told = self._pods.told
                     candidates = await self._candidates(resource, count, late)
-                    last = NotFound(candidates=candidates)
+                    last = NoContainerFound(candidates=candidates)
                     if len(candidates) == 1:
                         found = await self._confirmed(candidates[0], resource, count)
                         if found is not None and good(found):
@@ -104,21 +109,25 @@ class Finder:
         except TimeoutError:
             return last
 
-    async def _candidates(self, resource: str, count: int, late: float) -> tuple[Asking, ...]:
+    async def _candidates(
+        self, resource: str, count: int, late: float
+    ) -> tuple[RequestingContainer, ...]:
         def has(uid: str, container: str) -> bool:
-            key = Key(uid=uid, container=container)
+            key = ContainerKey(uid=uid, container=container)
             return self._allocations.get(key, resource) is not None
 
-        new = asking(self._pods, resource, count, has)
+        new = requesting_containers(self._pods, resource, count, has)
         if new or asyncio.get_running_loop().time() < late:
             return new
         try:
             return restarting(self._pods, resource, count, await self._resources.list())
-        except KubeletError as e:
+        except NodeError as e:
             _log.warning("kubelet does not say who has what", why=str(e))
             return ()
 
-    async def _confirmed(self, one: Asking, resource: str, count: int) -> Found | None:
+    async def _confirmed(
+        self, one: RequestingContainer, resource: str, count: int
+    ) -> FoundContainer | None:
         """None where the pod is not any more what it was seen as."""
         pod = one.pod
         path = paths.in_core(pod.namespace, "pods")
@@ -128,23 +137,26 @@ class Finder:
                 answer = await self._kube.call(Verb.GET, path, query=query)
             items = _decode_list(answer).items
             fresh, full = (read(items[0]), _decode_pod(items[0])) if items else (None, None)
-        except (Passing, ApiRefused, TimeoutError, msgspec.DecodeError) as e:
+        except (Transient, ApiRefused, TimeoutError, msgspec.DecodeError) as e:
             _log.warning("pod not confirmed", pod=f"{pod.namespace}/{pod.name}", why=str(e))
             return self._found(one, {GRANT_KEY: pod.grant, TRACE_KEY: pod.traceparent}, {})
         if fresh is None or full is None or not _is(one, fresh, resource, count):
             return None
         env = {
             variable.name: _ELSEWHERE if variable.value_from else variable.value
-            for container in full.all_containers if container.name == one.container.name
+            for container in full.all_containers
+            if container.name == one.container.name
             for variable in container.env
-        }  # fmt: skip
+        }
         return self._found(one, full.metadata.annotations, env)
 
-    def _found(self, one: Asking, notes: Mapping[str, str], env: Mapping[str, str]) -> Found:
+    def _found(
+        self, one: RequestingContainer, notes: Mapping[str, str], env: Mapping[str, str]
+    ) -> FoundContainer:
         pod, name = one.pod, one.container.name
         notes = {key: text for key, text in notes.items() if text}
-        return Found(
-            pod=Sandbox(
+        return FoundContainer(
+            pod=PodSandbox(
                 id=pod.uid, name=pod.name, uid=pod.uid, namespace=pod.namespace, annotations=notes
             ),
             container=ContainerInfo(
@@ -152,10 +164,10 @@ class Finder:
             ),
             notes={k: v for k, v in notes.items() if len(v) <= _SHORT or k in _KEPT},
             env={k: v for k, v in env.items() if k in self._variables},
-        )  # fmt: skip
+        )
 
 
-def _is(one: Asking, fresh: Shown, resource: str, count: int) -> bool:
+def _is(one: RequestingContainer, fresh: PodView, resource: str, count: int) -> bool:
     container = fresh.get(one.container.name)
     return (
         fresh.uid == one.pod.uid and not fresh.ended and container is not None

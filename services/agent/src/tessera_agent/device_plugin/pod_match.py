@@ -12,19 +12,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_agent.api.pod_view import Contained, Shown
-from tessera_agent.device_plugin.allocations import Allocated
+from tessera_agent.api.pod_view import ContainerView, PodView
+from tessera_agent.device_plugin.allocations import RecordedAllocation
 from tessera_core.kube.quantity import BadQuantity, value
 from tessera_kubelet.pod_resources import PodHolding
 
 _SHOWN: Final = 4
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class RequestingContainer(Struct, frozen=True, kw_only=True):
     """A container that kubelet may be asking for."""
 
-    pod: Shown
-    container: Contained
+    pod: PodView
+    container: ContainerView
 
     @property
     def name(self) -> str:
@@ -38,20 +38,22 @@ Has = Callable[[str, str], bool]
 """Whether a pod's container, by uid and name, was given what it asks for."""
 
 
-def asking(pods: Iterable[Shown], resource: str, count: int, has: Has) -> tuple[Asking, ...]:
+def requesting_containers(
+    pods: Iterable[PodView], resource: str, count: int, has: Has
+) -> tuple[RequestingContainer, ...]:
     """The containers that come next in their pods and ask for just so much; one of each pod that
     kubelet may be about to admit."""
     found = []
     for pod in pods:
         container = None if pod.ended or pod.admitted else _next(pod, resource, has)
         if container is not None and amount(container, resource) == count:
-            found.append(Asking(pod=pod, container=container))
+            found.append(RequestingContainer(pod=pod, container=container))
     return tuple(found)
 
 
 def restarting(
-    pods: Iterable[Shown], resource: str, count: int, holdings: Sequence[PodHolding]
-) -> tuple[Asking, ...]:
+    pods: Iterable[PodView], resource: str, count: int, holdings: Sequence[PodHolding]
+) -> tuple[RequestingContainer, ...]:
     """The containers that ask for just so much, do not run, and are in pods that were admitted
     before, of which kubelet knows nothing: it lost its record, or they were given their cards by
     the runtime then. One of each pod."""
@@ -63,12 +65,12 @@ def restarting(
             if pod.ended or not pod.admitted or container.runs or theirs in known:
                 continue
             if amount(container, resource) == count:
-                found.append(Asking(pod=pod, container=container))
+                found.append(RequestingContainer(pod=pod, container=container))
                 break
     return tuple(found)
 
 
-def amount(container: Contained, resource: str) -> int:
+def amount(container: ContainerView, resource: str) -> int:
     """How much of it the container asks for; 0 = nothing, or nothing that makes sense."""
     try:
         return value(container.limits.get(resource, 0))
@@ -77,7 +79,10 @@ def amount(container: Contained, resource: str) -> int:
 
 
 def disagreement(
-    mine: Sequence[Allocated], holdings: Sequence[PodHolding], resource: str, ids: Iterable[str]
+    mine: Sequence[RecordedAllocation],
+    holdings: Sequence[PodHolding],
+    resource: str,
+    ids: Iterable[str],
 ) -> str:
     """Why what kubelet says of these ids is not what we know; empty when it is, or when it says
     nothing of them. The ids of an init container may be another container's of its pod later."""
@@ -105,7 +110,7 @@ def _having(
             yield (holding.namespace, holding.name, name), resources.get(resource, frozenset())
 
 
-def _next(pod: Shown, resource: str, has: Has) -> Contained | None:
+def _next(pod: PodView, resource: str, has: Has) -> ContainerView | None:
     """The first container that asks for the resource and was not given it."""
     return next(
         (c for c in pod.containers if amount(c, resource) and not has(pod.uid, c.name)), None

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from tessera_agent.api.pod_view import Contained, Shown
-from tessera_agent.containers.hook_files import Key
-from tessera_agent.device_plugin.allocations import Allocated, Step
+from tessera_agent.api.pod_view import ContainerView, PodView
+from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.device_plugin.allocations import AllocationStep, RecordedAllocation
 from tessera_kubelet.pod_resources import PodHolding
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
 
 
-def recovered(
+def recovered_allocations(
     holdings: Iterable[PodHolding],
-    pods: Sequence[Shown],
-    made: Collection[Key],
+    pods: Sequence[PodView],
+    made: Collection[ContainerKey],
     names: Collection[str],
-) -> tuple[Allocated, ...]:
+) -> tuple[RecordedAllocation, ...]:
     """What containers of these pods have of the resources of these names, as far as files were
     `made` for them."""
     by_name = {(pod.namespace, pod.name): pod for pod in pods if not pod.ended}
@@ -31,33 +31,42 @@ def recovered(
         for holding in holdings
         if (pod := by_name.get((holding.namespace, holding.name))) is not None
         for container, resources in holding.containers.items()
-        if Key(uid=pod.uid, container=container) in made
+        if ContainerKey(uid=pod.uid, container=container) in made
         for resource, ids in resources.items()
         if ids and resource in names
     )
 
 
-def given_files(pods: Iterable[Shown], made: Collection[Key]) -> tuple[Allocated, ...]:
+def given_files(
+    pods: Iterable[PodView], made: Collection[ContainerKey]
+) -> tuple[RecordedAllocation, ...]:
     """The same of containers that run, or ran, and whose ids nobody knows."""
     return tuple(
         _allocated(pod, container.name, "", ())
         for pod in pods
         for container in pod.containers
-        if not pod.ended and container.began and Key(uid=pod.uid, container=container.name) in made
+        if not pod.ended
+        and container.began
+        and ContainerKey(uid=pod.uid, container=container.name) in made
     )
 
 
-def _allocated(pod: Shown, name: str, resource: str, ids: Collection[str]) -> Allocated:
+def _allocated(pod: PodView, name: str, resource: str, ids: Collection[str]) -> RecordedAllocation:
     container = pod.get(name)
     notes = {GRANT_KEY: pod.grant, TRACE_KEY: pod.traceparent}
-    return Allocated(
-        resource=resource, ids=tuple(sorted(ids)), step=Step.ALLOCATED, uid=pod.uid,
-        namespace=pod.namespace, pod=pod.name, container=name,
+    return RecordedAllocation(
+        resource=resource,
+        ids=tuple(sorted(ids)),
+        step=AllocationStep.ALLOCATED,
+        uid=pod.uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        container=name,
         notes={key: text for key, text in notes.items() if text},
         started_at=_started_at(container) if container else 0.0,
-    )  # fmt: skip
+    )
 
 
-def _started_at(container: Contained) -> float:
+def _started_at(container: ContainerView) -> float:
     at = [run.started_at for run in (container.runs, *container.ended) if run and run.started_at]
     return max(at).timestamp() if at else 0.0

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.readers import Silent
+from tessera_agent.readers import DriverSilent
 from tessera_agent.settings import HealthSettings
-from tessera_core.dialect_kit.monitoring import Care, version_problems
+from tessera_core.dialect_kit.monitoring import MonitoringSpec, version_problems
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.machines.health import (
     Answered,
     Event,
     Faulted,
+    HealthPhase,
     Missed,
-    Phase,
     Recovered,
     advance,
     takes_pods,
@@ -28,7 +28,7 @@ from tessera_core.machines.health import (
 from tessera_schema.cards import Card
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class CardsState(Struct, frozen=True, kw_only=True):
     """What is believed after a poll."""
 
     cards: tuple[Card, ...] = ()
@@ -49,7 +49,7 @@ class _Kept:
 
     def __init__(self, card: Card) -> None:
         self.card = card
-        self.phase = Phase.UNSEEN
+        self.phase = HealthPhase.UNSEEN
         self.good = 0
         self.why = ""
         self.missing_since: float | None = None
@@ -57,10 +57,10 @@ class _Kept:
         """Session after which alone good polls count: a fault that only a reset ends."""
 
 
-class Keeper:
+class CardHealthTracker:
     """Remembers the health of every card."""
 
-    def __init__(self, care: Care, health: HealthSettings, slots: int) -> None:
+    def __init__(self, care: MonitoringSpec, health: HealthSettings, slots: int) -> None:
         """Nothing is known yet."""
         self._care = care
         self._health = health
@@ -77,12 +77,12 @@ class Keeper:
         for card in found:
             self._kept.setdefault(card.id, _Kept(card))
 
-    def see(self, seen: Readings | Silent, now_s: float) -> Seen:
+    def see(self, seen: Readings | DriverSilent, now_s: float) -> CardsState:
         """What is believed from now on. `now_s` is of a clock that never jumps."""
         before = {id_: kept.phase for id_, kept in self._kept.items()}
         problems: list[str] = []
-        silent = f"the driver does not answer: {seen.why}" if isinstance(seen, Silent) else ""
-        if isinstance(seen, Silent):
+        silent = f"the driver does not answer: {seen.why}" if isinstance(seen, DriverSilent) else ""
+        if isinstance(seen, DriverSilent):
             if self._silent_since is None:
                 self._silent_since = now_s
             if now_s - self._silent_since >= self._health.patience_s:
@@ -98,11 +98,11 @@ class Keeper:
             self._miss(id_, now_s)
         kept = sorted(self._kept.values(), key=lambda k: (k.card.index, k.card.id))
         problems += [line for k in kept for line in _problems(k)]
-        return Seen(
+        return CardsState(
             cards=tuple(replace(k.card, healthy=takes_pods(k.phase)) for k in kept),
             problems=tuple(dict.fromkeys(problems)), silent=silent, driver=self._driver,
             back=tuple(_back(k) for k in kept if _is_back(before.get(k.card.id), k.phase)),
-            complete=self._answered or {k.phase for k in kept} == {Phase.GONE},
+            complete=self._answered or {k.phase for k in kept} == {HealthPhase.GONE},
         )  # fmt: skip
 
     def _take(self, seen: Readings, present: Mapping[str, Card]) -> None:
@@ -138,7 +138,7 @@ class Keeper:
             return
         kept.reset_after = None
         kept.good += 1
-        if kept.phase is not Phase.UNHEALTHY:
+        if kept.phase is not HealthPhase.UNHEALTHY:
             kept.why = ""
         elif 0 < self._health.recover_polls <= kept.good:
             _move(kept, Recovered())
@@ -149,13 +149,13 @@ class Keeper:
         kept.good = 0
         if kept.missing_since is None:
             kept.missing_since = now_s
-            if kept.phase is Phase.HEALTHY:
+            if kept.phase is HealthPhase.HEALTHY:
                 _move(kept, Missed())
         silent_s = now_s - kept.missing_since
-        if silent_s >= self._health.patience_s and kept.phase is not Phase.GONE:
+        if silent_s >= self._health.patience_s and kept.phase is not HealthPhase.GONE:
             kept.why = kept.why or "it does not answer"
             _move(kept, Missed())
-        if kept.phase is Phase.GONE and silent_s >= self._health.forget_s:
+        if kept.phase is HealthPhase.GONE and silent_s >= self._health.forget_s:
             del self._kept[id_]
 
 
@@ -163,8 +163,8 @@ def _move(kept: _Kept, event: Event) -> None:
     kept.phase = advance(kept.phase, event)
 
 
-def _is_back(before: Phase | None, after: Phase) -> bool:
-    return before in (Phase.UNHEALTHY, Phase.GONE) and takes_pods(after)
+def _is_back(before: HealthPhase | None, after: HealthPhase) -> bool:
+    return before in (HealthPhase.UNHEALTHY, HealthPhase.GONE) and takes_pods(after)
 
 
 def _back(kept: _Kept) -> str:
@@ -174,7 +174,7 @@ def _back(kept: _Kept) -> str:
 def _problems(kept: _Kept) -> list[str]:
     name = f"card {kept.card.index} ({kept.card.id})"
     told = []
-    if not takes_pods(kept.phase) and kept.phase is not Phase.UNSEEN:
+    if not takes_pods(kept.phase) and kept.phase is not HealthPhase.UNSEEN:
         wait = " until it is reset" if kept.reset_after is not None else ""
         told.append(f"{name} is {kept.phase}{wait}: {kept.why}")
     if kept.card.mode == "mig":

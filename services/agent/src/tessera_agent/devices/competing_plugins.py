@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tessera_core.dialect_kit.monitoring import Rival
+from tessera_core.dialect_kit.monitoring import CompetingPlugin
 
 PREFIX: Final = "tessera"
 """How the names of our own plugin's sockets begin."""
@@ -16,7 +16,7 @@ _CONNECT_S: Final = 0.2
 """A socket of this machine answers at once or not at all."""
 
 
-def rivals_on(kubelet_folder: str, rivals: Sequence[Rival]) -> tuple[str, ...]:
+def competing_plugins_on(kubelet_folder: str, rivals: Sequence[CompetingPlugin]) -> tuple[str, ...]:
     """Names of those that run. A socket whose process is gone does not count, nor does our own
     plugin's. Blocks: call it from a thread. A folder that is not there has nobody in it."""
     root = Path(kubelet_folder)

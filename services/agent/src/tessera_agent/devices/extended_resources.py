@@ -18,14 +18,14 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from tessera_agent.containers.holdings import Holdings
-from tessera_agent.devices.monitor import Devices
-from tessera_agent.devices.node_annotation import Inventory
+from tessera_agent.containers.holdings import ContainerRegistry
+from tessera_agent.devices.monitor import DeviceMonitor
+from tessera_agent.devices.node_annotation import CardsAnnotationWriter
 from tessera_agent.settings import InventorySettings
 from tessera_core.inventory.extended_resources import is_former
 from tessera_core.kube.quantity import BadQuantity, value
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiConflict, ApiRefused, Passing
+from tessera_runtime.errors import ApiConflict, ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
 from tessera_schema.cards import Card
@@ -41,13 +41,13 @@ _RETRY_MOST_S: Final = 300.0
 Amounts = Mapping[str, int]
 
 
-class Advertising:
+class ExtendedResources:
     """Keeps the names on the node."""
 
     def __init__(
         self, kube: Kube, settings: InventorySettings, node: str,
         amounts: Callable[[tuple[Card, ...]], Amounts], *,
-        inventory: Inventory, devices: Devices, holdings: Holdings,
+        inventory: CardsAnnotationWriter, devices: DeviceMonitor, holdings: ContainerRegistry,
     ) -> None:  # fmt: skip
         """`amounts` says what cards amount to, of each name that is this agent's to advertise.
         Nothing is written before `keep` runs."""
@@ -67,10 +67,10 @@ class Advertising:
     async def keep(self) -> NoReturn:
         """Without end: look, and write what is missing. Only cancellation ends it."""
         while True:
-            await self.look()
+            await self.reconcile()
             await asyncio.sleep(_LOOK_S)
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Once; a write is tried only when its turn has come."""
         loop, shown = asyncio.get_running_loop(), self._inventory.node
         if shown is not self._shown:
@@ -112,7 +112,7 @@ class Advertising:
             self._retry_s = self._settings.write_s
         except ApiConflict:
             self._retry_s = self._settings.write_s  # somebody else wrote: look again
-        except (Passing, ApiRefused, msgspec.DecodeError) as e:
+        except (Transient, ApiRefused, msgspec.DecodeError) as e:
             self._retry_s = min(max(self._retry_s, self._settings.write_s) * 2, _RETRY_MOST_S)
             _log.warning("resources not advertised", why=str(e))
         self._due = asyncio.get_running_loop().time() + self._retry_s

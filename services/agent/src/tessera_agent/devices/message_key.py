@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Final
 
 from tessera_core.trust.grants import BadKey, new_key
-from tessera_core.trust.messages import Speaker
+from tessera_core.trust.messages import MessageSigner
 from tessera_runtime import atomic_write, logs
 
 _log: Final = logs.named("tessera.agent.speaking")
 _ONLY_OURS: Final = 0o600
 
 
-async def a_speaker(folder: Path, vendor: str) -> Speaker:
+async def a_speaker(folder: Path, vendor: str) -> MessageSigner:
     """The one that spoke here before, or a new one."""
     return await asyncio.to_thread(_kept, folder / f"speaks-{vendor}.key")
 
 
-def _kept(file: Path) -> Speaker:
+def _kept(file: Path) -> MessageSigner:
     try:
-        return Speaker(file.read_bytes())
+        return MessageSigner(file.read_bytes())
     except FileNotFoundError:
         pass
     except (OSError, BadKey) as e:
@@ -35,4 +35,4 @@ def _kept(file: Path) -> Speaker:
         atomic_write.replace(file, private, _ONLY_OURS)
     except OSError as e:
         _log.warning("key of news not kept", file=str(file), why=str(e))
-    return Speaker(private)
+    return MessageSigner(private)

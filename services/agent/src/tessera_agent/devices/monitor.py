@@ -13,12 +13,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.devices.cards import Keeper, Seen
-from tessera_agent.devices.competing_plugins import rivals_on
-from tessera_agent.devices.node_annotation import Inventory
-from tessera_agent.readers import Reader, Silent
+from tessera_agent.devices.cards import CardHealthTracker, CardsState
+from tessera_agent.devices.competing_plugins import competing_plugins_on
+from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.readers import CardReader, DriverSilent
 from tessera_agent.settings import AgentSettings
-from tessera_core.dialect_kit.monitoring import Care
+from tessera_core.dialect_kit.monitoring import MonitoringSpec
 from tessera_core.dialect_kit.readings import Readings
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
@@ -36,10 +36,10 @@ TellEvent = Callable[[str], None]
 """Puts a sentence beside the node, as a Kubernetes Event; never blocks, never raises."""
 
 
-class Outlets(Struct, frozen=True, kw_only=True):
+class DeviceOutlets(Struct, frozen=True, kw_only=True):
     """Where what is found goes."""
 
-    inventory: Inventory
+    inventory: CardsAnnotationWriter
     tell: Tell
     tell_event: TellEvent
     """Something is well again."""
@@ -47,22 +47,26 @@ class Outlets(Struct, frozen=True, kw_only=True):
     """Something is wrong."""
 
 
-class Devices:
+class DeviceMonitor:
     """One vendor's cards on this node."""
 
     def __init__(
-        self, reader: Reader, care: Care, settings: AgentSettings, outlets: Outlets
+        self,
+        reader: CardReader,
+        care: MonitoringSpec,
+        settings: AgentSettings,
+        outlets: DeviceOutlets,
     ) -> None:
         """Nothing is polled before `watch` runs."""
         self._reader = reader
         self._care = care
         self._settings = settings
         self._outlets = outlets
-        self._keeper = Keeper(care, settings.health, settings.inventory.slots)
+        self._keeper = CardHealthTracker(care, settings.health, settings.inventory.slots)
         self._learned = False
         self._rivals: tuple[str, ...] = ()
         self._rivals_at = self._told_at = float("-inf")
-        self.seen = Seen()
+        self.seen = CardsState()
         """What is believed of the cards."""
         self.readings = Readings()
         """The last answer of the driver."""
@@ -86,20 +90,20 @@ class Devices:
         often_s = poll_s / max(round(poll_s / self._settings.usage.correct_s), 1)
         while True:
             due = loop.time() + poll_s
-            await self.look()
+            await self.poll()
             while self.closely and due - loop.time() > _APART * often_s:
                 await asyncio.sleep(often_s)
                 await self.glance()
             await asyncio.sleep(max(due - loop.time(), 0))
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """One poll and what follows from it."""
         loop = asyncio.get_running_loop()
         due = self._rivals_at + self._settings.inventory.verify_s
         if self._care.rivals and loop.time() >= due:
             self._rivals_at = loop.time()
             self._rivals = await asyncio.to_thread(
-                rivals_on, self._settings.inventory.kubelet_folder, self._care.rivals
+                competing_plugins_on, self._settings.inventory.kubelet_folder, self._care.rivals
             )
         self._conclude(await self._asked())
 
@@ -109,16 +113,16 @@ class Devices:
         if isinstance(read, Readings) and any(card.faults for card in read.cards):
             self._conclude(read)
 
-    async def _asked(self) -> Readings | Silent:
+    async def _asked(self) -> Readings | DriverSilent:
         read = await self._reader.poll()
-        if isinstance(read, Silent):
+        if isinstance(read, DriverSilent):
             self.silent_polls += 1
             return read
         self.readings = self._with_versions(read)
         self.news.set()
         return self.readings
 
-    def _conclude(self, read: Readings | Silent) -> None:
+    def _conclude(self, read: Readings | DriverSilent) -> None:
         now, found = asyncio.get_running_loop().time(), self._outlets.inventory.found
         if found is not None and not self._learned:
             self._keeper.learn(found)
@@ -133,7 +137,7 @@ class Devices:
             read, driver=read.driver or said.driver, toolkit=read.toolkit or said.toolkit
         )  # fmt: skip
 
-    def _left_alone(self, seen: Seen) -> Seen:
+    def _left_alone(self, seen: CardsState) -> CardsState:
         if not self._rivals:
             return seen
         others = ", ".join(self._rivals)
@@ -175,6 +179,6 @@ def teller(outbox: Outbox, node: str, vendor: str) -> Tell:
     key = f"{token(node)}.{vendor}"
 
     def tell(state: DeviceState) -> None:
-        outbox.tell_state(DEVICES_BUCKET, key, DEVICE_STATE, encode(state))
+        outbox.publish_state(DEVICES_BUCKET, key, DEVICE_STATE, encode(state))
 
     return tell

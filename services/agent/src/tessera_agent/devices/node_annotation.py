@@ -17,13 +17,13 @@ from msgspec import UNSET, UnsetType
 
 from tessera_agent.settings import InventorySettings
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube.api import Body, Kube, Verb
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
-from tessera_schema.node_cards import Published, decode_published, encode_published
+from tessera_schema.node_cards import NodeCardsAnnotation, decode_node_cards, encode_node_cards
 
 _log: Final = logs.named("tessera.agent.inventory")
 _decode_node = decoder(Node)
@@ -33,14 +33,15 @@ _SLACK_S: Final = 0.01
 _RETRY_MOST_S: Final = 60.0
 
 
-class Inventory:
+class CardsAnnotationWriter:
     """Keeps one annotation of one node as it should be."""
 
     def __init__(
         self, kube: Kube, settings: InventorySettings, node_name: str, vendor: str,
         giving: str | UnsetType = UNSET, speaks: str | UnsetType = UNSET,
     ) -> None:  # fmt: skip
-        """Nothing is read or written before `keep` runs. `giving`, `speaks`: `Published`'s."""
+        """Nothing is read or written before `keep` runs. `giving`, `speaks`:
+        `NodeCardsAnnotation`'s."""
         self._speaks = speaks
         self._kube = kube
         self._settings = settings
@@ -67,14 +68,14 @@ class Inventory:
     def published(self) -> tuple[Card, ...]:
         """The cards as the node shows them; none where it shows none that can be read."""
         with suppress(msgspec.DecodeError):
-            return decode_published(self._there).cards if self._there else ()
+            return decode_node_cards(self._there).cards if self._there else ()
         return ()
 
     @property
     def advertised(self) -> Mapping[str, int]:
-        """`Published.advertises` as the node shows it."""
+        """`NodeCardsAnnotation.advertises` as the node shows it."""
         with suppress(msgspec.DecodeError):
-            return (decode_published(self._there).advertises or {}) if self._there else {}
+            return (decode_node_cards(self._there).advertises or {}) if self._there else {}
         return {}
 
     def want(self, cards: Sequence[Card]) -> None:
@@ -95,8 +96,8 @@ class Inventory:
         advertises = self._advertises
         if advertises is None:  # those of a former agent stay until this one says otherwise
             advertises = dict(self.advertised) or UNSET
-        text = encode_published(
-            Published(
+        text = encode_node_cards(
+            NodeCardsAnnotation(
                 cards=self._cards or (), giving=self._giving, speaks=self._speaks,
                 advertises=advertises,
             )
@@ -131,7 +132,7 @@ class Inventory:
         return self._wrote_at + self._settings.write_s
 
     def _takes_away(self) -> bool:
-        wanted = {card.id: card for card in decode_published(self._wanted).cards}
+        wanted = {card.id: card for card in decode_node_cards(self._wanted).cards}
         return any(_lessened(card, wanted.get(card.id)) for card in self.published)
 
     async def _step(self) -> None:
@@ -144,7 +145,7 @@ class Inventory:
                 await self._look()
             if self._wanted and self._wanted != self._there and now >= self._write_due():
                 await self._write()
-        except (Passing, ApiRefused) as e:
+        except (Transient, ApiRefused) as e:
             self._retry_s = min(max(self._retry_s * 2, _RETRY_FIRST_S), _RETRY_MOST_S)
             self._retry_at = loop.time() + self._retry_s
             self.problem = f"node annotation {self._key} cannot be kept: {e}"
@@ -181,7 +182,7 @@ class Inventory:
             raise _NotANode(f"{self._path}: {e}") from e
 
 
-class _NotANode(Passing):
+class _NotANode(Transient):
     """The API server answered something else; it may be a proxy that is starting."""
 
 

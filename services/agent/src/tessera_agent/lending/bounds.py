@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from tessera_agent.containers.hook_files import Key
+from tessera_agent.containers.hook_files import ContainerKey
 from tessera_core.hook.records import uuid_key
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, Resync
@@ -23,28 +23,28 @@ from tessera_schema.subjects import HINTS_BUCKET, token
 _log: Final = logs.named("tessera.agent.bounds")
 
 
-class Bounds:
+class LendingBounds:
     """The bounds of the newest message."""
 
     def __init__(self, clock: Clock, *, valid_s: float) -> None:
         """A message is believed until its usage is `valid_s` seconds old by the clock."""
         self._clock = clock
         self._valid_s = valid_s
-        self._most: dict[tuple[Key, str], float] = {}
+        self._most: dict[tuple[ContainerKey, str], float] = {}
         self._made = float("-inf")
         """The loop's time at the newest usage in it."""
 
-    def heard(self, told: NodeHints, now: float) -> None:
+    def on_message(self, told: NodeHints, now: float) -> None:
         """The node's newest. `now` is the loop's time: the clock is asked once, and may jump later;
         what is stamped ahead of it counts as new."""
         self._made = now - max(self._clock.time() - told.at, 0.0)
         self._most = {
-            (Key(uid=bound.uid, container=bound.container), uuid_key(bound.card)):
+            (ContainerKey(uid=bound.uid, container=bound.container), uuid_key(bound.card)):
             bound.most_cores_percent
             for bound in told.bounds
         }  # fmt: skip
 
-    def most(self, key: Key, card: str, now: float) -> float | None:
+    def most(self, key: ContainerKey, card: str, now: float) -> float | None:
         """Percent of the card that the container may come to; None = nothing valid says."""
         if now - self._made > self._valid_s:
             return None
@@ -58,7 +58,7 @@ class Bounds:
                 if isinstance(news, Resync):
                     continue
                 try:
-                    self.heard(decode_hints(news.data), loop.time())
+                    self.on_message(decode_hints(news.data), loop.time())
                 except msgspec.DecodeError as e:
                     _log.warning("hints not readable", why=str(e))
         raise AssertionError("a watch has no end")

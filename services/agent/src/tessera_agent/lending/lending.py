@@ -19,20 +19,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.api.pods import NodePods
-from tessera_agent.containers.holdings import Holding, Holdings, Stage
-from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.containers.namespace_allowances import Reach
-from tessera_agent.lending.bounds import Bounds
-from tessera_agent.lending.members import Member, Members
-from tessera_agent.lending.throttle import Throttling
+from tessera_agent.lending.bounds import LendingBounds
+from tessera_agent.lending.members import LendingMember, LendingMembers
+from tessera_agent.lending.throttle import ThrottledNamespaces
 from tessera_agent.settings import LendingSettings
 from tessera_agent.usage.driver_evidence import DriverEvidence
-from tessera_agent.usage.usage_counters import Glances
-from tessera_core.hook.limits_file import CardLimit, Flag, Limits, Mode
-from tessera_core.node.core_lending import Decision, Lender, Pace, Reading
+from tessera_agent.usage.usage_counters import OpenUsageFiles
+from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode
+from tessera_core.node.core_lending import CounterSample, Lender, LendingDecision, LendingTimings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 
 _log: Final = logs.named("tessera.agent.lending")
 _SECOND: Final = 1_000_000_000
@@ -45,36 +45,36 @@ _HOLD: Final = int(Flag.HOLD_LAUNCHES)
 _POD: Final = ("namespace", "pod", "container")
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class LendingDependencies(Struct, frozen=True, kw_only=True):
     """What is looked at."""
 
     settings: LendingSettings
     clock: Clock
-    holdings: Holdings
+    holdings: ContainerRegistry
     pods: NodePods
-    bounds: Bounds
-    throttling: Throttling
+    bounds: LendingBounds
+    throttling: ThrottledNamespaces
     reach: Reach
     evidence: DriverEvidence
-    metrics: Registry
+    metrics: MetricsRegistry
 
 
-class Lending:
+class LendingLoop:
     """Lends on all cards."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: LendingDependencies) -> None:
         """Nothing is lent."""
         self._do = tools
         settings = tools.settings
-        self._pace = Pace(idle_s=settings.idle_s, active_s=settings.active_s)
-        self._members = Members(
+        self._pace = LendingTimings(idle_s=settings.idle_s, active_s=settings.active_s)
+        self._members = LendingMembers(
             tools.pods, tools.bounds, tools.throttling, tools.reach, tools.evidence,
             settings.most_percent,
         )  # fmt: skip
         self._lenders: dict[str, Lender] = {}
         self._waiting: dict[str, int] = {}
         """Card -> looks that it is spared."""
-        self._glances = Glances()
+        self._glances = OpenUsageFiles()
         self._working = threading.Lock()
         self._over = False
         self._changes: Counter[str] = Counter(dict.fromkeys(("lent", "taken-back", "failed"), 0))
@@ -107,9 +107,13 @@ class Lending:
             self._glances.keep_only(())
 
     def _running(self) -> list[Holding]:
-        return [h for h in self._do.holdings if h.stage is Stage.RUNNING and h.files is not None]
+        return [
+            h
+            for h in self._do.holdings
+            if h.stage is ContainerStage.RUNNING and h.files is not None
+        ]
 
-    def _due(self, running: Sequence[Holding], now: float) -> dict[str, Sequence[Member]]:
+    def _due(self, running: Sequence[Holding], now: float) -> dict[str, Sequence[LendingMember]]:
         """The cards to look at now: those on which nobody wants anything wait for some looks."""
         members = self._members.of(running, now)
         waiting = {c: n - 1 for c, n in self._waiting.items() if n > 0 and c in members}
@@ -120,7 +124,7 @@ class Lending:
     # -- in a thread
 
     def _work(
-        self, cards: Mapping[str, Sequence[Member]], running: Iterable[Holding], now: float
+        self, cards: Mapping[str, Sequence[LendingMember]], running: Iterable[Holding], now: float
     ) -> None:
         """Look, decide and write; loans that end are written first."""
         with self._working:
@@ -128,11 +132,12 @@ class Lending:
                 self._lend(cards, running, now)
 
     def _lend(
-        self, cards: Mapping[str, Sequence[Member]], running: Iterable[Holding], now: float
+        self, cards: Mapping[str, Sequence[LendingMember]], running: Iterable[Holding], now: float
     ) -> None:
         wall_ns = self._do.clock.time_ns()
-        decided = {card: self._decided(card, members, now, wall_ns) for card, members in
-                   cards.items()}  # fmt: skip
+        decided = {
+            card: self._decided(card, members, now, wall_ns) for card, members in cards.items()
+        }
         self._waiting |= {card: _CALM for card, one in decided.items() if one.calm}
         self._glances.keep_only({held.key for held in running})
         wanted = [
@@ -148,16 +153,16 @@ class Lending:
             self._write(files, more, hold=hold, wall_ns=wall_ns)
 
     def _decided(
-        self, card: str, members: Sequence[Member], now: float, wall_ns: int
-    ) -> Decision:  # fmt: skip
+        self, card: str, members: Sequence[LendingMember], now: float, wall_ns: int
+    ) -> LendingDecision:  # fmt: skip
         lender = self._lenders.setdefault(card, Lender(self._pace))
         return lender.decide([self._reading(member, wall_ns) for member in members], now)
 
-    def _reading(self, member: Member, wall_ns: int) -> Reading:
+    def _reading(self, member: LendingMember, wall_ns: int) -> CounterSample:
         limits = member.files.limits
         limit = next(c for c in limits.cards if c.uuid == member.card)
-        seen = self._glances.look(member.key, member.files, member.card)
-        return Reading(
+        seen = self._glances.read(member.key, member.files, member.card)
+        return CounterSample(
             key=_name(member.key), priority=member.priority, lends=member.lends,
             namespace=member.namespace, reaches=member.reaches, works=member.works,
             granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
@@ -177,7 +182,7 @@ class Lending:
             return True
         until_ns = wall_ns + round(self._do.settings.loan_s * _SECOND)
 
-        def changed(limits: Limits) -> Limits:
+        def changed(limits: HookLimits) -> HookLimits:
             cards = tuple(_with_loan(card, loans.get(card.uuid), until_ns) for card in limits.cards)
             return _with_hold(replace(limits, cards=cards), until_ns if hold else None)
 
@@ -189,7 +194,7 @@ class Lending:
             return False
         return True
 
-    def _count(self, before: Limits, after: Limits, wall_ns: int) -> None:
+    def _count(self, before: HookLimits, after: HookLimits, wall_ns: int) -> None:
         for card in after.cards:
             was = _lent(before, card.uuid, wall_ns)
             self._changes["lent"] += card.lent_permille > was
@@ -224,7 +229,7 @@ def _stands(held: Holding) -> bool:
     return bool(int(limits.flags) & _HOLD) or any(c.lent_permille for c in limits.cards)
 
 
-def _wanted(held: Holding, decided: Mapping[str, Decision]) -> tuple[dict[str, int], bool]:
+def _wanted(held: Holding, decided: Mapping[str, LendingDecision]) -> tuple[dict[str, int], bool]:
     """What one container is to be lent, by card, and whether it is to be held."""
     name, limits = _name(held.key), held.files.limits if held.files else held.limits
     loans, hold = {}, False
@@ -235,11 +240,11 @@ def _wanted(held: Holding, decided: Mapping[str, Decision]) -> tuple[dict[str, i
     return loans, hold
 
 
-def _name(key: Key) -> str:
+def _name(key: ContainerKey) -> str:
     return f"{key.uid}/{key.container}"
 
 
-def _lent(limits: Limits, card: str, wall_ns: int) -> int:
+def _lent(limits: HookLimits, card: str, wall_ns: int) -> int:
     """The loan in force, in permille."""
     for limit in limits.cards:
         if limit.uuid == card and limit.mode is Mode.ELASTIC and wall_ns < limit.lent_until_ns:
@@ -247,20 +252,20 @@ def _lent(limits: Limits, card: str, wall_ns: int) -> int:
     return 0
 
 
-def _is_held(limits: Limits, wall_ns: int) -> bool:
+def _is_held(limits: HookLimits, wall_ns: int) -> bool:
     """Whether its launches wait now."""
     endless = limits.hold_until_ns == 0
     return bool(int(limits.flags) & _HOLD) and (endless or wall_ns < limits.hold_until_ns)
 
 
-def _hold_differs(limits: Limits, renew_ns: int, *, hold: bool) -> bool:
+def _hold_differs(limits: HookLimits, renew_ns: int, *, hold: bool) -> bool:
     """Whether the file says otherwise, or the hold has to be renewed."""
     if hold != bool(int(limits.flags) & _HOLD):
         return True
     return hold and limits.hold_until_ns <= renew_ns
 
 
-def _with_hold(limits: Limits, until_ns: int | None) -> Limits:
+def _with_hold(limits: HookLimits, until_ns: int | None) -> HookLimits:
     """None = it is not held."""
     if until_ns is None:
         return replace(limits, flags=limits.flags & ~Flag.HOLD_LAUNCHES, hold_until_ns=0)

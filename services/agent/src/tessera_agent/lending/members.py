@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from tessera_agent.api.pods import NodePods
 from tessera_agent.containers.holdings import Holding
-from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.containers.namespace_allowances import Reach
-from tessera_agent.lending.bounds import Bounds
+from tessera_agent.lending.bounds import LendingBounds
 from tessera_agent.lending.throttle import FULL as UNTHROTTLED
-from tessera_agent.lending.throttle import Throttling
+from tessera_agent.lending.throttle import ThrottledNamespaces
 from tessera_agent.usage.driver_evidence import DriverEvidence
 from tessera_core.hook.limits_file import Mode
 from tessera_core.node.core_lending import FULL
@@ -23,10 +23,10 @@ _AGAIN_S: Final = 0.5
 """Seconds for which the same containers are taken to be on the same terms."""
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class LendingMember(Struct, frozen=True, kw_only=True):
     """A container on one card."""
 
-    key: Key
+    key: ContainerKey
     files: ContainerFiles
     card: str
     most_permille: int
@@ -40,11 +40,11 @@ class Member(Struct, frozen=True, kw_only=True):
     """The driver saw it work of late."""
 
 
-class Members:
+class LendingMembers:
     """Those of the node."""
 
     def __init__(
-        self, pods: NodePods, bounds: Bounds, throttling: Throttling, reach: Reach,
+        self, pods: NodePods, bounds: LendingBounds, throttling: ThrottledNamespaces, reach: Reach,
         evidence: DriverEvidence, most_percent: float,
     ) -> None:  # fmt: skip
         """Up to `most_percent` of a card is lent to whom nothing else bounds."""
@@ -54,23 +54,23 @@ class Members:
         self._reach = reach
         self._evidence = evidence
         self._most_percent = most_percent
-        self._known: Mapping[str, Sequence[Member]] = {}
+        self._known: Mapping[str, Sequence[LendingMember]] = {}
         self._of: list[str] = []
         self._at = float("-inf")
 
-    def of(self, running: Sequence[Holding], now: float) -> Mapping[str, Sequence[Member]]:
+    def of(self, running: Sequence[Holding], now: float) -> Mapping[str, Sequence[LendingMember]]:
         """By card, where somebody could be lent to, or held. `now` is the loop's time."""
         ids = [held.id for held in running]
         if ids != self._of or now - self._at >= _AGAIN_S:
             self._of, self._at = ids, now
-            found: dict[str, list[Member]] = {}
+            found: dict[str, list[LendingMember]] = {}
             for held in running:
                 for member in self._members(held, now):
                     found.setdefault(member.card, []).append(member)
             self._known = {card: all_ for card, all_ in found.items() if _is_open(all_)}
         return self._known
 
-    def _members(self, held: Holding, now: float) -> Iterable[Member]:
+    def _members(self, held: Holding, now: float) -> Iterable[LendingMember]:
         if held.files is None:
             return
         shown = self._pods.get(held.key.uid)
@@ -81,7 +81,7 @@ class Members:
             most = self._most_percent if bound is None else bound
             if limit.uuid in held.lowered if percent is None else percent < UNTHROTTLED:
                 most = 0
-            yield Member(
+            yield LendingMember(
                 key=held.key, files=held.files, card=limit.uuid, lends=lends,
                 priority=held.terms.priority, namespace=held.pod.namespace,
                 reaches=self._reach.across(held.pod.namespace),
@@ -90,7 +90,7 @@ class Members:
             )  # fmt: skip
 
 
-def _is_open(members: Sequence[Member]) -> bool:
+def _is_open(members: Sequence[LendingMember]) -> bool:
     """Whether somebody could be lent to, or held."""
     if len({m.priority for m in members if m.priority is not None}) > 1:
         return True

@@ -38,7 +38,7 @@ class _Told(NamedTuple):
     heard: float
 
 
-class Throttling:
+class ThrottledNamespaces:
     """What holds for each namespace."""
 
     def __init__(self, vendor: str, changed: asyncio.Event, *, valid_s: float, now: float) -> None:
@@ -56,7 +56,7 @@ class Throttling:
         """Quotas and namespaces of which something is known."""
         return len(self._told) + len(self._restored)
 
-    def heard(self, event: QuotaEvent, now: float) -> None:
+    def on_message(self, event: QuotaEvent, now: float) -> None:
         """The monitor tells. `now` is the loop's time."""
         self._forget(now)
         key = (event.namespace, event.quota)
@@ -100,10 +100,10 @@ class Throttling:
     async def follow(self, bus: Bus, cluster: str) -> NoReturn:
         """Hear what is told, for ever."""
         loop = asyncio.get_running_loop()
-        async with bus.news(quota(cluster, "*", "*")) as messages:
+        async with bus.subscribe(quota(cluster, "*", "*")) as messages:
             async for news in messages:
                 try:
-                    self.heard(decode_quota(news.data), loop.time())
+                    self.on_message(decode_quota(news.data), loop.time())
                 except msgspec.DecodeError as e:
                     _log.warning("quota news not readable", why=str(e))
         raise AssertionError("news have no end")

@@ -18,12 +18,12 @@ from msgspec import Struct
 
 from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.readings import Readings
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.clock import Clock
 from tessera_schema.kube import Node
 
 
-class Silent(Struct, frozen=True, kw_only=True):
+class DriverSilent(Struct, frozen=True, kw_only=True):
     """A poll that the driver did not answer."""
 
     why: str
@@ -32,28 +32,28 @@ class Silent(Struct, frozen=True, kw_only=True):
     """True: an earlier call has not come back, and no other is made until it does."""
 
 
-class Reader(Protocol):
+class CardReader(Protocol):
     """Reads one vendor's cards."""
 
-    async def poll(self) -> Readings | Silent:
+    async def poll(self) -> Readings | DriverSilent:
         """The cards as they are now, within the reader's deadline. Never raises but for
         cancellation: a driver that fails is an answer too. One call at a time."""
         ...
 
 
-class World(Struct, frozen=True, kw_only=True):
+class ReaderEnvironment(Struct, frozen=True, kw_only=True):
     """What a reader may need besides its library."""
 
     node: Callable[[], Node | None]
     """The node as last seen; None before the first look."""
-    registry: Registry
+    registry: DialectRegistry
     clock: Clock
 
 
 def open_reader(
-    vendor: str, settings: ReaderSettings, world: World
-) -> AbstractAsyncContextManager[Reader]:
+    vendor: str, settings: ReaderSettings, world: ReaderEnvironment
+) -> AbstractAsyncContextManager[CardReader]:
     """The vendor's reader. Raises ModuleNotFoundError for a vendor that nobody knows."""
     module = importlib.import_module(f"{__name__}.{vendor}")
-    opened: AbstractAsyncContextManager[Reader] = module.open_reader(settings, world)
+    opened: AbstractAsyncContextManager[CardReader] = module.open_reader(settings, world)
     return opened

@@ -1,8 +1,8 @@
 """How a vendor's cards are handed to a container where nobody but kubelet asks.
 
-The module of a vendor whose cards can be given so offers `HANDING: Handing`. A variable that the
-pod sets itself stands whatever a device plugin answers, so cards come by name (CDI) or as device
-nodes; by the vendor's variable they come only where neither will do.
+The module of a vendor whose cards can be given so offers `HANDING: DeviceHandover`. A variable
+that the pod sets itself stands whatever a device plugin answers, so cards come by name (CDI) or as
+device nodes; by the vendor's variable they come only where neither will do.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.settings import AgentSettings, By, Giving
+from tessera_agent.settings import AgentSettings, CardDelivery, HandoverMethod
 from tessera_runtime.errors import BadSettings
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection
 
 
-class Handing(Struct, frozen=True, kw_only=True):
+class DeviceHandover(Struct, frozen=True, kw_only=True):
     """One vendor's way."""
 
     kind: str
@@ -35,57 +35,60 @@ class Handing(Struct, frozen=True, kw_only=True):
     """Device nodes that every container with a card needs, as far as they are there."""
 
 
-class Handed(Struct, frozen=True, kw_only=True):
+class HandedOverDevices(Struct, frozen=True, kw_only=True):
     """Cards, as kubelet is told."""
 
     injection: Injection
     cdi: tuple[str, ...] = ()
 
 
-class NoNode(Exception):
+class NoDeviceNode(Exception):
     """A card's device node is not known."""
 
 
-def handing_of(vendor: str) -> Handing | None:
+def device_handover_of(vendor: str) -> DeviceHandover | None:
     """The vendor's; None where somebody else gives its cards."""
     module = importlib.import_module(f"tessera_agent.readers.{vendor}")
     return getattr(module, "HANDING", None)
 
 
-def handing_by(settings: AgentSettings) -> Handing | None:
+def device_handover_by(settings: AgentSettings) -> DeviceHandover | None:
     """How kubelet hands the cards over; None where the runtime gives them. Raises BadSettings where
     they cannot be given so."""
-    if settings.giving is Giving.RUNTIME:
+    if settings.giving is CardDelivery.RUNTIME:
         return None
-    found = handing_of(settings.vendor)
+    found = device_handover_of(settings.vendor)
     if found is None:
         raise BadSettings(
             f"giving: {settings.giving}: the device plugin of {settings.vendor} gives its cards: "
-            f"write {Giving.RUNTIME}"
+            f"write {CardDelivery.RUNTIME}"
         )
     return found
 
 
-def handed(handing: Handing, by: By, injection: Injection, cards: Sequence[Card]) -> Handed:
+def hand_over(
+    handing: DeviceHandover, by: HandoverMethod, injection: Injection, cards: Sequence[Card]
+) -> HandedOverDevices:
     """What a container is given that holds shares of these cards. It looks for device nodes: call
     it from a thread. Raises NoNode."""
     match by:
-        case By.ENV:
-            return Handed(injection=injection)
-        case By.CDI:
-            return Handed(
+        case HandoverMethod.ENV:
+            return HandedOverDevices(injection=injection)
+        case HandoverMethod.CDI:
+            return HandedOverDevices(
                 injection=replace(injection, env={**injection.env, **handing.nothing}),
                 cdi=tuple(f"{handing.kind}={card.id}" for card in cards),
             )
-        case By.NODES:
+        case HandoverMethod.NODES:
             own = tuple(handing.node(card) for card in cards)
             if not all(own):
                 unknown = ", ".join(card.id for card in cards if not handing.node(card))
-                raise NoNode(f"the device node of card {unknown} is not known")
+                raise NoDeviceNode(f"the device node of card {unknown} is not known")
             shared = tuple(path for path in handing.nodes if Path(path).exists())
-            return Handed(
+            return HandedOverDevices(
                 injection=replace(
-                    injection, env={**injection.env, **handing.driver},
+                    injection,
+                    env={**injection.env, **handing.driver},
                     devices=(*injection.devices, *own, *shared),
                 )
-            )  # fmt: skip
+            )

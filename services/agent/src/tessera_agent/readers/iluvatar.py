@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 
-from tessera_agent.readers import World
+from tessera_agent.readers import ReaderEnvironment
 from tessera_agent.readers.node_object import PublishedReader, open_published
 from tessera_agent.settings import ReaderSettings
 
 
 def open_reader(
-    settings: ReaderSettings, world: World
+    settings: ReaderSettings, world: ReaderEnvironment
 ) -> AbstractAsyncContextManager[PublishedReader]:
     """A reader of the node object."""
     return open_published("iluvatar", settings, world)

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tessera_agent.readers import Reader, Silent, World
+from tessera_agent.readers import CardReader, DriverSilent, ReaderEnvironment
 from tessera_agent.readers.nvidia import open_reader as open_nvml
 from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.readings import CardReading, Readings
@@ -26,7 +26,7 @@ from tessera_schema.kube import Node
 class PublishedReader:
     """Reads the node object, and the library if there is one."""
 
-    def __init__(self, vendor: str, world: World, library: Reader | None) -> None:
+    def __init__(self, vendor: str, world: ReaderEnvironment, library: CardReader | None) -> None:
         """`library` sees the same cards in the same order."""
         self._vendor = vendor
         self._world = world
@@ -34,11 +34,11 @@ class PublishedReader:
         self._registry = replace(world.registry, readers=speaks)
         self._library = library
 
-    async def poll(self) -> Readings | Silent:
+    async def poll(self) -> Readings | DriverSilent:
         """The cards as the node shows them now."""
         node = self._world.node()
         if node is None:
-            return Silent(why="the node has not been read yet")
+            return DriverSilent(why="the node has not been read yet")
         cards, problems = self._cards(node)
         if not cards:
             what = f"node {node.name} shows no {self._vendor} cards: see whether its plugin runs"
@@ -47,7 +47,7 @@ class PublishedReader:
         if self._library is None:
             return read
         seen = await self._library.poll()
-        if isinstance(seen, Silent):
+        if isinstance(seen, DriverSilent):
             return replace(read, problems=(*problems, f"use is unknown: {seen.why}"))
         return _with_use(read, seen)
 
@@ -82,7 +82,7 @@ def _named(card: CardReading, by_index: dict[int, Card]) -> CardReading:
 
 @asynccontextmanager
 async def open_published(
-    vendor: str, settings: ReaderSettings, world: World
+    vendor: str, settings: ReaderSettings, world: ReaderEnvironment
 ) -> AsyncGenerator[PublishedReader]:
     """A reader of the node's own words, with the library's where `settings` name one."""
     async with AsyncExitStack() as stack:

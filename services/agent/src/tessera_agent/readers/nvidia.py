@@ -13,9 +13,9 @@ from typing import Final
 
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
-from tessera_agent.readers import Silent, World
-from tessera_agent.readers.device_handover import Handing
-from tessera_agent.readers.nvml import Session
+from tessera_agent.readers import DriverSilent, ReaderEnvironment
+from tessera_agent.readers.device_handover import DeviceHandover
+from tessera_agent.readers.nvml import NvmlSession
 from tessera_agent.readers.single_thread import Hanging, OneThread, one_thread
 from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.readings import Readings
@@ -31,7 +31,7 @@ def _node(card: Card) -> str:
     return f"/dev/nvidia{card.minor}" if card.minor >= 0 else ""
 
 
-HANDING: Final = Handing(
+HANDING: Final = DeviceHandover(
     kind="nvidia.com/gpu", nothing={VISIBLE: NONE_VISIBLE}, driver={VISIBLE: "none"}, node=_node,
     nodes=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"),
 )  # fmt: skip
@@ -46,37 +46,37 @@ class NvmlReader:
         self._thread = thread
         self._settings = settings
         self._clock = clock
-        self._session: Session | None = None
+        self._session: NvmlSession | None = None
         self._sessions = 0
 
-    async def poll(self) -> Readings | Silent:
+    async def poll(self) -> Readings | DriverSilent:
         """The cards, or why there is no answer."""
         try:
             answer = await self._thread.call(self._poll, self._settings.call_s)
         except Hanging as e:
-            return Silent(why=str(e), hanging=True)
+            return DriverSilent(why=str(e), hanging=True)
         if self._session is not None:
             self._session.delivered = True
         return answer
 
-    def _poll(self) -> Readings | Silent:
+    def _poll(self) -> Readings | DriverSilent:
         try:
             if self._session is None:
                 self._sessions += 1
-                self._session = Session(
+                self._session = NvmlSession(
                     self._settings.library, self._settings.system_folder, self._clock,
                     self._sessions,
                 )  # fmt: skip
             return self._session.poll()
         except nvml.NVMLError as e:
             self.close()
-            return Silent(why=_said(e))
+            return DriverSilent(why=_said(e))
         except OSError as e:
-            return Silent(why=f"{e}: name the driver's library")
+            return DriverSilent(why=f"{e}: name the driver's library")
         except Exception as e:  # noqa: BLE001  (whatever a driver's library does is an answer)
             self.close()
-            _log.alarm("nvml answers nonsense", exc=e)
-            return Silent(why=f"its library answers nonsense: {e}")
+            _log.alert("nvml answers nonsense", exc=e)
+            return DriverSilent(why=f"its library answers nonsense: {e}")
 
     def close(self) -> None:
         """Let go of the driver. Blocking, of the reader's thread."""
@@ -97,7 +97,9 @@ def _said(error: nvml.NVMLError) -> str:
 
 
 @asynccontextmanager
-async def open_reader(settings: ReaderSettings, world: World) -> AsyncGenerator[NvmlReader]:
+async def open_reader(
+    settings: ReaderSettings, world: ReaderEnvironment
+) -> AsyncGenerator[NvmlReader]:
     """A reader; nothing is asked of the driver before the first poll."""
     async with one_thread("nvml") as thread:
         reader = NvmlReader(thread, settings, world.clock)

@@ -46,7 +46,7 @@ def _opened(index: int) -> Any:
     return handle
 
 
-class Session:
+class NvmlSession:
     """The driver, opened once."""
 
     def __init__(self, library: str, system_folder: str, clock: Clock, number: int) -> None:

@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from tessera_runtime.errors import Passing
+from tessera_runtime.errors import Transient
 
 T = TypeVar("T")
 _Job = Callable[[], None]
 
 
-class Hanging(Passing):
+class Hanging(Transient):
     """A call has not come back; nothing else can be asked until it does."""
 
 

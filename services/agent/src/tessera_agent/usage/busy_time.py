@@ -9,7 +9,7 @@ from __future__ import annotations
 from tessera_core.dialect_kit.readings import CardReading
 
 
-class Busy:
+class GpuBusyCounters:
     """One reader's books, of all cards."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tessera_core.hook.records import uuid_key
-from tessera_core.node.usage_rates import Driven
+from tessera_core.node.usage_rates import DriverSample
 
 
 class DriverEvidence:
@@ -21,7 +21,7 @@ class DriverEvidence:
         self._seen: dict[tuple[str, str], float] = {}
 
     def note(
-        self, driven: Mapping[str, Mapping[str, Driven]], timed: Collection[str], now: float
+        self, driven: Mapping[str, Mapping[str, DriverSample]], timed: Collection[str], now: float
     ) -> None:
         """Container's id -> card's key -> what its processes did there since the note before. Of
         cards that are `timed` the driver tells how long processes kept them busy; where it has no

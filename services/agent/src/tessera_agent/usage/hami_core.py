@@ -22,7 +22,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_agent.containers.hook_files import Key
+from tessera_agent.containers.hook_files import ContainerKey
 from tessera_core.hook.hami_core_region import (
     CACHE_ENV,
     NotARegion,
@@ -32,7 +32,7 @@ from tessera_core.hook.hami_core_region import (
 )
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import Gap, Spoilt
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_schema.cards import Card
 from tessera_schema.device_reports import CardUse, ContainerUse
 
@@ -51,7 +51,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 class Regioned(Struct, frozen=True, kw_only=True):
     """A container with a region."""
 
-    key: Key
+    key: ContainerKey
     namespace: str
     pod: str
     sandbox: str
@@ -61,7 +61,7 @@ class Regioned(Struct, frozen=True, kw_only=True):
     file: str
 
 
-def region_of(pod: Sandbox, container: ContainerInfo) -> Regioned | None:
+def region_of(pod: PodSandbox, container: ContainerInfo) -> Regioned | None:
     """Where the container's region is; None where HAMi's plugin did not give it its cards."""
     path = PurePosixPath(container.env.get(CACHE_ENV, ""))
     if path.suffix != _SUFFIX:
@@ -71,13 +71,13 @@ def region_of(pod: Sandbox, container: ContainerInfo) -> Regioned | None:
         ours = folder.name == f"{pod.uid}_{container.name}"
         if ours and PurePosixPath(mount.destination) == path.parent:
             return Regioned(
-                key=Key(uid=pod.uid, container=container.name), namespace=pod.namespace,
+                key=ContainerKey(uid=pod.uid, container=container.name), namespace=pod.namespace,
                 pod=pod.name, sandbox=pod.id, folder=folder, file=path.name,
             )  # fmt: skip
     return None
 
 
-class Running:
+class RunningRegions:
     """The containers with regions that run, as the runtime tells it."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Running:
         """What runs is told anew."""
         self._known.clear()
 
-    def started(self, pod: Sandbox, container: ContainerInfo) -> None:
+    def started(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """A container runs, with a region or not."""
         found = region_of(pod, container)
         if found is not None:
@@ -103,7 +103,7 @@ class Running:
         """A container does not run any more."""
         self._known.pop(container.id, None)
 
-    def pod_ended(self, pod: Sandbox) -> None:
+    def pod_ended(self, pod: PodSandbox) -> None:
         """No container of the pod runs any more."""
         for id_ in [i for i, one in self._known.items() if one.sandbox == pod.id]:
             del self._known[id_]
@@ -119,13 +119,13 @@ class Regions:
 
     def __init__(self) -> None:
         """Nothing was read."""
-        self.running = Running()
+        self.running = RunningRegions()
         """For whoever hears of containers."""
         self.spoilt: Counter[Spoilt] = Counter()
         """Reads of regions that could not be believed, by what was wrong."""
         self._seen: dict[Regioned, _Seen] = {}
 
-    def look(
+    def read_all(
         self, containers: Sequence[Regioned], cards: Sequence[Card], *, at_s: float, now_s: float
     ) -> tuple[ContainerUse, ...]:
         """What they use of these cards; nothing of a container that has not begun to use any.

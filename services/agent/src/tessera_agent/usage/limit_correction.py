@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from tessera_agent.containers.hook_files import ContainerFiles, Key
-from tessera_agent.usage.busy_time import Busy
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
+from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.process_owners import Owners
-from tessera_agent.usage.sampler import Watched
+from tessera_agent.usage.sampler import MeasuredContainer
 from tessera_agent.usage.usage_counters import record_of
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.hook.limits_file import CardLimit
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import CARD
-from tessera_core.node.usage_rates import ANEW_NS, Counted, counted_at, is_limited, measured
+from tessera_core.node.usage_rates import ANEW_NS, RawCounter, counted_at, is_limited, measured
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 
@@ -35,31 +35,33 @@ _MOST: Final = (1 << 63) - 1
 class _Part(NamedTuple):
     """One container on one card."""
 
-    key: Key
+    key: ContainerKey
     card: str
     """As `uuid_key` spells it."""
 
 
-class Corrections:
+class LimitCorrections:
     """Remembers what was measured and not told yet, and tells it."""
 
     def __init__(self, owners: Owners, clock: Clock) -> None:
         """Nothing has been measured."""
         self._owners = owners
         self._clock = clock
-        self._busy = Busy()
+        self._busy = GpuBusyCounters()
         self._whose: dict[int, str] = {}
         """Process -> its container: one that has ended is asked for in vain."""
         self._owed: dict[_Part, int] = {}
         """Nanoseconds."""
-        self._counted: dict[_Part, Counted] = {}
+        self._counted: dict[_Part, RawCounter] = {}
         """The hook's own figure when it was looked at last."""
         self._told: set[_Part] = set()
         """Those that have heard of this agent's measurements."""
         self.failed = 0
         """Measurements that could not be written; they are told with the next."""
 
-    def tell(self, watched: Mapping[Key, Watched], read: Readings, *, everyone: bool) -> None:
+    def write(
+        self, watched: Mapping[ContainerKey, MeasuredContainer], read: Readings, *, everyone: bool
+    ) -> None:
         """Take in one answer of the driver, and tell the hooks of containers whose cores are
         limited, or of `everyone`, what is owed to them. Answers must come in their order. Blocks
         for the files' sake: call it from a thread, one call at a time. Never raises."""
@@ -95,7 +97,7 @@ class Corrections:
         raw_ns = _raw_ns(files, part.card)
         if raw_ns is None:
             return  # nothing to hold it against
-        before, now = self._counted.get(part), Counted(self._clock.time_ns(), raw_ns)
+        before, now = self._counted.get(part), RawCounter(self._clock.time_ns(), raw_ns)
         self._counted[part] = now
         if not self._owed[part]:
             return

@@ -13,18 +13,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.api.pods import NodePods
-from tessera_agent.containers.holdings import Holding, Holdings, Stage
-from tessera_agent.containers.hook_files import HookFiles, Key
-from tessera_agent.devices.monitor import Devices
-from tessera_agent.devices.node_annotation import Inventory
-from tessera_agent.events import Alarm, States, Teller
-from tessera_agent.metrics import AgentMetrics, Picture, Requested
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
+from tessera_agent.containers.hook_files import ContainerKey, HookFiles
+from tessera_agent.devices.monitor import DeviceMonitor
+from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.events import ContainerAlert, DeviceStatePublisher, EventPublisher
+from tessera_agent.metrics import AgentMetrics, GrantedAmounts, MetricsSnapshot
 from tessera_agent.settings import AgentSettings
 from tessera_agent.usage.hami_core import Regioned, Regions
-from tessera_agent.usage.limit_correction import Corrections
-from tessera_agent.usage.sampler import Moment, Sampler, Watched
+from tessera_agent.usage.limit_correction import LimitCorrections
+from tessera_agent.usage.sampler import MeasuredContainer, Moment, Sampler
 from tessera_core.hook.records import uuid_key
-from tessera_core.node.usage_rates import Held, is_limited
+from tessera_core.node.usage_rates import HoldingContainer, is_limited
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.tracing import tracing
@@ -36,15 +36,15 @@ _FULL: Final = 100
 _SECOND: Final = 1_000_000_000
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class MeasurementDependencies(Struct, frozen=True, kw_only=True):
     """What is looked at, and where it goes."""
 
     settings: AgentSettings
     clock: Clock
-    holdings: Holdings
+    holdings: ContainerRegistry
     pods: NodePods
-    devices: Devices
-    inventory: Inventory
+    devices: DeviceMonitor
+    inventory: CardsAnnotationWriter
     sampler: Sampler
     regions: Regions
     files: HookFiles
@@ -52,23 +52,23 @@ class Tools(Struct, frozen=True, kw_only=True):
     """Whether containers get files here; the folder may be another vendor's agent's else."""
     synchronized: Callable[[], int]
     """Times that it became known what has files."""
-    teller: Teller
-    states: States
+    teller: EventPublisher
+    states: DeviceStatePublisher
     metrics: AgentMetrics
 
 
-class Measuring:
+class UsageMeasurement:
     """Looks at everything every few seconds."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: MeasurementDependencies) -> None:
         """Nothing has been looked at."""
         self.latest: NodeUsage | None = None
         """What was measured last."""
         self._do = tools
-        self._corrections = Corrections(tools.sampler.owners, tools.clock)
+        self._corrections = LimitCorrections(tools.sampler.owners, tools.clock)
         self._everyone_at = float("-inf")
-        self._watched: dict[Key, Watched] = {}
-        self._gaps: dict[Key, tuple[str, ...]] = {}
+        self._watched: dict[ContainerKey, MeasuredContainer] = {}
+        self._gaps: dict[ContainerKey, tuple[str, ...]] = {}
         self._used: set[str] = set()
         self._swept = 0
 
@@ -82,13 +82,13 @@ class Measuring:
         loop, every_s = asyncio.get_running_loop(), self._do.settings.usage.interval_s
         while True:
             due = loop.time() + every_s
-            await self.look()
+            await self.measure()
             await asyncio.sleep(max(due - loop.time(), 0))
 
-    async def look(self) -> None:
+    async def measure(self) -> None:
         """Once."""
         do, now = self._do, asyncio.get_running_loop().time
-        running = {h.key: _watched(h) for h in do.holdings if h.stage is Stage.RUNNING}
+        running = {h.key: _watched(h) for h in do.holdings if h.stage is ContainerStage.RUNNING}
         # Those that ended since the last look are looked at once more.
         watched = self._watched | running
         self._watched = running
@@ -103,13 +103,16 @@ class Measuring:
         self.latest = usage
 
     def _measured(
-        self, watched: Mapping[Key, Watched], others: Sequence[Regioned], now: Callable[[], float]
+        self,
+        watched: Mapping[ContainerKey, MeasuredContainer],
+        others: Sequence[Regioned],
+        now: Callable[[], float],
     ) -> NodeUsage:
         do, cards = self._do, self._do.devices.seen.cards
         # Not before: what containers use while this thread is waited for counts as used till now.
         at = Moment(at_s=now(), wall_ns=do.clock.time_ns())
-        usage = do.sampler.look(watched, cards, do.devices.readings, at)
-        uses = do.regions.look(others, cards, at_s=at.at_s, now_s=at.wall_ns / _SECOND)
+        usage = do.sampler.sample(watched, cards, do.devices.readings, at)
+        uses = do.regions.read_all(others, cards, at_s=at.at_s, now_s=at.wall_ns / _SECOND)
         return replace(usage, containers=(*usage.containers, *uses))
 
     async def _follow_driver(self) -> NoReturn:
@@ -124,7 +127,7 @@ class Measuring:
         hooked = {
             h.key: _watched(h)
             for h in do.holdings
-            if h.stage is Stage.RUNNING and h.files is not None
+            if h.stage is ContainerStage.RUNNING and h.files is not None
         }
         limited = {
             uuid_key(limit.uuid)
@@ -139,7 +142,7 @@ class Measuring:
             return
         if everyone:
             self._everyone_at = now + do.settings.usage.interval_s
-        await asyncio.to_thread(self._corrections.tell, hooked, read, everyone=everyone)
+        await asyncio.to_thread(self._corrections.write, hooked, read, everyone=everyone)
 
     async def follow_pods(self) -> NoReturn:
         """Tell at once when a pod is gone whose containers run, for ever."""
@@ -166,13 +169,13 @@ class Measuring:
     # -- what follows from a look
 
     def _heed(self, use: ContainerUse) -> None:
-        key = Key(uid=use.uid, container=use.container)
+        key = ContainerKey(uid=use.uid, container=use.container)
         held = self._do.holdings.get(key)
         if held is None:
             return
         if use.gaps and use.gaps != self._gaps.get(key):
-            self._do.teller.alarm(
-                held.pod, key.container, Alarm.NOT_ENFORCED,
+            self._do.teller.alert(
+                held.pod, key.container, ContainerAlert.NOT_ENFORCED,
                 f"limits may not hold: {', '.join(use.gaps)} (docs/agent.md says what these mean)",
             )  # fmt: skip
         self._gaps[key] = use.gaps
@@ -194,7 +197,7 @@ class Measuring:
 
     def _picture(self, usage: NodeUsage) -> None:
         do = self._do
-        do.metrics.picture = Picture(
+        do.metrics.picture = MetricsSnapshot(
             node=do.settings.node, cards=do.devices.seen.cards, usage=usage,
             requested=[_requested(h) for h in do.holdings if h.holds],
             problems=len(do.devices.state.problems), spoilt=do.sampler.spoilt + do.regions.spoilt,
@@ -219,7 +222,7 @@ class Measuring:
             if do.holdings.get(key) is None and not do.holdings.is_retired(key):
                 self._remove(key)
 
-    def _remove(self, key: Key) -> None:
+    def _remove(self, key: ContainerKey) -> None:
         """On the loop: nobody may be given the files meanwhile."""
         try:
             if self._do.hooks:
@@ -228,10 +231,10 @@ class Measuring:
             _log.warning("files not removed", uid=key.uid, container=key.container, why=str(e))
 
 
-def _watched(held: Holding) -> Watched:
+def _watched(held: Holding) -> MeasuredContainer:
     limits = held.files.limits if held.files is not None else held.limits
-    return Watched(
-        held=Held(
+    return MeasuredContainer(
+        held=HoldingContainer(
             namespace=held.pod.namespace, pod=held.pod.name, uid=held.key.uid,
             container=held.key.container, limits=limits, hooked=held.hooked,
         ),
@@ -239,8 +242,8 @@ def _watched(held: Holding) -> Watched:
     )  # fmt: skip
 
 
-def _requested(held: Holding) -> Requested:
-    return Requested(
+def _requested(held: Holding) -> GrantedAmounts:
+    return GrantedAmounts(
         namespace=held.pod.namespace, pod=held.pod.name, container=held.key.container,
         cards=sum(share.cores_percent for share in held.shares) / _FULL,
         memory_bytes=sum(share.memory_bytes for share in held.shares),

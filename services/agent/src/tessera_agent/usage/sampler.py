@@ -14,16 +14,22 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.containers.hook_files import ContainerFiles, Key
-from tessera_agent.containers.mounts import MountLooks
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
+from tessera_agent.containers.mounts import MountChecker
 from tessera_agent.settings import UsageSettings
-from tessera_agent.usage.busy_time import Busy
+from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.driver_evidence import DriverEvidence
 from tessera_agent.usage.process_owners import Owners
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.hook.records import uuid_key
-from tessera_core.hook.usage_file import Bounds, Gap, Garbled, Spoilt, Unbuilt, Usage
-from tessera_core.node.usage_rates import Driven, Held, Look, Tolerance, use_between
+from tessera_core.hook.usage_file import Gap, Garbled, Spoilt, Unbuilt, UsageFile, UsageFileBounds
+from tessera_core.node.usage_rates import (
+    DriverSample,
+    HoldingContainer,
+    Tolerance,
+    UsageSample,
+    use_between,
+)
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardLoad, ContainerUse, NodeUsage
 
@@ -31,10 +37,10 @@ _LOOKS_SEEN: Final = 3
 """Looks for which it counts that the driver saw a container work."""
 
 
-class Watched(Struct, frozen=True, kw_only=True):
+class MeasuredContainer(Struct, frozen=True, kw_only=True):
     """A running container that holds shares."""
 
-    held: Held
+    held: HoldingContainer
     files: ContainerFiles | None = None
     """None where the vendor's own tools limit it."""
     id: str = ""
@@ -55,7 +61,7 @@ class Sampler:
     """Looks at all containers, and remembers the look before."""
 
     def __init__(
-        self, node: str, vendor: str, settings: UsageSettings, owners: Owners, mounts: MountLooks
+        self, node: str, vendor: str, settings: UsageSettings, owners: Owners, mounts: MountChecker
     ) -> None:
         """No look has been taken yet."""
         self._mounts = mounts
@@ -64,14 +70,18 @@ class Sampler:
         self._settings = settings
         self.owners = owners
         self.evidence = DriverEvidence(settings.interval_s * _LOOKS_SEEN)
-        self._busy = Busy()
-        self._before: dict[Key, Look] = {}
+        self._busy = GpuBusyCounters()
+        self._before: dict[ContainerKey, UsageSample] = {}
         self._at_s: float | None = None
         self.spoilt: Counter[Spoilt] = Counter()
         """Looks at usage files that could not be believed, by what was wrong."""
 
-    def look(
-        self, watched: Mapping[Key, Watched], cards: tuple[Card, ...], read: Readings, at: Moment
+    def sample(
+        self,
+        watched: Mapping[ContainerKey, MeasuredContainer],
+        cards: tuple[Card, ...],
+        read: Readings,
+        at: Moment,
     ) -> NodeUsage:
         """What was used since the last look. Blocks for the files' sake: call it from a thread,
         one call at a time. Never raises."""
@@ -86,41 +96,47 @@ class Sampler:
             context_bytes=self._settings.context_mib * MIB,
             card_bytes={uuid_key(card.id): card.memory_bytes for card in cards},
         )
-        looks: dict[Key, Look] = {}
+        looks: dict[ContainerKey, UsageSample] = {}
         uses = []
         for key, one in watched.items():
-            look = Look(
-                at_s=at.at_s, wall_ns=at.wall_ns, usage=self._usage(one, tolerance, at),
+            look = UsageSample(
+                at_s=at.at_s,
+                wall_ns=at.wall_ns,
+                usage=self._usage(one, tolerance, at),
                 driven=driven.get(one.id, {}) if one.id else {},
                 seen=self._seen(one, pids.get(one.id, ())),
-            )  # fmt: skip
+            )
             held = replace(one.held, limits=one.files.limits) if one.files else one.held
             use, looks[key] = use_between(held, self._before.get(key), look, tolerance)
             uses.append(use)
         self._before = looks
         return self._told(uses, cards, read, at, interval_s)
 
-    def _usage(self, one: Watched, tolerance: Tolerance, at: Moment) -> Usage | Unbuilt | Garbled:
+    def _usage(
+        self, one: MeasuredContainer, tolerance: Tolerance, at: Moment
+    ) -> UsageFile | Unbuilt | Garbled:
         if one.files is None:
             return Unbuilt()
         memory = dict(tolerance.card_bytes)
         for limit in one.files.limits.cards:
             key = uuid_key(limit.uuid)
             memory[key] = max(memory.get(key, 0), limit.memory_bytes)
-        usage = one.files.read(Bounds(memory_bytes=memory, now_ns=at.wall_ns))
+        usage = one.files.read(UsageFileBounds(memory_bytes=memory, now_ns=at.wall_ns))
         if isinstance(usage, Garbled):
             self.spoilt[usage.why] += 1
         return usage
 
-    def _seen(self, one: Watched, pids: Sequence[int]) -> frozenset[Gap]:
+    def _seen(self, one: MeasuredContainer, pids: Sequence[int]) -> frozenset[Gap]:
         if one.files is None:
             return frozenset()
         changed = self._mounts.are_changed(one.id, one.files.limits_path, (one.pid, *pids))
         return frozenset({Gap.MOUNTS}) if changed else frozenset()
 
-    def _driven(self, read: Readings) -> tuple[dict[str, dict[str, Driven]], dict[str, list[int]]]:
+    def _driven(
+        self, read: Readings
+    ) -> tuple[dict[str, dict[str, DriverSample]], dict[str, list[int]]]:
         """Container's id -> card's key -> what its processes do there; and which these are."""
-        found: dict[str, dict[str, Driven]] = {}
+        found: dict[str, dict[str, DriverSample]] = {}
         pids: dict[str, list[int]] = {}
         for card in read.cards:
             grown = self._busy.since(card)
@@ -131,14 +147,18 @@ class Sampler:
                     pids.setdefault(owner, []).append(process.pid)
                     known = found.setdefault(owner, {})
                     known[uuid_key(card.id)] = _more(
-                        known.get(uuid_key(card.id), Driven()), process.memory_bytes, busy_ns
+                        known.get(uuid_key(card.id), DriverSample()), process.memory_bytes, busy_ns
                     )
         return found, pids
 
     def _told(
-        self, uses: list[ContainerUse], cards: tuple[Card, ...], read: Readings, at: Moment,
+        self,
+        uses: list[ContainerUse],
+        cards: tuple[Card, ...],
+        read: Readings,
+        at: Moment,
         interval_s: float,
-    ) -> NodeUsage:  # fmt: skip
+    ) -> NodeUsage:
         healthy = {card.id: card.healthy for card in cards}
         return NodeUsage(
             node=self._node, vendor=self._vendor, at=at.wall_ns / 1e9, interval_s=interval_s,
@@ -153,8 +173,8 @@ class Sampler:
         )  # fmt: skip
 
 
-def _more(known: Driven, memory_bytes: int, busy_ns: int) -> Driven:
-    return Driven(
+def _more(known: DriverSample, memory_bytes: int, busy_ns: int) -> DriverSample:
+    return DriverSample(
         memory_bytes=known.memory_bytes + memory_bytes,
         busy_ns=max(known.busy_ns, 0) + busy_ns if busy_ns >= 0 else known.busy_ns,
         processes=known.processes + 1,

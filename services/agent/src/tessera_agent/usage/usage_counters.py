@@ -11,15 +11,15 @@ import os
 from collections.abc import Collection
 from typing import Final
 
-from tessera_agent.containers.hook_files import ContainerFiles, Key
+from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_core.hook.records import CARDS, uuid_key
 from tessera_core.hook.usage_counters import (
     NOTHING,
     SIZE,
-    Glance,
-    glance,
+    UsageCounters,
     is_of,
     name_of,
+    read_counters,
     record_at,
 )
 
@@ -48,16 +48,16 @@ class _Open:
         self._missing: dict[str, int] = {}
         """Card -> looks until it is searched for again."""
 
-    def look(self, card: str) -> Glance:
+    def look(self, card: str) -> UsageCounters:
         known = self._places.get(card)
         if known is not None:
             data = os.pread(self.fd, SIZE, known[0])
             if len(data) == SIZE and name_of(data) == known[1]:
-                return glance(data)
+                return read_counters(data)
             del self._places[card]
         return self._search(card)
 
-    def _search(self, card: str) -> Glance:
+    def _search(self, card: str) -> UsageCounters:
         wait = self._missing.pop(card, 0)
         if wait:
             self._missing[card] = wait - 1
@@ -68,17 +68,17 @@ class _Open:
             return NOTHING
         place, data = found
         self._places[card] = place, name_of(data)
-        return glance(data)
+        return read_counters(data)
 
 
-class Glances:
+class OpenUsageFiles:
     """The open files of the containers that are looked at."""
 
     def __init__(self) -> None:
         """None is open."""
-        self._open: dict[Key, _Open] = {}
+        self._open: dict[ContainerKey, _Open] = {}
 
-    def look(self, key: Key, files: ContainerFiles, card: str) -> Glance:
+    def read(self, key: ContainerKey, files: ContainerFiles, card: str) -> UsageCounters:
         """What the container did so far on the card. Never raises."""
         try:
             one = self._open.get(key)
@@ -90,12 +90,12 @@ class Glances:
             self._close(key)
             return NOTHING
 
-    def keep_only(self, keys: Collection[Key]) -> None:
+    def keep_only(self, keys: Collection[ContainerKey]) -> None:
         """Close the others."""
         for key in self._open.keys() - set(keys):
             self._close(key)
 
-    def _close(self, key: Key) -> None:
+    def _close(self, key: ContainerKey) -> None:
         one = self._open.pop(key, None)
         if one is not None:
             os.close(one.fd)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tessera_cli import forms, kubeconfig
-from tessera_cli.errors import Refused
+from tessera_cli.errors import CommandError
 from tessera_cli.text import printable
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
 
 
-class NotAPod(Refused):
+class NotAPod(CommandError):
     """What was named is no pod."""
 
 

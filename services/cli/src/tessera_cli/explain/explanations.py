@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from tessera_cli.api_objects import Cluster, open_cluster
-from tessera_cli.errors import Refused
-from tessera_cli.kubeconfig import Target
+from tessera_cli.api_objects import ClusterConnection, open_cluster
+from tessera_cli.errors import CommandError
+from tessera_cli.kubeconfig import ClusterTarget
 from tessera_runtime.errors import ApiBusy, ApiForbidden, ApiLost, ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
@@ -30,11 +30,11 @@ _PAGES_MOST: Final = 1000
 _SEE: Final = f"`kubectl get apiservice {VERSION}.{GROUP}` says more to an administrator"
 
 
-class NotExplained(Refused):
+class NotExplained(CommandError):
     """There is no answer; the message says why, and what would do."""
 
 
-async def ask(target: Target, name: str, *, cards: bool = False) -> PodExplanation:
+async def ask(target: ClusterTarget, name: str, *, cards: bool = False) -> PodExplanation:
     """The explanation of one pod. Raises NotExplained."""
     async with _asking(target, name) as cluster:
         path = paths.in_group(GROUP, VERSION, PLURAL, namespace=cluster.namespace, name=name)
@@ -42,7 +42,7 @@ async def ask(target: Target, name: str, *, cards: bool = False) -> PodExplanati
         return decode_pod_explanation(await cluster.kube.call(Verb.GET, path, query=query))
 
 
-async def ask_all(target: Target) -> PodExplanationList:
+async def ask_all(target: ClusterTarget) -> PodExplanationList:
     """All pods of the namespace, or of all, that ask for cards and have no node. Raises
     NotExplained."""
     async with _asking(target) as cluster:
@@ -60,7 +60,7 @@ async def ask_all(target: Target) -> PodExplanationList:
 
 
 @asynccontextmanager
-async def _asking(target: Target, name: str = "") -> AsyncGenerator[Cluster]:
+async def _asking(target: ClusterTarget, name: str = "") -> AsyncGenerator[ClusterConnection]:
     """The cluster, for one question; its refusals in words."""
     async with open_cluster(target, name="tessera-explain", error=NotExplained) as cluster:
         where = "all namespaces" if target.everywhere else f"namespace {cluster.namespace}"

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tessera_schema.visibility import (
-    Asked,
     CardHolder,
     CardState,
     LimitState,
     NodeState,
     PodExplanation,
     PodExplanationList,
+    RequestedCards,
 )
 
 _NOBODY_MAY_KNOW: Final = "a pod of another namespace"
@@ -107,7 +107,7 @@ def _holder(holder: CardHolder) -> str:
     return f"{name}: {holder.memory_mib} MiB, {holder.cores_percent:g} % of cores{alone}"
 
 
-def _each(asked: Asked) -> str:
+def _each(asked: RequestedCards) -> str:
     parts = [f"{asked.memory_percent} % of the memory"]
     if asked.memory_mib:
         parts = [f"{asked.memory_mib} MiB"]

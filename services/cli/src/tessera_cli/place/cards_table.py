@@ -15,7 +15,7 @@ from tessera_cli.place.json_output import number
 from tessera_cli.place.share_bars import bar
 from tessera_cli.screen import Screen
 from tessera_cli.text import printable, several
-from tessera_core.explain.card_holders import Holder, ListedCard, ListedNode
+from tessera_core.explain.card_holders import ListedCard, ListedHolder, ListedNode
 from tessera_schema.cards import MIB, Card
 
 _HEADS: Final = ("Node", "Card", "Held", "Pods")
@@ -51,7 +51,7 @@ class _Columns:
         cells = _padded(_held(card), self._held, "rrr")
         return Text.assemble(bar(1.0 if whole else part, self._to), _GAP, cells)
 
-    def by(self, holders: Sequence[Holder]) -> Text:
+    def by(self, holders: Sequence[ListedHolder]) -> Text:
         """A line for each holder."""
         if not holders:
             return _IDLE
@@ -135,7 +135,7 @@ def _held(card: ListedCard) -> tuple[str, ...]:
     )
 
 
-def _by(holder: Holder) -> tuple[str, ...]:
+def _by(holder: ListedHolder) -> tuple[str, ...]:
     cores = f"{number(holder.cores_percent):g} %" if holder.cores_percent else ""
     return (
         f"{holder.namespace}/{holder.name}",
@@ -158,7 +158,7 @@ def _padded(cells: Iterable[str], widths: Iterable[int], sides: str) -> str:
     return _GAP.join(parts)
 
 
-def _holders(node: ListedNode) -> Iterator[Holder]:
+def _holders(node: ListedNode) -> Iterator[ListedHolder]:
     for card in node.cards:
         yield from card.holders
     for lost in node.lost:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tessera_cli.errors import Malformed, Repeated
 from tessera_cli.place.decode import called, convert
-from tessera_cli.place.lenient import mended, without_nulls
+from tessera_cli.place.lenient import repaired, without_nulls
 from tessera_cli.place.manifests import BAD_JSON, Item, named
 from tessera_cli.place.operator_workloads import OPERATED
 from tessera_cli.place.other_kinds import Others
@@ -23,9 +23,9 @@ from tessera_cli.text import several
 from tessera_core.admission.admit import claims_on, is_result
 from tessera_core.admission.pod_size import too_many_bytes
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import requested
+from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_core.recovery.cluster import Cluster
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
 from tessera_schema.kube import Node, NodeStatus, ObjectMeta, Pod
 from tessera_schema.quotas import Limit
@@ -42,10 +42,10 @@ class Planned(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class World:
+class ClusterInput:
     """Collects objects one by one. Adding raises Malformed, Repeated or NotKubernetes."""
 
-    def __init__(self, registry: Registry, tell: Callable[[str], None]) -> None:
+    def __init__(self, registry: DialectRegistry, tell: Callable[[str], None]) -> None:
         """`tell` hears what the user should know and what stops nothing."""
         self.registry = registry
         self._tell = tell
@@ -102,7 +102,7 @@ class World:
         try:
             node = msgspec.convert(raw, Node)
         except msgspec.ValidationError:
-            node = convert(mended(raw, lambda text: self._tell(f"{where}: {text}")), Node, where)
+            node = convert(repaired(raw, lambda text: self._tell(f"{where}: {text}")), Node, where)
         self._once(f"Node {_name(node.metadata, where)}", where)
         self._nodes.append(_completed(node))
 
@@ -112,7 +112,7 @@ class World:
             raw = item.generic()
             where = called(item, raw)
             warnings: list[str] = []
-            pod = convert(mended(raw, warnings.append), Pod, where)
+            pod = convert(repaired(raw, warnings.append), Pod, where)
             if not pod.spec.node_name:
                 if not pod.terminal and pod.metadata.deletion_timestamp is None:
                     self._weigh(pod, raw, where)
@@ -165,7 +165,7 @@ class World:
     def _copies(self, copies: Copies, namespace: str, where: str) -> None:
         warnings: list[str] = []
         pod = convert(
-            mended(copies.template, warnings.append, copies.field), Pod, where, field=copies.field
+            repaired(copies.template, warnings.append, copies.field), Pod, where, field=copies.field
         )
         self._weigh(pod, copies.template, where)
         for name in copies.names:
@@ -185,7 +185,7 @@ class World:
         if found.gap:
             self.gaps.append(f"{where}: {found.gap}")
         if found.pod is not None:
-            made = mended(found.pod, lambda text: self._tell(f"{where}: {text}"))
+            made = repaired(found.pod, lambda text: self._tell(f"{where}: {text}"))
             self._bind(convert(made, Pod, where), where)
 
     def _namespace(self, item: Item) -> None:
@@ -221,7 +221,7 @@ class World:
         warnings = [*warnings, *self._namesakes(pod, where)]
         _check_containers(pod, where)
         try:
-            requested(pod, self.registry.resources)
+            pod_requests(pod, self.registry.resources)
         except BadQuantity as e:
             raise Malformed(where, str(e)) from e
         self.planned.append(Planned(pod, tuple(warnings)))

@@ -13,7 +13,7 @@ from tessera_cli import forms
 from tessera_cli.place import cards_table, json_output, table
 from tessera_cli.place.place import Plan, place
 from tessera_cli.screen import Screen
-from tessera_cli.text import tell
+from tessera_cli.text import print_notice
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
@@ -59,7 +59,7 @@ def _place(options: argparse.Namespace) -> int:
         why=options.why,
         cards=options.cards,
         stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
-        tell=tell,
+        tell=print_notice,
         now_ns=time.time_ns(),
     )
     names = (outcome.pod.name for outcome in plan.outcomes)

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from tessera_cli.place.place import Plan
-from tessera_core.explain.card_holders import Holder, ListedCard, ListedNode
+from tessera_core.explain.card_holders import ListedCard, ListedHolder, ListedNode
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -44,7 +44,7 @@ def _list(name: bytes, parts: Iterable[Any]) -> Iterator[bytes]:
     yield last + b"]"
 
 
-def pod(outcome: Outcome) -> dict[str, Any]:
+def pod(outcome: PlanOutcome) -> dict[str, Any]:
     """One pod of the document."""
     meta = outcome.pod.metadata
     return {
@@ -115,7 +115,7 @@ def _listed(listed: ListedCard) -> dict[str, Any]:
     }
 
 
-def _holders(holders: Iterable[Holder]) -> list[dict[str, Any]]:
+def _holders(holders: Iterable[ListedHolder]) -> list[dict[str, Any]]:
     return [
         {
             "namespace": holder.namespace,

@@ -22,7 +22,7 @@ _AMOUNTS: Final = ("limits", "requests")
 Tell = Callable[[str], None]
 
 
-def mended(raw: Mapping[str, Any], tell: Tell, prefix: str = "") -> dict[str, Any]:
+def repaired(raw: Mapping[str, Any], tell: Tell, prefix: str = "") -> dict[str, Any]:
     """The object with text where Kubernetes wants text and without nulls.
 
     `prefix` is where the object is in the one that messages speak of, such as `spec.template.`.

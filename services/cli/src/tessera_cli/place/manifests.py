@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from tessera_cli.errors import NotKubernetes, TooLarge, Unreadable
+from tessera_cli.errors import InputTooLarge, InputUnreadable, NotKubernetes
 from tessera_cli.place.sources import JSON_LIMIT, YAML_LIMIT, Source, read
 from tessera_cli.place.yaml_values import BadYaml, documents
 
@@ -92,7 +92,7 @@ def items(source: Source, stdin: BinaryIO) -> Iterator[Item]:
         at = f"document {number}" + (f" (line {line})" if line > 1 else "")
         yield from _flat(value, _At(f"{source.name}, {at}", shown=source.path is None), 0)
     if not found and not source.listed:
-        raise Unreadable(
+        raise InputUnreadable(
             source.name,
             "nothing but a byte order mark" if data in _ONLY_BOMS else "empty",
             "give manifests; with a pipe, see why the command before it failed",
@@ -143,7 +143,7 @@ def _after_space(text: str, position: int) -> int:
 
 def _yaml(source: Source, data: bytes) -> Iterator[tuple[int, Any]]:
     if len(data) > YAML_LIMIT:
-        raise TooLarge(
+        raise InputTooLarge(
             source.name,
             f"{len(data) >> 20} MiB of YAML, at most {YAML_LIMIT >> 20} MiB are read",
             f"get it with -o json instead of -o yaml: JSON is read up to {JSON_LIMIT >> 20} MiB",

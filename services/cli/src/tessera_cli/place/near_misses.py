@@ -7,19 +7,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.admission.admit import Admission
+from tessera_core.admission.admit import AdmittedPod
 from tessera_core.fleet.cores import percent
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
 from tessera_core.planner import Planner
 from tessera_schema.reasons import Reason
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 
 NODES_SHOWN: Final = 12
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class CardNearMiss(Struct, frozen=True, kw_only=True):
     """One card, with what of it is held, and why the pod could not have it."""
 
     index: int
@@ -35,15 +35,15 @@ class Seen(Struct, frozen=True, kw_only=True):
     """None = it would do."""
 
 
-class NodeSeen(Struct, frozen=True, kw_only=True):
+class NodeNearMiss(Struct, frozen=True, kw_only=True):
     """What one or several nodes said, and the cards of the first of them."""
 
     nodes: tuple[str, ...]
     messages: tuple[str, ...]
-    cards: tuple[Seen, ...] = ()
+    cards: tuple[CardNearMiss, ...] = ()
 
 
-def look(planner: Planner, outcome: Outcome) -> tuple[NodeSeen, ...]:
+def near_misses(planner: Planner, outcome: PlanOutcome) -> tuple[NodeNearMiss, ...]:
     """The nodes of a waiting pod, those that said the same thing together. To be asked before
     the next pod is planned: later pods change what is free."""
     said: dict[str, list[str]] = {}
@@ -55,25 +55,25 @@ def look(planner: Planner, outcome: Outcome) -> tuple[NodeSeen, ...]:
     admission = planner.admitted(outcome.pod)
     groups = []
     for number, (texts, nodes) in enumerate(alike.items()):
-        shown = number < NODES_SHOWN and isinstance(admission, Admission)
+        shown = number < NODES_SHOWN and isinstance(admission, AdmittedPod)
         cards = _cards(planner, admission, nodes[0]) if shown else ()
-        groups.append(NodeSeen(nodes=tuple(nodes), messages=texts, cards=cards))
+        groups.append(NodeNearMiss(nodes=tuple(nodes), messages=texts, cards=cards))
     return tuple(groups)
 
 
-def _cards(planner: Planner, admission: object, node: str) -> tuple[Seen, ...]:
+def _cards(planner: Planner, admission: object, node: str) -> tuple[CardNearMiss, ...]:
     fleet = planner.ledger.fleet
     row = fleet.rows.get(node)
-    if row is None or not isinstance(admission, Admission):
+    if row is None or not isinstance(admission, AdmittedPod):
         return ()
     allowance = planner.ledger.allowance(admission.request.namespace)
     unfit = Placer(fleet).fit(row, units(admission.request), allowance)
-    if not isinstance(unfit, Unfit) or unfit.view is None:
+    if not isinstance(unfit, NoFit) or unfit.view is None:
         return ()
     codes: Sequence[int] = [] if unfit.codes is None else unfit.codes.tolist()
     state = unfit.view.state
     return tuple(
-        Seen(
+        CardNearMiss(
             index=card.index,
             model=card.model,
             used_mib=int(state.memory_used[i]) >> 20,
@@ -89,7 +89,7 @@ def _cards(planner: Planner, admission: object, node: str) -> tuple[Seen, ...]:
     )
 
 
-def same_refusal(one: Outcome, other: Outcome) -> bool:
+def same_refusal(one: PlanOutcome, other: PlanOutcome) -> bool:
     """True when two pods that ask in the same words are not placed for the very same reasons."""
     return (
         one.verdict is other.verdict

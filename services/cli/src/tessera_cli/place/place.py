@@ -8,15 +8,15 @@ from typing import BinaryIO, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_cli.place.cluster_input import World
+from tessera_cli.place.cluster_input import ClusterInput
 from tessera_cli.place.manifests import items
-from tessera_cli.place.near_misses import NodeSeen, look, same_refusal
+from tessera_cli.place.near_misses import NodeNearMiss, near_misses, same_refusal
 from tessera_cli.place.sources import sources
 from tessera_cli.settings import registry
 from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
 from tessera_core.planner import Planner
-from tessera_schema.verdicts import Outcome, Verdict
+from tessera_schema.verdicts import PlanOutcome, Verdict
 
 ALL_PLACED: Final = 0
 NOT_ALL_PLACED: Final = 2
@@ -39,9 +39,9 @@ class Listed(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The answer for every pod, and the books that it left."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[PlanOutcome]
     planner: Planner
-    closer: Mapping[int, tuple[NodeSeen, ...]] | None
+    closer: Mapping[int, tuple[NodeNearMiss, ...]] | None
     """With `why`: position of the first of the pods that wait for one reason -> what it met."""
     advice: Mapping[int, str]
     """Position of each pod that is not placed -> what would help; empty without `why`."""
@@ -74,7 +74,7 @@ def place(
 
     `tell` hears what concerns no planned pod. Raises errors.Refused.
     """
-    world = World(registry(config), tell)
+    world = ClusterInput(registry(config), tell)
     for source in sources(names, recursive=recursive):
         for item in items(source, stdin):
             world.add(item)
@@ -82,8 +82,8 @@ def place(
     listed = _listed(planner) if cards or not world.planned else None
     for line in _notes(world, planner.warnings if listed is None else listed.warnings):
         tell(line)
-    outcomes: list[Outcome] = []
-    closer: dict[int, tuple[NodeSeen, ...]] = {}
+    outcomes: list[PlanOutcome] = []
+    closer: dict[int, tuple[NodeNearMiss, ...]] = {}
     advice: dict[int, str] = {}
     for planned in world.planned:
         outcome = planner.plan(planned.pod, now_ns)
@@ -91,7 +91,7 @@ def place(
             at = len(outcomes)
             alike = _alike(outcome, outcomes, closer)
             if alike is None:
-                closer[at] = look(planner, outcome)
+                closer[at] = near_misses(planner, outcome)
             advice[at] = planner.advise(planned.pod) if alike is None else advice[alike]
         outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
     for line in _afterwards(world, planner, outcomes, listed):
@@ -100,7 +100,7 @@ def place(
 
 
 def _afterwards(
-    world: World, planner: Planner, outcomes: Sequence[Outcome], listed: Listed | None
+    world: ClusterInput, planner: Planner, outcomes: Sequence[PlanOutcome], listed: Listed | None
 ) -> Iterator[str]:
     """What concerns several pods that wait, a line each."""
     yield from _short_gangs(world, outcomes)
@@ -108,7 +108,7 @@ def _afterwards(
         yield from condensed(planner.listing()[1], _WARNINGS_SHOWN)
 
 
-def _short_gangs(world: World, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _short_gangs(world: ClusterInput, outcomes: Sequence[PlanOutcome]) -> Iterator[str]:
     """The groups of which too few pods are placed."""
     for gang, members in world.gangs.items():
         placed = sum(outcomes[at].verdict is Verdict.PLACED for at in members)
@@ -128,7 +128,7 @@ def _listed(planner: Planner) -> Listed:
     return Listed(nodes, warnings)
 
 
-def _notes(world: World, warnings: Iterable[str]) -> Iterator[str]:
+def _notes(world: ClusterInput, warnings: Iterable[str]) -> Iterator[str]:
     """What concerns no planned pod, a line each."""
     yield from world.gaps[:_WARNINGS_SHOWN]
     if len(world.gaps) > _WARNINGS_SHOWN:
@@ -139,7 +139,7 @@ def _notes(world: World, warnings: Iterable[str]) -> Iterator[str]:
 
 
 def _alike(
-    outcome: Outcome, outcomes: Sequence[Outcome], closer: Mapping[int, object]
+    outcome: PlanOutcome, outcomes: Sequence[PlanOutcome], closer: Mapping[int, object]
 ) -> int | None:
     """Where a pod is that was looked at and waits for the same."""
     return next((at for at in closer if same_refusal(outcome, outcomes[at])), None)

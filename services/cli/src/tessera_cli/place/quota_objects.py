@@ -19,7 +19,7 @@ from tessera_core.quota.objects import (
     accelerator_limit,
     resource_limits,
 )
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import ObjectMeta
 from tessera_schema.quotas import Limit
 
@@ -28,7 +28,7 @@ GPU_QUOTA: Final = ("kube-system", "gpuquota")
 
 
 def resource_quota(
-    raw: Mapping[str, Any], registry: Registry, where: str, tell: Callable[[str], None]
+    raw: Mapping[str, Any], registry: DialectRegistry, where: str, tell: Callable[[str], None]
 ) -> Iterator[Limit]:
     """A limit for each entry that a dialect owns; the others are not ours. Raises Malformed."""
     quota = convert(raw, ResourceQuota, where)
@@ -39,7 +39,7 @@ def resource_quota(
 
 
 def accelerator_quota(
-    raw: Mapping[str, Any], registry: Registry, where: str, version: str
+    raw: Mapping[str, Any], registry: DialectRegistry, where: str, version: str
 ) -> Limit:
     """The limit that an AcceleratorQuota sets. Raises Malformed."""
     if version != VERSION:

@@ -14,7 +14,7 @@ RESERVATION: Final = ("scheduling.koordinator.sh", "Reservation")
 _ENDED: Final = ("Succeeded", "Failed", "Expired")
 
 
-class Reserved(Struct, frozen=True):
+class ReservedCards(Struct, frozen=True):
     """A reservation as the books need it."""
 
     pod: Mapping[str, Any] | None = None
@@ -23,13 +23,13 @@ class Reserved(Struct, frozen=True):
     """What of it is not planned, or counted twice; empty for nothing."""
 
 
-def reserved(raw: Mapping[str, Any]) -> Reserved:
+def reserved(raw: Mapping[str, Any]) -> ReservedCards:
     """What a Reservation holds."""
     meta, spec, status = _part(raw, "metadata"), _part(raw, "spec"), _part(raw, "status")
     if status.get("phase") in _ENDED:
-        return Reserved()
+        return ReservedCards()
     if not status.get("nodeName"):
-        return Reserved(gap="it waits for a place itself: what it will hold is not planned")
+        return ReservedCards(gap="it waits for a place itself: what it will hold is not planned")
     template = _part(spec, "template")
     inner = _part(template, "metadata")
     pod = {
@@ -44,7 +44,7 @@ def reserved(raw: Mapping[str, Any]) -> Reserved:
         "status": {"phase": "Running"},
     }
     used = "pods use it already: what they hold of it is counted twice"
-    return Reserved(pod, used if status.get("currentOwners") else "")
+    return ReservedCards(pod, used if status.get("currentOwners") else "")
 
 
 def _part(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:

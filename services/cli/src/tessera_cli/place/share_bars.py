@@ -12,7 +12,7 @@ from rich.text import Text
 from tessera_cli.place.json_output import number
 from tessera_core.fleet.fleet import Fleet
 from tessera_schema.grants import Share
-from tessera_schema.verdicts import Outcome
+from tessera_schema.verdicts import PlanOutcome
 
 _BAR: Final = 8
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
@@ -30,7 +30,7 @@ class _Tile(Struct, frozen=True):
 class Tiles:
     """The tiles of all pods, padded so that they stand in columns."""
 
-    def __init__(self, outcomes: Iterable[Outcome], fleet: Fleet, to: Console) -> None:
+    def __init__(self, outcomes: Iterable[PlanOutcome], fleet: Fleet, to: Console) -> None:
         """Reads totals of cards from the fleet."""
         self._to = to
         self._of = {id(outcome): _tiles(outcome, fleet) for outcome in outcomes if outcome.grant}
@@ -39,7 +39,7 @@ class Tiles:
         self._memory = max((len(t.memory) for t in every), default=0)
         self._cores = max((len(t.cores) for t in every), default=0)
 
-    def lines(self, outcome: Outcome) -> list[Text]:
+    def lines(self, outcome: PlanOutcome) -> list[Text]:
         """The lines of one pod."""
         tiles = self._of.get(id(outcome), [])
         name = max((len(t.container) for t in tiles), default=0)
@@ -73,7 +73,7 @@ def bar(part: float, to: Console) -> Text:
     return Text.assemble((filled, "cyan on grey23"), (" " * rest, "on grey23"))
 
 
-def _tiles(outcome: Outcome, fleet: Fleet) -> list[_Tile]:
+def _tiles(outcome: PlanOutcome, fleet: Fleet) -> list[_Tile]:
     shares: Sequence[Share] = outcome.grant.shares if outcome.grant is not None else ()
     several = len({share.container for share in shares}) > 1
     return [_tile(share, outcome.node, fleet, named=several) for share in shares]

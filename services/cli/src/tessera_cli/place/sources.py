@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 
 from msgspec import Struct
 
-from tessera_cli.errors import Repeated, TooLarge, Unreadable
+from tessera_cli.errors import InputTooLarge, InputUnreadable, Repeated
 
 JSON_LIMIT: Final = 1 << 30
 YAML_LIMIT: Final = 64 << 20
@@ -56,7 +56,7 @@ def read(source: Source, stdin: BinaryIO) -> bytes:
             with source.path.open("rb") as file:
                 data = file.read(JSON_LIMIT + 1)
         except OSError as e:
-            raise Unreadable(
+            raise InputUnreadable(
                 source.name, e.strerror or str(e), "name a file that can be read"
             ) from e
     if len(data) > JSON_LIMIT:
@@ -71,7 +71,7 @@ def _under(name: str, *, recursive: bool) -> list[Source]:
     try:
         if not path.is_dir():
             if not path.exists():
-                raise Unreadable(
+                raise InputUnreadable(
                     name, "no such file or folder", "name one, or - for standard input"
                 )
             return [Source(name, path)]
@@ -81,9 +81,9 @@ def _under(name: str, *, recursive: bool) -> list[Source]:
             if p.suffix in SUFFIXES and p.is_file()
         )
     except (OSError, ValueError) as e:
-        raise Unreadable(name, str(e), "name a file or folder that can be read") from e
+        raise InputUnreadable(name, str(e), "name a file or folder that can be read") from e
     if not found:
-        raise Unreadable(
+        raise InputUnreadable(
             name,
             f"no {', '.join(SUFFIXES)} files in this folder",
             "name the folder of manifests, or add -R for the folders in it",
@@ -91,8 +91,8 @@ def _under(name: str, *, recursive: bool) -> list[Source]:
     return [Source(str(p), p, listed=True) for p in found]
 
 
-def _too_large(name: str, size: int) -> TooLarge:
-    return TooLarge(
+def _too_large(name: str, size: int) -> InputTooLarge:
+    return InputTooLarge(
         name,
         f"{size >> 20} MiB or more of text, at most {JSON_LIMIT >> 20} MiB are read",
         "leave out what planning does not need: get nodes and pods only, or by --selector",

@@ -10,13 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tessera_cli.place.near_misses import NODES_SHOWN, NodeSeen, Seen, same_refusal
+from tessera_cli.place.near_misses import NODES_SHOWN, CardNearMiss, NodeNearMiss, same_refusal
 from tessera_cli.place.share_bars import Tiles, bar
 from tessera_cli.screen import Screen
 from tessera_cli.screen import console as console
 from tessera_cli.text import printable, several
 from tessera_core.fleet.fleet import Fleet
-from tessera_schema.verdicts import Outcome, Verdict
+from tessera_schema.verdicts import PlanOutcome, Verdict
 
 _UNBROKEN: Final = ("Pod", "Verdict", "Dialect", "Node")
 _MESSAGE: Final = 40
@@ -31,9 +31,9 @@ _STYLES: Final[Mapping[Verdict, str]] = {
 
 def show(
     to: Screen,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[PlanOutcome],
     fleet: Fleet,
-    closer: Mapping[int, tuple[NodeSeen, ...]] | None,
+    closer: Mapping[int, tuple[NodeNearMiss, ...]] | None,
     advice: Mapping[int, str],
 ) -> None:
     """Print the table, then warnings, then why pods wait and what would help. `closer` is None
@@ -55,7 +55,7 @@ def show(
     to.print(_total(outcomes, asked=closer is not None))
 
 
-def _needed(outcomes: Iterable[Outcome], tiles: Tiles) -> int:
+def _needed(outcomes: Iterable[PlanOutcome], tiles: Tiles) -> int:
     """Columns below which a table would break tiles or squeeze messages."""
     columns = (
         (o.pod.name, o.verdict.value, max(o.dialects, key=len, default=""), o.node)
@@ -68,7 +68,7 @@ def _needed(outcomes: Iterable[Outcome], tiles: Tiles) -> int:
     return fixed + max(tiles.width(), _MESSAGE if waits else 0) + 2
 
 
-def _table(outcomes: Iterable[Outcome], tiles: Tiles, to: Screen) -> Table:
+def _table(outcomes: Iterable[PlanOutcome], tiles: Tiles, to: Screen) -> Table:
     table = to.grid("Pod", "Verdict", "Dialect", "Node", "Cards", unbroken=_UNBROKEN)
     for outcome in outcomes:
         table.add_row(
@@ -81,7 +81,7 @@ def _table(outcomes: Iterable[Outcome], tiles: Tiles, to: Screen) -> Table:
     return table
 
 
-def _block(outcome: Outcome, tiles: Tiles) -> RenderableType:
+def _block(outcome: PlanOutcome, tiles: Tiles) -> RenderableType:
     """A pod on a terminal that is too narrow for a table."""
     head = Text.assemble(
         (outcome.pod.name, "bold"), "  ", _verdict(outcome), f"  {', '.join(outcome.dialects)}"
@@ -92,12 +92,12 @@ def _block(outcome: Outcome, tiles: Tiles) -> RenderableType:
     return Group(head, Padding(_cell(outcome, tiles), (0, 0, 0, 2), expand=False))
 
 
-def _verdict(outcome: Outcome) -> Text:
+def _verdict(outcome: PlanOutcome) -> Text:
     style = "yellow" if outcome.unserved else _STYLES[outcome.verdict]
     return Text(outcome.verdict.value, style=style)
 
 
-def _cell(outcome: Outcome, tiles: Tiles) -> Text:
+def _cell(outcome: PlanOutcome, tiles: Tiles) -> Text:
     lines = tiles.lines(outcome)
     if lines:
         return Text("\n").join(lines)
@@ -105,7 +105,7 @@ def _cell(outcome: Outcome, tiles: Tiles) -> Text:
     return Text(printable(outcome.message), style=style)
 
 
-def _warnings(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+def _warnings(outcomes: Iterable[PlanOutcome]) -> dict[str, list[str]]:
     told: dict[str, list[str]] = {}
     for outcome in outcomes:
         for text in outcome.warnings:
@@ -114,7 +114,7 @@ def _warnings(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
 
 
 def _why(
-    outcomes: Sequence[Outcome], at: int, groups: Sequence[NodeSeen], to: Screen
+    outcomes: Sequence[PlanOutcome], at: int, groups: Sequence[NodeNearMiss], to: Screen
 ) -> RenderableType:
     outcome = outcomes[at]
     alike = [o.pod.name for o in outcomes[at:] if same_refusal(o, outcome)]
@@ -145,7 +145,7 @@ def _indented(what: RenderableType, columns: int) -> Padding:
     return Padding(what, (0, 0, 0, columns), expand=False)
 
 
-def _cards(cards: Iterable[Seen], to: Screen) -> RenderableType:
+def _cards(cards: Iterable[CardNearMiss], to: Screen) -> RenderableType:
     rows = [
         (
             f"card {seen.index}",
@@ -173,7 +173,7 @@ def _cards(cards: Iterable[Seen], to: Screen) -> RenderableType:
     return Text("\n").join(lines)
 
 
-def _total(outcomes: Sequence[Outcome], *, asked: bool) -> Text:
+def _total(outcomes: Sequence[PlanOutcome], *, asked: bool) -> Text:
     counts = {v: sum(o.verdict is v for o in outcomes) for v in Verdict}
     parts = [Text(f"{n} {v.value}", style=_STYLES[v]) for v, n in counts.items() if n]
     line = Text("\n") + Text(", ").join(parts)

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from tessera_cli.api_objects import every, open_cluster
-from tessera_cli.errors import Refused
-from tessera_cli.kubeconfig import Target
+from tessera_cli.api_objects import list_all, open_cluster
+from tessera_cli.errors import CommandError
+from tessera_cli.kubeconfig import ClusterTarget
 from tessera_cli.screen import Screen
 from tessera_cli.text import printable
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
@@ -37,7 +37,7 @@ _TRIES: Final = 5
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class NoPlan(Refused):
+class NoPlan(CommandError):
     """Plans cannot be read or decided on; the message says why, and what would do."""
 
 
@@ -47,7 +47,7 @@ class _Meta(Struct, frozen=True, rename="camel"):
     creation_timestamp: str = ""
 
 
-class Shown(Struct, frozen=True):
+class PlanRow(Struct, frozen=True):
     """One plan."""
 
     spec: PlanSpec
@@ -67,35 +67,37 @@ class _Review(Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-_shown = decoder(Shown)
+_shown = decoder(PlanRow)
 _review = decoder(_Review)
 
 
-async def ask(target: Target) -> list[Shown]:
+async def ask(target: ClusterTarget) -> list[PlanRow]:
     """All plans, the oldest first. Raises NoPlan."""
     async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
         return await read_all(cluster.kube)
 
 
-async def ask_one(target: Target, name: str) -> Shown:
+async def ask_one(target: ClusterTarget, name: str) -> PlanRow:
     """One plan. Raises NoPlan."""
     async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
         return await read_one(cluster.kube, name)
 
 
-async def decide(target: Target, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
+async def decide(
+    target: ClusterTarget, name: str, decision: Decision, *, dry_run: bool = False
+) -> PlanRow:
     """Approve or decline a plan; the plan as it is then. Raises NoPlan."""
     async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
         return await write(cluster.kube, name, decision, dry_run=dry_run)
 
 
-async def read_all(kube: Kube) -> list[Shown]:
+async def read_all(kube: Kube) -> list[PlanRow]:
     """See `ask`; raises NoPlan, and as `Kube.call` does."""
-    found = await every(kube, PLANS, _shown, kind="RebalancePlan", part="a plan", error=NoPlan)
+    found = await list_all(kube, PLANS, _shown, kind="RebalancePlan", part="a plan", error=NoPlan)
     return sorted(found, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name))
 
 
-async def read_one(kube: Kube, name: str) -> Shown:
+async def read_one(kube: Kube, name: str) -> PlanRow:
     """See `ask_one`; raises NoPlan, and as `Kube.call` does."""
     try:
         return _shown(await kube.call(Verb.GET, f"{PLANS}/{name}"))
@@ -107,7 +109,7 @@ async def read_one(kube: Kube, name: str) -> Shown:
         raise NoPlan(f"plan {name} is not of this release's form: {e}") from e
 
 
-async def write(kube: Kube, name: str, decision: Decision, *, dry_run: bool = False) -> Shown:
+async def write(kube: Kube, name: str, decision: Decision, *, dry_run: bool = False) -> PlanRow:
     """See `decide`; raises NoPlan, and as `Kube.call` does."""
     plan = seen = await read_one(kube, name)
     by = await _who(kube)
@@ -133,7 +135,7 @@ async def write(kube: Kube, name: str, decision: Decision, *, dry_run: bool = Fa
     raise NoPlan(f"plan {name} is being written to all the time: try again")
 
 
-def _check(name: str, plan: Shown, decision: Decision) -> None:
+def _check(name: str, plan: PlanRow, decision: Decision) -> None:
     phase = plan.status.phase
     if phase is not PlanPhase.PROPOSED:
         raise NoPlan(f"plan {name} is {phase}: only a plan that is Proposed can be {decision}")
@@ -157,7 +159,7 @@ async def _who(kube: Kube) -> str:
 # -- for people
 
 
-def show(to: Screen, plans: Sequence[Shown]) -> None:
+def show(to: Screen, plans: Sequence[PlanRow]) -> None:
     """Print a row for each plan, and below why."""
     if not plans:
         to.print("no plans")
@@ -172,19 +174,19 @@ def show(to: Screen, plans: Sequence[Shown]) -> None:
             to.print(Text(printable(f"{one.metadata.name}: {text}")))
 
 
-def detail(to: Screen, plan: Shown) -> None:
+def detail(to: Screen, plan: PlanRow) -> None:
     """Print everything about one plan."""
     for line in _lines(plan):
         to.print(Text(printable(line)))
 
 
-def document(plans: Sequence[Shown]) -> bytes:
+def document(plans: Sequence[PlanRow]) -> bytes:
     """The same as JSON."""
     rows = [{"name": p.metadata.name, "spec": p.spec, "status": p.status} for p in plans]
     return _encode({"plans": rows}) + b"\n"
 
 
-def _row(one: Shown) -> Iterator[Text]:
+def _row(one: PlanRow) -> Iterator[Text]:
     spec, status = one.spec, one.status
     yield Text(printable(one.metadata.name))
     yield Text(spec.kind)
@@ -198,7 +200,7 @@ def _row(one: Shown) -> Iterator[Text]:
     yield Text("" if waits is None else printable(f"{waits.namespace}/{waits.name}"))
 
 
-def _lines(plan: Shown) -> Iterator[str]:
+def _lines(plan: PlanRow) -> Iterator[str]:
     spec, status = plan.spec, plan.status
     yield f"{plan.metadata.name}: {spec.kind}, {status.phase}, {_decision(spec)}"
     yield f"why: {spec.reason}"

@@ -9,24 +9,24 @@ from typing import Any, Final, NoReturn, TypeVar
 from msgspec import Struct
 
 from tessera_core.kube.quantity import BadQuantity
-from tessera_core.kube.scheduler_filters import KubeFit
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.rebalance.cluster_view import Situation
+from tessera_core.rebalance.cluster_view import ClusterView
 from tessera_core.rebalance.plan_budget import Former, spent
-from tessera_core.rebalance.proposals import Rules
-from tessera_core.registry.registry import Registry
+from tessera_core.rebalance.proposals import ProposalRules
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.nodes import Disruptions, Nodes
-from tessera_rebalancer.plans.pod_reader import PodReader
-from tessera_rebalancer.plans.pods import Pods
-from tessera_rebalancer.plans.quotas import Book
+from tessera_rebalancer.plans.nodes import Disruptions, PlanNodes
+from tessera_rebalancer.plans.pod_reader import PlanPodReader
+from tessera_rebalancer.plans.pods import PlanPods
+from tessera_rebalancer.plans.quotas import PlanQuotas
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.informers import grant_keys, namespaces
-from tessera_runtime.informers.grant_keys import Keys
+from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.installed_kinds import installed
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.reflector import Reflector, Sink, Watched
+from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.hints import CardHint, NodeHints
 from tessera_schema.kube import Pod
@@ -50,19 +50,19 @@ class ViewSettings(Struct, frozen=True, kw_only=True):
     """Seconds between two looks for a kind that is not installed."""
 
 
-class View:
+class ClusterWatch:
     """Pods, nodes, quotas, namespaces and budgets."""
 
     def __init__(
-        self, kube: Kube, registry: Registry, clock: Clock, settings: ViewSettings
+        self, kube: Kube, registry: DialectRegistry, clock: Clock, settings: ViewSettings
     ) -> None:
         """`run` fills it."""
         self.ledger = Ledger()
-        self.pods = Pods(self.ledger)
-        self.nodes = Nodes(registry, self.ledger)
-        self.limits = Book(registry, self.ledger)
+        self.pods = PlanPods(self.ledger)
+        self.nodes = PlanNodes(registry, self.ledger)
+        self.limits = PlanQuotas(registry, self.ledger)
         self.disruptions = Disruptions()
-        self.keys = Keys()
+        self.keys = GrantKeys()
         self.read = asyncio.Event()
         """Set once everything was read."""
         self._kube = kube
@@ -73,7 +73,7 @@ class View:
     async def run(self) -> None:
         """Watch, until cancelled."""
         settings = self._settings
-        reader = PodReader(
+        reader = PlanPodReader(
             self._registry, self.ledger, lambda: self.keys.verifier, migration=settings.migration
         )
         pods_read = asyncio.Event()
@@ -84,7 +84,7 @@ class View:
                 self._reflector(self.disruptions.watched(), self.disruptions),
                 self._reflector(self.limits.watched_theirs(), self.limits.theirs),
                 self._reflector(
-                    namespaces.watched(), namespaces.Namespaces(self.ledger, lambda: None)
+                    namespaces.watched(), namespaces.LedgerNamespaces(self.ledger, lambda: None)
                 ),
             ]
             for first in firsts:
@@ -103,24 +103,34 @@ class View:
             self.read.set()
 
     async def situation(
-        self, rules: Rules, plans: list[Former], hints: Mapping[str, NodeHints],
+        self, rules: ProposalRules, plans: list[Former], hints: Mapping[str, NodeHints],
         measured: Sequence[SmoothContainer],
-    ) -> Situation:  # fmt: skip
+    ) -> ClusterView:  # fmt: skip
         """This moment."""
         now = self._clock.time()
         running, waiting = self.pods.running(), self.pods.waiting()
-        kubefit = KubeFit(tuple(self.nodes.known.values()), (), self._registry.resources)
+        kubefit = KubeSchedulerFilters(
+            tuple(self.nodes.known.values()), (), self._registry.resources
+        )
         for number, pod in enumerate(self.pods.all_bound(), 1):
             _take(kubefit, pod)
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
-        return Situation(
-            now=now, ledger=self.ledger, kubefit=kubefit, nodes=self.nodes.known,
-            bound=self.pods.bound, ours=self._registry.resources, running=running,
-            waiting=waiting, disruptions=self.disruptions.all, hints=_by_card(hints),
+        return ClusterView(
+            now=now,
+            ledger=self.ledger,
+            kubefit=kubefit,
+            nodes=self.nodes.known,
+            bound=self.pods.bound,
+            ours=self._registry.resources,
+            running=running,
+            waiting=waiting,
+            disruptions=self.disruptions.all,
+            hints=_by_card(hints),
             measured=measured,
-            spent=spent(plans, rules.plan.move, rules.plan.budget, now), rules=rules.plan,
-        )  # fmt: skip
+            spent=spent(plans, rules.plan.move, rules.plan.budget, now),
+            rules=rules.plan,
+        )
 
     async def _watch_own(self, settled: asyncio.Event) -> NoReturn:
         """AcceleratorQuotas, once their definition is there; `settled` once that is known."""
@@ -133,11 +143,11 @@ class View:
             settled.set()
         raise AssertionError("watches never end")
 
-    def _reflector(self, watched: Watched[T], sink: Sink[T]) -> Reflector[T]:
+    def _reflector(self, watched: ListWatch[T], sink: Handler[T]) -> Reflector[T]:
         return Reflector(self._kube, watched, sink, settings=self._settings.kube)
 
 
-def _take(kubefit: KubeFit, pod: Pod) -> None:
+def _take(kubefit: KubeSchedulerFilters, pod: Pod) -> None:
     try:
         kubefit.take(pod, pod.spec.node_name)
     except BadQuantity as e:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tessera_rebalancer.plans.plan_store import PlanSight
+from tessera_rebalancer.plans.plan_store import PlanObject
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.events import Events, of_pod
+from tessera_runtime.kube.events import EventRecorder, of_pod
 from tessera_schema import event_catalogue
 from tessera_schema.plans import (
     PlanDeclined,
@@ -37,16 +37,16 @@ _TYPES: Final[dict[type[PlanEvent], str]] = {
 }
 
 
-class Teller:
+class PlanEvents:
     """Tells; never waits, never fails."""
 
-    def __init__(self, outbox: Outbox, events: Events, cluster: str) -> None:
+    def __init__(self, outbox: Outbox, events: EventRecorder, cluster: str) -> None:
         """`cluster` is the third token of the subjects."""
         self._outbox = outbox
         self._events = events
         self._cluster = cluster
 
-    def entered(self, sight: PlanSight) -> None:
+    def entered(self, sight: PlanObject) -> None:
         """The plan has come to the phase that it is in."""
         status, spec = sight.status, sight.spec
         common: dict[str, Any] = {
@@ -73,18 +73,18 @@ class Teller:
                 self._send(PlanFailed(**common))
                 self._tell(sight, "RebalanceFailed", status.message, warning=True)
 
-    def _tell(self, sight: PlanSight, reason: str, text: str, *, warning: bool = False) -> None:
+    def _tell(self, sight: PlanObject, reason: str, text: str, *, warning: bool = False) -> None:
         for pod in _about(sight):
             about = of_pod(PodKey(pod.namespace, pod.name, pod.uid))
-            self._events.tell(about, reason, f"plan {sight.name}: {text}", warning=warning)
+            self._events.record(about, reason, f"plan {sight.name}: {text}", warning=warning)
 
     def _send(self, event: PlanEvent) -> None:
-        self._outbox.tell(
+        self._outbox.publish(
             plan_subject(self._cluster, event), _TYPES[type(event)], encode_plan(event)
         )
 
 
-def _about(sight: PlanSight) -> Iterator[PodOfPlan]:
+def _about(sight: PlanObject) -> Iterator[PodOfPlan]:
     """The pods of a plan, each once."""
     pods = {step.pod.uid: step.pod for step in sight.spec.steps}
     if sight.spec.for_pod is not None:

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.rebalance.movable_pods import wish
+from tessera_core.rebalance.movable_pods import move_hint
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Passing
+from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.binding import PodKey, read_back
@@ -30,7 +30,7 @@ class _NotYet(Struct, frozen=True):
     wait_s: float
 
 
-class Evicting:
+class Evictor:
     """Evicts."""
 
     def __init__(self, kube: Kube, pace: PaceSettings) -> None:
@@ -59,13 +59,13 @@ class Evicting:
             if found is None or found.terminal:
                 return ""
             if not found.metadata.deletion_timestamp:
-                if wish(found) == "false":
+                if move_hint(found) == "false":
                     return f"its owner does not want it ({REBALANCE_KEY})"
                 await self._ask(pod)
             return await self._ended(pod)
         except ApiBusy as e:
             return _NotYet(str(e), max(e.retry_after_s, pace.again_s))
-        except (Passing, ApiNotFound, ApiConflict) as e:
+        except (Transient, ApiNotFound, ApiConflict) as e:
             return _NotYet(str(e), pace.look_s)  # if it is gone the next look tells
         except ApiRefused as e:
             return str(e)
@@ -86,7 +86,7 @@ class Evicting:
         while now() - began < pace.gone_s:
             try:
                 found = await read_back(self._kube, pod)
-            except Passing as e:
+            except Transient as e:
                 _log.info("pod not looked at", pod=f"{pod.namespace}/{pod.name}", why=str(e))
             else:
                 if found is None or found.terminal:

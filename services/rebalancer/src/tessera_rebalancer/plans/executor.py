@@ -18,15 +18,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.machines.plan import Approved, Broken, Event, Finished, Refuted, advance
-from tessera_rebalancer.plans.events import Teller
-from tessera_rebalancer.plans.eviction import Evicting
-from tessera_rebalancer.plans.plan_store import Gone, Plans, PlanSight
-from tessera_rebalancer.plans.reservation import KeepingRoom, Kept
-from tessera_rebalancer.plans.resize import Resizing
+from tessera_rebalancer.plans.events import PlanEvents
+from tessera_rebalancer.plans.eviction import Evictor
+from tessera_rebalancer.plans.plan_store import PlanGone, PlanObject, PlanStore
+from tessera_rebalancer.plans.reservation import RoomReservation, RoomState
+from tessera_rebalancer.plans.resize import ResizeRequester
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
@@ -35,29 +35,29 @@ from tessera_schema.plans import PlanKind, PlanPhase, PlanStatus, PlanStep
 _log: Final = logs.named("tessera.rebalancer.plans.executing")
 
 
-class Means(Struct, frozen=True, kw_only=True):
+class ExecutorDependencies(Struct, frozen=True, kw_only=True):
     """What plans are carried out with."""
 
     kube: Kube
-    plans: Plans
-    teller: Teller
+    plans: PlanStore
+    teller: PlanEvents
     clock: Clock
     pace: PaceSettings
-    stale: Callable[[PlanSight], Awaitable[str]]
+    stale: Callable[[PlanObject], Awaitable[str]]
     """Why a plan that has not started does not hold; empty when it does."""
-    contention: Callable[[PlanSight], float | None]
+    contention: Callable[[PlanObject], float | None]
     """Of the card that a plan is about, percent of the time; None = nobody knows."""
 
 
-class Executing:
+class PlanExecutor:
     """Carries out."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ExecutorDependencies) -> None:
         """`run` does it."""
         self._means = means
-        self._evicting = Evicting(means.kube, means.pace)
-        self._room = KeepingRoom(means.kube, means.clock, means.pace)
-        self._resizing = Resizing(means.kube, means.pace)
+        self._evicting = Evictor(means.kube, means.pace)
+        self._room = RoomReservation(means.kube, means.clock, means.pace)
+        self._resizing = ResizeRequester(means.kube, means.pace)
 
     async def run(self) -> NoReturn:
         """Carry out what has started and what is approved, the oldest first, for ever."""
@@ -66,7 +66,7 @@ class Executing:
             plans.news.clear()
             try:
                 await self.turn()
-            except (Passing, ApiRefused) as e:
+            except (Transient, ApiRefused) as e:
                 _log.warning("plan put off", why=str(e))
                 await asyncio.sleep(self._means.pace.again_s)
                 continue
@@ -78,10 +78,10 @@ class Executing:
         for sight in (*plans.in_phase(PlanPhase.STARTED), *plans.in_phase(PlanPhase.PROPOSED)):
             try:
                 await self._look_at(sight)
-            except Gone:
+            except PlanGone:
                 _log.info("plan is gone, or has changed meanwhile", plan=sight.name)
 
-    async def _look_at(self, sight: PlanSight) -> None:
+    async def _look_at(self, sight: PlanObject) -> None:
         if sight.status.phase is PlanPhase.PROPOSED:
             started = await self._decided(sight)
         else:
@@ -94,7 +94,7 @@ class Executing:
 
     # -- decisions
 
-    async def _decided(self, sight: PlanSight) -> PlanSight | None:
+    async def _decided(self, sight: PlanObject) -> PlanObject | None:
         """The plan, started, if it is to be carried out now."""
         if sight.spec.decision == "declined":
             by = f" by {sight.spec.decided_by}" if sight.spec.decided_by else ""
@@ -113,7 +113,7 @@ class Executing:
         started = replace(sight.status, started=self._stamp(), before=before)
         return await self._enter(replace(sight, status=started), Approved(), "")
 
-    async def _enter(self, sight: PlanSight, event: Event, message: str) -> PlanSight:
+    async def _enter(self, sight: PlanObject, event: Event, message: str) -> PlanObject:
         """The plan in its next phase, written and told."""
         phase = advance(sight.status.phase, event)
         status = replace(sight.status, phase=phase, message=message)
@@ -126,18 +126,18 @@ class Executing:
 
     # -- steps
 
-    async def _carry_out(self, sight: PlanSight) -> None:
+    async def _carry_out(self, sight: PlanObject) -> None:
         try:
             await (self._resize(sight) if sight.spec.kind is PlanKind.RESIZE else self._move(sight))
-        except Gone:
+        except PlanGone:
             await self._room.give_up(sight)
             raise
 
-    async def _move(self, sight: PlanSight) -> None:
+    async def _move(self, sight: PlanObject) -> None:
         steps = sight.spec.steps
         for number in range(sight.status.steps_done, len(steps)):
             kept = await self._room.keep(sight)
-            if kept is not Kept.WAITS:
+            if kept is not RoomState.WAITS:
                 await self._needless(sight, kept)
                 return
             sight = await self._written(sight, steps_begun=number + 1)
@@ -151,15 +151,15 @@ class Executing:
             sight = await self._written(sight, steps_done=number + 1)
         await self._enter(sight, Finished(), f"{len(steps)} pods have left {steps[0].pod.node}")
 
-    async def _needless(self, sight: PlanSight, kept: Kept) -> None:
+    async def _needless(self, sight: PlanObject, kept: RoomState) -> None:
         """The pod for which room was made needs it no more."""
         done = sight.status.steps_begun
         text = f"{kept}; {done} of {len(sight.spec.steps)} steps were done"
         await self._enter(sight, Finished() if done else Refuted(), text)
 
-    async def _resize(self, sight: PlanSight) -> None:
+    async def _resize(self, sight: PlanObject) -> None:
         kept = await self._room.keep(sight)
-        if kept is not Kept.WAITS and not sight.status.steps_begun:
+        if kept is not RoomState.WAITS and not sight.status.steps_begun:
             await self._needless(sight, kept)
             return
         begun = await self._written(sight, steps_begun=len(sight.spec.steps))
@@ -171,12 +171,12 @@ class Executing:
             done = await self._written(begun, steps_done=len(sight.spec.steps))
             await self._enter(done, Finished(), "the scheduler has granted it")
 
-    async def _written(self, sight: PlanSight, **steps: int) -> PlanSight:
+    async def _written(self, sight: PlanObject, **steps: int) -> PlanObject:
         changed: PlanStatus = replace(sight.status, **steps)
         return sight if changed == sight.status else await self._means.plans.put(sight, changed)
 
     def _stamp(self) -> str:
-        return timestamps.written(self._means.clock.time())
+        return timestamps.format_time(self._means.clock.time())
 
 
 def _key(step: PlanStep) -> PodKey:

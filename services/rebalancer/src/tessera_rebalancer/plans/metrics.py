@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tessera_rebalancer.plans.plan_store import Plans
-from tessera_rebalancer.plans.planner import Judging
-from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, Registry
+from tessera_rebalancer.plans.plan_store import PlanStore
+from tessera_rebalancer.plans.planner import RebalancePlanner
+from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_schema.plans import PlanKind, PlanPhase
 
 
 class PlanMetrics:
     """Collects."""
 
-    def __init__(self, registry: Registry, plans: Plans, judging: Judging) -> None:
+    def __init__(
+        self, registry: MetricsRegistry, plans: PlanStore, judging: RebalancePlanner
+    ) -> None:
         """Registers itself."""
         self._full = registry.full
         self._plans = plans

@@ -9,56 +9,56 @@ from msgspec import Struct
 from tessera_core.kube.label_selectors import selector
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.rebalance.disruption_budgets import Disruption
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.informers import nodes
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.lists import identity
-from tessera_runtime.kube.reflector import Change, Watched
+from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
 
 BUDGETS: Final = "/apis/policy/v1/poddisruptionbudgets"
 
 
-class NodeSight(Struct, frozen=True):
+class PlanNodeSummary(Struct, frozen=True):
     """A node, and its cards."""
 
     node: Node
-    cards: nodes.NodeSight
+    cards: nodes.NodeCardsSummary
 
 
 _node = decoder(Node)
 
 
-class Nodes:
+class PlanNodes:
     """Nodes as they are written; a sink that keeps the ledger's, too."""
 
-    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+    def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
         """No node is known."""
         self.known: dict[str, Node] = {}
-        self._cards = nodes.Nodes(registry, ledger)
+        self._cards = nodes.LedgerNodes(registry, ledger)
 
-    def watched(self) -> Watched[NodeSight]:
+    def watched(self) -> ListWatch[PlanNodeSummary]:
         """Where they are."""
-        return Watched(paths.NODES, self.read)
+        return ListWatch(paths.NODES, self.read)
 
-    def read(self, raw: bytes) -> NodeSight:
+    def read(self, raw: bytes) -> PlanNodeSummary:
         """Raises msgspec.DecodeError."""
         node = _node(raw)
-        return NodeSight(node, self._cards.sight(node))
+        return PlanNodeSummary(node, self._cards.sight(node))
 
-    def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[PlanNodeSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         self.known = {item.node.name: item.node for item in items}
-        self._cards.relisted([item.cards for item in items], started, now)
+        self._cards.on_list([item.cards for item in items], started, now)
 
-    def changed(self, change: Change, item: NodeSight, now: float) -> None:
-        """See `Sink.changed`."""
-        if change is Change.DELETED:
+    def on_event(self, change: WatchEventType, item: PlanNodeSummary, now: float) -> None:
+        """See `Handler.on_event`."""
+        if change is WatchEventType.DELETED:
             self.known.pop(item.node.name, None)
         else:
             self.known[item.node.name] = item.node
-        self._cards.changed(change, item.cards, now)
+        self._cards.on_event(change, item.cards, now)
 
 
 class _BudgetSpec(Struct, frozen=True):
@@ -89,9 +89,9 @@ class Disruptions:
         """All of them."""
         return tuple(self._known.values())
 
-    def watched(self) -> Watched[Disruption]:
+    def watched(self) -> ListWatch[Disruption]:
         """Where they are."""
-        return Watched(BUDGETS, self.read)
+        return ListWatch(BUDGETS, self.read)
 
     def read(self, raw: bytes) -> Disruption:
         """Raises msgspec.DecodeError and ValueError. Without a selector it guards nobody."""
@@ -103,16 +103,16 @@ class Disruptions:
             allowed=budget.status.disruptions_allowed,
         )  # fmt: skip
 
-    def relisted(self, items: list[Disruption], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[Disruption], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         del started, now
         self._known = {f"{item.namespace}/{item.name}": item for item in items}
 
-    def changed(self, change: Change, item: Disruption, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: Disruption, now: float) -> None:
+        """See `Handler.on_event`."""
         del now
         key = f"{item.namespace}/{item.name}"
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self._known.pop(key, None)
         else:
             self._known[key] = item

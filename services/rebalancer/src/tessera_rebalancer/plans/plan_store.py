@@ -19,8 +19,8 @@ from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.lists import Identity, identity
-from tessera_runtime.kube.patches import Operation, add, json_patch, require
-from tessera_runtime.kube.reflector import Change, Watched
+from tessera_runtime.kube.patches import JsonPatchOperation, add, json_patch, require
+from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.plans import PLAN_KIND, PLANS, PlanPhase, PlanSpec, PlanStatus
 
@@ -30,7 +30,7 @@ _CHANGED: Final = (409, 422)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Gone(Exception):
+class PlanGone(Exception):
     """The plan's object is no more, is another one by that name, or was changed meanwhile."""
 
 
@@ -48,7 +48,7 @@ _whole = decoder(_Whole)
 _status = decoder(PlanStatus)
 
 
-class PlanSight(Struct, frozen=True, kw_only=True):
+class PlanObject(Struct, frozen=True, kw_only=True):
     """One RebalancePlan."""
 
     of: Identity
@@ -72,31 +72,31 @@ class PlanSight(Struct, frozen=True, kw_only=True):
         """As budgets and gains see it."""
         return Former(
             name=self.name, spec=self.spec, status=self.status,
-            started=timestamps.read(self.status.started) or 0,
-            ended=timestamps.read(self.status.ended) or 0,
+            started=timestamps.parse_time(self.status.started) or 0,
+            ended=timestamps.parse_time(self.status.ended) or 0,
         )  # fmt: skip
 
 
-def read_plan(raw: bytes) -> PlanSight:
+def read_plan(raw: bytes) -> PlanObject:
     """Raises msgspec.DecodeError."""
     whole = _whole(raw)
-    return PlanSight(
+    return PlanObject(
         of=identity(raw), spec=whole.spec, status=_status(bytes(whole.status)),
-        created=timestamps.read(whole.metadata.creation_timestamp) or 0,
+        created=timestamps.parse_time(whole.metadata.creation_timestamp) or 0,
     )  # fmt: skip
 
 
-def watched() -> Watched[PlanSight]:
+def watched() -> ListWatch[PlanObject]:
     """Where they are."""
-    return Watched(PLANS, read_plan)
+    return ListWatch(PLANS, read_plan)
 
 
-class Plans:
+class PlanStore:
     """All of them; a sink, and the only writer of their statuses."""
 
     def __init__(self, kube: Kube) -> None:
         """None is known."""
-        self.known: dict[str, PlanSight] = {}
+        self.known: dict[str, PlanObject] = {}
         self.news = asyncio.Event()
         """Set by each change; whoever waits for it clears it."""
         self._kube = kube
@@ -106,23 +106,23 @@ class Plans:
         """As budgets and gains see them."""
         return [sight.former for sight in self.known.values()]
 
-    def in_phase(self, phase: PlanPhase) -> list[PlanSight]:
+    def in_phase(self, phase: PlanPhase) -> list[PlanObject]:
         """The plans in this phase, the oldest first."""
         found = [sight for sight in self.known.values() if sight.status.phase is phase]
         return sorted(found, key=lambda sight: (sight.created, sight.name))
 
     # -- what is seen
 
-    def relisted(self, items: list[PlanSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[PlanObject], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         del started, now
         self.known = {item.name: item for item in items}
         self.news.set()
 
-    def changed(self, change: Change, item: PlanSight, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: PlanObject, now: float) -> None:
+        """See `Handler.on_event`."""
         del now
-        if change is Change.DELETED:
+        if change is WatchEventType.DELETED:
             self.known.pop(item.name, None)
         else:
             self._take(item)
@@ -142,16 +142,18 @@ class Plans:
             return False
         return True
 
-    async def read(self, name: str) -> PlanSight:
+    async def read(self, name: str) -> PlanObject:
         """As it is now, by a quorum read. Raises Gone, and as `Kube.call` does."""
         try:
             sight = read_plan(await self._kube.call(Verb.GET, f"{PLANS}/{name}"))
         except (ApiNotFound, msgspec.DecodeError) as e:
-            raise Gone(name) from e
+            raise PlanGone(name) from e
         self._take(sight)
         return sight
 
-    async def put(self, sight: PlanSight, status: PlanStatus, *, exact: bool = False) -> PlanSight:
+    async def put(
+        self, sight: PlanObject, status: PlanStatus, *, exact: bool = False
+    ) -> PlanObject:
         """Write its status; `exact` = only if nobody has changed the plan since it was read. Raises
         Gone, and as `Kube.call` does."""
         steps = [
@@ -165,7 +167,7 @@ class Plans:
         self._take(written)
         return written
 
-    async def approve(self, sight: PlanSight, by: str) -> None:
+    async def approve(self, sight: PlanObject, by: str) -> None:
         """Approve it, unless somebody has changed it. Raises Gone, and as `Kube.call` does."""
         steps = [
             require("/metadata/resourceVersion", sight.of.resource_version),
@@ -174,7 +176,7 @@ class Plans:
         ]
         await self._patch(f"{PLANS}/{sight.name}", steps)
 
-    async def delete(self, sight: PlanSight) -> None:
+    async def delete(self, sight: PlanObject) -> None:
         """Remove it. Raises as `Kube.call` does."""
         body = _encode({"preconditions": {"uid": sight.of.uid}})
         try:
@@ -182,17 +184,17 @@ class Plans:
         except (ApiNotFound, ApiConflict):
             _log.info("plan was gone", plan=sight.name)
 
-    async def _patch(self, path: str, steps: list[Operation]) -> Identity:
+    async def _patch(self, path: str, steps: list[JsonPatchOperation]) -> Identity:
         try:
             return await json_patch(self._kube, path, steps)
         except ApiNotFound as e:
-            raise Gone(path) from e
+            raise PlanGone(path) from e
         except ApiRefused as e:
             if e.status in _CHANGED:
-                raise Gone(path) from e
+                raise PlanGone(path) from e
             raise
 
-    def _take(self, sight: PlanSight) -> None:
+    def _take(self, sight: PlanObject) -> None:
         known = self.known.get(sight.name)
         if known is None or known.of.uid != sight.of.uid or not _older(sight.of, known.of):
             self.known[sight.name] = sight

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from tessera_core.machines.plan import Refuted, advance
 from tessera_core.rebalance import plan_gains, proposals
-from tessera_core.rebalance.cluster_view import Situation
+from tessera_core.rebalance.cluster_view import ClusterView
 from tessera_core.rebalance.plan_budget import spent
 from tessera_core.rebalance.plan_gains import Pause
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.cluster_watch import View
-from tessera_rebalancer.plans.events import Teller
-from tessera_rebalancer.plans.plan_store import Gone, Plans, PlanSight
+from tessera_rebalancer.plans.cluster_watch import ClusterWatch
+from tessera_rebalancer.plans.events import PlanEvents
+from tessera_rebalancer.plans.plan_store import PlanGone, PlanObject, PlanStore
 from tessera_rebalancer.plans.settings import PlanSettings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -45,12 +45,12 @@ async def _in_pieces(work: Generator[None, None, T]) -> T:
         await asyncio.sleep(0)
 
 
-class Means(Struct, frozen=True, kw_only=True):
+class PlannerDependencies(Struct, frozen=True, kw_only=True):
     """What judging stands on."""
 
-    plans: Plans
-    view: View
-    teller: Teller
+    plans: PlanStore
+    view: ClusterWatch
+    teller: PlanEvents
     clock: Clock
     settings: PlanSettings
     hints: Callable[[], Mapping[str, NodeHints]]
@@ -59,10 +59,10 @@ class Means(Struct, frozen=True, kw_only=True):
     """Containers of which something was measured lately."""
 
 
-class Judging:
+class RebalancePlanner:
     """Judges in rounds."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: PlannerDependencies) -> None:
         """Nothing was judged."""
         self.rounds = 0
         self.paused: Pause | None = None
@@ -92,24 +92,24 @@ class Judging:
         await self._check()
         await self._propose()
 
-    async def stale(self, sight: PlanSight) -> str:
+    async def stale(self, sight: PlanObject) -> str:
         """Why a plan that has not started does not hold; empty when it does."""
         return self._stale(await self._situation(), sight)
 
-    def _stale(self, situation: Situation, sight: PlanSight) -> str:
+    def _stale(self, situation: ClusterView, sight: PlanObject) -> str:
         rules, formers = self._means.settings.rules, self._means.plans.formers
         plan = rules.plan
         without = spent(formers, plan.move, plan.budget, situation.now, but=sight.name)
         return proposals.stale(replace(situation, spent=without), rules, sight.spec)
 
-    def contention(self, sight: PlanSight) -> float | None:
+    def contention(self, sight: PlanObject) -> float | None:
         """Of the card that the plan is about, percent of the time; None = nobody knows."""
         step = sight.spec.steps[0]
         told = self._means.hints().get(step.pod.node)
         cards = told.cards if told is not None else ()
         return next((c.contended_percent for c in cards if c.card == step.card), None)
 
-    async def _situation(self) -> Situation:
+    async def _situation(self) -> ClusterView:
         means = self._means
         return await means.view.situation(
             means.settings.rules, means.plans.formers, means.hints(), means.measured()
@@ -134,10 +134,10 @@ class Judging:
                     await self._decline(sight, stale)
                 elif self._by_policy(sight.spec):
                     await means.plans.approve(sight, POLICY)
-            except Gone:
+            except PlanGone:
                 _log.info("plan has changed meanwhile", plan=sight.name)
 
-    async def _decline(self, sight: PlanSight, why: str) -> None:
+    async def _decline(self, sight: PlanObject, why: str) -> None:
         now = await self._means.plans.read(sight.name)
         if now.status.phase is not PlanPhase.PROPOSED:
             return  # it was started while we looked
@@ -174,8 +174,8 @@ class Judging:
 
     async def _pause(self, pause: Pause | None) -> None:
         if pause is not None and self.paused is None:
-            until = timestamps.written(pause.until)
-            _log.alarm("nothing is proposed for a while", why=pause.why, until=until)
+            until = timestamps.format_time(pause.until)
+            _log.alert("nothing is proposed for a while", why=pause.why, until=until)
             last = self._means.plans.known.get(pause.last)
             if last is not None:  # where whoever lists plans sees it
                 note = f"{pause.why}: nothing is proposed until {until}"
@@ -196,7 +196,7 @@ class Judging:
             if gained is not None:
                 await self._put(sight, replace(sight.status, gained=gained))
 
-    async def _seen_placed(self, sight: PlanSight) -> PlanSight:
+    async def _seen_placed(self, sight: PlanObject) -> PlanObject:
         """Write down when the pod for which room was made got its node."""
         waited = sight.spec.for_pod
         pod = None if waited is None else self._means.view.pods.get(waited.uid)
@@ -205,19 +205,19 @@ class Judging:
         at = self._stamp()
         return await self._put(sight, replace(sight.status, placed=at))
 
-    def _gained(self, sight: PlanSight, horizon_s: float) -> float | None:
+    def _gained(self, sight: PlanObject, horizon_s: float) -> float | None:
         means, now, former = self._means, self._means.clock.time(), sight.former
         waited = sight.spec.for_pod
         if waited is None:
             return plan_gains.by_contention(former, self.contention(sight), horizon_s, now)
         there = means.view.pods.get(waited.uid) is not None
-        placed = timestamps.read(sight.status.placed)
+        placed = timestamps.parse_time(sight.status.placed)
         return plan_gains.by_placement(former, placed, None if there else now, horizon_s, now)
 
-    async def _put(self, sight: PlanSight, status: PlanStatus) -> PlanSight:
+    async def _put(self, sight: PlanObject, status: PlanStatus) -> PlanObject:
         try:
             return await self._means.plans.put(sight, status)
-        except Gone:
+        except PlanGone:
             return sight
 
     async def _forget(self) -> None:
@@ -228,4 +228,4 @@ class Judging:
                 await self._means.plans.delete(sight)
 
     def _stamp(self) -> str:
-        return timestamps.written(self._means.clock.time())
+        return timestamps.format_time(self._means.clock.time())

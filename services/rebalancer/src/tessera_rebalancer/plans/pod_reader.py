@@ -10,16 +10,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.admission.allowances import EVERYTHING
 from tessera_core.fleet.charges import init_is_over
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.kube_scheduler_config import profiles
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.trust.grants import Verifier
-from tessera_runtime.informers.grants import LIVING, Granted
+from tessera_runtime.informers.grants import LIVING, GrantReader
 from tessera_runtime.kube import paths, timestamps
-from tessera_runtime.kube.reflector import Watched
+from tessera_runtime.kube.reflector import ListWatch
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Container, ObjectMeta, Pod
@@ -76,7 +76,7 @@ class _Ties(Struct, frozen=True):
     status: _Status = _Status()
 
 
-class PodSight(Struct, frozen=True, kw_only=True):
+class PlanPodSummary(Struct, frozen=True, kw_only=True):
     """One pod."""
 
     pod: Pod
@@ -103,43 +103,48 @@ class PodSight(Struct, frozen=True, kw_only=True):
         return self.pod.spec.node_name
 
 
-class PodReader:
+class PlanPodReader:
     """Reads pods."""
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, verifier: Callable[[], Verifier], *,
+        self, registry: DialectRegistry, ledger: Ledger, verifier: Callable[[], Verifier], *,
         migration: bool,
     ) -> None:  # fmt: skip
         """`verifier` gives the keys known at the moment; with `migration` what other systems wrote
         on pods counts too."""
         self._registry = registry
-        self._granted = Granted(registry, ledger.fleet, verifier, migration=migration)
+        self._granted = GrantReader(registry, ledger.fleet, verifier, migration=migration)
         self._profiles = frozenset(profiles(registry))
 
-    def watched(self) -> Watched[PodSight]:
+    def watched(self) -> ListWatch[PlanPodSummary]:
         """Where they are."""
-        return Watched(paths.PODS, self.read, LIVING)
+        return ListWatch(paths.PODS, self.read, LIVING)
 
-    def read(self, raw: bytes) -> PodSight:
+    def read(self, raw: bytes) -> PlanPodSummary:
         """Raises msgspec.DecodeError."""
         pod = _pod(raw)
         runs = bool(pod.spec.node_name)
         admission = admit(self._registry, pod, runs=runs, allowed=EVERYTHING)
-        if not isinstance(admission, Admission) or not admission.request.containers:
-            return PodSight(pod=_lean(pod))
+        if not isinstance(admission, AdmittedPod) or not admission.request.containers:
+            return PlanPodSummary(pod=_lean(pod))
         ties, unread = _ties_of(raw)
-        created = timestamps.read(pod.metadata.creation_timestamp) or 0
+        created = timestamps.parse_time(pod.metadata.creation_timestamp) or 0
         if not pod.spec.node_name:
             asks = admission.request if self._tried(pod, ties.status) else None
-            return PodSight(pod=pod, request=asks, since=created)
+            return PlanPodSummary(pod=pod, request=asks, since=created)
         owner = next((o for o in ties.metadata.owner_references if o.controller), _Owner())
-        return PodSight(
-            pod=pod, request=admission.request, grant=self._grant(pod),
-            init_over=init_is_over(pod), since=timestamps.read(ties.status.start_time) or created,
-            owner=owner.uid, owner_kind=owner.kind, tied=unread or _tied(pod, ties.spec),
+        return PlanPodSummary(
+            pod=pod,
+            request=admission.request,
+            grant=self._grant(pod),
+            init_over=init_is_over(pod),
+            since=timestamps.parse_time(ties.status.start_time) or created,
+            owner=owner.uid,
+            owner_kind=owner.kind,
+            tied=unread or _tied(pod, ties.spec),
             local=any(v.empty_dir is not None for v in ties.spec.volumes),
             grace_s=_grace_s(ties.spec),
-        )  # fmt: skip
+        )
 
     def _tried(self, pod: Pod, status: _Status) -> bool:
         """Whether a scheduler of ours has found no place for it: not one whose gates are closed,

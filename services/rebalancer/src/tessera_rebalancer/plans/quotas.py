@@ -20,10 +20,10 @@ from tessera_core.quota.objects import (
     accelerator_limit,
     resource_limits,
 )
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube.lists import identity
-from tessera_runtime.kube.reflector import Change, Watched
+from tessera_runtime.kube.reflector import ListWatch, WatchEventType
 from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit
 
@@ -32,7 +32,7 @@ _ours: Final = decoder(AcceleratorQuota)
 _theirs: Final = decoder(ResourceQuota)
 
 
-class LimitSight(Struct, frozen=True):
+class PlanQuotaSummary(Struct, frozen=True):
     """One quota object."""
 
     key: str
@@ -41,26 +41,26 @@ class LimitSight(Struct, frozen=True):
     """None = it makes no sense."""
 
 
-class Book:
+class PlanQuotas:
     """The limits of all kinds, in the ledger."""
 
-    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+    def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
         """Nothing is limited."""
-        self.own = Kind(self, lambda raw: (accelerator_limit(_ours(raw), registry),))
+        self.own = QuotaObjectsOfKind(self, lambda raw: (accelerator_limit(_ours(raw), registry),))
         """AcceleratorQuotas."""
-        self.theirs = Kind(
+        self.theirs = QuotaObjectsOfKind(
             self, lambda raw: tuple(resource_limits(_theirs(raw), registry, lambda _: None))
         )
         """ResourceQuotas."""
         self._ledger = ledger
 
-    def watched_own(self) -> Watched[LimitSight]:
+    def watched_own(self) -> ListWatch[PlanQuotaSummary]:
         """Where AcceleratorQuotas are."""
-        return Watched(ACCELERATOR_QUOTAS, self.own.read)
+        return ListWatch(ACCELERATOR_QUOTAS, self.own.read)
 
-    def watched_theirs(self) -> Watched[LimitSight]:
+    def watched_theirs(self) -> ListWatch[PlanQuotaSummary]:
         """Where ResourceQuotas are."""
-        return Watched(RESOURCE_QUOTAS, self.theirs.read)
+        return ListWatch(RESOURCE_QUOTAS, self.theirs.read)
 
     def write(self) -> None:
         """Bring everything that limits to the ledger."""
@@ -68,39 +68,39 @@ class Book:
         self._ledger.set_limits(one for limits in objects for one in limits)
 
 
-class Kind:
+class QuotaObjectsOfKind:
     """All objects of one kind; a sink."""
 
-    def __init__(self, book: Book, limits: Callable[[bytes], Limits]) -> None:
+    def __init__(self, book: PlanQuotas, limits: Callable[[bytes], Limits]) -> None:
         """`limits` reads an object. Raises BadLimit and msgspec.DecodeError."""
         self.known: dict[str, Limits] = {}
         self._book = book
         self._limits = limits
 
-    def read(self, raw: bytes) -> LimitSight:
+    def read(self, raw: bytes) -> PlanQuotaSummary:
         """One that cannot be read is seen all the same: it is not gone."""
         of = identity(raw)
         key = f"{of.namespace}/{of.name}"
         try:
-            return LimitSight(key, self._limits(raw))
+            return PlanQuotaSummary(key, self._limits(raw))
         except (BadLimit, msgspec.DecodeError):
-            return LimitSight(key, None)
+            return PlanQuotaSummary(key, None)
 
-    def relisted(self, items: list[LimitSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[PlanQuotaSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         del started, now
         before, self.known = self.known, {}
         for item in items:
             self._know(item, before.get(item.key, ()))
         self._book.write()
 
-    def changed(self, change: Change, item: LimitSight, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: PlanQuotaSummary, now: float) -> None:
+        """See `Handler.on_event`."""
         del now
         before = self.known.pop(item.key, ())
-        if change is not Change.DELETED:
+        if change is not WatchEventType.DELETED:
             self._know(item, before)
         self._book.write()
 
-    def _know(self, item: LimitSight, before: Limits) -> None:
+    def _know(self, item: PlanQuotaSummary, before: Limits) -> None:
         self.known[item.key] = before if item.limits is None else item.limits

@@ -10,11 +10,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from tessera_rebalancer.plans.plan_store import PlanSight
+from tessera_rebalancer.plans.plan_store import PlanObject
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Passing
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube import paths, timestamps
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
@@ -25,7 +25,7 @@ from tessera_schema.plans import Reservation, encode_reservation
 _log: Final = logs.named("tessera.rebalancer.plans.room")
 
 
-class Kept(StrEnum):
+class RoomState(StrEnum):
     """What is known of the pod that waits; the value is for messages."""
 
     WAITS = "it waits"
@@ -34,7 +34,7 @@ class Kept(StrEnum):
     GONE = "the pod that waited is gone"
 
 
-class KeepingRoom:
+class RoomReservation:
     """Keeps room."""
 
     def __init__(self, kube: Kube, clock: Clock, pace: PaceSettings) -> None:
@@ -43,18 +43,18 @@ class KeepingRoom:
         self._clock = clock
         self._pace = pace
 
-    async def keep(self, sight: PlanSight) -> Kept:
+    async def keep(self, sight: PlanObject) -> RoomState:
         """Keep the room on the node that the plan empties. Raises as `Kube.call` does."""
         waits = sight.spec.for_pod
         if waits is None:
-            return Kept.WAITS
+            return RoomState.WAITS
         key = PodKey(waits.namespace, waits.name, waits.uid)
         pod = await read_back(self._kube, key)
         if pod is None or pod.metadata.deletion_timestamp:
-            return Kept.GONE
+            return RoomState.GONE
         if pod.spec.node_name:
-            return Kept.BOUND
-        started = timestamps.read(sight.status.started) or self._clock.time()
+            return RoomState.BOUND
+        started = timestamps.parse_time(sight.status.started) or self._clock.time()
         held = Reservation(
             node=sight.spec.steps[0].pod.node, until=started + self._pace.reserve_s,
             plan=sight.name,
@@ -64,17 +64,17 @@ class KeepingRoom:
             try:
                 await self._annotate(key, text)
             except (ApiConflict, ApiNotFound):
-                return Kept.GONE
-        return Kept.WAITS
+                return RoomState.GONE
+        return RoomState.WAITS
 
-    async def give_up(self, sight: PlanSight) -> None:
+    async def give_up(self, sight: PlanObject) -> None:
         """Take it away; where that cannot be done it falls at its end."""
         waits = sight.spec.for_pod
         if waits is None:
             return
         try:
             await self._annotate(PodKey(waits.namespace, waits.name, waits.uid), None)
-        except (ApiRefused, Passing) as e:
+        except (ApiRefused, Transient) as e:
             _log.info("reservation not taken away", plan=sight.name, why=str(e))
 
     async def _annotate(self, key: PodKey, text: str | None) -> None:

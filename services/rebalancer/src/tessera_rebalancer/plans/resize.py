@@ -14,10 +14,10 @@ import msgspec
 
 from tessera_core.fleet.cores import milli
 from tessera_core.kube.quantity import value
-from tessera_rebalancer.plans.plan_store import PlanSight
+from tessera_rebalancer.plans.plan_store import PlanObject
 from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
-from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Passing
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
@@ -36,7 +36,7 @@ from tessera_schema.resizes import (
 _log: Final = logs.named("tessera.rebalancer.plans.resizing")
 
 
-class Resizing:
+class ResizeRequester:
     """Asks."""
 
     def __init__(self, kube: Kube, pace: PaceSettings) -> None:
@@ -44,7 +44,7 @@ class Resizing:
         self._kube = kube
         self._pace = pace
 
-    async def resize(self, sight: PlanSight) -> str:
+    async def resize(self, sight: PlanObject) -> str:
         """All pods' shares as the plan says; why not, empty when they are. Pods are asked one after
         the other; what earlier ones were granted stays."""
         pods = dict.fromkeys(step.pod for step in sight.spec.steps)
@@ -74,7 +74,7 @@ class Resizing:
                         self._kube, paths.pod(of.namespace, of.name), changes, uid=of.uid
                     )
                 asked = True
-            except Passing as e:
+            except Transient as e:
                 _log.info("not asked yet", pod=f"{of.namespace}/{of.name}", why=str(e))
             except (ApiConflict, ApiNotFound):
                 return "it is gone"
@@ -88,7 +88,7 @@ class Resizing:
         try:
             path = paths.pod(key.namespace, key.name)
             await annotate(self._kube, path, {RESIZE_KEY: None}, uid=key.uid)
-        except (ApiRefused, Passing) as e:
+        except (ApiRefused, Transient) as e:
             _log.warning("question not taken back", pod=key.name, why=str(e))
 
 

@@ -17,37 +17,37 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.registry.registry import Registry as Dialects
+from tessera_core.registry.registry import DialectRegistry as Dialects
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_rebalancer.plans import executor, planner
-from tessera_rebalancer.plans.cluster_watch import View, ViewSettings
-from tessera_rebalancer.plans.events import Teller
-from tessera_rebalancer.plans.executor import Executing
+from tessera_rebalancer.plans.cluster_watch import ClusterWatch, ViewSettings
+from tessera_rebalancer.plans.events import PlanEvents
+from tessera_rebalancer.plans.executor import PlanExecutor
 from tessera_rebalancer.plans.metrics import PlanMetrics
-from tessera_rebalancer.plans.plan_store import Plans, watched
-from tessera_rebalancer.plans.planner import Judging
+from tessera_rebalancer.plans.plan_store import PlanStore, watched
+from tessera_rebalancer.plans.planner import RebalancePlanner
 from tessera_rebalancer.plans.settings import PlanSettings
-from tessera_runtime.background import aside
+from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.informers.installed_kinds import installed
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.events import Events
+from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.reflector import Reflector
-from tessera_runtime.metrics import Registry
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.hints import NodeHints
 from tessera_schema.plans import PLANS
 
 
-class World(Struct, frozen=True, kw_only=True):
+class PlanEnvironment(Struct, frozen=True, kw_only=True):
     """What plans stand in."""
 
     kube: Kube
     clock: Clock
     registry: Dialects
     outbox: Outbox
-    events: Events
-    metrics: Registry
+    events: EventRecorder
+    metrics: MetricsRegistry
     settings: PlanSettings
     view: ViewSettings
     cluster: str
@@ -58,25 +58,25 @@ class World(Struct, frozen=True, kw_only=True):
     """Containers of which something was measured lately."""
 
 
-class Planning:
+class PlanService:
     """The parts that others may want to see."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: PlanEnvironment) -> None:
         """Use `open_plans`."""
         settings = world.settings
         self._world = world
         view = replace(world.view, install_s=settings.pace.install_s)
-        self.view = View(world.kube, world.registry, world.clock, view)
-        self.plans = Plans(world.kube)
-        teller = Teller(world.outbox, world.events, world.cluster)
-        self.judging = Judging(
-            planner.Means(
+        self.view = ClusterWatch(world.kube, world.registry, world.clock, view)
+        self.plans = PlanStore(world.kube)
+        teller = PlanEvents(world.outbox, world.events, world.cluster)
+        self.judging = RebalancePlanner(
+            planner.PlannerDependencies(
                 plans=self.plans, view=self.view, teller=teller, clock=world.clock,
                 settings=settings, hints=world.hints, measured=world.measured,
             )
         )  # fmt: skip
-        self.executing = Executing(
-            executor.Means(
+        self.executing = PlanExecutor(
+            executor.ExecutorDependencies(
                 kube=world.kube, plans=self.plans, teller=teller, clock=world.clock,
                 pace=settings.pace, stale=self.judging.stale, contention=self.judging.contention,
             )
@@ -111,8 +111,8 @@ class Planning:
 
 
 @asynccontextmanager
-async def open_plans(world: World) -> AsyncGenerator[Planning]:
+async def open_plans(world: PlanEnvironment) -> AsyncGenerator[PlanService]:
     """Plans that are proposed, judged and carried out until left."""
-    planning = Planning(world)
-    async with aside(planning.run(), "plans"):
+    planning = PlanService(world)
+    async with running_in_background(planning.run(), "plans"):
         yield planning

@@ -10,7 +10,7 @@ from tessera_core.rebalance.cluster_view import PlanRules, WorthRules
 from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.rebalance.plan_budget import HOUR_S, BudgetRules
 from tessera_core.rebalance.plan_gains import GainRules
-from tessera_core.rebalance.proposals import Kinds, Rules
+from tessera_core.rebalance.proposals import EnabledPlanKinds, ProposalRules
 from tessera_core.rebalance.relieve_contention import ContentionRules
 from tessera_core.rebalance.resize_proposals import ResizeRules
 from tessera_runtime.errors import BadSettings
@@ -55,7 +55,7 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
     """All plans are only shown."""
     approve: tuple[PlanKind, ...] = ()
     """Kinds that are approved by policy; the others wait for a person."""
-    kinds: Kinds = Kinds()
+    kinds: EnabledPlanKinds = EnabledPlanKinds()
     move: MoveRules = MoveRules()
     budget: BudgetRules = BudgetRules()
     worth: WorthRules = WorthRules()
@@ -74,9 +74,9 @@ class PlanSettings(Struct, frozen=True, kw_only=True):
             )
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> ProposalRules:
         """For `tessera_core.rebalance.proposals`."""
-        return Rules(
+        return ProposalRules(
             plan=PlanRules(move=self.move, budget=self.budget, worth=self.worth),
             contention=self.contention, resizes=self.resizes, gain=self.gain, kinds=self.kinds,
         )  # fmt: skip

@@ -24,17 +24,25 @@ import asyncio
 from msgspec import Struct
 
 from tessera_core.grants.result_annotations import written_labels
-from tessera_core.ledger.entries import Entry
-from tessera_core.machines.allocation import Phase
-from tessera_core.scheduling.filter import Ask
-from tessera_core.scheduling.reserve import Reserved, decide
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_core.ledger.entries import LedgerEntry
+from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.scheduling.filter import FilteredPod
+from tessera_core.scheduling.reserve import Reserved, try_reserve
+from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.binding.grant_annotations import Unwritable, binding_annotations
-from tessera_scheduler.binding.outcomes import DONE, Around, Outcomes
-from tessera_scheduler.binding.quorum_read import Found, State
-from tessera_scheduler.binding.request import Busy, Contested, Lost, Refused, Target, Written, send
+from tessera_scheduler.binding.outcomes import DONE, BinderDependencies, BindingOutcomes
+from tessera_scheduler.binding.quorum_read import PodReadResult, PodReadState
+from tessera_scheduler.binding.request import (
+    BindingContested,
+    BindingDeferred,
+    BindingOutcomeUnknown,
+    BindingRejected,
+    BindingTarget,
+    BindingWritten,
+    send_binding,
+)
 from tessera_scheduler.events import trace_of
 from tessera_scheduler.settings import BindSettings
 from tessera_schema.annotation_keys import TERM_KEY, TRACE_KEY
@@ -55,13 +63,13 @@ class _NotDone(Struct, frozen=True):
 class Binder:
     """Binds pods, one call at a time for each."""
 
-    def __init__(self, around: Around, settings: BindSettings, call_s: float) -> None:
+    def __init__(self, around: BinderDependencies, settings: BindSettings, call_s: float) -> None:
         """A call to the API server is given up after `call_s` seconds."""
         self._around = around
         self._ledger = around.ledger
         self._settings = settings
         self._call_s = call_s
-        self._outcomes = Outcomes(around, settings)
+        self._outcomes = BindingOutcomes(around, settings)
 
     async def bind(self, args: ExtenderBindingArgs) -> str:
         """Bind the pod; why not, empty when it is bound."""
@@ -75,7 +83,7 @@ class Binder:
         busy = self._outcomes.busy
         if uid in busy:
             return "a Binding of this pod is under way; ask again"
-        ask = self._around.filter.ask(uid)
+        ask = self._around.filter.filtered_pod(uid)
         parent = trace_of(ask.pod.metadata.annotations) if ask is not None else ""
         with tracing.span(
             "tessera.scheduler.bind", parent, pod=f"{args.pod_namespace}/{args.pod_name}",
@@ -93,13 +101,13 @@ class Binder:
                 span.failed(problem)
         return problem
 
-    def gone(self, uid: str) -> None:
+    def on_pod_gone(self, uid: str) -> None:
         """The pod has ended."""
         self._outcomes.gone(uid)
 
     # -- which way
 
-    async def _bind(self, args: ExtenderBindingArgs, ask: Ask | None) -> str:
+    async def _bind(self, args: ExtenderBindingArgs, ask: FilteredPod | None) -> str:
         name = PodKey(args.pod_namespace, args.pod_name, args.pod_uid)
         entry = self._ledger.entry(name.uid)
         if entry is None:
@@ -107,17 +115,17 @@ class Binder:
             entry = self._ledger.entry(name.uid)
             if problem or entry is None:
                 return problem
-        if entry.phase is Phase.BOUND:
+        if entry.phase is AllocationPhase.BOUND:
             self._outcomes.if_found(entry)
         if entry.grant.node != args.node:
             there = entry.grant.node
             return f"the pod's cards are on {there}, not on {args.node}: filter it again"
         match entry.phase:
-            case Phase.RESERVED:
+            case AllocationPhase.RESERVED:
                 return await self._send_first(name, entry, ask)
-            case Phase.BINDING | Phase.UNSETTLED:
+            case AllocationPhase.BINDING | AllocationPhase.UNSETTLED:
                 return await self._send_again(name, entry, ask)
-            case Phase.BOUND | Phase.RELEASED:
+            case AllocationPhase.BOUND | AllocationPhase.RELEASED:
                 return DONE
 
     def _elsewhere(self, args: ExtenderBindingArgs) -> str:
@@ -127,7 +135,7 @@ class Binder:
             return ""
         return f"the pod is bound to {entry.grant.node}, not to {args.node}"
 
-    def _reserve(self, ask: Ask | None, node: str) -> str:
+    def _reserve(self, ask: FilteredPod | None, node: str) -> str:
         """For a pod that was offered several nodes, or whose reservation has run out; why not."""
         if ask is None:
             return "no cards are reserved for this pod: filter it again"
@@ -135,13 +143,13 @@ class Binder:
         closed = self._around.filter.closed(ask, node, now)
         if closed:
             return f"node {node}: {closed}: filter it again"
-        decided = decide(self._ledger, self._around.placer, ask.request, only, now, attempt=1)
+        decided = try_reserve(self._ledger, self._around.placer, ask.request, only, now, attempt=1)
         if isinstance(decided, Reserved):
             self._around.filter.starting.reserve(ask.pod, node, now)
             return ""
         return f"node {node} has no room for this pod any more: filter it again"
 
-    async def _send_first(self, name: PodKey, entry: Entry, ask: Ask | None) -> str:
+    async def _send_first(self, name: PodKey, entry: LedgerEntry, ask: FilteredPod | None) -> str:
         if self._around.fence() < self._call_s:
             return "this replica is about to stop leading: ask again"
         if ask is None:
@@ -152,15 +160,15 @@ class Binder:
         except Unwritable as e:
             self._outcomes.drop(name.uid)
             return str(e)
-        self._ledger.sent(name.uid)
+        self._ledger.binding_sent(name.uid)
         return await self._write(target, "", unsettled=False)
 
-    async def _send_again(self, name: PodKey, entry: Entry, ask: Ask | None) -> str:
+    async def _send_again(self, name: PodKey, entry: LedgerEntry, ask: FilteredPod | None) -> str:
         """The outcome of a former Binding is not known."""
         found = await self._looked(name)
         if found is None:
             return "whether the pod is bound is not known yet: ask again"
-        if found.state is not State.OPEN:
+        if found.state is not PodReadState.OPEN:
             return self._outcomes.decided(name, found)
         try:
             target = self._target(name, entry.grant, ask.pod if ask else found.pod or Pod())
@@ -168,7 +176,7 @@ class Binder:
             return str(e)
         return await self._write(target, found.version, unsettled=True)
 
-    def _target(self, name: PodKey, grant: Grant, pod: Pod) -> Target:
+    def _target(self, name: PodKey, grant: Grant, pod: Pod) -> BindingTarget:
         around = self._around
         signer = around.keys.signer
         written = binding_annotations(
@@ -180,11 +188,11 @@ class Binder:
         written[TERM_KEY] = around.term()
         around.reader.signed(grant, written[GRANT_KEY])
         labels = written_labels(around.registry, pod, grant)
-        return Target(name=name, grant=grant, annotations=written, labels=labels)
+        return BindingTarget(name=name, grant=grant, annotations=written, labels=labels)
 
     # -- writing
 
-    async def _write(self, target: Target, version: str, *, unsettled: bool) -> str:
+    async def _write(self, target: BindingTarget, version: str, *, unsettled: bool) -> str:
         """Send the Binding until there is an answer that decides, or none in time. With
         `unsettled` a former one is on its way: a refusal of this one says nothing of that."""
         around = self._around
@@ -203,34 +211,34 @@ class Binder:
             return self._outcomes.lost(target.name, problem, anew=False)
         return self._outcomes.refused(target.name.uid, problem)
 
-    async def _attempt(self, target: Target, version: str) -> str | _NotDone:
+    async def _attempt(self, target: BindingTarget, version: str) -> str | _NotDone:
         """What bind answers, or that this attempt wrote nothing."""
-        sent = await send(self._around.kube, target, version, self._call_s)
+        sent = await send_binding(self._around.kube, target, version, self._call_s)
         match sent:
-            case Written():
+            case BindingWritten():
                 return self._outcomes.bound(target.name.uid, target.grant)
-            case Lost(why):
+            case BindingOutcomeUnknown(why):
                 return self._outcomes.lost(target.name, why, anew=True)
-            case Refused(why):
+            case BindingRejected(why):
                 return _NotDone(why, version, again=False)
-            case Busy(why, after_s):
+            case BindingDeferred(why, after_s):
                 soon = after_s < self._settings.whole_s
                 await asyncio.sleep(after_s if soon else 0)
                 return _NotDone(why, version, again=soon)
-            case Contested(why):
+            case BindingContested(why):
                 return await self._contested(target, why)
 
-    async def _contested(self, target: Target, why: str) -> str | _NotDone:
+    async def _contested(self, target: BindingTarget, why: str) -> str | _NotDone:
         found = await self._looked(target.name)
         if found is None:
             return self._outcomes.lost(target.name, why, anew=False)
-        if found.state is not State.OPEN:
+        if found.state is not PodReadState.OPEN:
             return self._outcomes.decided(target.name, found)
         return _NotDone(why, found.version, again=True)
 
-    async def _looked(self, name: PodKey) -> Found | None:
+    async def _looked(self, name: PodKey) -> PodReadResult | None:
         """The pod as it is now; None when it cannot be read."""
         try:
-            return await self._around.looking.look(name)
-        except (Passing, ApiRefused):
+            return await self._around.looking.read(name)
+        except (Transient, ApiRefused):
             return None

@@ -13,7 +13,7 @@ from tessera_core.admission.admit import strip_results
 from tessera_core.admission.pod_size import MOST_ANNOTATION_BYTES
 from tessera_core.grants.result_annotations import whole_annotations, written_annotations
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.trust.grants import Signer
 from tessera_runtime.clock import Clock
 from tessera_schema.grants import GRANT_KEY, Grant
@@ -28,7 +28,7 @@ class Unwritable(Exception):
 
 
 def binding_annotations(
-    registry: Registry, ledger: Ledger, signer: Signer, pod: Pod, grant: Grant, clock: Clock
+    registry: DialectRegistry, ledger: Ledger, signer: Signer, pod: Pod, grant: Grant, clock: Clock
 ) -> dict[str, str]:
     """Everything that the Binding writes on the pod. Raises Unwritable."""
     row = ledger.fleet.rows.get(grant.node)
@@ -45,9 +45,13 @@ def binding_annotations(
 
 
 def changed_annotations(
-    registry: Registry, ledger: Ledger, signer: Signer, pod: Pod, grants: tuple[Grant, Grant],
+    registry: DialectRegistry,
+    ledger: Ledger,
+    signer: Signer,
+    pod: Pod,
+    grants: tuple[Grant, Grant],
     clock: Clock,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """What has to be written on a bound pod so that it bears the second of two grants instead of
     the first: the grant, and of the dialects' keys those that tell amounts and that nobody has
     changed since. Raises Unwritable."""

@@ -13,11 +13,11 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.grants.result_annotations import written_labels
-from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.placement.placer import Placer
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.filter import Filter
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused
@@ -25,50 +25,50 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.patches import label
-from tessera_runtime.monotonic_clock import Steady
+from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_runtime.tracing import tracing
-from tessera_scheduler.binding.quorum_read import Found, Looking, State
-from tessera_scheduler.cache.pod_reader import Reader
-from tessera_scheduler.events import News
-from tessera_scheduler.keys.signing_keys import Keys
-from tessera_scheduler.metrics import Measures
-from tessera_scheduler.retry_queue import Errands
+from tessera_scheduler.binding.quorum_read import PodReadResult, PodReadState, QuorumReader
+from tessera_scheduler.cache.pod_reader import PodReader
+from tessera_scheduler.events import AllocationEvents
+from tessera_scheduler.keys.signing_keys import SigningKeys
+from tessera_scheduler.metrics import SchedulerMetrics
+from tessera_scheduler.retry_queue import RetryQueue
 from tessera_scheduler.settings import BindSettings
 from tessera_schema.grants import Grant
 
 DONE: Final = ""
 
 
-class Around(Struct, frozen=True, kw_only=True):
+class BinderDependencies(Struct, frozen=True, kw_only=True):
     """What a binder works with."""
 
     kube: Kube
-    registry: Registry
+    registry: DialectRegistry
     ledger: Ledger
     placer: Placer
     filter: Filter
-    reader: Reader
-    looking: Looking
-    errands: Errands
-    keys: Keys
-    news: News
-    measures: Measures
+    reader: PodReader
+    looking: QuorumReader
+    errands: RetryQueue
+    keys: SigningKeys
+    news: AllocationEvents
+    measures: SchedulerMetrics
     clock: Clock
-    steady: Steady
+    steady: MonotonicClock
     fence: Callable[[], float]
     """Seconds for which this replica surely leads; 0 when it does not."""
     term: Callable[[], str]
-    """Under which a grant is written: `Leading.term`."""
+    """Under which a grant is written: `Leadership.term`."""
     freed: Callable[[], None]
     """To be told when cards become free in a way that Kubernetes does not show."""
     placed: Callable[[str], None]
     """To be told the uid of each pod that is bound, once."""
 
 
-class Outcomes:
+class BindingOutcomes:
     """Knows the Bindings whose outcome is not known. Answers are bind's: empty when bound."""
 
-    def __init__(self, around: Around, settings: BindSettings) -> None:
+    def __init__(self, around: BinderDependencies, settings: BindSettings) -> None:
         """A lost Binding cannot be written any more after `late_s` seconds."""
         self._around = around
         self._ledger = around.ledger
@@ -81,28 +81,31 @@ class Outcomes:
 
     def bound(self, uid: str, grant: Grant) -> str:
         """The API server has written it."""
-        self._ledger.settle(uid, bound=True)
+        self._ledger.resolve_binding(uid, bound=True)
         self._bound.inc()
         if self._ledger.entry(uid) is not None:  # else it was deleted meanwhile
             self._tell(uid, grant)
         return DONE
 
-    def if_found(self, entry: Entry) -> None:
+    def if_found(self, entry: LedgerEntry) -> None:
         """The watch may have shown an unsettled pod bound before anybody asked."""
         if entry.grant.uid in self._lost:
             self._count("found bound")
             self._tell(entry.grant.uid, entry.grant)
 
-    def decided(self, name: PodKey, found: Found) -> str:
+    def decided(self, name: PodKey, found: PodReadResult) -> str:
         """Reading the pod has told, or it is too late for the Binding to come."""
         entry = self._ledger.entry(name.uid)
-        if found.state is State.OURS and entry is not None:
+        if found.state is PodReadState.OURS and entry is not None:
             self._count("found bound")
             self._tell(name.uid, entry.grant)
             return DONE
         self._count(found.state)
-        if entry is not None and entry.phase in (Phase.BINDING, Phase.UNSETTLED):
-            self._ledger.settle(name.uid, bound=False)
+        if entry is not None and entry.phase in (
+            AllocationPhase.BINDING,
+            AllocationPhase.UNSETTLED,
+        ):
+            self._ledger.resolve_binding(name.uid, bound=False)
             self._around.freed()
         self._lost.pop(name.uid, None)
         return f"the pod is {found.state}"
@@ -110,7 +113,7 @@ class Outcomes:
     def refused(self, uid: str, why: str) -> str:
         """It was definitely not written."""
         self._count("refused")
-        self._ledger.settle(uid, bound=False)
+        self._ledger.resolve_binding(uid, bound=False)
         self._around.freed()
         return why
 
@@ -125,9 +128,9 @@ class Outcomes:
     def keep(self, name: PodKey) -> None:
         """Keep the cards of a Binding that nobody waits for until it is known what became of it."""
         entry = self._ledger.entry(name.uid)
-        if entry is None or entry.phase not in (Phase.BINDING, Phase.UNSETTLED):
+        if entry is None or entry.phase not in (AllocationPhase.BINDING, AllocationPhase.UNSETTLED):
             return
-        self._ledger.settle(name.uid, bound=None)
+        self._ledger.resolve_binding(name.uid, bound=None)
         self._lost.setdefault(name.uid, self._around.steady.time())
         self._around.errands.add("settle", name.uid, partial(self._settle, name))
 
@@ -146,16 +149,16 @@ class Outcomes:
             return False
         asked = self._around.steady.time()
         try:
-            found = await self._around.looking.look(name)
+            found = await self._around.looking.read(name)
         except ApiRefused:
             return False  # that we may not read it just now decides nothing
         entry = self._ledger.entry(name.uid)
-        if entry is not None and entry.phase is Phase.BOUND:
+        if entry is not None and entry.phase is AllocationPhase.BOUND:
             self.if_found(entry)
-        if entry is None or entry.phase is not Phase.UNSETTLED:
+        if entry is None or entry.phase is not AllocationPhase.UNSETTLED:
             return True
         too_late = asked - self._lost.get(name.uid, asked) >= self._settings.late_s
-        if name.uid in self.busy or (found.state is State.OPEN and not too_late):
+        if name.uid in self.busy or (found.state is PodReadState.OPEN and not too_late):
             return False
         self.decided(name, found)
         return True
@@ -164,13 +167,13 @@ class Outcomes:
         if self._settings.labels:
             self._label(grant)
         self._around.placed(uid)
-        self._around.filter.done_with(uid)
+        self._around.filter.forget(uid)
         self._lost.pop(uid, None)
         self._around.news.granted(grant, tracing.current_traceparent())
 
     def _label(self, grant: Grant) -> None:
         """Write the dialects' labels, where the API server takes none from a Binding."""
-        ask = self._around.filter.ask(grant.uid)
+        ask = self._around.filter.filtered_pod(grant.uid)
         labels = {} if ask is None else written_labels(self._around.registry, ask.pod, grant)
         if labels:
             errand = partial(self._labelled, grant, labels)

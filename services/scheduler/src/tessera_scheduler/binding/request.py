@@ -18,7 +18,7 @@ from tessera_schema.grants import Grant
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class BindingTarget(Struct, frozen=True, kw_only=True):
     """A Binding."""
 
     name: PodKey
@@ -56,50 +56,50 @@ def binding(
     )
 
 
-class Written(Struct, frozen=True):
+class BindingWritten(Struct, frozen=True):
     """The pod is bound, with its grant."""
 
 
-class Refused(Struct, frozen=True):
+class BindingRejected(Struct, frozen=True):
     """This attempt wrote nothing, and another one would not either."""
 
     why: str
 
 
-class Contested(Struct, frozen=True):
+class BindingContested(Struct, frozen=True):
     """This attempt wrote nothing: the pod is not as it was thought to be. Read it."""
 
     why: str
 
 
-class Busy(Struct, frozen=True):
+class BindingDeferred(Struct, frozen=True):
     """This attempt wrote nothing: the API server asks to come back."""
 
     why: str
     after_s: float
 
 
-class Lost(Struct, frozen=True):
+class BindingOutcomeUnknown(Struct, frozen=True):
     """It may have been written, or be written yet."""
 
     why: str
 
 
-Sent = Written | Refused | Contested | Busy | Lost
+Sent = BindingWritten | BindingRejected | BindingContested | BindingDeferred | BindingOutcomeUnknown
 
 
-async def send(kube: Kube, target: Target, version: str, call_s: float) -> Sent:
+async def send_binding(kube: Kube, target: BindingTarget, version: str, call_s: float) -> Sent:
     """Send the Binding once. The API server is asked to give up when we do."""
     path = paths.pod(target.name.namespace, target.name.name, "binding")
     query = {"timeout": f"{call_s:g}s"}
     try:
         await kube.call(Verb.POST, path, query=query, body=target.body(version))
     except (ApiConflict, ApiNotFound) as e:
-        return Contested(str(e))
+        return BindingContested(str(e))
     except ApiRefused as e:
-        return Refused(str(e))
+        return BindingRejected(str(e))
     except ApiBusy as e:
-        return Busy(str(e), e.retry_after_s)
+        return BindingDeferred(str(e), e.retry_after_s)
     except ApiLost as e:
-        return Lost(str(e))
-    return Written()
+        return BindingOutcomeUnknown(str(e))
+    return BindingWritten()

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.grants.resize import resized
-from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
-from tessera_core.registry.registry import Registry
+from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiRefused
@@ -29,11 +29,11 @@ from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.patches import annotate
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.binding.grant_annotations import Unwritable, changed_annotations
-from tessera_scheduler.binding.quorum_read import Looking, State
-from tessera_scheduler.cache.pod_reader import Reader
+from tessera_scheduler.binding.quorum_read import PodReadState, QuorumReader
+from tessera_scheduler.cache.pod_reader import PodReader
 from tessera_scheduler.events import trace_of
-from tessera_scheduler.keys.signing_keys import Keys
-from tessera_scheduler.metrics import Measures
+from tessera_scheduler.keys.signing_keys import SigningKeys
+from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.annotation_keys import TERM_KEY
 from tessera_schema.grants import GRANT_KEY, Grant, Share
 from tessera_schema.kube import Pod
@@ -43,23 +43,23 @@ _log: Final = logs.named("tessera.scheduler.resizing")
 _WORDS_BYTES: Final = 2000
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class ResizerDependencies(Struct, frozen=True, kw_only=True):
     """What resizing works with."""
 
     kube: Kube
-    registry: Registry
+    registry: DialectRegistry
     ledger: Ledger
-    looking: Looking
-    reader: Reader
-    keys: Keys
-    measures: Measures
+    looking: QuorumReader
+    reader: PodReader
+    keys: SigningKeys
+    measures: SchedulerMetrics
     clock: Clock
     holds: Callable[[], bool]
     """Whether nobody else may write."""
     fence: Callable[[], float]
     """Seconds for which this replica surely leads."""
     term: Callable[[], str]
-    """Under which a grant is written: `Leading.term`."""
+    """Under which a grant is written: `Leadership.term`."""
     freed: Callable[[], None]
     tell: Callable[[PodKey, str, str], None]
     """An event on the pod: reason and words."""
@@ -74,10 +74,10 @@ class _Sent(Struct, frozen=True):
     new: Grant
 
 
-class Resizing:
+class Resizer:
     """Answers the questions of bound pods; only the replica that holds the Lease does."""
 
-    def __init__(self, tools: Tools, *, call_s: float) -> None:
+    def __init__(self, tools: ResizerDependencies, *, call_s: float) -> None:
         """A call to the API server is given up after `call_s` seconds."""
         self._tools = tools
         self._call_s = call_s
@@ -93,10 +93,10 @@ class Resizing:
         if not tools.holds():
             self._drop(name.uid)  # the one who holds the Lease has seen it too
             return True
-        found = await tools.looking.look(name)
+        found = await tools.looking.read(name)
         self._settle(name, found.version)
         entry = tools.ledger.entry(name.uid)
-        if found.state is not State.OURS or found.pod is None or entry is None:
+        if found.state is not PodReadState.OURS or found.pod is None or entry is None:
             return True
         question = found.pod.metadata.annotations.get(RESIZE_KEY)
         if question is None or not self._bears(found.pod, entry):
@@ -129,11 +129,11 @@ class Resizing:
         self._sent.pop(uid, None)
         self._tools.ledger.resized(uid, done=False)
 
-    def _bears(self, pod: Pod, entry: Entry) -> bool:
+    def _bears(self, pod: Pod, entry: LedgerEntry) -> bool:
         """Whether it shows the grant that the books have, signed."""
         reader = self._tools.reader
         return (
-            entry.phase is Phase.BOUND and reader.is_ours(entry.grant.uid)
+            entry.phase is AllocationPhase.BOUND and reader.is_ours(entry.grant.uid)
             and reader.sight(pod).grant == entry.grant
         )  # fmt: skip
 

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
-from tessera_core.registry.registry import Registry
+from tessera_core.machines.allocation import AllocationPhase
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound
@@ -21,11 +21,11 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey, read_back
 from tessera_runtime.kube.patches import annotate
-from tessera_runtime.monotonic_clock import Steady
+from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.binding.grant_annotations import Unwritable, binding_annotations
-from tessera_scheduler.cache.pod_reader import Reader
-from tessera_scheduler.keys.signing_keys import Keys
-from tessera_scheduler.metrics import Measures
+from tessera_scheduler.cache.pod_reader import PodReader
+from tessera_scheduler.keys.signing_keys import SigningKeys
+from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.annotation_keys import TERM_KEY
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Pod
@@ -35,26 +35,26 @@ REMEMBERED: Final = 10_000
 _log = logs.named("tessera.scheduler.restoring")
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class RestorerDependencies(Struct, frozen=True, kw_only=True):
     """What restoring works with."""
 
     kube: Kube
-    registry: Registry
+    registry: DialectRegistry
     ledger: Ledger
-    reader: Reader
-    keys: Keys
-    measures: Measures
+    reader: PodReader
+    keys: SigningKeys
+    measures: SchedulerMetrics
     clock: Clock
-    steady: Steady
+    steady: MonotonicClock
     holds: Callable[[], bool]
     term: Callable[[], str]
-    """Under which a grant is written: `Leading.term`."""
+    """Under which a grant is written: `Leadership.term`."""
 
 
-class Restoring:
+class GrantRestorer:
     """Restores grants; only the replica that holds the Lease does."""
 
-    def __init__(self, tools: Tools, *, every_s: float) -> None:
+    def __init__(self, tools: RestorerDependencies, *, every_s: float) -> None:
         """A pod's grant is written at most once in `every_s` seconds."""
         self._tools = tools
         self._every_s = every_s
@@ -86,7 +86,7 @@ class Restoring:
         if pod is None or pod.terminal:
             return None
         entry = self._tools.ledger.entry(pod.metadata.uid)
-        if entry is None or entry.phase is not Phase.BOUND:
+        if entry is None or entry.phase is not AllocationPhase.BOUND:
             return None
         return None if self._tools.reader.sight(pod).grant == entry.grant else entry.grant
 

@@ -37,7 +37,7 @@ class _Beyond(Struct):
         return {card for card, since in self.since.items() if self.at - since >= PATIENCE_S}
 
 
-class Agents:
+class AgentReportAudit:
     """Compares each state with the books when it comes."""
 
     def __init__(self, ledger: Ledger, *, news_s: float) -> None:
@@ -51,7 +51,7 @@ class Agents:
         """Cards of which agents see more held than the books do."""
         return sum(len(found.lasting()) for found in self._beyond.values())
 
-    def told(self, state: DeviceState, now: float) -> None:
+    def on_device_state(self, state: DeviceState, now: float) -> None:
         """An agent's news."""
         former = self._beyond.pop((state.node, state.vendor), _Beyond(now))
         seen = {held.card: held for held in _more(state, self._ledger)}
@@ -60,7 +60,7 @@ class Agents:
         found = _Beyond(now, {card: former.since.get(card, now) for card in seen})
         self._beyond[state.node, state.vendor] = found
         for card in sorted(found.lasting() - former.lasting()):
-            _log.alarm(
+            _log.alert(
                 "agent sees more than the books", node=state.node, card=card, agent=seen[card],
                 books=self._ledger.held(state.node).get(card, Charge()),
             )  # fmt: skip

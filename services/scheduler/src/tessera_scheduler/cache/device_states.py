@@ -5,21 +5,25 @@ from __future__ import annotations
 
 import msgspec
 
-from tessera_core.reports.agents import AgentReports, Message
-from tessera_runtime.bus.api import News
+from tessera_core.reports.agents import AgentReports, ReceivedReport
+from tessera_runtime.bus.api import Message
 from tessera_runtime.metrics import Counter
-from tessera_scheduler.cache.agent_reports import Agents
-from tessera_scheduler.cache.nodes import Nodes
-from tessera_scheduler.cache.outlived import Outlived
+from tessera_scheduler.cache.agent_reports import AgentReportAudit
+from tessera_scheduler.cache.nodes import NodeCache
+from tessera_scheduler.cache.outlived import OutlivedContainers
 
 
 class DeviceStates:
     """Takes in."""
 
     def __init__(
-        self, reports: AgentReports, nodes: Nodes, outlived: Outlived, agents: Agents,
+        self,
+        reports: AgentReports,
+        nodes: NodeCache,
+        outlived: OutlivedContainers,
+        agents: AgentReportAudit,
         unreadable: Counter,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`nodes` lets `reports` know what each node shows."""
         self._reports = reports
         self._nodes = nodes
@@ -27,9 +31,9 @@ class DeviceStates:
         self._agents = agents
         self._unreadable = unreadable
 
-    def take(self, news: News, now: float, *, audited: bool) -> bool:
+    def take(self, news: Message, now: float, *, audited: bool) -> bool:
         """One message; True when cards became free. It is `audited` once all pods were read."""
-        message = Message(subject=news.subject, envelope=news.envelope, data=news.data)
+        message = ReceivedReport(subject=news.subject, envelope=news.envelope, data=news.data)
         try:
             state = self._reports.state(message)
         except msgspec.DecodeError:
@@ -37,10 +41,10 @@ class DeviceStates:
             return False
         if state is None:
             return False
-        freed = self._outlived.told(state, now)
+        freed = self._outlived.on_device_state(state, now)
         if audited:
-            self._agents.told(state, now)
-        return self._nodes.told(state, now) or freed
+            self._agents.on_device_state(state, now)
+        return self._nodes.on_device_state(state, now) or freed
 
     def expire(self, now: float) -> bool:
         """Let go of what nobody repeated; True when cards became free."""

@@ -10,49 +10,49 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.packing.host_capacity import HostBook
-from tessera_core.registry.registry import Registry
-from tessera_runtime.kube.reflector import Change
-from tessera_runtime.monotonic_clock import Steady
+from tessera_core.placement.packing.host_capacity import HostCapacity
+from tessera_core.registry.registry import DialectRegistry
+from tessera_runtime.kube.reflector import WatchEventType
+from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.device_states import DeviceStates
-from tessera_scheduler.cache.in_flight import Starts
-from tessera_scheduler.cache.nodes import Nodes, NodeSight
-from tessera_scheduler.cache.pod_reader import Reader, Sight
-from tessera_scheduler.cache.pods import Books
-from tessera_scheduler.cache.quotas import Limits, LimitSight
+from tessera_scheduler.cache.in_flight import InFlightTracker
+from tessera_scheduler.cache.nodes import NodeCache, NodeSummary
+from tessera_scheduler.cache.pod_reader import PodReader, PodSummary
+from tessera_scheduler.cache.pods import PodCache
+from tessera_scheduler.cache.quotas import QuotaCache, QuotaSummary
 from tessera_scheduler.cache.reservations import Reservations
-from tessera_scheduler.metrics import Measures
-from tessera_scheduler.retry_queue import Errands
+from tessera_scheduler.metrics import SchedulerMetrics
+from tessera_scheduler.retry_queue import RetryQueue
 from tessera_schema.kube import Custom
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class HandlerTargets(Struct, frozen=True, kw_only=True):
     """Who is told."""
 
     ledger: Ledger
-    registry: Registry
-    reader: Reader
-    books: Books
+    registry: DialectRegistry
+    reader: PodReader
+    books: PodCache
     states: DeviceStates
-    nodes: Nodes
-    limits: Limits
+    nodes: NodeCache
+    limits: QuotaCache
     reservations: Reservations
-    starts: Starts
-    hosts: HostBook
-    errands: Errands
-    measures: Measures
-    steady: Steady
+    starts: InFlightTracker
+    hosts: HostCapacity
+    errands: RetryQueue
+    measures: SchedulerMetrics
+    steady: MonotonicClock
     freed: Callable[[], None]
 
 
-class PodSink:
+class PodHandler:
     """Pods."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: HandlerTargets) -> None:
         self._told = told
 
-    def relisted(self, items: list[Sight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[PodSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         self._told.measures.relists.labels("pods").inc()
         steady = self._told.steady
         self._told.books.relisted(items, steady.at(started), steady.at(now))
@@ -62,9 +62,9 @@ class PodSink:
         for item in filter(_runs, items):
             self._told.hosts.hold(item.uid, item.node, item.host)
 
-    def changed(self, change: Change, item: Sight, now: float) -> None:
-        """See `Sink.changed`."""
-        if change is Change.DELETED:
+    def on_event(self, change: WatchEventType, item: PodSummary, now: float) -> None:
+        """See `Handler.on_event`."""
+        if change is WatchEventType.DELETED:
             self._told.books.deleted(item.uid)
             self._told.reservations.gone(item.uid)
             self._told.starts.gone(item.uid)
@@ -79,18 +79,18 @@ class PodSink:
                 self._told.hosts.release(item.uid)
 
 
-def _runs(pod: Sight) -> bool:
+def _runs(pod: PodSummary) -> bool:
     return bool(pod.node) and not pod.ended
 
 
-class NodeSink:
+class NodeHandler:
     """Nodes."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: HandlerTargets) -> None:
         self._told = told
 
-    def relisted(self, items: list[NodeSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[NodeSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         self._told.measures.relists.labels("nodes").inc()
         allocated = {item.name: item.allocated for item in items}
         self._told.starts.nodes(allocated, self._told.steady.at(now))
@@ -98,9 +98,9 @@ class NodeSink:
             self._told.states.node_gone(gone)
         self._told.hosts.nodes({item.name: item.host for item in items})
 
-    def changed(self, change: Change, item: NodeSight, now: float) -> None:
-        """See `Sink.changed`."""
-        if change is Change.DELETED:
+    def on_event(self, change: WatchEventType, item: NodeSummary, now: float) -> None:
+        """See `Handler.on_event`."""
+        if change is WatchEventType.DELETED:
             self._told.nodes.deleted(item.name)
             self._told.states.node_gone(item.name)
             self._told.starts.node_gone(item.name)
@@ -111,42 +111,42 @@ class NodeSink:
             self._told.hosts.node(item.name, item.host)
 
 
-class LimitSink:
+class QuotaHandler:
     """Quota objects of one kind."""
 
-    def __init__(self, kind: str, told: Told) -> None:
+    def __init__(self, kind: str, told: HandlerTargets) -> None:
         self._kind = kind
         self._told = told
 
-    def relisted(self, items: list[LimitSight], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[QuotaSummary], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         self._told.measures.relists.labels(self._kind).inc()
         if self._told.limits.relisted(self._kind, items):
             self._told.freed()
 
-    def changed(self, change: Change, item: LimitSight, now: float) -> None:
-        """See `Sink.changed`."""
+    def on_event(self, change: WatchEventType, item: QuotaSummary, now: float) -> None:
+        """See `Handler.on_event`."""
         limits = self._told.limits
-        if limits.deleted(item) if change is Change.DELETED else limits.changed(item):
+        if limits.deleted(item) if change is WatchEventType.DELETED else limits.changed(item):
             self._told.freed()
 
 
-class CustomSink:
+class CustomResourceHandler:
     """Custom resources of one kind that describe nodes' cards; `look` is told whose changed."""
 
-    def __init__(self, path: str, told: Told, look: Callable[[str], None]) -> None:
+    def __init__(self, path: str, told: HandlerTargets, look: Callable[[str], None]) -> None:
         self._path = path
         self._told = told
         self._look = look
 
-    def relisted(self, items: list[Custom], started: float, now: float) -> None:
-        """See `Sink.relisted`."""
+    def on_list(self, items: list[Custom], started: float, now: float) -> None:
+        """See `Handler.on_list`."""
         for name in self._told.nodes.customs_relisted(self._path, items):
             self._look(name)
 
-    def changed(self, change: Change, item: Custom, now: float) -> None:
-        """See `Sink.changed`."""
-        if change is Change.DELETED:
+    def on_event(self, change: WatchEventType, item: Custom, now: float) -> None:
+        """See `Handler.on_event`."""
+        if change is WatchEventType.DELETED:
             other = self._told.nodes.custom_deleted(self._path, item.metadata.name)
         else:
             other = self._told.nodes.custom_changed(self._path, item)

@@ -16,10 +16,10 @@ from msgspec import Meta, Struct
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement.scoring import pressure
 from tessera_runtime import logs
-from tessera_runtime.bus.api import Bus, News
-from tessera_runtime.bus.latest_by_source import Latest
-from tessera_runtime.monotonic_clock import Steady
-from tessera_scheduler.metrics import Measures
+from tessera_runtime.bus.api import Bus, Message
+from tessera_runtime.bus.latest_by_source import LatestBySource
+from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.hints import NodeHints, decode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 
@@ -42,18 +42,22 @@ class HintSettings(Struct, frozen=True, kw_only=True):
     """Seconds between two looks for hints that are too old."""
 
 
-class Hints:
+class HintCache:
     """Keeps the fleet's pressure in step with them."""
 
     def __init__(
-        self, fleet: Fleet, settings: HintSettings, steady: Steady, measures: Measures
+        self,
+        fleet: Fleet,
+        settings: HintSettings,
+        steady: MonotonicClock,
+        measures: SchedulerMetrics,
     ) -> None:
         """No hint is known."""
         self._fleet = fleet
         self._settings = settings
         self._steady = steady
         self._undecodable = measures.undecodable.labels("hints")
-        self._latest: Latest[NodeHints] = Latest()
+        self._latest: LatestBySource[NodeHints] = LatestBySource()
         self._told: dict[str, float] = {}
         """Node -> when the hint that counts was told."""
         measures.registry.gauge("hinted_nodes", "Nodes with hints that count").set_function(
@@ -74,7 +78,7 @@ class Hints:
                 await asyncio.sleep(self._settings.look_s)
                 self.expire(self._steady.time())
 
-    def take(self, news: News, now: float) -> None:
+    def receive(self, news: Message, now: float) -> None:
         """One message; repeats, and what is too old, change nothing."""
         try:
             told = _decoded(news.data)
@@ -93,7 +97,7 @@ class Hints:
             return
         if self._latest.get(told.node) is told:
             self._told[told.node] = at
-            pressure.press(self._fleet, told)
+            pressure.set_pressure(self._fleet, told)
 
     def expire(self, now: float) -> None:
         """Let go of what is too old."""
@@ -101,13 +105,13 @@ class Hints:
         for node in [node for node, at in self._told.items() if at < last]:
             del self._told[node]
             self._latest.forget(node)
-            self._fleet.press(node, {})
+            self._fleet.set_pressure(node, {})
 
     async def _listen(self, bus: Bus) -> NoReturn:
         async with bus.watch(HINTS_BUCKET) as told:
             async for item in told:
-                if isinstance(item, News):
-                    self.take(item, self._steady.time())
+                if isinstance(item, Message):
+                    self.receive(item, self._steady.time())
         raise AssertionError("watches never end")
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tessera_core.registry.plugin_requests import Allocated
+from tessera_core.registry.plugin_requests import AllocatedResources
 from tessera_core.scheduling.filter import Filter
 from tessera_core.scheduling.in_flight import Overdue
-from tessera_scheduler.alarms import Alarm, Alarms, Wrong
-from tessera_scheduler.cache.pod_reader import Sight
+from tessera_scheduler.alarms import Alert, AlertReason, Alerts
+from tessera_scheduler.cache.pod_reader import PodSummary
 
 
-class Starts:
+class InFlightTracker:
     """Takes in what is seen of nodes and pods."""
 
     def __init__(
-        self, filter_: Filter, alarms: Alarms, freed: Callable[[], None], *, longest_s: float
+        self, filter_: Filter, alarms: Alerts, freed: Callable[[], None], *, longest_s: float
     ) -> None:
         """`freed` is told when pods may be placed that had to wait; a pod should start within
         `longest_s` seconds."""
@@ -31,14 +31,14 @@ class Starts:
 
     # -- nodes
 
-    def nodes(self, allocated: Mapping[str, Allocated], now: float) -> None:
+    def nodes(self, allocated: Mapping[str, AllocatedResources], now: float) -> None:
         """All nodes."""
         for name in self._starting.nodes() - allocated.keys():
             self.node_gone(name)
         for name, how in allocated.items():
             self.node(name, how, now)
 
-    def node(self, name: str, allocated: Allocated, now: float) -> None:
+    def node(self, name: str, allocated: AllocatedResources, now: float) -> None:
         """How a node's containers get their cards."""
         if self._filter.put_node(name, allocated, now):
             self._freed()
@@ -49,7 +49,7 @@ class Starts:
 
     # -- pods
 
-    def relisted(self, sights: Iterable[Sight], now: float) -> None:
+    def relisted(self, sights: Iterable[PodSummary], now: float) -> None:
         """All pods."""
         opened, uids = False, set()
         for sight in sights:
@@ -59,7 +59,7 @@ class Starts:
         if self._starting.keep(frozenset(uids)) or opened:
             self._freed()
 
-    def changed(self, sight: Sight, now: float) -> None:
+    def changed(self, sight: PodSummary, now: float) -> None:
         """One pod."""
         if sight.node and (self._see(sight, now) if sight.start else self._gone(sight.uid)):
             self._freed()
@@ -72,7 +72,7 @@ class Starts:
     def _gone(self, uid: str) -> bool:
         return self._starting.drop(uid)
 
-    def _see(self, sight: Sight, now: float) -> bool:
+    def _see(self, sight: PodSummary, now: float) -> bool:
         if sight.start is None:
             return False
         return self._starting.seen(
@@ -98,8 +98,8 @@ class Starts:
         )
         text = f"has not started on {late.node} within {self._longest_s:g} s of its binding: {so}"
         self._alarms.raise_(
-            Alarm(
-                wrong=Wrong.NOT_STARTED, namespace=namespace, name=name, uid=late.uid,
+            Alert(
+                wrong=AlertReason.NOT_STARTED, namespace=namespace, name=name, uid=late.uid,
                 node=late.node, text=text,
             )
         )  # fmt: skip

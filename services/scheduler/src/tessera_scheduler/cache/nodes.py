@@ -16,11 +16,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.inventory.merge import cards_on
+from tessera_core.inventory.merge import node_cards_with_allocations
 from tessera_core.kube.host_requests import Host, of_node
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, Allocated
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.plugin_requests import NOTHING_ALLOCATED, AllocatedResources
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime import logs
 from tessera_schema.cards import Card
@@ -37,7 +37,7 @@ _custom = decoder(Custom)
 _log = logs.named("tessera.scheduler.nodes")
 
 
-class NodeSight(Struct, frozen=True, kw_only=True):
+class NodeSummary(Struct, frozen=True, kw_only=True):
     """What is published of a node's cards."""
 
     name: str
@@ -47,18 +47,18 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     """See `tessera_core.inventory.merge.NodeCards`."""
     missing: frozenset[str] = frozenset()
     """See there."""
-    allocated: Allocated = NOTHING_ALLOCATED
+    allocated: AllocatedResources = NOTHING_ALLOCATED
     host: Host | None = None
     """What it has for pods beside cards; None = it does not say."""
     voices: Voices = {}
     """The agents that publish them."""
 
 
-class Nodes:
+class NodeCache:
     """Takes in what is seen of nodes and told of cards."""
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, reports: AgentReports, *, news_s: float
+        self, registry: DialectRegistry, ledger: Ledger, reports: AgentReports, *, news_s: float
     ) -> None:  # fmt: skip
         """`reports` gets to know what each node shows. What the bus takes away and does not repeat
         counts for `news_s` seconds."""
@@ -75,18 +75,18 @@ class Nodes:
 
     # -- what is published
 
-    def read(self, raw: bytes | msgspec.Raw) -> NodeSight:
+    def read(self, raw: bytes | msgspec.Raw) -> NodeSummary:
         """Raises msgspec.DecodeError for what is no node."""
         node = _node(bytes(raw))
         own = tuple(self._customs.get(node.name, {}).values())
-        on = cards_on(self._registry, node, {node.name: own})
-        return NodeSight(
+        on = node_cards_with_allocations(self._registry, node, {node.name: own})
+        return NodeSummary(
             name=node.name, cards=on.cards, warnings=on.warnings, given=on.given,
             missing=on.missing,
             allocated=on.allocated, host=of_node(node), voices=voices_of(node),
         )  # fmt: skip
 
-    def relisted(self, sights: Iterable[NodeSight]) -> list[str]:
+    def relisted(self, sights: Iterable[NodeSummary]) -> list[str]:
         """A whole list of nodes; those that are gone."""
         shown = set()
         for sight in sights:
@@ -97,7 +97,7 @@ class Nodes:
             self.deleted(name)
         return gone
 
-    def changed(self, sight: NodeSight) -> None:
+    def changed(self, sight: NodeSummary) -> None:
         """A node was added or modified."""
         if sight.warnings and self._told.get(sight.name) != sight.warnings:
             self._told[sight.name] = sight.warnings
@@ -169,7 +169,7 @@ class Nodes:
 
     # -- what the bus tells
 
-    def told(self, state: DeviceState, now: float) -> bool:
+    def on_device_state(self, state: DeviceState, now: float) -> bool:
         """The part that counts of an agent's report on its cards; True when some came back."""
         vendors = self._lost.setdefault(state.node, {})
         former = vendors[state.vendor].cards if state.vendor in vendors else frozenset()

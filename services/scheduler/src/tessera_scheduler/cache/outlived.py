@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_schema.device_reports import DeviceState, Occupied
 from tessera_schema.grants import Grant, Share
@@ -31,7 +31,7 @@ class _Left(Struct):
     """Uid under which it is held -> what is."""
 
 
-class Outlived:
+class OutlivedContainers:
     """Keeps the books in step with what agents say."""
 
     def __init__(self, ledger: Ledger, *, news_s: float) -> None:
@@ -44,7 +44,7 @@ class Outlived:
         """Those under which something is held."""
         return [uid for left in self._left.values() for uid in left.held]
 
-    def told(self, state: DeviceState, now: float) -> bool:
+    def on_device_state(self, state: DeviceState, now: float) -> bool:
         """A state of which everything counts; True when cards became free."""
         key = state.node, state.vendor
         had = self._left.pop(key, _Left(now)).held
@@ -83,4 +83,4 @@ class Outlived:
         grant = Grant(
             uid=uid, namespace=NO_NAMESPACE, name=left.name, node=node, shares=left.shares
         )
-        self._ledger.observe(Seen(uid=uid, grant=grant), now)
+        self._ledger.observe(ObservedPod(uid=uid, grant=grant), now)

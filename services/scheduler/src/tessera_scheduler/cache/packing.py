@@ -21,24 +21,24 @@ from tessera_core.admission.admit import claims_on
 from tessera_core.dialect_kit.hami_format.policies import CARD_POLICY, NODE_POLICY
 from tessera_core.kube.host_requests import Host
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.placement.packing.demand_history import (
     HALF_LIFE_S,
     History,
     UnknownHistoryVersion,
 )
 from tessera_core.placement.packing.forecast import learn
-from tessera_core.placement.packing.host_capacity import HostBook
-from tessera_core.placement.packing.inferred_demand import as_asked
+from tessera_core.placement.packing.host_capacity import HostCapacity
+from tessera_core.placement.packing.inferred_demand import request_from_grant
 from tessera_core.placement.packing.packer import Packer
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.filter import Filter
 from tessera_runtime import logs
-from tessera_runtime.errors import Lasting, Passing, TesseraError
+from tessera_runtime.errors import Permanent, TesseraError, Transient
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.create_or_update import Json, config_map, keep
-from tessera_runtime.monotonic_clock import Steady
-from tessera_scheduler.metrics import Measures
+from tessera_runtime.kube.create_or_update import Json, config_map, create_or_update
+from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.annotation_keys import ORDER_KEY, ORDERS
 from tessera_schema.kube import Pod
 
@@ -83,17 +83,17 @@ class PackingSettings(Struct, frozen=True, kw_only=True):
     pods count within days."""
 
 
-class Around(Struct, frozen=True, kw_only=True):
+class PackingDependencies(Struct, frozen=True, kw_only=True):
     """What it works with."""
 
     kube: Kube
     namespace: str
-    registry: Registry
+    registry: DialectRegistry
     ledger: Ledger
     packer: Packer
     filter: Filter
-    measures: Measures
-    steady: Steady
+    measures: SchedulerMetrics
+    steady: MonotonicClock
     leads: Callable[[], bool]
     """Whether this replica answers."""
 
@@ -101,7 +101,7 @@ class Around(Struct, frozen=True, kw_only=True):
 class Packing:
     """Counts, learns and serves. `run` does what takes time."""
 
-    def __init__(self, around: Around, settings: PackingSettings) -> None:
+    def __init__(self, around: PackingDependencies, settings: PackingSettings) -> None:
         """Knows nothing yet."""
         self._around = around
         self._settings = settings
@@ -132,7 +132,7 @@ class Packing:
         return self._learned
 
     @property
-    def hosts(self) -> HostBook:
+    def hosts(self) -> HostCapacity:
         """To be told what hosts have, and what pods hold of them."""
         return self._packer.hosts
 
@@ -148,7 +148,7 @@ class Packing:
 
     def bound(self, uid: str) -> None:
         """A pod is bound; one that was filtered too long ago is not counted."""
-        ask = self._around.filter.ask(uid)
+        ask = self._around.filter.filtered_pod(uid)
         if self._settings.enabled and ask is not None:
             host = Host(ask.request.cpu_milli, ask.request.memory_bytes)
             self.history.add(ask.request, self._around.steady.time())
@@ -210,11 +210,11 @@ class Packing:
     async def _begin(self) -> None:
         """Take up what the one that led before has written."""
         try:
-            there = await keep(self._around.kube, self._place, lambda _: None)
-        except Passing as e:
+            there = await create_or_update(self._around.kube, self._place, lambda _: None)
+        except Transient as e:
             _log.warning("history not read yet", why=str(e))
             return
-        except Lasting as e:
+        except Permanent as e:
             _log.warning("history neither read nor kept", why=str(e))
             saved, self._keeps = None, False
         else:
@@ -244,11 +244,13 @@ class Packing:
     async def _of_those_that_run(self) -> History:
         history, now = History(self._settings.half_life_s), self._around.steady.time()
         entries = self._around.ledger.entries()
-        grants = [entry.grant for entry in entries if entry.phase is Phase.BOUND]
+        grants = [entry.grant for entry in entries if entry.phase is AllocationPhase.BOUND]
         for number, grant in enumerate(grants, 1):
             if grant.uid not in self._counted:
                 cpu, memory = self.hosts.held(grant.uid)
-                history.add(replace(as_asked(grant), cpu_milli=cpu, memory_bytes=memory), now)
+                history.add(
+                    replace(request_from_grant(grant), cpu_milli=cpu, memory_bytes=memory), now
+                )
                 self._unsaved = True
             if not number % AT_ONCE:
                 await asyncio.sleep(0)
@@ -283,7 +285,7 @@ class Packing:
 
         self._unsaved = False
         try:
-            await keep(self._around.kube, self._place, written)
+            await create_or_update(self._around.kube, self._place, written)
         except TesseraError as e:
             self._unsaved = True
             _log.warning("history not written", why=str(e))

@@ -17,17 +17,17 @@ from msgspec.structs import replace
 from tessera_core.fleet.charges import init_is_over
 from tessera_core.grants.resize import follows
 from tessera_core.kube.host_requests import NOTHING, Host, of_pod
-from tessera_core.ledger.entries import Seen
+from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.recovery.adopt import adopt
-from tessera_core.recovery.estimate import count_by_requests
-from tessera_core.registry.plugin_requests import Start, reading
-from tessera_core.registry.registry import Registry
-from tessera_core.scheduling.node_reservations import Holding
+from tessera_core.recovery.estimate import estimate_shares
+from tessera_core.registry.plugin_requests import StartingPod, plugin_requests
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.node_reservations import NodeReservation
 from tessera_core.trust.grants import Verifier
 from tessera_runtime.kube.lists import Identity
-from tessera_scheduler.cache.reserved_room import held_for
+from tessera_scheduler.cache.reserved_room import reservation_of
 from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
@@ -49,7 +49,7 @@ _decode = decoder(Pod)
 _decode_least = decoder(_Least)
 
 
-class Sight(Struct, frozen=True, kw_only=True):
+class PodSummary(Struct, frozen=True, kw_only=True):
     """What the API server shows of one pod."""
 
     uid: str
@@ -70,26 +70,32 @@ class Sight(Struct, frozen=True, kw_only=True):
     """It bears a question for other amounts."""
     told: str = ""
     """What an operator should know of how it was read."""
-    reserved: Holding | None = None
+    reserved: NodeReservation | None = None
     """Of a pod that waits: the room that is made for it."""
-    start: Start | None = None
+    start: StartingPod | None = None
     """Of a bound pod that has not started."""
     host: Host = NOTHING
     """Of a bound pod, with cards or without: what it requests of its host."""
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> ObservedPod:
         """For the ledger."""
-        return Seen(uid=self.uid, grant=self.grant, ended=self.ended, init_over=self.init_over)
+        return ObservedPod(
+            uid=self.uid, grant=self.grant, ended=self.ended, init_over=self.init_over
+        )
 
 
-class Reader:
+class PodReader:
     """Reads pods."""
 
     def __init__(
-        self, registry: Registry, ledger: Ledger, verifier: Callable[[], Verifier], *,
+        self,
+        registry: DialectRegistry,
+        ledger: Ledger,
+        verifier: Callable[[], Verifier],
+        *,
         migration: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`verifier` gives the keys known at the moment; with `migration` what other systems
         wrote on running pods counts too."""
         self._registry = registry
@@ -97,11 +103,11 @@ class Reader:
         self._verifier = verifier
         self._migration = migration
         self._resources = registry.resources
-        self._starts = reading(registry)
+        self._starts = plugin_requests(registry)
         self._read: dict[str, tuple[bytes, Grant]] = {}
         """Pod's uid -> the text that it bore, as a digest, and the grant that was in it."""
 
-    def read(self, raw: bytes | msgspec.Raw) -> Sight:
+    def read(self, raw: bytes | msgspec.Raw) -> PodSummary:
         """Raises msgspec.DecodeError for what is no object. A pod of another form than today's must
         not be taken for one that is gone: it closes its node."""
         try:
@@ -109,25 +115,25 @@ class Reader:
         except msgspec.DecodeError as e:
             least = _decode_least(bytes(raw))
             meta = least.metadata
-            return Sight(
+            return PodSummary(
                 uid=meta.uid, namespace=meta.namespace, name=meta.name, node=least.spec.node_name,
                 unknown=bool(least.spec.node_name), told=f"it cannot be read: {e}",
             )  # fmt: skip
 
-    def sight(self, pod: Pod) -> Sight:
+    def sight(self, pod: Pod) -> PodSummary:
         """The pod reduced."""
         meta = pod.metadata
         node, text = pod.spec.node_name, meta.annotations.get(GRANT_KEY)
         resize, ended = RESIZE_KEY in meta.annotations, pod.terminal
         if ended or not node:
-            return Sight(
+            return PodSummary(
                 uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, ended=ended,
-                resize=resize, reserved=None if ended else held_for(self._registry, pod),
+                resize=resize, reserved=None if ended else reservation_of(self._registry, pod),
             )  # fmt: skip
         known = self._known(meta.uid, node, text)
-        sight = Sight(
+        sight = PodSummary(
             uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, resize=resize,
-            host=of_pod(pod), start=self._starts.start(pod), grant=known,
+            host=of_pod(pod), start=self._starts.starting_pod(pod), grant=known,
             init_over=init_is_over(pod),
         )  # fmt: skip
         return sight if known is not None else self._judged(pod, sight, text)
@@ -153,7 +159,7 @@ class Reader:
             return None
         read = self._read.get(uid)
         if read is None:
-            same = text is None and entry.phase is Phase.BOUND
+            same = text is None and entry.phase is AllocationPhase.BOUND
         else:
             digest, grant = read
             same = (
@@ -163,7 +169,7 @@ class Reader:
             )
         return entry.grant if same else None
 
-    def _judged(self, pod: Pod, sight: Sight, text: str | None) -> Sight:
+    def _judged(self, pod: Pod, sight: PodSummary, text: str | None) -> PodSummary:
         row = self._ledger.fleet.rows.get(sight.node)
         cards = () if row is None else self._ledger.fleet.facts[row]
         adopted = adopt(
@@ -182,7 +188,7 @@ class Reader:
             return sight
         if not self._migration:
             return replace(sight, unwritten=True)
-        counted = count_by_requests(self._registry, self._ledger.fleet, pod)
+        counted = estimate_shares(self._registry, self._ledger.fleet, pod)
         return replace(
             sight, grant=counted.grant, unknown=counted.closes,
             told="; ".join(t for t in (adopted.problem, counted.told) if t),

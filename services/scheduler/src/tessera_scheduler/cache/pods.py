@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from tessera_core.ledger.entries import Entry, Seen
+from tessera_core.ledger.entries import LedgerEntry, ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_runtime.kube.binding import PodKey
-from tessera_scheduler.alarms import Alarm, Alarms, Wrong
-from tessera_scheduler.cache.outlived import Outlived
-from tessera_scheduler.cache.pod_reader import Reader, Sight
+from tessera_scheduler.alarms import Alert, AlertReason, Alerts
+from tessera_scheduler.cache.outlived import OutlivedContainers
+from tessera_scheduler.cache.pod_reader import PodReader, PodSummary
 from tessera_schema.grants import Grant
 
 
-class Consequences(Protocol):
+class PodEvents(Protocol):
     """What changes in the books lead to. All of it is quick and fails never."""
 
     def released(self, grant: Grant) -> None:
@@ -49,12 +49,12 @@ class Consequences(Protocol):
         ...
 
 
-class Books:
+class PodCache:
     """Takes in what is seen of pods."""
 
     def __init__(
-        self, ledger: Ledger, reader: Reader, alarms: Alarms, consequences: Consequences,
-        outlived: Outlived,
+        self, ledger: Ledger, reader: PodReader, alarms: Alerts, consequences: PodEvents,
+        outlived: OutlivedContainers,
     ) -> None:  # fmt: skip
         """The ledger is shared with the filter; only this and `outlived` write what is seen into
         it."""
@@ -66,14 +66,14 @@ class Books:
 
     # -- pods
 
-    def relisted(self, sights: Iterable[Sight], started: float, now: float) -> None:
+    def relisted(self, sights: Iterable[PodSummary], started: float, now: float) -> None:
         """A whole list, begun at `started`; nothing from before it may follow."""
         listed = set(self._outlived.uids())
         for sight in sights:
             self._take(sight, now)
             listed.add(sight.uid)
-        before = [(e.grant, e.phase is Phase.BOUND) for e in self._ledger.entries()]
-        self._ledger.relist([Seen(uid=uid, grant=None) for uid in listed], started, now)
+        before = [(e.grant, e.phase is AllocationPhase.BOUND) for e in self._ledger.entries()]
+        self._ledger.relist([ObservedPod(uid=uid, grant=None) for uid in listed], started, now)
         for grant, bound in before:
             if self._ledger.entry(grant.uid) is None:
                 self._end(grant.uid, grant if bound else None)
@@ -81,14 +81,14 @@ class Books:
                 # bound and perhaps deleted while the list was made: no event will tell
                 self._then.doubt(_pod(grant))
 
-    def changed(self, sight: Sight, now: float) -> None:
+    def changed(self, sight: PodSummary, now: float) -> None:
         """A pod was added or modified."""
         self._take(sight, now)
 
     def deleted(self, uid: str) -> None:
         """A pod is gone from the API server, or from what is listed of it: it has ended."""
         entry = self._ledger.entry(uid)
-        bound = entry is not None and entry.phase is Phase.BOUND
+        bound = entry is not None and entry.phase is AllocationPhase.BOUND
         self._ledger.ended(uid)
         self._end(uid, entry.grant if entry is not None and bound else None)
 
@@ -98,7 +98,7 @@ class Books:
         if grant is not None:
             self._then.released(grant)
 
-    def _take(self, sight: Sight, now: float) -> None:
+    def _take(self, sight: PodSummary, now: float) -> None:
         if sight.ended:
             self.deleted(sight.uid)
             return
@@ -106,17 +106,17 @@ class Books:
             return
         self._tell(sight)
         if sight.unknown:
-            self._ledger.block(sight.node, sight.uid, now)
+            self._ledger.block_node(sight.node, sight.uid, now)
         entry = self._ledger.entry(sight.uid)
         if entry is not None and sight.grant is None:
             self._grantless(sight, entry)
         elif self._ledger.observe(sight.seen, now):
             self._resized(sight, entry)
         elif self._reader.is_ours(sight.uid):
-            self._alarm(sight, Wrong.CHANGED, "bears another grant than it was given")
+            self._alarm(sight, AlertReason.CHANGED, "bears another grant than it was given")
             self._then.restore(_named(sight))
 
-    def _resized(self, sight: Sight, before: Entry | None) -> None:
+    def _resized(self, sight: PodSummary, before: LedgerEntry | None) -> None:
         """What it holds may be another amount than before, and yet another may be asked."""
         after = self._ledger.entry(sight.uid)
         if after is None:
@@ -126,45 +126,62 @@ class Books:
         if sight.resize:
             self._then.resize(_named(sight))
 
-    def _grantless(self, sight: Sight, entry: Entry) -> None:
+    def _grantless(self, sight: PodSummary, entry: LedgerEntry) -> None:
         """A pod that the books know is bound, and nothing on it counts."""
         match entry.phase:
-            case Phase.RESERVED:
+            case AllocationPhase.RESERVED:
                 self._ledger.forget(sight.uid)
                 self._then.freed()
-            case Phase.UNSETTLED if sight.node != entry.grant.node:
-                self._ledger.settle(sight.uid, bound=False)
+            case AllocationPhase.UNSETTLED if sight.node != entry.grant.node:
+                self._ledger.resolve_binding(sight.uid, bound=False)
                 self._then.freed()
-            case Phase.BOUND if self._reader.is_ours(sight.uid) and not sight.unknown:
-                self._alarm(sight, Wrong.REMOVED, "has lost the grant that it was given")
+            case AllocationPhase.BOUND if self._reader.is_ours(sight.uid) and not sight.unknown:
+                self._alarm(sight, AlertReason.REMOVED, "has lost the grant that it was given")
                 self._then.restore(_named(sight))
-            case Phase.BOUND | Phase.BINDING | Phase.UNSETTLED | Phase.RELEASED:
+            case (
+                AllocationPhase.BOUND
+                | AllocationPhase.BINDING
+                | AllocationPhase.UNSETTLED
+                | AllocationPhase.RELEASED
+            ):
                 pass  # an answer is under way, or somebody was told before
 
-    def _tell(self, sight: Sight) -> None:
+    def _tell(self, sight: PodSummary) -> None:
         if sight.forged:
-            self._alarm(sight, Wrong.FORGED, f"bears a grant that is not its own: {sight.forged}")
+            self._alarm(
+                sight, AlertReason.FORGED, f"bears a grant that is not its own: {sight.forged}"
+            )
         elif sight.unknown:
             self._alarm(
-                sight, Wrong.UNREADABLE, f"cannot be read, so its node takes no more: {sight.told}"
+                sight,
+                AlertReason.UNREADABLE,
+                f"cannot be read, so its node takes no more: {sight.told}",
             )
         elif sight.unwritten:
-            self._alarm(sight, Wrong.UNGRANTED, "is bound and asks for cards, and has no grant")
-        elif sight.told:
-            self._alarm(sight, Wrong.TAKEN_OVER, f"was placed by another system: {sight.told}")
-
-    def _alarm(self, sight: Sight, wrong: Wrong, text: str) -> None:
-        self._alarms.raise_(
-            Alarm(
-                wrong=wrong, namespace=sight.namespace, name=sight.name, uid=sight.uid,
-                node=sight.node, text=text,
+            self._alarm(
+                sight, AlertReason.UNGRANTED, "is bound and asks for cards, and has no grant"
             )
-        )  # fmt: skip
+        elif sight.told:
+            self._alarm(
+                sight, AlertReason.TAKEN_OVER, f"was placed by another system: {sight.told}"
+            )
+
+    def _alarm(self, sight: PodSummary, wrong: AlertReason, text: str) -> None:
+        self._alarms.raise_(
+            Alert(
+                wrong=wrong,
+                namespace=sight.namespace,
+                name=sight.name,
+                uid=sight.uid,
+                node=sight.node,
+                text=text,
+            )
+        )
 
 
 def _pod(grant: Grant) -> PodKey:
     return PodKey(grant.namespace, grant.name, grant.uid)
 
 
-def _named(sight: Sight) -> PodKey:
+def _named(sight: PodSummary) -> PodKey:
     return PodKey(sight.namespace, sight.name, sight.uid)

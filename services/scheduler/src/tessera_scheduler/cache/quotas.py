@@ -20,7 +20,7 @@ from tessera_core.quota.objects import (
     accelerator_limit,
     resource_limits,
 )
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime import logs
 from tessera_runtime.kube.lists import Identity, identity
 from tessera_schema.json_codec import decoder
@@ -40,7 +40,7 @@ _config_map = decoder(_ConfigMap)
 _log = logs.named("tessera.scheduler.limits")
 
 
-class LimitSight(Struct, frozen=True, kw_only=True):
+class QuotaSummary(Struct, frozen=True, kw_only=True):
     """What one quota object limits."""
 
     key: str
@@ -50,17 +50,17 @@ class LimitSight(Struct, frozen=True, kw_only=True):
     """Set when the object makes no sense."""
 
 
-class Limits:
+class QuotaCache:
     """Takes in what is seen of quota objects."""
 
-    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+    def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
         """Nothing is limited."""
         self._registry = registry
         self._ledger = ledger
         self._limits: dict[str, tuple[Limit, ...]] = {}
         self._told: dict[str, str] = {}
 
-    def read_resource_quota(self, raw: bytes | msgspec.Raw) -> LimitSight:
+    def read_resource_quota(self, raw: bytes | msgspec.Raw) -> QuotaSummary:
         """An object that cannot be read has a problem."""
         told: list[str] = []
         key = _key("ResourceQuota", identity(raw))
@@ -68,31 +68,31 @@ class Limits:
             quota = _resource_quota(bytes(raw))
             limits = tuple(resource_limits(quota, self._registry, told.append))
         except (BadLimit, msgspec.DecodeError) as e:
-            return LimitSight(key=key, problem=str(e))
+            return QuotaSummary(key=key, problem=str(e))
         if told:
             self._tell(key, "; ".join(told))
-        return LimitSight(key=key, limits=limits)
+        return QuotaSummary(key=key, limits=limits)
 
-    def read_accelerator_quota(self, raw: bytes | msgspec.Raw) -> LimitSight:
+    def read_accelerator_quota(self, raw: bytes | msgspec.Raw) -> QuotaSummary:
         """An object that cannot be read has a problem."""
         key = _key("AcceleratorQuota", identity(raw))
         try:
             quota = _accelerator_quota(bytes(raw))
-            return LimitSight(key=key, limits=(accelerator_limit(quota, self._registry),))
+            return QuotaSummary(key=key, limits=(accelerator_limit(quota, self._registry),))
         except (BadLimit, msgspec.DecodeError) as e:
-            return LimitSight(key=key, problem=str(e))
+            return QuotaSummary(key=key, problem=str(e))
 
-    def read_gpu_quota(self, raw: bytes | msgspec.Raw) -> LimitSight:
+    def read_gpu_quota(self, raw: bytes | msgspec.Raw) -> QuotaSummary:
         """GPU Manager's ConfigMap; one that cannot be read has a problem."""
         meta = identity(raw)
         key = _key(GPU_QUOTA, meta)
         try:
             data = _config_map(bytes(raw)).data or {}
-            return LimitSight(key=key, limits=gpu_quota.limits(data, f"ConfigMap {meta.name}"))
+            return QuotaSummary(key=key, limits=gpu_quota.limits(data, f"ConfigMap {meta.name}"))
         except (BadLimit, msgspec.DecodeError) as e:
-            return LimitSight(key=key, problem=str(e))
+            return QuotaSummary(key=key, problem=str(e))
 
-    def relisted(self, kind: str, sights: Iterable[LimitSight]) -> bool:
+    def relisted(self, kind: str, sights: Iterable[QuotaSummary]) -> bool:
         """A whole list of one kind; True when any limit changed."""
         before = dict(self._limits)
         shown = {sight.key: sight for sight in sights}
@@ -102,20 +102,20 @@ class Limits:
             self._take(sight)
         return self._changed(before)
 
-    def changed(self, sight: LimitSight) -> bool:
+    def changed(self, sight: QuotaSummary) -> bool:
         """A quota object was added or modified; True when any limit changed."""
         before = dict(self._limits)
         self._take(sight)
         return self._changed(before)
 
-    def deleted(self, sight: LimitSight) -> bool:
+    def deleted(self, sight: QuotaSummary) -> bool:
         """A quota object is gone; True when any limit changed."""
         before = dict(self._limits)
         self._limits.pop(sight.key, None)
         self._told.pop(sight.key, None)
         return self._changed(before)
 
-    def _take(self, sight: LimitSight) -> None:
+    def _take(self, sight: QuotaSummary) -> None:
         if sight.problem:
             self._tell(sight.key, f"{sight.problem}: it limits what it did before")
         else:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tessera_core.scheduling.node_reservations import Reserved
+from tessera_core.scheduling.node_reservations import NodeReservations
 from tessera_runtime import logs
-from tessera_scheduler.cache.pod_reader import Sight
+from tessera_scheduler.cache.pod_reader import PodSummary
 
 _log = logs.named("tessera.scheduler.reservations")
 
@@ -19,12 +19,12 @@ _log = logs.named("tessera.scheduler.reservations")
 class Reservations:
     """Keeps the filter's reserved nodes in step with the pods."""
 
-    def __init__(self, reserved: Reserved, freed: Callable[[], None]) -> None:
+    def __init__(self, reserved: NodeReservations, freed: Callable[[], None]) -> None:
         """`freed` is told when nodes open again."""
         self._reserved = reserved
         self._freed = freed
 
-    def relisted(self, sights: Iterable[Sight], now: float) -> None:
+    def relisted(self, sights: Iterable[PodSummary], now: float) -> None:
         """All pods."""
         held = {s.uid: s.reserved for s in sights if s.reserved is not None}
         opened = self._reserved.keep(frozenset(held))
@@ -33,7 +33,7 @@ class Reservations:
         if opened:
             self._freed()
 
-    def changed(self, sight: Sight, now: float) -> None:
+    def changed(self, sight: PodSummary, now: float) -> None:
         """One pod."""
         held, before = sight.reserved, len(self._reserved)
         if held is None:

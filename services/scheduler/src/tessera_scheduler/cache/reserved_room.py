@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.admission.allowances import EVERYTHING
-from tessera_core.registry.registry import Registry
-from tessera_core.scheduling.node_reservations import Holding
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.node_reservations import NodeReservation
 from tessera_runtime import logs
 from tessera_schema.annotation_keys import RESERVE_KEY
 from tessera_schema.kube import Pod
@@ -23,16 +23,16 @@ _ALWAYS = float("inf")
 """`Reserved` lets nothing hold that long."""
 
 
-def held_for(registry: Registry, pod: Pod) -> Holding | None:
+def reservation_of(registry: DialectRegistry, pod: Pod) -> NodeReservation | None:
     """What is reserved for a waiting pod; None where nothing is."""
     nominated = pod.status.nominated_node_name
     held = Reservation(node=nominated, until=_ALWAYS) if nominated else _planned(pod)
     if held is None or not held.node:
         return None
     admission = admit(registry, pod, allowed=EVERYTHING)  # the filter says whether it may run
-    if not isinstance(admission, Admission) or not admission.request.containers:
+    if not isinstance(admission, AdmittedPod) or not admission.request.containers:
         return None
-    return Holding(
+    return NodeReservation(
         uid=pod.metadata.uid, pod=pod.name, node=held.node, until=held.until, plan=held.plan,
         nominated=bool(nominated), priority=pod.spec.priority or 0,
         vendors=frozenset(r.vendor for c in admission.request.containers for r in c.requests),

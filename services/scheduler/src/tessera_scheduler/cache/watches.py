@@ -16,18 +16,24 @@ from typing import Generic, NoReturn, TypeVar
 import msgspec
 
 from tessera_runtime import logs
-from tessera_runtime.bus.api import Bus, News, Resync
+from tessera_runtime.bus.api import Bus, Message, Resync
 from tessera_runtime.errors import ApiNotFound, TesseraError
 from tessera_runtime.informers import namespaces
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.lists import Unreadable
-from tessera_runtime.kube.reflector import Reflector, Sink, Watched
+from tessera_runtime.kube.lists import UnreadableObject
+from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_scheduler.cache.handlers import CustomSink, LimitSink, NodeSink, PodSink, Told
-from tessera_scheduler.cache.pod_reader import Sight
-from tessera_scheduler.cache.quotas import GPU_QUOTA, LimitSight
-from tessera_scheduler.settings import BooksSettings
+from tessera_scheduler.cache.handlers import (
+    CustomResourceHandler,
+    HandlerTargets,
+    NodeHandler,
+    PodHandler,
+    QuotaHandler,
+)
+from tessera_scheduler.cache.pod_reader import PodSummary
+from tessera_scheduler.cache.quotas import GPU_QUOTA, QuotaSummary
+from tessera_scheduler.settings import LedgerSettings
 from tessera_schema.annotation_keys import GROUP
 from tessera_schema.subjects import DEVICES_BUCKET
 
@@ -41,7 +47,7 @@ OWN_QUOTAS = f"/apis/{GROUP}/v1alpha1/acceleratorquotas"
 _log = logs.named("tessera.scheduler.watching")
 
 
-class Anew(Generic[T]):
+class RestartableReflector(Generic[T]):
     """A reflector that can be told to begin again with a list."""
 
     def __init__(self, make: Callable[[], Reflector[T]]) -> None:
@@ -84,13 +90,19 @@ class Anew(Generic[T]):
         self._synced.set()
 
 
-class Watching:
+class Watches:
     """All watches of the scheduler."""
 
     def __init__(
-        self, kube: Kube, bus: Bus, told: Told, settings: BooksSettings, calls: KubeSettings,
-        random: Random, gpu_quota: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        kube: Kube,
+        bus: Bus,
+        told: HandlerTargets,
+        settings: LedgerSettings,
+        calls: KubeSettings,
+        random: Random,
+        gpu_quota: str = "",
+    ) -> None:
         """`calls` says how lists and watches are made, `random` spreads them in time, `gpu_quota`
         where GPU Manager's quotas are."""
         self._gpu_quota_at = gpu_quota
@@ -101,9 +113,9 @@ class Watching:
         self._calls = calls
         self._random = random
         self._nodes_read = asyncio.Event()
-        self.pods: Anew[Sight] = Anew(
+        self.pods: RestartableReflector[PodSummary] = RestartableReflector(
             lambda: self._reflector(
-                Watched(paths.PODS, told.reader.read, LIVING), PodSink(told), "pods"
+                ListWatch(paths.PODS, told.reader.read, LIVING), PodHandler(told), "pods"
             )
         )
 
@@ -126,22 +138,22 @@ class Watching:
         """Watch everything, pods last."""
         told = self._told
         customs = sorted({p for d in told.registry.readers.values() for p in d.customs})
-        nodes = self._reflector(Watched(paths.NODES, told.nodes.read), NodeSink(told), "nodes")
+        nodes = self._reflector(ListWatch(paths.NODES, told.nodes.read), NodeHandler(told), "nodes")
         quotas = self._reflector(
-            Watched(QUOTAS, told.limits.read_resource_quota),
-            LimitSink("ResourceQuota", told),
+            ListWatch(QUOTAS, told.limits.read_resource_quota),
+            QuotaHandler("ResourceQuota", told),
             "resourcequotas",
         )
-        own = Watched(OWN_QUOTAS, told.limits.read_accelerator_quota)
+        own = ListWatch(OWN_QUOTAS, told.limits.read_accelerator_quota)
         known = self._reflector(
-            namespaces.watched(), namespaces.Namespaces(told.ledger, told.freed), "namespaces"
+            namespaces.watched(), namespaces.LedgerNamespaces(told.ledger, told.freed), "namespaces"
         )
         theirs = self._gpu_quota()
         async with asyncio.TaskGroup() as group:
             settled = []
             for path in customs:
-                watched = Watched(path, told.nodes.read_custom)
-                sink = CustomSink(path, told, self._look_at)
+                watched = ListWatch(path, told.nodes.read_custom)
+                sink = CustomResourceHandler(path, told, self._look_at)
                 settled.append(event := asyncio.Event())
                 group.create_task(self._if_there(watched, sink, event), name=f"watcher of {path}")
             for event in settled:
@@ -150,7 +162,7 @@ class Watching:
             group.create_task(quotas.run(), name="quota watcher")
             group.create_task(known.run(), name="namespace watcher")
             there = asyncio.Event()
-            limits = LimitSink("AcceleratorQuota", told)
+            limits = QuotaHandler("AcceleratorQuota", told)
             group.create_task(self._if_there(own, limits, there), name="own quota watcher")
             group.create_task(self._listen(), name="device listener")
             if theirs is not None:
@@ -162,19 +174,19 @@ class Watching:
             await self.pods.run()
         raise AssertionError("watches never end")
 
-    def _gpu_quota(self) -> Reflector[LimitSight] | None:
+    def _gpu_quota(self) -> Reflector[QuotaSummary] | None:
         """GPU Manager's quotas; None where nobody wants them."""
         namespace, _, name = self._gpu_quota_at.partition("/")
         if not name:
             return None
-        watched = Watched(
+        watched = ListWatch(
             paths.in_core(namespace, "configmaps"), self._told.limits.read_gpu_quota,
             {"fieldSelector": f"metadata.name={name}"},
         )  # fmt: skip
-        return self._reflector(watched, LimitSink(GPU_QUOTA, self._told), "configmaps")
+        return self._reflector(watched, QuotaHandler(GPU_QUOTA, self._told), "configmaps")
 
-    def _reflector(self, watched: Watched[T], sink: Sink[T], kind: str) -> Reflector[T]:
-        def unreadable(what: Unreadable) -> None:
+    def _reflector(self, watched: ListWatch[T], sink: Handler[T], kind: str) -> Reflector[T]:
+        def unreadable(what: UnreadableObject) -> None:
             self._told.measures.undecodable.labels(kind).inc()
             _log.warning(
                 "object not readable", path=what.path, name=what.object.name,
@@ -187,7 +199,7 @@ class Watching:
         )  # fmt: skip
 
     async def _if_there(
-        self, watched: Watched[T], sink: Sink[T], settled: asyncio.Event
+        self, watched: ListWatch[T], sink: Handler[T], settled: asyncio.Event
     ) -> NoReturn:
         """Watch a kind once its definition is installed; `settled` once that is known."""
         while True:
@@ -231,9 +243,9 @@ class Watching:
             await self._hear(told)
         raise AssertionError("watches never end")
 
-    async def _hear(self, told: AsyncIterator[News | Resync]) -> None:
+    async def _hear(self, told: AsyncIterator[Message | Resync]) -> None:
         async for item in told:
-            if isinstance(item, News) and self._told.states.take(
+            if isinstance(item, Message) and self._told.states.take(
                 item, self._told.steady.time(), audited=self.pods.there
             ):
                 self._told.freed()

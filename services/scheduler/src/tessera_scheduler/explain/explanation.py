@@ -13,56 +13,63 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.dialect_kit.contract import Rejected
-from tessera_core.explain.decision_log import Decision, Decisions
+from tessera_core.explain.decision_log import Decision, DecisionLog
 from tessera_core.explain.reasons import node_by_node, summary
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.ledger.entries import Entry
+from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.machines.allocation import Phase
+from tessera_core.machines.allocation import AllocationPhase
 from tessera_core.placement.units import units
-from tessera_core.quota.allowance import Allowance, least_use
-from tessera_core.registry.registry import Registry
+from tessera_core.quota.allowance import Allowance, minimum_usage
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.clock import Clock
 from tessera_schema.decisions import DecisionRecord, ReasonRecord
-from tessera_schema.explanation import IGNORED, UNASKED, AskedShare, Explanation, Held, LimitUse
+from tessera_schema.explanation import (
+    IGNORED,
+    UNASKED,
+    Explanation,
+    LedgerShares,
+    LimitUse,
+    RequestedShare,
+)
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
-from tessera_schema.verdicts import Verdict, Why
+from tessera_schema.verdicts import UnmetReason, Verdict
 
 PIECE: Final = 16
 """Nodes that are looked at in one go: one or two milliseconds."""
 
 
-class Books(Struct, frozen=True, kw_only=True):
+class ExplanationSources(Struct, frozen=True, kw_only=True):
     """What explanations are read from."""
 
-    registry: Registry
+    registry: DialectRegistry
     ledger: Ledger
-    decisions: Decisions
+    decisions: DecisionLog
     clock: Clock
     elsewhere: Callable[[], str] = str
     """The replica that leads, and alone knows what was decided; empty = this one, or nobody."""
 
 
-def admitted(books: Books, pod: Pod) -> Admission | Rejected | None:
+def admitted(books: ExplanationSources, pod: Pod) -> AdmittedPod | Rejected | None:
     """The pod as the filter admits it, with what its namespace may have."""
     allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
     return admit(books.registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
 
 
-async def explain(books: Books, pod: Pod) -> Explanation:
+async def explain(books: ExplanationSources, pod: Pod) -> Explanation:
     """Everything about one pod."""
     admission = admitted(books, pod)
     entry = books.ledger.entry(pod.metadata.uid)
     allowance = books.ledger.allowance(pod.metadata.namespace or "default")
-    request = admission.request if isinstance(admission, Admission) else None
+    request = admission.request if isinstance(admission, AdmittedPod) else None
     return Explanation(
         namespace=pod.metadata.namespace, name=pod.metadata.name,
         decision=await _decided(books, pod, admission, entry),
-        dialects=admission.dialects if isinstance(admission, Admission) else (),
+        dialects=admission.dialects if isinstance(admission, AdmittedPod) else (),
         asks=_asks(request) if request is not None else (),
         quota=_limits(allowance),
         held=_held(entry) if entry is not None else None,
@@ -70,10 +77,13 @@ async def explain(books: Books, pod: Pod) -> Explanation:
 
 
 async def _decided(
-    books: Books, pod: Pod, admission: Admission | Rejected | None, entry: Entry | None
+    books: ExplanationSources,
+    pod: Pod,
+    admission: AdmittedPod | Rejected | None,
+    entry: LedgerEntry | None,
 ) -> DecisionRecord:
     decision = books.decisions.get(pod.metadata.uid)
-    if entry is not None and entry.phase is not Phase.RESERVED:
+    if entry is not None and entry.phase is not AllocationPhase.RESERVED:
         return _placed(pod, entry, decision)
     if decision is not None:
         today = books.ledger.fleet.snapshot()
@@ -88,24 +98,28 @@ async def _decided(
     return await _as_of_now(books, plain, admission.request)
 
 
-def _placed(pod: Pod, entry: Entry, decision: Decision | None) -> DecisionRecord:
+def _placed(pod: Pod, entry: LedgerEntry, decision: Decision | None) -> DecisionRecord:
     """Bound, or about to be: the books say where, whatever was decided before."""
     node = entry.grant.node
     placed = decision is not None and decision.verdict is Verdict.PLACED
     return DecisionRecord(
-        uid=pod.metadata.uid, verdict=Verdict.PLACED, node=node,
+        uid=pod.metadata.uid,
+        verdict=Verdict.PLACED,
+        node=node,
         at=decision.at if decision is not None and placed else entry.since,
         attempts=decision.attempts if decision is not None else 0,
         feasible_nodes=decision.feasible if decision is not None and placed else 0,
         message=f"placed on {node}",
-    )  # fmt: skip
+    )
 
 
-async def _as_of_now(books: Books, plain: DecisionRecord, request: PodRequest) -> DecisionRecord:
+async def _as_of_now(
+    books: ExplanationSources, plain: DecisionRecord, request: PodRequest
+) -> DecisionRecord:
     """What it would be answered if it came now: after a restart nobody asked yet."""
     asked = unasked(books.elsewhere())
     allowance = books.ledger.allowance(request.namespace)
-    over = allowance.exceeded(least_use(request))
+    over = allowance.exceeded(minimum_usage(request))
     if over:
         why = ReasonRecord(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=over)
         return replace(plain, message=f"{asked}; {over}", reasons=(why,))
@@ -114,11 +128,11 @@ async def _as_of_now(books: Books, plain: DecisionRecord, request: PodRequest) -
     fits = len(fleet.rows) - len({why.node for why in whys})
     told = f"{fits} nodes have room now" if fits else summary(whys, len(fleet.rows))
     return replace(
-        plain, message=f"{asked}; {told}", feasible_nodes=fits,
-        reasons=tuple(
-            ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys
-        ),
-    )  # fmt: skip
+        plain,
+        message=f"{asked}; {told}",
+        feasible_nodes=fits,
+        reasons=tuple(ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys),
+    )
 
 
 def unasked(leader: str) -> str:
@@ -128,8 +142,8 @@ def unasked(leader: str) -> str:
     return "kube-scheduler has not asked about it since the scheduler started"
 
 
-async def _in_pieces(nodes: Iterator[Sequence[Why]]) -> list[Why]:
-    whys: list[Why] = []
+async def _in_pieces(nodes: Iterator[Sequence[UnmetReason]]) -> list[UnmetReason]:
+    whys: list[UnmetReason] = []
     for i, of_node in enumerate(nodes):
         whys += of_node
         if i % PIECE == PIECE - 1:
@@ -137,9 +151,9 @@ async def _in_pieces(nodes: Iterator[Sequence[Why]]) -> list[Why]:
     return whys
 
 
-def _asks(request: PodRequest) -> tuple[AskedShare, ...]:
+def _asks(request: PodRequest) -> tuple[RequestedShare, ...]:
     return tuple(
-        AskedShare(
+        RequestedShare(
             container=c.container, vendor=r.vendor, dialect=r.dialect, count=r.count,
             memory_bytes=r.memory_bytes, memory_percent=r.memory_percent,
             cores_percent=r.cores_percent, exclusive=r.exclusive,
@@ -162,6 +176,6 @@ def _limits(allowance: Allowance) -> tuple[LimitUse, ...]:
     )  # fmt: skip
 
 
-def _held(entry: Entry) -> Held:
+def _held(entry: LedgerEntry) -> LedgerShares:
     grant = entry.grant
-    return Held(node=grant.node, phase=entry.phase, since=entry.since, shares=grant.shares)
+    return LedgerShares(node=grant.node, phase=entry.phase, since=entry.since, shares=grant.shares)

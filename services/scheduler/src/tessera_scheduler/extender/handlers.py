@@ -14,19 +14,19 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.admission.admit import Admission, admit
+from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.placer import Placer
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.filter import Filter
-from tessera_core.scheduling.preemption import useful
-from tessera_core.scheduling.prioritize import TOP_SCORE, scores
-from tessera_runtime.http.fast_path import Answer, Reply, sentence
-from tessera_runtime.monotonic_clock import Steady
+from tessera_core.scheduling.preemption import nodes_made_feasible
+from tessera_core.scheduling.prioritize import TOP_SCORE, node_scores
+from tessera_runtime.http.fast_path import Answer, Reply, text_reply
+from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.binding.binder import Binder
-from tessera_scheduler.events import News, trace_of
-from tessera_scheduler.metrics import Measures
+from tessera_scheduler.events import AllocationEvents, trace_of
+from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.extender import (
     ExtenderArgs,
     ExtenderBindingResult,
@@ -50,17 +50,17 @@ REFUSED: Final = (msgspec.DecodeError, NotLeading)
 """What is the caller's to deal with, and no failure."""
 
 
-class Parts(Struct, frozen=True, kw_only=True):
+class ExtenderDependencies(Struct, frozen=True, kw_only=True):
     """What the extender answers from."""
 
-    registry: Registry
+    registry: DialectRegistry
     ledger: Ledger
     placer: Placer
     filter: Filter
     binder: Binder
-    news: News
-    measures: Measures
-    steady: Steady
+    news: AllocationEvents
+    measures: SchedulerMetrics
+    steady: MonotonicClock
     problem: Callable[[], str]
     """Why this replica does not answer; empty when it does."""
     look: Callable[[Pod], None]
@@ -70,7 +70,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 class Extender:
     """Answers. All of it raises NotLeading, and msgspec.DecodeError for bodies that are none."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ExtenderDependencies) -> None:
         """The parts are shared with the rest of the scheduler."""
         self._parts = parts
 
@@ -118,11 +118,11 @@ class Extender:
             uids = {node: [p.uid for p in v.pods or ()] for node, v in victims.items()}
             priority, now = args.pod.spec.priority or 0, parts.steady.time()
             closed = parts.filter.reserved.closed_to(request, priority, now)
-            kept = useful(parts.ledger, request, uids) - closed.keys()
+            kept = nodes_made_feasible(parts.ledger, request, uids) - closed.keys()
             victims = {node: v for node, v in victims.items() if node in kept}
         return encode_result(ExtenderPreemptionResult(victims))
 
-    def _leading(self) -> Parts:
+    def _leading(self) -> ExtenderDependencies:
         problem = self._parts.problem()
         if problem:
             raise NotLeading(problem)
@@ -135,18 +135,18 @@ class Extender:
         entry = self._parts.ledger.entry(request.uid)
         if entry is not None:
             return {entry.grant.node: TOP_SCORE}
-        return scores(self._parts.placer, request, names)
+        return node_scores(self._parts.placer, request, names)
 
     def _request(self, pod: Pod | None) -> PodRequest | None:
         if pod is None:
             return None
         allowed = self._parts.ledger.allowed_in(pod.metadata.namespace)
         admission = admit(self._parts.registry, pod, allowed=allowed)
-        asks = isinstance(admission, Admission) and bool(admission.request.containers)
-        return admission.request if asks and isinstance(admission, Admission) else None
+        asks = isinstance(admission, AdmittedPod) and bool(admission.request.containers)
+        return admission.request if asks and isinstance(admission, AdmittedPod) else None
 
 
-def answers(extender: Extender, measures: Measures) -> dict[str, Answer]:
+def answers(extender: Extender, measures: SchedulerMetrics) -> dict[str, Answer]:
     """The extender's verbs over HTTP, by path."""
     at_once = {
         "filter": extender.filter, "prioritize": extender.prioritize, "preempt": extender.preempt,
@@ -190,7 +190,7 @@ def _later(calls: _Calls, act: Callable[[bytes], Awaitable[bytes]]) -> Answer:
 class _Calls:
     """Counts the calls of one verb."""
 
-    def __init__(self, verb: str, measures: Measures) -> None:
+    def __init__(self, verb: str, measures: SchedulerMetrics) -> None:
         self._verb = verb
         self._outcomes = {
             outcome: measures.calls.labels(verb, outcome)
@@ -205,9 +205,9 @@ class _Calls:
     def refused(self, why: msgspec.DecodeError | NotLeading, began: float) -> Reply:
         if isinstance(why, NotLeading):
             self._count("not leading", began)
-            return sentence(f"{why}\n", 503)
+            return text_reply(f"{why}\n", 503)
         self._count("malformed", began)
-        return sentence(f"body of /{self._verb}: {why}\n", 400)
+        return text_reply(f"body of /{self._verb}: {why}\n", 400)
 
     def failed(self, began: float) -> None:
         self._count("failed", began)

@@ -15,11 +15,11 @@ from typing import Final
 from tessera_core.ledger.ledger import Ledger
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiRefused, Passing
+from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.patches import annotate
-from tessera_scheduler.metrics import Measures
+from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.annotation_keys import WAKE_KEY
 
 TRIES: Final = 3
@@ -27,7 +27,7 @@ TRIES: Final = 3
 _log = logs.named("tessera.scheduler.wake")
 
 
-class Waker:
+class PendingPodRequeuer:
     """Touches a node."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Waker:
         kube: Kube,
         ledger: Ledger,
         clock: Clock,
-        measures: Measures,
+        measures: SchedulerMetrics,
         *,
         waits: Callable[[], bool],
         every_s: float,
@@ -49,7 +49,7 @@ class Waker:
         self._every_s = every_s
         self._wanted = asyncio.Event()
 
-    def touch(self) -> None:
+    def requeue(self) -> None:
         """Something became free."""
         self._wanted.set()
 
@@ -70,7 +70,7 @@ class Waker:
         for node in list(self._ledger.fleet.rows)[:TRIES]:
             try:
                 await annotate(self._kube, paths.node(node), {WAKE_KEY: now})
-            except (ApiRefused, Passing) as e:
+            except (ApiRefused, Transient) as e:
                 _log.warning("node not touched", node=node, why=str(e))
             else:
                 return True

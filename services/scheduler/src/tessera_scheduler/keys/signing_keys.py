@@ -23,14 +23,14 @@ from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.create_or_update import (
     Json,
-    Unreadable,
-    answered,
+    UnexpectedContent,
     config_map,
-    hidden,
-    keep,
-    looked_after,
+    create_or_update,
+    from_secret,
+    repeat_until_cancelled,
+    retry_until_answered,
     secret,
-    unhidden,
+    to_secret,
 )
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.json_codec import decoder
@@ -41,7 +41,7 @@ ENTRY: Final = "keys.json"
 _log = logs.named("tessera.scheduler.keys")
 
 
-class KeySettings(Struct, frozen=True, kw_only=True):
+class SigningKeySettings(Struct, frozen=True, kw_only=True):
     """Keys of grants."""
 
     rotate_after_s: float = 90 * 86400.0
@@ -77,7 +77,7 @@ class SigningKey(Struct, frozen=True, kw_only=True):
     """Unix time in seconds."""
 
 
-class Published(Verifier):
+class PublishedKeys(Verifier):
     """The public keys as they were last seen. It is one object for the life of the service."""
 
     def replace(self, keys: Mapping[str, str]) -> None:
@@ -93,10 +93,12 @@ class Published(Verifier):
         super().__init__(good)
 
 
-class Keys:
+class SigningKeys:
     """The keys of this moment."""
 
-    def __init__(self, kube: Kube, namespace: str, settings: KeySettings, clock: Clock) -> None:
+    def __init__(
+        self, kube: Kube, namespace: str, settings: SigningKeySettings, clock: Clock
+    ) -> None:
         """`open_keys` makes it and keeps it fresh."""
         self._kube = kube
         self._settings = settings
@@ -104,7 +106,7 @@ class Keys:
         self._secret = secret(namespace, SECRET)
         self._public = config_map(namespace, SIGNING_KEYS)
         self._signer: Signer | None = None
-        self.verifier = Published({})
+        self.verifier = PublishedKeys({})
 
     @property
     def signer(self) -> Signer:
@@ -115,7 +117,7 @@ class Keys:
 
     async def refresh(self) -> None:
         """Make, publish and choose keys as is due. Raises Passing, Unreadable and ApiRefused."""
-        kept = await keep(self._kube, self._secret, self._with_due)
+        kept = await create_or_update(self._kube, self._secret, self._with_due)
         keys = self._decoded(kept) or ()
         ours = dict(published_key(Signer(key.private).public) for key in keys)
         seen: dict[str, str] = {}
@@ -127,7 +129,7 @@ class Keys:
                 return None
             return {**(there or self._public.object()), "data": {**seen, **ours}}
 
-        await keep(self._kube, self._public, published)
+        await create_or_update(self._kube, self._public, published)
         self.verifier.replace({**seen, **ours})
         self._choose(keys, frozenset(seen))
 
@@ -140,7 +142,7 @@ class Keys:
         if keys and (not after or now - keys[-1].made < after):
             return None
         keys = (*(keys or ())[-1:], SigningKey(private=new_key(), made=now))
-        data = {ENTRY: hidden(msgspec.json.encode(keys))}
+        data = {ENTRY: to_secret(msgspec.json.encode(keys))}
         return {**(there or self._secret.object(type="Opaque")), "data": data}
 
     def _choose(self, keys: tuple[SigningKey, ...], seen: frozenset[str]) -> None:
@@ -157,7 +159,7 @@ class Keys:
         self._signer = chosen
 
     def _decoded(self, found: Mapping[str, Any] | None) -> tuple[SigningKey, ...]:
-        raw = unhidden(self._secret, found or {}, ENTRY)
+        raw = from_secret(self._secret, found or {}, ENTRY)
         if raw is None:
             return ()
         try:
@@ -165,7 +167,7 @@ class Keys:
             for key in keys:
                 Signer(key.private)
         except (msgspec.DecodeError, BadKey) as e:
-            raise Unreadable(
+            raise UnexpectedContent(
                 f"Secret {self._secret.namespace}/{self._secret.name}: data[{ENTRY}]: {e}: delete "
                 "the Secret, and another key is made; grants signed before stay valid"
             ) from e
@@ -177,15 +179,15 @@ _decode = decoder(tuple[SigningKey, ...])
 
 @asynccontextmanager
 async def open_keys(
-    kube: Kube, namespace: str, settings: KeySettings, clock: Clock
-) -> AsyncGenerator[Keys]:
+    kube: Kube, namespace: str, settings: SigningKeySettings, clock: Clock
+) -> AsyncGenerator[SigningKeys]:
     """The keys, made where there are none, looked after until left. Raises what `refresh` does;
     an API server that does not answer yet is waited for."""
-    keys = Keys(kube, namespace, settings, clock)
-    await answered(keys.refresh, settings.retry_s)
+    keys = SigningKeys(kube, namespace, settings, clock)
+    await retry_until_answered(keys.refresh, settings.retry_s)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(
-            looked_after(keys.refresh, settings.refresh_s), name="grant keys"
+            repeat_until_cancelled(keys.refresh, settings.refresh_s), name="grant keys"
         )  # fmt: skip
         try:
             yield keys

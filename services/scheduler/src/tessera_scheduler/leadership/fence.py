@@ -27,7 +27,7 @@ _NOBODY: Final = "pod-of-no-term"
 _log = logs.named("tessera.scheduler.fencing")
 
 
-class Fence:
+class FencingCheck:
     """Asks the API server."""
 
     def __init__(

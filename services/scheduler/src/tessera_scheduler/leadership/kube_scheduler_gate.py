@@ -23,13 +23,13 @@ from typing import Annotated, Final, NoReturn
 from msgspec import Meta, Struct
 
 from tessera_runtime import logs
-from tessera_runtime.background import aside
+from tessera_runtime.background import running_in_background
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.create_or_update import Json, Place, keep
-from tessera_scheduler.leadership.leader import Leading
+from tessera_runtime.kube.create_or_update import Json, ObjectLocation, create_or_update
+from tessera_scheduler.leadership.leader import Leadership
 
 LONG_S: Final = 10 * 365 * 86400
 """Seconds for which a closed gate holds: nobody needs to renew it."""
@@ -59,11 +59,16 @@ class _State(Enum):
     """Closed where there is no Lease: kube-scheduler must not make it before us."""
 
 
-class Gate:
+class KubeSchedulerGate:
     """Made by `open_gate`."""
 
     def __init__(
-        self, kube: Kube, place: Place, settings: GateSettings, leading: Leading, clock: Clock
+        self,
+        kube: Kube,
+        place: ObjectLocation,
+        settings: GateSettings,
+        leading: Leadership,
+        clock: Clock,
     ) -> None:
         """Nothing is known of the Lease yet."""
         self._kube, self._place, self._settings = kube, place, settings
@@ -89,9 +94,11 @@ class Gate:
         if wanted is self._at and now < self._check_at:
             return
         change = {
-            _State.OPEN: self._opened, _State.CLOSED: self._closed, _State.AS_IT_IS: self._kept,
-        }  # fmt: skip
-        await keep(self._kube, self._place, change[wanted])
+            _State.OPEN: self._opened,
+            _State.CLOSED: self._closed,
+            _State.AS_IT_IS: self._kept,
+        }
+        await create_or_update(self._kube, self._place, change[wanted])
         if wanted is not self._at:
             _log.info("gate", lease=self._place.name, state=wanted.name.lower())
         self._at, self._check_at = wanted, now + self._settings.check_s
@@ -140,16 +147,24 @@ def _holder(there: Json) -> str:
 
 @asynccontextmanager
 async def open_gate(
-    kube: Kube, namespace: str, replica: str, settings: GateSettings, leading: Leading, clock: Clock
-) -> AsyncGenerator[Gate | None]:
+    kube: Kube,
+    namespace: str,
+    replica: str,
+    settings: GateSettings,
+    leading: Leadership,
+    clock: Clock,
+) -> AsyncGenerator[KubeSchedulerGate | None]:
     """Look after the Lease until left, and leave it as it is then; None where there is none."""
     if not settings.enabled:
         yield None
         return
-    place = Place(
+    place = ObjectLocation(
         collection=paths.in_group("coordination.k8s.io", "v1", "leases", namespace=namespace),
-        api_version="coordination.k8s.io/v1", kind="Lease", name=replica, namespace=namespace,
-    )  # fmt: skip
-    gate = Gate(kube, place, settings, leading, clock)
-    async with aside(gate.run(), "gate"):
+        api_version="coordination.k8s.io/v1",
+        kind="Lease",
+        name=replica,
+        namespace=namespace,
+    )
+    gate = KubeSchedulerGate(kube, place, settings, leading, clock)
+    async with running_in_background(gate.run(), "gate"):
         yield gate

@@ -30,7 +30,7 @@ def replica_of(holder: str) -> str:
     return holder.partition("_")[0].rpartition("-")[0]
 
 
-class Leading:
+class Leadership:
     """Who answers."""
 
     def __init__(

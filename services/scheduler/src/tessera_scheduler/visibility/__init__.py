@@ -18,37 +18,37 @@ from pathlib import Path
 from msgspec import Struct
 
 from tessera_runtime import atomic_write
-from tessera_runtime.background import aside
+from tessera_runtime.background import running_in_background
 from tessera_runtime.http import server
 from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.metrics import Registry as Metrics
-from tessera_scheduler.explain.explanation import Books
+from tessera_runtime.metrics import MetricsRegistry as Metrics
+from tessera_scheduler.explain.explanation import ExplanationSources
 from tessera_scheduler.visibility.apiservice import Address
 from tessera_scheduler.visibility.handler import Visibility
-from tessera_scheduler.visibility.registration import Keeper
+from tessera_scheduler.visibility.registration import ApiServiceReconciler
 from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.certificates import open_certificates
 from tessera_scheduler.webhook.settings import WebhookSettings
 
-__all__ = ["VisibilitySettings", "World", "open_visibility"]
+__all__ = ["VisibilityEnvironment", "VisibilitySettings", "open_visibility"]
 
 
-class World(Struct, frozen=True, kw_only=True):
+class VisibilityEnvironment(Struct, frozen=True, kw_only=True):
     """What the API shares with the rest of the scheduler."""
 
     kube: Kube
     namespace: str
     """Ours, where the Service is."""
-    books: Books
+    books: ExplanationSources
     metrics: Metrics
-    ports: server.Ports = server.NO_PORTS
+    ports: server.PortReporter = server.NO_PORTS
 
 
 @asynccontextmanager
 async def open_visibility(
-    world: World, settings: VisibilitySettings, webhook: WebhookSettings
-) -> AsyncGenerator[server.Served | None]:
+    world: VisibilityEnvironment, settings: VisibilitySettings, webhook: WebhookSettings
+) -> AsyncGenerator[server.HttpServer | None]:
     """Serve it over TLS, with the webhook's certificate, and have the API server pass requests on,
     until left; None where it is not enabled. Raises BadSettings and what `open_certificates`
     raises. That a cluster passes nothing on is said in the log, and looked at again."""
@@ -69,8 +69,11 @@ async def open_visibility(
 
 @asynccontextmanager
 async def _listening(
-    world: World, settings: VisibilitySettings, webhook: WebhookSettings, trusted: Path
-) -> AsyncGenerator[server.Served]:
+    world: VisibilityEnvironment,
+    settings: VisibilitySettings,
+    webhook: WebhookSettings,
+    trusted: Path,
+) -> AsyncGenerator[server.HttpServer]:
     visibility = Visibility(world.kube, world.books, settings, world.metrics)
     app = server.application(settings.http)
     app.add_routes(visibility.routes())
@@ -82,15 +85,19 @@ async def _listening(
         world.kube, world.namespace, names, webhook.certificate, world.books.clock
     ) as certificates:
         shown = TlsSettings(
-            cert_file=certificates.cert_file, key_file=certificates.key_file,
-            reload_s=webhook.certificate.refresh_s, client_ca_file=trusted,
-        )  # fmt: skip
+            cert_file=certificates.cert_file,
+            key_file=certificates.key_file,
+            reload_s=webhook.certificate.refresh_s,
+            client_ca_file=trusted,
+        )
         async with (
             open_tls(shown) as tls,
             server.serving(
                 app, settings.http, name="visibility", tls=tls, ports=world.ports
             ) as served,
         ):  # fmt: skip
-            keeper = Keeper(world.kube, settings, visibility, tls, trusted, address, certificates)
-            async with aside(keeper.run(), "visibility"):
+            keeper = ApiServiceReconciler(
+                world.kube, settings, visibility, tls, trusted, address, certificates
+            )
+            async with running_in_background(keeper.run(), "visibility"):
                 yield served

@@ -12,13 +12,13 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.create_or_update import Json, Place, keep
+from tessera_runtime.kube.create_or_update import Json, ObjectLocation, create_or_update
 from tessera_scheduler.webhook.registration import is_in
 from tessera_schema.visibility import GROUP, VERSION
 
 _API: Final = "apiregistration.k8s.io/v1"
 NAME: Final = f"{VERSION}.{GROUP}"
-PLACE: Final = Place(
+PLACE: Final = ObjectLocation(
     collection=f"/apis/{_API}/apiservices", api_version=_API, kind="APIService", name=NAME
 )
 
@@ -33,7 +33,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
 async def keep_apiservice(kube: Kube, address: Address, bundle: bytes) -> None:
     """Write it where it is missing or different. Of an empty `bundle` what others wrote as caBundle
-    is kept. Raises as `keep` does."""
+    is kept. Raises as `create_or_update` does."""
     wanted: Json = {
         "group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100,
         "service": {"namespace": address.namespace, "name": address.name, "port": address.port},
@@ -48,4 +48,4 @@ async def keep_apiservice(kube: Kube, address: Address, bundle: bytes) -> None:
         kept = {"caBundle": had["caBundle"]} if had.get("caBundle") else {}
         return {**(there or PLACE.object()), "spec": {**kept, **wanted}}
 
-    await keep(kube, PLACE, change)
+    await create_or_update(kube, PLACE, change)

@@ -11,13 +11,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.explain.card_holders import Holder, ListedCard, listed
+from tessera_core.explain.card_holders import ListedCard, ListedHolder, listed
 from tessera_core.fleet.cores import percent
-from tessera_core.placement.node_fit import Unfit
+from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
-from tessera_core.placement.units import Unit, units
+from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance
-from tessera_scheduler.explain.explanation import PIECE, Books
+from tessera_scheduler.explain.explanation import PIECE, ExplanationSources
 from tessera_schema import visibility
 from tessera_schema.cards import MIB
 from tessera_schema.reasons import Reason
@@ -30,7 +30,7 @@ HOLDERS_MOST: Final = 64
 
 
 async def with_cards(
-    books: Books, found: visibility.PodExplanation, request: PodRequest, most: int
+    books: ExplanationSources, found: visibility.PodExplanation, request: PodRequest, most: int
 ) -> visibility.PodExplanation:
     """The explanation with the cards of its nodes, and of the one that it is on or that has room;
     at most so many nodes."""
@@ -57,7 +57,10 @@ async def with_cards(
 
 
 def _cards(
-    books: Books, node: str, wanted: Sequence[Unit], allowance: Allowance | None
+    books: ExplanationSources,
+    node: str,
+    wanted: Sequence[PlacementUnit],
+    allowance: Allowance | None,
 ) -> tuple[visibility.CardState, ...]:
     """Those of the vendors that are asked for. Of a pod that has its cards (None) it is not said
     why it could not have others."""
@@ -66,7 +69,7 @@ def _cards(
         return ()
     unfit = None if allowance is None else Placer(books.ledger.fleet).fit(row, wanted, allowance)
     reasons: dict[str, str] = {}
-    if isinstance(unfit, Unfit) and unfit.view is not None and unfit.codes is not None:
+    if isinstance(unfit, NoFit) and unfit.view is not None and unfit.codes is not None:
         for card, code in zip(unfit.view.facts, unfit.codes.tolist(), strict=True):
             reasons[card.id] = Reason(code).wire if code else ""
     vendors = {unit.lead.vendor for unit in wanted}
@@ -80,15 +83,21 @@ def _cards(
 def _state(card: ListedCard, reason: str) -> visibility.CardState:
     facts, held = card.card, card.held
     return visibility.CardState(
-        index=facts.index, id=facts.id, model=facts.model,
-        memory_mib=facts.memory_mib, memory_mib_used=held.memory_bytes // MIB,
-        cores_percent=facts.cores_percent, cores_percent_used=percent(held.cores_milli),
-        slots=facts.slots, slots_used=held.slots, reason=reason,
+        index=facts.index,
+        id=facts.id,
+        model=facts.model,
+        memory_mib=facts.memory_mib,
+        memory_mib_used=held.memory_bytes // MIB,
+        cores_percent=facts.cores_percent,
+        cores_percent_used=percent(held.cores_milli),
+        slots=facts.slots,
+        slots_used=held.slots,
+        reason=reason,
         holders=tuple(_holder(holder) for holder in card.holders[:HOLDERS_MOST]),
-    )  # fmt: skip
+    )
 
 
-def _holder(holder: Holder) -> visibility.CardHolder:
+def _holder(holder: ListedHolder) -> visibility.CardHolder:
     return visibility.CardHolder(
         namespace=holder.namespace, name=holder.name, memory_mib=holder.memory_bytes // MIB,
         cores_percent=holder.cores_percent, exclusive=holder.exclusive,

@@ -20,8 +20,8 @@ from tessera_runtime import logs
 from tessera_runtime.errors import ApiExpired, ApiNotFound, ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.metrics import Registry as Metrics
-from tessera_scheduler.explain.explanation import Books
+from tessera_runtime.metrics import MetricsRegistry as Metrics
+from tessera_scheduler.explain.explanation import ExplanationSources
 from tessera_scheduler.http.authorization import Caller
 from tessera_scheduler.visibility import tables
 from tessera_scheduler.visibility.discovery import DOCUMENTS
@@ -29,7 +29,7 @@ from tessera_scheduler.visibility.front_proxy import NOBODY, FrontProxy
 from tessera_scheduler.visibility.pod_explanations import brief, whole
 from tessera_scheduler.visibility.reviews import Action, Reviews
 from tessera_scheduler.visibility.settings import USER_MOST, VisibilitySettings
-from tessera_scheduler.visibility.statuses import Refusal, forbidden, no_such_pod
+from tessera_scheduler.visibility.statuses import StatusRefusal, forbidden, no_such_pod
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 from tessera_schema.visibility import (
@@ -37,7 +37,7 @@ from tessera_schema.visibility import (
     PLURAL,
     ROOT,
     VERSION,
-    ListMeta,
+    ExplanationListMeta,
     PodExplanation,
     PodExplanationList,
 )
@@ -88,7 +88,7 @@ class Visibility:
     """Answers what the API server passes on."""
 
     def __init__(
-        self, kube: Kube, books: Books, settings: VisibilitySettings, metrics: Metrics
+        self, kube: Kube, books: ExplanationSources, settings: VisibilitySettings, metrics: Metrics
     ) -> None:
         """Made inside the event loop that serves it. Until `proxy` is set, nobody is answered."""
         self.proxy: FrontProxy = NOBODY
@@ -115,17 +115,17 @@ class Visibility:
     async def _handle(self, answer: _Answer, request: web.Request) -> web.Response:
         try:
             response = await self._bounded(answer, request)
-        except Refusal as e:
+        except StatusRefusal as e:
             response = e.response()
         except ApiExpired as e:
-            response = Refusal(400, f"continue: {e.message}: list anew").response()
+            response = StatusRefusal(400, f"continue: {e.message}: list anew").response()
         except TimeoutError:
             text = f"no answer within {self._settings.whole_s:g} s: try again"
-            response = Refusal(503, text, retry_s=AGAIN_S).response()
+            response = StatusRefusal(503, text, retry_s=AGAIN_S).response()
         except (TesseraError, msgspec.DecodeError) as e:
             _log.warning("visibility failed", problem=str(e))
             text = "the API server did not say what the caller may do, or what the pod is"
-            response = Refusal(503, text, retry_s=AGAIN_S).response()
+            response = StatusRefusal(503, text, retry_s=AGAIN_S).response()
         self._answers.labels(str(response.status)).inc()
         return response
 
@@ -134,7 +134,7 @@ class Visibility:
         user = caller.username
         if self._here.total() >= self._settings.waiting or self._here[user] >= USER_MOST:
             text = f"{self._here[user]} of your requests are being answered: come back in a moment"
-            raise Refusal(429, text, retry_s=AGAIN_S)
+            raise StatusRefusal(429, text, retry_s=AGAIN_S)
         self._here[user] += 1
         try:
             async with asyncio.timeout(self._settings.whole_s):
@@ -147,7 +147,9 @@ class Visibility:
         certificate = request.get_extra_info("peercert")
         caller = self.proxy.caller(certificate, list(request.headers.items()))
         if caller is None:
-            raise Refusal(401, f"ask the cluster's API server for {ROOT}: it says here who you are")
+            raise StatusRefusal(
+                401, f"ask the cluster's API server for {ROOT}: it says here who you are"
+            )
         return caller
 
     async def _must(self, caller: Caller, verb: str, namespace: str, name: str = "") -> None:
@@ -168,11 +170,14 @@ class Visibility:
             raise no_such_pod(name) from None
         async with self._turns:
             found = await whole(
-                self._books, _pod(raw), partial(self._reviews.seen, caller),
-                scheduler=_scheduler(raw), cards=_truth(request, "cards"),
-            )  # fmt: skip
+                self._books,
+                _pod(raw),
+                partial(self._reviews.seen, caller),
+                scheduler=_scheduler(raw),
+                cards=_truth(request, "cards"),
+            )
         if tables.wanted(request.headers.get("Accept", "")):
-            return _sent(tables.table([found], ListMeta()))
+            return _sent(tables.table([found], ExplanationListMeta()))
         body = _encode(found)
         if len(body) > ANSWER_MOST:
             more = found.more_nodes + len(found.nodes)
@@ -182,7 +187,9 @@ class Visibility:
     async def _list(self, request: web.Request, caller: Caller) -> web.Response:
         namespace = request.match_info.get("namespace", "")
         if _truth(request, "watch"):
-            raise Refusal(405, f"{PLURAL} cannot be watched: they are computed when asked for")
+            raise StatusRefusal(
+                405, f"{PLURAL} cannot be watched: they are computed when asked for"
+            )
         await self._must(caller, "list", namespace)
         query = {"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": _limit(request)}
         if request.query.get("continue"):
@@ -193,14 +200,14 @@ class Visibility:
         except ApiRefused as e:
             if e.status != 400:
                 raise
-            raise Refusal(400, e.message) from None
+            raise StatusRefusal(400, e.message) from None
         found: list[PodExplanation] = []
         async with self._turns:
             for pod in page.items:
                 one = await brief(self._books, pod, partial(self._reviews.seen, caller))
                 found += [] if one is None else [one]
                 await asyncio.sleep(0)
-        metadata = ListMeta(continue_=page.metadata.continue_)
+        metadata = ExplanationListMeta(continue_=page.metadata.continue_)
         if tables.wanted(request.headers.get("Accept", "")):
             return _sent(tables.table(found, metadata))
         return _sent(PodExplanationList(metadata=metadata, items=tuple(found)))
@@ -212,8 +219,8 @@ async def _document(request: web.Request, _: Caller) -> web.Response:
 
 async def _nothing(request: web.Request, _: Caller) -> web.Response:
     if request.method not in ("GET", "HEAD"):
-        raise Refusal(405, f"{PLURAL} can be read, and nothing else")
-    raise Refusal(404, "the server could not find the requested resource")
+        raise StatusRefusal(405, f"{PLURAL} can be read, and nothing else")
+    raise StatusRefusal(404, "the server could not find the requested resource")
 
 
 def _sent(body: Any) -> web.Response:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.explain.advice import Advice
-from tessera_core.explain.advice import Holder as InTheWay
+from tessera_core.explain.advice import BlockingPod as InTheWay
 from tessera_schema import visibility
 from tessera_schema.reasons import Reason
 
@@ -32,7 +32,7 @@ class See(Protocol):
         ...
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class DraftAnswer(Struct, frozen=True, kw_only=True):
     """An answer that names whatever the books have."""
 
     found: visibility.PodExplanation

@@ -7,14 +7,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission
+from tessera_core.admission.admit import AdmittedPod
 from tessera_core.explain.advice import Advice
 from tessera_core.explain.reasons import NO_CARDS
 from tessera_core.explain.remedies import advise, memory_unit
 from tessera_runtime.kube import timestamps
-from tessera_scheduler.explain.explanation import Books, admitted, explain, unasked
+from tessera_scheduler.explain.explanation import ExplanationSources, admitted, explain, unasked
 from tessera_scheduler.visibility.cards import with_cards
-from tessera_scheduler.visibility.names import Draft, See
+from tessera_scheduler.visibility.names import DraftAnswer, See
 from tessera_schema import visibility
 from tessera_schema.cards import MIB
 from tessera_schema.explanation import UNASKED, Explanation
@@ -30,7 +30,7 @@ _WAITS: Final = (Verdict.WAITING, UNASKED)
 
 
 async def whole(
-    books: Books, pod: Pod, see: See, *, scheduler: str = "", cards: bool = False
+    books: ExplanationSources, pod: Pod, see: See, *, scheduler: str = "", cards: bool = False
 ) -> visibility.PodExplanation:
     """Everything about one pod. `scheduler` is what kube-scheduler wrote on it."""
     explanation = await explain(books, pod)
@@ -40,10 +40,10 @@ async def whole(
     advice = _advice(books, pod, wanted) if waits and wanted is not None else None
     if cards and wanted is not None:
         found = await with_cards(books, found, wanted, NODES_MOST)
-    return await Draft(found=found, advice=advice).as_seen(see)
+    return await DraftAnswer(found=found, advice=advice).as_seen(see)
 
 
-async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation | None:
+async def brief(books: ExplanationSources, pod: Pod, see: See) -> visibility.PodExplanation | None:
     """One line about a pod that waits, without its nodes; None for one that asks for no cards."""
     admission = admitted(books, pod)
     if admission is None:
@@ -52,34 +52,40 @@ async def brief(books: Books, pod: Pod, see: See) -> visibility.PodExplanation |
     about = visibility.PodExplanation(
         metadata=_meta(pod), verdict=UNASKED if decision is None else str(decision.verdict),
         attempts=0 if decision is None else decision.attempts,
-        decided_at="" if decision is None else timestamps.written(decision.at),
+        decided_at="" if decision is None else timestamps.format_time(decision.at),
     )  # fmt: skip
-    if not isinstance(admission, Admission):
+    if not isinstance(admission, AdmittedPod):
         return replace(about, verdict=Verdict.REJECTED, message=admission.message)
     if not admission.request.containers:
         return None
     if books.ledger.entry(pod.metadata.uid) is not None:
         return replace(about, verdict=Verdict.PLACED, message="its cards are kept for it")
     over = "" if decision is None else decision.over
-    shown = await Draft(found=about, advice=_advice(books, pod, admission.request)).as_seen(see)
+    shown = await DraftAnswer(found=about, advice=_advice(books, pod, admission.request)).as_seen(
+        see
+    )
     said = unasked(books.elsewhere()) if decision is None else over
     return replace(shown, message=said, advice="" if said == shown.advice else shown.advice)
 
 
-def _wanted(books: Books, pod: Pod) -> PodRequest | None:
+def _wanted(books: ExplanationSources, pod: Pod) -> PodRequest | None:
     admission = admitted(books, pod)
-    if isinstance(admission, Admission) and admission.request.containers:
+    if isinstance(admission, AdmittedPod) and admission.request.containers:
         return admission.request
     return None
 
 
-def _advice(books: Books, pod: Pod, request: PodRequest) -> Advice:
+def _advice(books: ExplanationSources, pod: Pod, request: PodRequest) -> Advice:
     ledger, decision = books.ledger, books.decisions.get(pod.metadata.uid)
     rows = None if decision is None else books.decisions.offered(decision, ledger.fleet)
     return advise(
-        ledger.fleet, ledger.on, request, ledger.allowance(request.namespace), rows=rows,
+        ledger.fleet,
+        ledger.on,
+        request,
+        ledger.allowance(request.namespace),
+        rows=rows,
         unit=memory_unit(books.registry.dialects, pod),
-    )  # fmt: skip
+    )
 
 
 # -- the object
@@ -104,7 +110,7 @@ def _object(pod: Pod, found: Explanation, scheduler: str) -> visibility.PodExpla
     return visibility.PodExplanation(
         metadata=_meta(pod), verdict=str(decision.verdict), message=decision.message,
         node=decision.node, attempts=decision.attempts, scheduler=scheduler,
-        decided_at=timestamps.written(decision.at) if decision.attempts else "",
+        decided_at=timestamps.format_time(decision.at) if decision.attempts else "",
         dialects=found.dialects, asks=_asks(found), limits=_limits(found), held=_held(found),
         reasons=tuple(of_pod),
         nodes=tuple(
@@ -115,9 +121,9 @@ def _object(pod: Pod, found: Explanation, scheduler: str) -> visibility.PodExpla
     )  # fmt: skip
 
 
-def _asks(found: Explanation) -> tuple[visibility.Asked, ...]:
+def _asks(found: Explanation) -> tuple[visibility.RequestedCards, ...]:
     return tuple(
-        visibility.Asked(
+        visibility.RequestedCards(
             container=a.container, vendor=a.vendor, dialect=a.dialect, count=a.count,
             memory_mib=a.memory_bytes // MIB, memory_percent=a.memory_percent,
             cores_percent=a.cores_percent, exclusive=a.exclusive,
@@ -144,7 +150,7 @@ def _held(found: Explanation) -> visibility.HeldCards | None:
     if held is None:
         return None
     return visibility.HeldCards(
-        node=held.node, phase=held.phase, since=timestamps.written(held.since),
+        node=held.node, phase=held.phase, since=timestamps.format_time(held.since),
         shares=tuple(
             visibility.HeldShare(
                 container=s.container, card=s.card, index=s.index, memory_mib=s.memory_mib,

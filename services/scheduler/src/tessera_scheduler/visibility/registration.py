@@ -9,26 +9,26 @@ from typing import Final, NoReturn
 import msgspec
 
 from tessera_runtime import atomic_write, logs
-from tessera_runtime.errors import Lasting, Passing
+from tessera_runtime.errors import Permanent, Transient
 from tessera_runtime.http.tls import Tls
 from tessera_runtime.kube.api import Kube
 from tessera_scheduler.visibility.apiservice import Address, keep_apiservice
 from tessera_scheduler.visibility.front_proxy import front_proxy
 from tessera_scheduler.visibility.handler import Visibility
 from tessera_scheduler.visibility.settings import VisibilitySettings
-from tessera_scheduler.webhook.certificates import Certificates
+from tessera_scheduler.webhook.certificates import WebhookCertificates
 
 RETRY_S: Final = 2.0
 """Seconds between two looks until one has gone well."""
 _log = logs.named("tessera.scheduler.visibility")
 
 
-class Keeper:
+class ApiServiceReconciler:
     """Looks again and again."""
 
     def __init__(
         self, kube: Kube, settings: VisibilitySettings, visibility: Visibility, tls: Tls,
-        trusted: Path, address: Address, certificates: Certificates,
+        trusted: Path, address: Address, certificates: WebhookCertificates,
     ) -> None:  # fmt: skip
         """`trusted` is the file that `tls` checks clients with."""
         self._kube, self._settings, self._visibility = kube, settings, visibility
@@ -41,16 +41,16 @@ class Keeper:
         while True:
             wait_s = RETRY_S
             try:
-                await self.look()
+                await self.reconcile()
                 wait_s = self._settings.refresh_s
-            except Passing as e:
+            except Transient as e:
                 _log.warning("visibility not looked after this time", problem=str(e))
-            except (Lasting, msgspec.DecodeError) as e:
-                _log.alarm("visibility is not served: somebody has to look", problem=str(e))
+            except (Permanent, msgspec.DecodeError) as e:
+                _log.alert("visibility is not served: somebody has to look", problem=str(e))
                 wait_s = self._settings.refresh_s
             await asyncio.sleep(wait_s)
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """Once. Raises as `Kube.call` does, and msgspec.DecodeError."""
         proxy = await front_proxy(self._kube)
         if proxy != self._visibility.proxy:

@@ -15,7 +15,7 @@ _REASONS: Final = {
 }  # fmt: skip
 
 
-class Refusal(Exception):
+class StatusRefusal(Exception):
     """An answer that is no object of ours."""
 
     def __init__(self, code: int, message: str, name: str = "", retry_s: int = 0) -> None:
@@ -42,11 +42,11 @@ class Refusal(Exception):
         )  # fmt: skip
 
 
-def forbidden(user: str, verb: str, namespace: str, name: str) -> Refusal:
+def forbidden(user: str, verb: str, namespace: str, name: str) -> StatusRefusal:
     """As the API server says it, with the role that would do."""
     what = f' "{name}"' if name else ""
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    return Refusal(
+    return StatusRefusal(
         403,
         f'{PLURAL}.{GROUP}{what} is forbidden: User "{user}" cannot {verb} resource "{PLURAL}" in '
         f'API group "{GROUP}" {where}: one of the roles view, edit and admin allows it',
@@ -54,6 +54,6 @@ def forbidden(user: str, verb: str, namespace: str, name: str) -> Refusal:
     )
 
 
-def no_such_pod(name: str) -> Refusal:
+def no_such_pod(name: str) -> StatusRefusal:
     """As the API server says it."""
-    return Refusal(404, f'pods "{name}" not found', name)
+    return StatusRefusal(404, f'pods "{name}" not found', name)

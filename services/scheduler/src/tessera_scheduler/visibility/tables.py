@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_schema.visibility import ListMeta, PodExplanation
+from tessera_schema.visibility import ExplanationListMeta, PodExplanation
 
 _KIND: Final = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 _COLUMNS: Final = (
@@ -23,7 +23,7 @@ def wanted(accept: str) -> bool:
     return "as=Table" in accept and "v=v1;" in f"{accept};".replace(" ", "").replace(",", ";")
 
 
-def table(items: Sequence[PodExplanation], metadata: ListMeta) -> dict[str, Any]:
+def table(items: Sequence[PodExplanation], metadata: ExplanationListMeta) -> dict[str, Any]:
     """A row for each."""
     return {
         **_KIND,

@@ -13,48 +13,54 @@ from contextlib import asynccontextmanager, nullcontext
 from msgspec import Struct
 
 from tessera_core.quota.allowance import Allowance
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.clock import Clock
 from tessera_runtime.http import server
 from tessera_runtime.http.tls import TlsSettings, open_tls
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.create_or_update import answered
-from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.kube.create_or_update import retry_until_answered
+from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_scheduler.http.authorization import own_name
 from tessera_scheduler.webhook.certificates import open_certificates
 from tessera_scheduler.webhook.handler import Webhook
-from tessera_scheduler.webhook.namespaces import Namespaces
-from tessera_scheduler.webhook.registration import Terms, open_registration
+from tessera_scheduler.webhook.namespaces import NamespacePolicies
+from tessera_scheduler.webhook.registration import RegistrationInput, open_registration
 from tessera_scheduler.webhook.rules import rules_of
 from tessera_scheduler.webhook.settings import WebhookSettings
 
-__all__ = ["WebhookSettings", "World", "open_webhook"]
+__all__ = ["WebhookEnvironment", "WebhookSettings", "open_webhook"]
 
 
-class World(Struct, frozen=True, kw_only=True):
+class WebhookEnvironment(Struct, frozen=True, kw_only=True):
     """What the webhook shares with the rest of the scheduler."""
 
     kube: Kube
     namespace: str
     """Ours: where our Secrets are, and whose service accounts may write result keys."""
-    registry: Registry
+    registry: DialectRegistry
     allowance: Callable[[str], Allowance]
     """Namespace -> what it may use: the ledger's."""
     clock: Clock
     metrics: Metrics
-    ports: server.Ports = server.NO_PORTS
+    ports: server.PortReporter = server.NO_PORTS
 
 
 @asynccontextmanager
-async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerator[server.Served]:
+async def open_webhook(
+    world: WebhookEnvironment, settings: WebhookSettings
+) -> AsyncGenerator[server.HttpServer]:
     """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until
     left. Raises BadSettings, ApiRefused and what `open_certificates` raises."""
     writers = await _writers(world, settings)
     rules = rules_of(
-        world.registry, take_default=settings.take_default, writers=writers,
+        world.registry,
+        take_default=settings.take_default,
+        writers=writers,
         schedulers=settings.schedulers,
-    )  # fmt: skip
-    namespaces = Namespaces(world.kube, rules.namespace_keys, settings.namespace_s, settings.ask_s)
+    )
+    namespaces = NamespacePolicies(
+        world.kube, rules.namespace_keys, settings.namespace_s, settings.ask_s
+    )
     webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
     app = server.application(settings.http)
     names = settings.registration.names(world.namespace)
@@ -62,9 +68,11 @@ async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerato
         world.kube, world.namespace, names, settings.certificate, world.clock
     ) as certificates:
         files = TlsSettings(
-            cert_file=certificates.cert_file, key_file=certificates.key_file,
-            client_ca_file=settings.client_ca_file, reload_s=settings.certificate.refresh_s,
-        )  # fmt: skip
+            cert_file=certificates.cert_file,
+            key_file=certificates.key_file,
+            client_ca_file=settings.client_ca_file,
+            reload_s=settings.certificate.refresh_s,
+        )
         async with (
             open_tls(files) as tls,
             server.serving(
@@ -72,7 +80,7 @@ async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerato
                 answers=webhook.answers(), patient=True,
             ) as served,
         ):  # fmt: skip
-            terms = Terms(
+            terms = RegistrationInput(
                 namespace=world.namespace, settings=settings.registration, writers=writers,
                 port=served.port, scope=rules.scope,
             )  # fmt: skip
@@ -86,8 +94,8 @@ async def open_webhook(world: World, settings: WebhookSettings) -> AsyncGenerato
                 yield served
 
 
-async def _writers(world: World, settings: WebhookSettings) -> frozenset[str]:
+async def _writers(world: WebhookEnvironment, settings: WebhookSettings) -> frozenset[str]:
     """Who may write result keys: we ourselves, whatever we are called, among them."""
-    ours = await answered(lambda: own_name(world.kube), settings.registration.retry_s)
+    ours = await retry_until_answered(lambda: own_name(world.kube), settings.registration.retry_s)
     named = (f"system:serviceaccounts:{world.namespace}", ours, *settings.writers)
     return frozenset(name for name in named if name)

@@ -25,7 +25,7 @@ _EARLY_S: Final = 3600.0
 """Certificates begin this long before now: clocks differ."""
 
 
-class Lives(Struct, frozen=True, kw_only=True):
+class CertificateLifetimes(Struct, frozen=True, kw_only=True):
     """For how long things are valid, in seconds."""
 
     authority_s: float
@@ -64,7 +64,9 @@ class Issued(Struct, frozen=True, kw_only=True):
         return self.cert + self.key
 
 
-def due(had: Issued | None, names: Sequence[str], now: float, lives: Lives) -> Issued:
+def due(
+    had: Issued | None, names: Sequence[str], now: float, lives: CertificateLifetimes
+) -> Issued:
     """What is to be: the same object where nothing is due."""
     authorities = had.authorities if had else ()
     alive = tuple(a for a in authorities if a.until > now)
@@ -86,16 +88,20 @@ def _serves(had: Issued, names: Sequence[str], now: float) -> bool:
 
 def _with(had: Issued, authorities: tuple[Authority, ...]) -> Issued:
     return Issued(
-        authorities=authorities, cert=had.cert, key=had.key, names=had.names, made=had.made,
+        authorities=authorities,
+        cert=had.cert,
+        key=had.key,
+        names=had.names,
+        made=had.made,
         until=had.until,
-    )  # fmt: skip
+    )
 
 
 def _is_old(made: float, until: float, now: float) -> bool:
     return now >= made + (until - made) * 2 / 3
 
 
-def _authority(now: float, lives: Lives) -> Authority:
+def _authority(now: float, lives: CertificateLifetimes) -> Authority:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tessera webhook authority")])
     until = now + lives.authority_s

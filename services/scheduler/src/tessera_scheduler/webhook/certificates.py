@@ -23,15 +23,15 @@ from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.create_or_update import (
     Json,
-    Unreadable,
-    answered,
-    hidden,
-    keep,
-    looked_after,
+    UnexpectedContent,
+    create_or_update,
+    from_secret,
+    repeat_until_cancelled,
+    retry_until_answered,
     secret,
-    unhidden,
+    to_secret,
 )
-from tessera_scheduler.webhook.certificate_authority import Issued, Lives, due
+from tessera_scheduler.webhook.certificate_authority import CertificateLifetimes, Issued, due
 from tessera_schema.json_codec import decoder
 
 SECRET: Final = "tessera-webhook-certificate"  # noqa: S105  (the Secret's name)
@@ -86,7 +86,7 @@ class CertificateSettings(Struct, frozen=True, kw_only=True):
             )
 
 
-class Certificates(Struct, kw_only=True):
+class WebhookCertificates(Struct, kw_only=True):
     """What is served now."""
 
     cert_file: Path
@@ -98,11 +98,11 @@ class Certificates(Struct, kw_only=True):
 @asynccontextmanager
 async def open_certificates(
     kube: Kube, namespace: str, names: Sequence[str], settings: CertificateSettings, clock: Clock
-) -> AsyncGenerator[Certificates]:
+) -> AsyncGenerator[WebhookCertificates]:
     """A certificate for these host names and addresses, looked after until left. Raises Unreadable,
     ApiRefused, and BadSettings for files that cannot be read."""
     if settings.cert_file is not None and settings.key_file is not None:
-        given = Certificates(cert_file=settings.cert_file, key_file=settings.key_file)
+        given = WebhookCertificates(cert_file=settings.cert_file, key_file=settings.key_file)
         async with _given(given, settings) as certificates:
             yield certificates
         return
@@ -111,16 +111,16 @@ async def open_certificates(
     )
     try:
         file = Path(folder.name) / "served.pem"
-        made = Certificates(cert_file=file, key_file=file)
+        made = WebhookCertificates(cert_file=file, key_file=file)
         kept = _Kept(kube, namespace, tuple(names), settings, clock)
 
         async def refresh() -> None:
             await kept.refresh(made)
 
-        await answered(refresh, settings.retry_s)
+        await retry_until_answered(refresh, settings.retry_s)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(
-                looked_after(refresh, settings.refresh_s), name="webhook certificate"
+                repeat_until_cancelled(refresh, settings.refresh_s), name="webhook certificate"
             )
             try:
                 yield made
@@ -145,17 +145,17 @@ class _Kept:
         self._secret = secret(namespace, SECRET)
         self._names = names
         self._clock = clock
-        self._lives = Lives(
+        self._lives = CertificateLifetimes(
             authority_s=settings.authority_s, serving_s=settings.serving_s,
             overlap_s=settings.overlap_s,
         )  # fmt: skip
         self._now: Issued | None = None
 
-    async def refresh(self, made: Certificates) -> None:
+    async def refresh(self, made: WebhookCertificates) -> None:
         """Take what the Secret has, renewed where that is due."""
-        issued = self._read(await keep(self._kube, self._secret, self._with_due))
+        issued = self._read(await create_or_update(self._kube, self._secret, self._with_due))
         if issued is None:
-            raise Unreadable(f"{self._what}: it is empty although it was just written")
+            raise UnexpectedContent(f"{self._what}: it is empty although it was just written")
         if issued == self._now:
             return
         await asyncio.to_thread(atomic_write.replace, made.cert_file, issued.served.encode(), 0o600)
@@ -174,11 +174,11 @@ class _Kept:
             raise self._unreadable(str(e)) from e
         if issued is had:
             return None
-        data = {ENTRY: hidden(msgspec.json.encode(issued))}
+        data = {ENTRY: to_secret(msgspec.json.encode(issued))}
         return {**(there or self._secret.object(type="Opaque")), "data": data}
 
     def _read(self, found: Json | None) -> Issued | None:
-        raw = unhidden(self._secret, found or {}, ENTRY)
+        raw = from_secret(self._secret, found or {}, ENTRY)
         if raw is None:
             return None
         try:
@@ -190,16 +190,16 @@ class _Kept:
     def _what(self) -> str:
         return f"Secret {self._secret.namespace}/{self._secret.name}"
 
-    def _unreadable(self, problem: str) -> Unreadable:
-        return Unreadable(
+    def _unreadable(self, problem: str) -> UnexpectedContent:
+        return UnexpectedContent(
             f"{self._what}: data[{ENTRY}]: {problem}: delete the Secret, and another is made"
         )
 
 
 @asynccontextmanager
 async def _given(
-    given: Certificates, settings: CertificateSettings
-) -> AsyncGenerator[Certificates]:
+    given: WebhookCertificates, settings: CertificateSettings
+) -> AsyncGenerator[WebhookCertificates]:
     """Files of others. Only the bundle is read here; the rest is followed where it is served."""
 
     async def refresh() -> None:
@@ -209,7 +209,7 @@ async def _given(
     await refresh()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(
-            looked_after(refresh, settings.refresh_s), name="webhook certificate"
+            repeat_until_cancelled(refresh, settings.refresh_s), name="webhook certificate"
         )
         try:
             yield given

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tessera_core.admission.pod_patch import Wanted, patch
-from tessera_core.kube.json_patch import Step
+from tessera_core.admission.pod_patch import PodChanges, patch
+from tessera_core.kube.json_patch import JsonPatchStep
 from tessera_schema.admission_review import ReviewRequest
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
@@ -30,6 +30,6 @@ def read_old(request: ReviewRequest) -> Pod:
     return Pod() if old == b"null" else _pod(old)
 
 
-def steps_to(request: ReviewRequest, wanted: Wanted) -> tuple[Step, ...]:
+def steps_to(request: ReviewRequest, wanted: PodChanges) -> tuple[JsonPatchStep, ...]:
     """The patch from the object as it came to what is wanted."""
     return patch(_document(bytes(request.object)), wanted)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from tessera_core.admission.admit import claims_on, is_result
-from tessera_core.admission.guarded_env import own_variables
-from tessera_core.admission.isolation import defeats_debugging
-from tessera_core.admission.pod_patch import Wanted
+from tessera_core.admission.guarded_env import tenant_variables
+from tessera_core.admission.isolation import isolation_breach_in_debug_containers
+from tessera_core.admission.pod_patch import PodChanges
 from tessera_core.admission.pod_size import oversize
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_scheduler.webhook.decode import read_old, read_pod, steps_to
 from tessera_scheduler.webhook.responses import allowed, refused, written_by_us
-from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_scheduler.webhook.rules import Setting, WebhookRules
 from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.annotation_keys import GROUP
 from tessera_schema.grants import GRANT_KEY
@@ -22,7 +22,7 @@ EPHEMERAL: Final = "ephemeralcontainers"
 _DEBUGGING: Final = ("ephemeralContainers",)
 
 
-def mutate_debugging(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
+def mutate_debugging(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
     """Containers that were there before are left alone: the API server lets nobody change them."""
     pod = read_pod(request)
     if not claims_on(rules.registry, pod):
@@ -31,18 +31,18 @@ def mutate_debugging(rules: Rules, request: ReviewRequest, setting: Setting) -> 
     if wrong is not None:
         return refused(request, wrong)
     before = len(read_old(request).spec.ephemeral_containers)
-    found = own_variables(pod, rules.guarded, _DEBUGGING)
+    found = tenant_variables(pod, rules.guarded, _DEBUGGING)
     own = tuple(v for v in found if v.position >= before)
     if own and setting.refuses_own:
         return refused(request, own[0].refusal)
-    return allowed(request, steps_to(request, Wanted(own=own)), [v.warning for v in own])
+    return allowed(request, steps_to(request, PodChanges(own=own)), [v.warning for v in own])
 
 
-def validate_change(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
+def validate_change(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
     """Whether a change of a pod, or a Binding, may be made by whoever asks."""
     pod = read_pod(request)
     if request.sub_resource == EPHEMERAL and claims_on(rules.registry, pod):
-        wrong = oversize(pod) or defeats_debugging(pod, setting.allowed)
+        wrong = oversize(pod) or isolation_breach_in_debug_containers(pod, setting.allowed)
         if wrong is not None:
             return refused(request, wrong)
     if request.asked_by(rules.writers):
@@ -55,7 +55,7 @@ def validate_change(rules: Rules, request: ReviewRequest, setting: Setting) -> R
     return refused(request, written_by_us(changed)) if changed else allowed(request)
 
 
-def _is_guarded(registry: Registry, key: str, *, placed: bool) -> bool:
+def _is_guarded(registry: DialectRegistry, key: str, *, placed: bool) -> bool:
     """Whether others may not write the key on a pod that exists. `placed`: Tessera places the pod;
     what other systems record on their own pods is theirs. A resize is judged by its own policy."""
     own = key.startswith(f"{GROUP}/")

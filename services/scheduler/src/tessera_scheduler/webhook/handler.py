@@ -12,14 +12,14 @@ from msgspec import DecodeError, Struct
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.quota.allowance import Allowance
 from tessera_runtime import logs
-from tessera_runtime.http.fast_path import Answer, Reply, sentence
-from tessera_runtime.metrics import Registry as Metrics
+from tessera_runtime.http.fast_path import Answer, Reply, text_reply
+from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_runtime.tracing import tracing
-from tessera_scheduler.webhook.namespaces import NOTHING, Namespaces, Written
+from tessera_scheduler.webhook.namespaces import NOTHING, NamespacePolicies, NamespacePolicy
 from tessera_scheduler.webhook.oversize import unread
 from tessera_scheduler.webhook.responses import refused
 from tessera_scheduler.webhook.review import mutate, validate
-from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_scheduler.webhook.rules import Setting, WebhookRules
 from tessera_schema.admission_review import (
     NotAReview,
     ReviewAnswer,
@@ -31,7 +31,7 @@ from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta
 
-Judge = Callable[[Rules, ReviewRequest, Setting], ReviewAnswer]
+Judge = Callable[[WebhookRules, ReviewRequest, Setting], ReviewAnswer]
 
 KINDS: Final = ("Pod", "Binding")
 _log = logs.named("tessera.scheduler.webhook")
@@ -58,8 +58,8 @@ class Webhook:
 
     def __init__(
         self,
-        rules: Rules,
-        namespaces: Namespaces,
+        rules: WebhookRules,
+        namespaces: NamespacePolicies,
         allowance: Callable[[str], Allowance],
         metrics: Metrics,
     ) -> None:
@@ -89,7 +89,7 @@ class Webhook:
             review = _reviewed(body)
         except NotAReview as e:
             self._answers(phase, "unreadable").inc()
-            return sentence(f"{e}\n", 400)
+            return text_reply(f"{e}\n", 400)
         case = _Case(phase, judge, review, began)
         written = self._namespaces.remembered(review.namespace) if review.namespace else NOTHING
         return self._when_known(case) if written is None else self._judged(case, written)
@@ -97,13 +97,13 @@ class Webhook:
     async def _when_known(self, case: _Case) -> Reply:
         return self._judged(case, await self._namespaces.written(case.review.namespace))
 
-    def _judged(self, case: _Case, written: Written) -> Reply:
+    def _judged(self, case: _Case, written: NamespacePolicy) -> Reply:
         answer = self._answer(case, written)
         self._answers(case.phase, _outcome(answer)).inc()
         self._seconds(case.phase).observe(perf_counter() - case.began)
         return Reply(encode_review(answer))
 
-    def _answer(self, case: _Case, written: Written) -> ReviewAnswer:
+    def _answer(self, case: _Case, written: NamespacePolicy) -> ReviewAnswer:
         review = case.review
         try:
             notes = written.notes

@@ -8,11 +8,13 @@ from tessera_core.admission.exempt_pods import opted_out
 from tessera_core.admission.foreign_resources import foreign_resource
 from tessera_core.admission.isolation import containers_of
 from tessera_core.kube.json_patch import Where
-from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_scheduler.webhook.rules import Setting, WebhookRules
 from tessera_schema.kube import Container, Pod
 
 
-def hidden(rules: Rules, pod: Pod, setting: Setting) -> tuple[tuple[Where, Mapping[str, str]], ...]:
+def hidden(
+    rules: WebhookRules, pod: Pod, setting: Setting
+) -> tuple[tuple[Where, Mapping[str, str]], ...]:
     """The containers that are to see no card, and the variables by which they see none.
 
     Left alone are pods that opt out or claim devices, privileged containers (the node's own
@@ -24,7 +26,7 @@ def hidden(rules: Rules, pod: Pod, setting: Setting) -> tuple[tuple[Where, Mappi
     return tuple((where, variables) for where in _plain(rules, pod))
 
 
-def _plain(rules: Rules, pod: Pod) -> Iterator[Where]:
+def _plain(rules: WebhookRules, pod: Pod) -> Iterator[Where]:
     for kind, position, container in containers_of(pod, ("initContainers", "containers")):
         context = container.security_context
         privileged = context is not None and context.privileged
@@ -32,6 +34,6 @@ def _plain(rules: Rules, pod: Pod) -> Iterator[Where]:
             yield "spec", kind, position
 
 
-def _asks_elsewhere(rules: Rules, container: Container) -> bool:
+def _asks_elsewhere(rules: WebhookRules, container: Container) -> bool:
     names = container.resources.limits.keys() | container.resources.requests.keys()
     return any(foreign_resource(rules.registry, name) for name in names)

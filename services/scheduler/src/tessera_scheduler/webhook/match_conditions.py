@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.annotation_keys import GROUP, OWNER_KEYS
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.resizes import RESIZE_KEY
@@ -23,7 +23,7 @@ _NOTES = "metadata.annotations"
 _OWN = f"{GROUP}/"
 
 
-def names_us(registry: Registry) -> str:
+def names_us(registry: DialectRegistry) -> str:
     """True for a pod that asks for cards in any dialect, or bears a key that is ours to write."""
     resources = list_of(registry.resources)
     ours = _ours(registry)
@@ -39,18 +39,18 @@ def names_us(registry: Registry) -> str:
     )
 
 
-def is_of_us(registry: Registry, places: Iterable[str]) -> str:
+def is_of_us(registry: DialectRegistry, places: Iterable[str]) -> str:
     """True for a new pod that names us, and that Tessera places or that bears a key of its own
     group. `places` are the scheduler's names of pods that Tessera places."""
     return both(names_us(registry), _may_be_placed(places))
 
 
-def is_of_others(registry: Registry, places: Iterable[str]) -> str:
+def is_of_others(registry: DialectRegistry, places: Iterable[str]) -> str:
     """True for every other new pod that names us: another scheduler's."""
     return both(names_us(registry), f"!({_may_be_placed(places)})")
 
 
-def is_plain(registry: Registry) -> str:
+def is_plain(registry: DialectRegistry) -> str:
     """True for a new pod that names none of our resources or keys."""
     return f"!({names_us(registry)})"
 
@@ -65,7 +65,7 @@ def has_own_keys() -> str:
     return f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, {_own()})"
 
 
-def has_others_keys(registry: Registry) -> str:
+def has_others_keys(registry: DialectRegistry) -> str:
     """True for an object with an annotation by which other systems record cards."""
     return f"has(object.{_NOTES}) && object.{_NOTES}.exists(k, {_others(registry)})"
 
@@ -76,13 +76,13 @@ def changes_own_keys(but: Iterable[str] = ()) -> str:
     return _changes(_own(but))
 
 
-def changes_others_keys(registry: Registry) -> str:
+def changes_others_keys(registry: DialectRegistry) -> str:
     """True for an update that adds, changes or takes away a key by which other systems record
     cards."""
     return _changes(_others(registry))
 
 
-def changes_guarded_keys(registry: Registry, schedulers: Iterable[str]) -> str:
+def changes_guarded_keys(registry: DialectRegistry, schedulers: Iterable[str]) -> str:
     """True for an update that the webhook looks at: of our own keys on any pod, and of other
     systems' keys on a pod that one of these profiles places. A resize is left to the policy
     `tessera-resizes`: only the API server knows who may ask for one."""
@@ -139,7 +139,7 @@ def both(first: str, second: str) -> str:
     return f"({first}) && ({second})"
 
 
-def _ours(registry: Registry) -> str:
+def _ours(registry: DialectRegistry) -> str:
     """True for a key `k` that only a scheduler or an agent may write."""
     return f"{_others(registry)} || {_own()}"
 
@@ -150,7 +150,7 @@ def _own(but: Iterable[str] = ()) -> str:
     return f"k.startsWith({_text(_OWN)}) && !(k in {free})"
 
 
-def _others(registry: Registry) -> str:
+def _others(registry: DialectRegistry) -> str:
     """True for a key `k` by which other systems record cards."""
     keys = {key for key in registry.result_keys if not key.startswith(_OWN)}
     begins = [f"k.startsWith({_text(p)})" for p in sorted(registry.result_prefixes) if p != _OWN]

@@ -33,7 +33,7 @@ _LONGEST: Final = 256
 _log = logs.named("tessera.scheduler.namespaces")
 
 
-class Written(Struct, frozen=True):
+class NamespacePolicy(Struct, frozen=True):
     """What is written on a namespace, as far as it means something here."""
 
     labels: Mapping[str, str] = {}
@@ -45,7 +45,7 @@ class Written(Struct, frozen=True):
         return {**self.annotations, **self.labels}
 
 
-NOTHING: Final = Written()
+NOTHING: Final = NamespacePolicy()
 
 
 class _Namespace(Struct, frozen=True):
@@ -55,7 +55,7 @@ class _Namespace(Struct, frozen=True):
 _decode = decoder(_Namespace)
 
 
-class Namespaces:
+class NamespacePolicies:
     """What is written on namespaces."""
 
     def __init__(self, kube: Kube, keys: Collection[str], keep_s: float, ask_s: float) -> None:
@@ -66,14 +66,14 @@ class Namespaces:
         self._keys = frozenset(keys)
         self._keep_s = keep_s
         self._ask_s = ask_s
-        self._known: dict[str, tuple[float, Written]] = {}
+        self._known: dict[str, tuple[float, NamespacePolicy]] = {}
 
-    def remembered(self, name: str) -> Written | None:
+    def remembered(self, name: str) -> NamespacePolicy | None:
         """What `written` would answer without asking anybody; None where it would ask."""
         asked, had = self._known.get(name, (float("-inf"), NOTHING))
         return had if asyncio.get_running_loop().time() - asked < self._keep_s else None
 
-    async def written(self, name: str) -> Written:
+    async def written(self, name: str) -> NamespacePolicy:
         """What is written on it, as far as it is known."""
         now = asyncio.get_running_loop().time()
         asked, had = self._known.get(name, (float("-inf"), NOTHING))
@@ -86,7 +86,7 @@ class Namespaces:
         except (TesseraError, TimeoutError, DecodeError) as e:
             _log.warning("namespace not known", namespace=name, problem=str(e) or "no answer")
             return had
-        found = Written(self._meant(metadata.labels), self._meant(metadata.annotations))
+        found = NamespacePolicy(self._meant(metadata.labels), self._meant(metadata.annotations))
         self._known.pop(name, None)
         self._known[name] = (now, found)
         if len(self._known) > MOST:

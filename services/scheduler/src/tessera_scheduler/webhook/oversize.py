@@ -21,7 +21,7 @@ from tessera_core.admission.pod_size import (
 )
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_scheduler.webhook.responses import allowed, refused
-from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_scheduler.webhook.rules import Setting, WebhookRules
 from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.annotation_keys import GROUP
 from tessera_schema.json_codec import decoder
@@ -47,7 +47,7 @@ _head = decoder(_Head)
 _labels = decoder(dict[str, str])
 
 
-def unread(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer | None:
+def unread(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer | None:
     """The answer to a review of an object that is too large to be read; None for all others.
     Raises msgspec.DecodeError for what is no object."""
     objects = [bytes(request.object), bytes(request.old_object)]
@@ -59,7 +59,7 @@ def unread(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnsw
 
 
 def crowded(
-    rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting
+    rules: WebhookRules, request: ReviewRequest, pod: Pod, setting: Setting
 ) -> ReviewAnswer | None:
     """The same of a new pod of too many containers, before they are looked at one by one."""
     wrong = too_many_containers(pod)
@@ -67,7 +67,7 @@ def crowded(
 
 
 def _answer(
-    rules: Rules, request: ReviewRequest, setting: Setting, wrong: Rejected
+    rules: WebhookRules, request: ReviewRequest, setting: Setting, wrong: Rejected
 ) -> ReviewAnswer:
     new = bytes(request.object)
     if request.asked_by(rules.writers) or not rules.named_in(new):

@@ -17,11 +17,17 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from tessera_core.admission.exempt_pods import LEFT_OUT, Scope
-from tessera_core.registry.registry import Registry
+from tessera_core.admission.exempt_pods import LEFT_OUT, ManagedPods
+from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.create_or_update import Json, Place, answered, keep, looked_after
+from tessera_runtime.kube.create_or_update import (
+    Json,
+    ObjectLocation,
+    create_or_update,
+    repeat_until_cancelled,
+    retry_until_answered,
+)
 from tessera_scheduler.webhook import match_conditions as conditions
 from tessera_schema.annotation_keys import SCHEDULER
 
@@ -68,7 +74,7 @@ class RegistrationSettings(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((*reached, "localhost", "127.0.0.1", self.host or "localhost")))
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class RegistrationInput(Struct, frozen=True, kw_only=True):
     """What the configurations say besides the rules."""
 
     namespace: str
@@ -78,13 +84,13 @@ class Terms(Struct, frozen=True, kw_only=True):
     """Users and groups that may write result keys."""
     port: int
     """That the webhook listens on; used with `host`."""
-    scope: Scope
+    scope: ManagedPods
     """Which pods are ours to place."""
 
 
 def configurations(
-    registry: Registry, terms: Terms, bundle: bytes
-) -> tuple[tuple[Place, list[Json]], tuple[Place, list[Json]]]:
+    registry: DialectRegistry, terms: RegistrationInput, bundle: bytes
+) -> tuple[tuple[ObjectLocation, list[Json]], tuple[ObjectLocation, list[Json]]]:
     """Both configurations' places and webhooks. An empty `bundle` leaves caBundle out."""
 
     def hook(name: str, path: str, rules: list[Json], conditions: Mapping[str, str]) -> Json:
@@ -135,19 +141,19 @@ def configurations(
 
 @asynccontextmanager
 async def open_registration(
-    kube: Kube, registry: Registry, terms: Terms, bundle: Callable[[], bytes]
+    kube: Kube, registry: DialectRegistry, terms: RegistrationInput, bundle: Callable[[], bytes]
 ) -> AsyncGenerator[None]:
     """The configurations, written now and kept until left; they stay when we go, for those who come
     after us. Raises ApiRefused."""
 
     async def refresh() -> None:
         for place, webhooks in configurations(registry, terms, bundle()):
-            await keep(kube, place, _as_wanted(place, webhooks))
+            await create_or_update(kube, place, _as_wanted(place, webhooks))
 
-    await answered(refresh, terms.settings.retry_s)
+    await retry_until_answered(refresh, terms.settings.retry_s)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(
-            looked_after(refresh, terms.settings.refresh_s), name="webhook registration"
+            repeat_until_cancelled(refresh, terms.settings.refresh_s), name="webhook registration"
         )
         try:
             yield
@@ -155,7 +161,9 @@ async def open_registration(
             task.cancel()
 
 
-def _as_wanted(place: Place, webhooks: Sequence[Json]) -> Callable[[Json | None], Json | None]:
+def _as_wanted(
+    place: ObjectLocation, webhooks: Sequence[Json]
+) -> Callable[[Json | None], Json | None]:
     def change(there: Json | None) -> Json | None:
         had = {h.get("name"): h for h in (there or {}).get("webhooks") or ()}
         wanted = [_with_bundle(h, had.get(h["name"], {})) for h in webhooks]
@@ -186,7 +194,7 @@ def is_in(wanted: object, there: object) -> bool:
     return wanted == there
 
 
-def _client(terms: Terms, path: str, bundle: bytes) -> Json:
+def _client(terms: RegistrationInput, path: str, bundle: bytes) -> Json:
     settings = terms.settings
     client: Json = {}
     if settings.host:
@@ -202,7 +210,7 @@ def _client(terms: Terms, path: str, bundle: bytes) -> Json:
     return client
 
 
-def _elsewhere(terms: Terms) -> Json:
+def _elsewhere(terms: RegistrationInput) -> Json:
     """All namespaces but ours and those that the cluster needs to start."""
     left_out = sorted({terms.namespace, *terms.settings.left_out})
     name = "kubernetes.io/metadata.name"
@@ -216,8 +224,8 @@ def _rule(operation: str, *resources: str) -> Json:
     }  # fmt: skip
 
 
-def _place(kind: str) -> Place:
-    return Place(
+def _place(kind: str) -> ObjectLocation:
+    return ObjectLocation(
         collection=f"/apis/{_GROUP}/{kind.lower()}webhookconfigurations", api_version=_GROUP,
         kind=f"{kind}WebhookConfiguration", name=NAME,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from tessera_core.dialect_kit.contract import Rejected
-from tessera_core.kube.json_patch import Step
+from tessera_core.kube.json_patch import JsonPatchStep
 from tessera_schema.admission_review import ReviewAnswer, ReviewRequest, ReviewStatus, encoded_patch
 from tessera_schema.reasons import Reason
 
@@ -17,7 +17,7 @@ MAX_WARNINGS: Final = 15
 
 
 def allowed(
-    request: ReviewRequest, steps: Sequence[Step] = (), warnings: Iterable[str] = ()
+    request: ReviewRequest, steps: Sequence[JsonPatchStep] = (), warnings: Iterable[str] = ()
 ) -> ReviewAnswer:
     """Yes, with these changes."""
     different = dict.fromkeys(text[: MAX_WARNING + 1] for text in warnings)

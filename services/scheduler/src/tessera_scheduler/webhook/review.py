@@ -10,27 +10,27 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import Admission, strip_results
+from tessera_core.admission.admit import AdmittedPod, strip_results
 from tessera_core.admission.allowances import without_effect
 from tessera_core.admission.exempt_pods import left_alone
-from tessera_core.admission.guarded_env import own_variables
-from tessera_core.admission.pod_patch import Wanted, scheduler_for
+from tessera_core.admission.guarded_env import tenant_variables
+from tessera_core.admission.pod_patch import PodChanges, scheduler_for
 from tessera_core.admission.pod_size import too_many_annotations
 from tessera_core.dialect_kit.contract import Rejected
-from tessera_core.quota.allowance import least_use
+from tessera_core.quota.allowance import minimum_usage
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.webhook.decode import read_pod, steps_to
 from tessera_scheduler.webhook.existing_pods import EPHEMERAL, mutate_debugging, validate_change
 from tessera_scheduler.webhook.hidden_cards import hidden
 from tessera_scheduler.webhook.oversize import crowded
 from tessera_scheduler.webhook.responses import allowed, refused, written_by_us
-from tessera_scheduler.webhook.rules import Rules, Setting
+from tessera_scheduler.webhook.rules import Setting, WebhookRules
 from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import Pod
 
 
-def mutate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
+def mutate(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
     """The answer of the mutating phase. Raises msgspec.DecodeError for what is no pod."""
     if request.sub_resource == EPHEMERAL:
         return mutate_debugging(rules, request, setting)
@@ -39,7 +39,9 @@ def mutate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnsw
     return _mutate(rules, request, pod, setting) if many is None else many
 
 
-def _mutate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) -> ReviewAnswer:
+def _mutate(
+    rules: WebhookRules, request: ReviewRequest, pod: Pod, setting: Setting
+) -> ReviewAnswer:
     left = left_alone(rules.registry, rules.scope, pod, setting.namespace)
     clean, stripped = _stripped(rules, pod, left_alone=bool(left))
     wrong = too_many_annotations(len(stripped))
@@ -48,26 +50,29 @@ def _mutate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) ->
     told = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
     admission = None if left else rules.admissions.admit(clean, setting.allowed)
     if admission is None:
-        wanted = Wanted(stripped=stripped, env=() if left else hidden(rules, clean, setting))
+        wanted = PodChanges(stripped=stripped, env=() if left else hidden(rules, clean, setting))
         steps = steps_to(request, wanted) if stripped or wanted.env else ()
         return allowed(request, steps, (*told, left) if left else told)
     if isinstance(admission, Rejected):
         return refused(request, admission)
-    own = own_variables(clean, rules.guarded)
+    own = tenant_variables(clean, rules.guarded)
     if own and setting.refuses_own:
         return refused(request, own[0].refusal)
     asks = bool(admission.request.containers)
     trace = "" if TRACE_KEY in clean.metadata.annotations or not asks else setting.traceparent
-    wanted = Wanted(
-        admission=admission, stripped=stripped, own=own, traceparent=trace,
+    wanted = PodChanges(
+        admission=admission,
+        stripped=stripped,
+        own=own,
+        traceparent=trace,
         scheduler=scheduler_for(clean, take_default=rules.scope.take_default) if asks else "",
-    )  # fmt: skip
+    )
     told += [*without_effect(setting.labels), *admission.warnings, *(v.warning for v in own)]
     told += _quota_told(admission, setting)
     return allowed(request, steps_to(request, wanted), told)
 
 
-def validate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
+def validate(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
     """The answer of the validating phase. Raises msgspec.DecodeError for what is no pod."""
     if request.operation != "CREATE" or request.kind.kind == "Binding":
         return validate_change(rules, request, setting)
@@ -76,7 +81,9 @@ def validate(rules: Rules, request: ReviewRequest, setting: Setting) -> ReviewAn
     return _validate(rules, request, pod, setting) if many is None else many
 
 
-def _validate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) -> ReviewAnswer:
+def _validate(
+    rules: WebhookRules, request: ReviewRequest, pod: Pod, setting: Setting
+) -> ReviewAnswer:
     left = left_alone(rules.registry, rules.scope, pod, setting.namespace)
     clean, left_over = _stripped(rules, pod, left_alone=bool(left))
     if left_over:
@@ -86,13 +93,15 @@ def _validate(rules: Rules, request: ReviewRequest, pod: Pod, setting: Setting) 
     admission = rules.admissions.admit(clean, setting.allowed)
     if admission is None:
         return allowed(request)
-    wrong = admission if isinstance(admission, Rejected) else _unfinished(
-        rules, request, clean, admission
-    )  # fmt: skip
+    wrong = (
+        admission
+        if isinstance(admission, Rejected)
+        else _unfinished(rules, request, clean, admission)
+    )
     return allowed(request) if wrong is None else refused(request, wrong)
 
 
-def _stripped(rules: Rules, pod: Pod, *, left_alone: bool) -> tuple[Pod, tuple[str, ...]]:
+def _stripped(rules: WebhookRules, pod: Pod, *, left_alone: bool) -> tuple[Pod, tuple[str, ...]]:
     """The pod without result keys, and their names; a trace stays if it is one. A pod that is
     `left_alone` keeps what another system records on it, and loses our own keys only."""
     clean, stripped = strip_results(rules.registry, pod, own_only=left_alone)
@@ -105,14 +114,14 @@ def _stripped(rules: Rules, pod: Pod, *, left_alone: bool) -> tuple[Pod, tuple[s
 
 
 def _unfinished(
-    rules: Rules, request: ReviewRequest, pod: Pod, admission: Admission
+    rules: WebhookRules, request: ReviewRequest, pod: Pod, admission: AdmittedPod
 ) -> Rejected | None:
     """What the mutating phase would still change: another webhook came after it, or it was not
     called."""
-    own = own_variables(pod, rules.guarded)
+    own = tenant_variables(pod, rules.guarded)
     asks = bool(admission.request.containers)
     name = scheduler_for(pod, take_default=rules.scope.take_default) if asks else ""
-    steps = steps_to(request, Wanted(admission=admission, own=own, scheduler=name))
+    steps = steps_to(request, PodChanges(admission=admission, own=own, scheduler=name))
     if not steps:
         return None
     return Rejected(
@@ -123,8 +132,8 @@ def _unfinished(
     )
 
 
-def _quota_told(admission: Admission, setting: Setting) -> list[str]:
+def _quota_told(admission: AdmittedPod, setting: Setting) -> list[str]:
     if not admission.request.containers or not setting.allowance.limits:
         return []
-    over = setting.allowance.exceeded(least_use(admission.request))
+    over = setting.allowance.exceeded(minimum_usage(admission.request))
     return [f"{over}: the pod waits until there is room"] if over else []

@@ -7,20 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from tessera_core.admission.allowances import Allowed, allowed_by
-from tessera_core.admission.cache import Admissions
-from tessera_core.admission.exempt_pods import Scope, scope_of
-from tessera_core.admission.guarded_env import OWN_ENVIRONMENT, Guarded, guarded_by
+from tessera_core.admission.cache import AdmissionCache
+from tessera_core.admission.exempt_pods import ManagedPods, scope_of
+from tessera_core.admission.guarded_env import OWN_ENVIRONMENT, GuardedVariables, guarded_by
 from tessera_core.quota.allowance import NO_LIMITS, Allowance
-from tessera_core.registry.registry import Registry
+from tessera_core.registry.registry import DialectRegistry
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class WebhookRules(Struct, frozen=True, kw_only=True):
     """What does not change while the service runs."""
 
-    registry: Registry
-    admissions: Admissions
-    guarded: Guarded
-    scope: Scope
+    registry: DialectRegistry
+    admissions: AdmissionCache
+    guarded: GuardedVariables
+    scope: ManagedPods
     """Which pods are Tessera's."""
     writers: frozenset[str]
     """Users and groups that may write result keys on pods that exist."""
@@ -61,22 +61,22 @@ class Setting(Struct, frozen=True, kw_only=True):
 
 
 def rules_of(
-    registry: Registry,
+    registry: DialectRegistry,
     *,
     schedulers: Iterable[str],
     take_default: bool,
     writers: Iterable[str],
-) -> Rules:
+) -> WebhookRules:
     """The rules of a cluster."""
-    return Rules(
-        registry=registry, admissions=Admissions(registry),
+    return WebhookRules(
+        registry=registry, admissions=AdmissionCache(registry),
         guarded=guarded_by(registry.vendors.values()),
         scope=scope_of(registry, schedulers, take_default=take_default),
         writers=frozenset(writers), beginnings=_beginnings(registry),
     )  # fmt: skip
 
 
-def _beginnings(registry: Registry) -> tuple[bytes, ...]:
+def _beginnings(registry: DialectRegistry) -> tuple[bytes, ...]:
     """Domains, but where all names below one have more in common."""
     by_domain: dict[str, list[str]] = {}
     for name in (*registry.resources, *registry.result_keys, *registry.result_prefixes):

@@ -6,14 +6,14 @@ garbage collection, managedFields, protobuf.
 """
 
 from tessera_embedded.apiserver.access import Access, Account, Rule
-from tessera_embedded.apiserver.admission_requests import World
+from tessera_embedded.apiserver.admission_requests import ApiServerEnvironment
 from tessera_embedded.apiserver.errors import ApiError
-from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Fault, Faults, Hang
-from tessera_embedded.apiserver.http_types import ADMIN, Call, Response, User
+from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Faults, Hang, InjectedFault
+from tessera_embedded.apiserver.http_types import ADMIN, AuthenticatedUser, HttpCall, Response
 from tessera_embedded.apiserver.server import ApiServer, open_apiserver
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store
-from tessera_embedded.apiserver.watches import Watch
+from tessera_embedded.apiserver.watches import KindWatch
 
 __all__ = [
     "ADMIN",
@@ -22,18 +22,18 @@ __all__ = [
     "Answer",
     "ApiError",
     "ApiServer",
+    "ApiServerEnvironment",
     "ApiServerSettings",
-    "Call",
+    "AuthenticatedUser",
     "Cut",
     "Delay",
-    "Fault",
     "Faults",
     "Hang",
+    "HttpCall",
+    "InjectedFault",
+    "KindWatch",
     "Response",
     "Rule",
     "Store",
-    "User",
-    "Watch",
-    "World",
     "open_apiserver",
 ]

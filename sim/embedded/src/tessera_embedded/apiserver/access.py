@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_embedded.apiserver.errors import Forbidden, Unauthorized, qualified
-from tessera_embedded.apiserver.http_types import ANONYMOUS, User
+from tessera_embedded.apiserver.http_types import ANONYMOUS, AuthenticatedUser
 
 MASTERS: Final = "system:masters"
 _OPEN_TO_ALL: Final = ("/version", "/readyz", "/livez", "/healthz")
@@ -65,23 +65,23 @@ class Access:
     """Tokens and rules."""
 
     def __init__(self) -> None:
-        self._users: dict[str, User] = {}
+        self._users: dict[str, AuthenticatedUser] = {}
         self._rules: dict[str, tuple[Rule, ...]] = {}
 
-    def give(self, token: str, user: User, rules: Sequence[Rule] = ()) -> None:
+    def give(self, token: str, user: AuthenticatedUser, rules: Sequence[Rule] = ()) -> None:
         """Let a token be a user with these rules."""
         self._users[token] = user
         self._rules[user.name] = tuple(rules)
 
-    def lend(self, token: str, user: User) -> None:
+    def lend(self, token: str, user: AuthenticatedUser) -> None:
         """Let a token be a user, whose rules stay as they are, until the server ends."""
         self._users[token] = user
 
-    def user_of(self, token: str) -> User | None:
+    def user_of(self, token: str) -> AuthenticatedUser | None:
         """Whose token it is."""
         return self._users.get(token)
 
-    def authenticate(self, header: str) -> User:
+    def authenticate(self, header: str) -> AuthenticatedUser:
         """The user of an Authorization header. Raises Unauthorized for a token of nobody."""
         if not header:
             return ANONYMOUS
@@ -91,7 +91,7 @@ class Access:
             raise Unauthorized("Unauthorized")
         return user
 
-    def allows(self, user: User, attempt: Attempt) -> bool:
+    def allows(self, user: AuthenticatedUser, attempt: Attempt) -> bool:
         """True where a rule of the user covers the attempt."""
         if MASTERS in user.groups:
             return True
@@ -100,7 +100,7 @@ class Access:
             return attempt.path.startswith(_OPEN_TO_ALL) or known
         return any(_covers(rule, attempt) for rule in self._rules.get(user.name, ()))
 
-    def check(self, user: User, attempt: Attempt) -> None:
+    def check(self, user: AuthenticatedUser, attempt: Attempt) -> None:
         """Raises Forbidden where `allows` says no."""
         if self.allows(user, attempt):
             return
@@ -137,7 +137,7 @@ def _has(known: Iterable[str], wanted: str) -> bool:
     return wanted in known or "*" in known
 
 
-def user_info(user: User) -> Mapping[str, object]:
+def user_info(user: AuthenticatedUser) -> Mapping[str, object]:
     """A UserInfo object, as admission and TokenReview spell it."""
     extra = {name: list(values) for name, values in user.extra.items()}
     known = {

@@ -7,37 +7,37 @@ from typing import Any, Final
 
 from tessera_embedded.apiserver.access import Access, Attempt, user_info
 from tessera_embedded.apiserver.errors import JsonObject, invalid, wrong
-from tessera_embedded.apiserver.http_types import Call, Response, User, answer
+from tessera_embedded.apiserver.http_types import AuthenticatedUser, HttpCall, Response, answer
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.metadata import json_object, without_nulls
 
-Answerer = Callable[[Access, User, JsonObject], JsonObject]
+Answerer = Callable[[Access, AuthenticatedUser, JsonObject], JsonObject]
 
 
-def _token_review(access: Access, _caller: User, spec: JsonObject) -> JsonObject:
+def _token_review(access: Access, _caller: AuthenticatedUser, spec: JsonObject) -> JsonObject:
     user = access.user_of(str(spec.get("token", "")))
     if user is None:
         return {"user": {}, "error": "invalid bearer token"}
     return {"authenticated": True, "user": user_info(user), "audiences": spec.get("audiences", [])}
 
 
-def _access_review(access: Access, _caller: User, spec: JsonObject) -> JsonObject:
+def _access_review(access: Access, _caller: AuthenticatedUser, spec: JsonObject) -> JsonObject:
     if not spec.get("user") and not spec.get("groups"):
         cause = wrong("spec.user", "", "at least one of user or group must be specified")
         raise invalid("SubjectAccessReview", "authorization.k8s.io", "", [cause])
-    user = User(spec.get("user", ""), groups=tuple(spec.get("groups", ())))
+    user = AuthenticatedUser(spec.get("user", ""), groups=tuple(spec.get("groups", ())))
     return _decision(access, user, spec)
 
 
-def _own_access_review(access: Access, caller: User, spec: JsonObject) -> JsonObject:
+def _own_access_review(access: Access, caller: AuthenticatedUser, spec: JsonObject) -> JsonObject:
     return _decision(access, caller, spec)
 
 
-def _own_review(_access: Access, caller: User, _spec: JsonObject) -> JsonObject:
+def _own_review(_access: Access, caller: AuthenticatedUser, _spec: JsonObject) -> JsonObject:
     return {"userInfo": user_info(caller)}
 
 
-def _decision(access: Access, user: User, spec: JsonObject) -> JsonObject:
+def _decision(access: Access, user: AuthenticatedUser, spec: JsonObject) -> JsonObject:
     about: Mapping[str, Any] = spec.get("resourceAttributes") or {}
     path: Mapping[str, Any] = spec.get("nonResourceAttributes") or {}
     attempt = Attempt(
@@ -65,7 +65,7 @@ SELF: Final = ("/selfsubjectreviews", "/selfsubjectaccessreviews")
 """What everybody who is known may ask."""
 
 
-def reviewed(call: Call, access: Access) -> Response | None:
+def reviewed(call: HttpCall, access: Access) -> Response | None:
     """The answer to a posted review, or None where the call is none. Raises ApiError."""
     kind, answerer = _ANSWERERS.get(call.path, ("", None))
     if answerer is None or call.method != "POST":

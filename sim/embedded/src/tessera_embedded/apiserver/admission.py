@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from tessera_embedded.apiserver import selectors
 from tessera_embedded.apiserver.access import user_info
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, Review
+from tessera_embedded.apiserver.admission_requests import NAMESPACES, AdmissionQuery
 from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
 from tessera_embedded.apiserver.errors import JsonObject
-from tessera_embedded.apiserver.object_store import Objects
+from tessera_embedded.apiserver.object_store import ObjectStore
 from tessera_embedded.apiserver.resources import ADMISSION
 
 CONFIGURATIONS: Final = {
@@ -43,7 +43,7 @@ class Hook(Struct, frozen=True):
         return self.webhook.get("reinvocationPolicy") == "IfNeeded"
 
 
-def hooks(objects: Objects, asked: Review) -> Iterator[Hook]:
+def hooks(objects: ObjectStore, asked: AdmissionQuery) -> Iterator[Hook]:
     """The webhooks whose rules and selectors take this write, in the order of their calls.
 
     Each is tried when its turn comes, so one sees what those before it made of the object.
@@ -57,7 +57,10 @@ def hooks(objects: Objects, asked: Review) -> Iterator[Hook]:
 
 
 def concerns(
-    objects: Objects, asked: Review, constraints: Mapping[str, Any], rules: Sequence[JsonObject]
+    objects: ObjectStore,
+    asked: AdmissionQuery,
+    constraints: Mapping[str, Any],
+    rules: Sequence[JsonObject],
 ) -> bool:
     """True where a rule and both selectors take this write."""
     return (
@@ -67,7 +70,7 @@ def concerns(
     )
 
 
-def _rule_takes(rule: JsonObject, asked: Review) -> bool:
+def _rule_takes(rule: JsonObject, asked: AdmissionQuery) -> bool:
     resource = asked.target.resource
     scope = rule.get("scope", "*")
     return (
@@ -84,31 +87,33 @@ def _has(known: Sequence[str], wanted: str) -> bool:
     return wanted in known or "*" in known
 
 
-def _names(pattern: str, asked: Review) -> bool:
+def _names(pattern: str, asked: AdmissionQuery) -> bool:
     plural, _, subresource = pattern.partition("/")
     if plural not in ("*", asked.target.resource.plural):
         return False
     return subresource in ("*", asked.target.subresource)
 
 
-def _namespace_taken(objects: Objects, asked: Review, selector: JsonObject | None) -> bool:
+def _namespace_taken(
+    objects: ObjectStore, asked: AdmissionQuery, selector: JsonObject | None
+) -> bool:
     if not selector or not (asked.target.resource.namespaced or _is_namespace(asked)):
         return True
     return selectors.matches(selectors.from_object(selector), _namespace_labels(objects, asked))
 
 
-def _is_namespace(asked: Review) -> bool:
+def _is_namespace(asked: AdmissionQuery) -> bool:
     return asked.target.resource.shelf == NAMESPACES
 
 
-def _namespace_labels(objects: Objects, asked: Review) -> Mapping[str, str]:
+def _namespace_labels(objects: ObjectStore, asked: AdmissionQuery) -> Mapping[str, str]:
     if _is_namespace(asked):
         return _labels(asked.obj if asked.obj is not None else asked.old)
     found = objects.find(NAMESPACES, "", asked.target.namespace)
     return found.labels if found is not None else {}
 
 
-def _object_taken(asked: Review, selector: JsonObject | None) -> bool:
+def _object_taken(asked: AdmissionQuery, selector: JsonObject | None) -> bool:
     if not selector:
         return True
     wanted = selectors.from_object(selector)
@@ -144,7 +149,7 @@ def conditions_hold(conditions: Sequence[JsonObject], scope: Mapping[str, Any]) 
     return True
 
 
-def scope_of(asked: Review) -> dict[str, Any]:
+def scope_of(asked: AdmissionQuery) -> dict[str, Any]:
     """The variables that conditions speak of."""
     return {
         "object": whole(asked, asked.obj),
@@ -153,7 +158,7 @@ def scope_of(asked: Review) -> dict[str, Any]:
     }
 
 
-def whole(asked: Review, obj: JsonObject | None) -> JsonObject | None:
+def whole(asked: AdmissionQuery, obj: JsonObject | None) -> JsonObject | None:
     """The object with its kind and apiVersion."""
     if obj is None:
         return None
@@ -161,7 +166,7 @@ def whole(asked: Review, obj: JsonObject | None) -> JsonObject | None:
     return {"kind": kind, "apiVersion": f"{group}/{version}" if group else version, **obj}
 
 
-def request_of(asked: Review, uid: str) -> JsonObject:
+def request_of(asked: AdmissionQuery, uid: str) -> JsonObject:
     """The `request` of an AdmissionReview, without the objects."""
     target, resource = asked.target, asked.target.resource
     group, version, kind = asked.kind
@@ -190,12 +195,12 @@ def request_of(asked: Review, uid: str) -> JsonObject:
     return request
 
 
-def _options(asked: Review) -> JsonObject:
+def _options(asked: AdmissionQuery) -> JsonObject:
     kind = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
     return {"kind": kind[asked.operation], "apiVersion": "meta.k8s.io/v1", **asked.options}
 
 
-def review_body(asked: Review, uid: str) -> JsonObject:
+def review_body(asked: AdmissionQuery, uid: str) -> JsonObject:
     """The AdmissionReview that a webhook is sent."""
     request = request_of(asked, uid)
     request["object"] = whole(asked, asked.obj)

@@ -16,21 +16,21 @@ from tessera_embedded.apiserver.errors import (
     invalid,
     wrong,
 )
-from tessera_embedded.apiserver.http_types import Response, Target, User
-from tessera_embedded.apiserver.kinds.rules import Rules
+from tessera_embedded.apiserver.http_types import AuthenticatedUser, RequestTarget, Response
+from tessera_embedded.apiserver.kinds.rules import KindRules
 
 NAMESPACES: Final = ("", "namespaces")
 
 
-class Review(Struct):
+class AdmissionQuery(Struct):
     """What admission is asked about one write; `obj` and `old` are without kind and apiVersion."""
 
     stage: str
     """`mutate` or `validate`."""
     operation: str
     """CREATE, UPDATE or DELETE."""
-    target: Target
-    user: User
+    target: RequestTarget
+    user: AuthenticatedUser
     obj: JsonObject | None
     old: JsonObject | None
     fill: Callable[[JsonObject], object]
@@ -41,14 +41,14 @@ class Review(Struct):
     options: JsonObject = {}
 
 
-Steps = Generator[Review, JsonObject | None, Response]
+Steps = Generator[AdmissionQuery, JsonObject | None, Response]
 
 
-class Ask(Struct, frozen=True):
+class WriteRequest(Struct, frozen=True):
     """One write: where, by whom, and how."""
 
-    target: Target
-    user: User
+    target: RequestTarget
+    user: AuthenticatedUser
     query: Mapping[str, str] = {}
     options: JsonObject = {}
     """DeleteOptions of a deletion."""
@@ -63,7 +63,7 @@ class Ask(Struct, frozen=True):
         return bool(self.query.get("dryRun")) or bool(self.options.get("dryRun"))
 
 
-class World(Struct, frozen=True):
+class ApiServerEnvironment(Struct, frozen=True):
     """What verbs take from outside: time and chance, so that tests can rule them."""
 
     now: Callable[[], float]
@@ -74,12 +74,12 @@ class World(Struct, frozen=True):
 
 
 def review(
-    ask: Ask, operation: str, obj: JsonObject | None, old: JsonObject | None,
-    rules: Rules,
-) -> Review:  # fmt: skip
+    ask: WriteRequest, operation: str, obj: JsonObject | None, old: JsonObject | None,
+    rules: KindRules,
+) -> AdmissionQuery:  # fmt: skip
     """What admission is asked, first to change the object."""
     resource = ask.target.resource
-    return Review(
+    return AdmissionQuery(
         "mutate", operation, ask.target, ask.user, obj, old, rules.fill,
         (resource.group, resource.version, resource.kind), ask.dry_run, ask.options,
     )  # fmt: skip
@@ -90,7 +90,7 @@ def unpatchable(error: BadRequest) -> Invalid:
     return invalid("", "", "", [wrong("patch", "", error.message)])
 
 
-def precondition_failed(target: Target, what: str, wanted: str, have: str) -> Conflict:
+def precondition_failed(target: RequestTarget, what: str, wanted: str, have: str) -> Conflict:
     """A uid or resourceVersion that was made a condition is another one."""
     why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {have}"
     return conflict(target.resource.plural, target.resource.group, target.name, why)

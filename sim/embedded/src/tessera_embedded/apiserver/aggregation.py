@@ -18,10 +18,10 @@ import aiohttp
 import msgspec
 
 from tessera_embedded.apiserver.access import Access, Attempt
-from tessera_embedded.apiserver.certificates import FrontProxy
+from tessera_embedded.apiserver.certificates import FrontProxyCertificates
 from tessera_embedded.apiserver.errors import JsonObject
-from tessera_embedded.apiserver.http_types import Call, Response
-from tessera_embedded.apiserver.object_store import Objects
+from tessera_embedded.apiserver.http_types import HttpCall, Response
+from tessera_embedded.apiserver.object_store import ObjectStore
 from tessera_embedded.apiserver.resources import REGISTRATION
 from tessera_embedded.apiserver.store import Store
 
@@ -37,7 +37,11 @@ class Aggregator:
     """Passes requests on."""
 
     def __init__(
-        self, objects: Objects, access: Access, session: aiohttp.ClientSession, shows: FrontProxy
+        self,
+        objects: ObjectStore,
+        access: Access,
+        session: aiohttp.ClientSession,
+        shows: FrontProxyCertificates,
     ) -> None:
         self._objects, self._access, self._session = objects, access, session
         self._shows = shows
@@ -80,7 +84,7 @@ class Aggregator:
             for group, version in named
         ]
 
-    async def pass_on(self, call: Call, accept: str, spec: JsonObject) -> Response:
+    async def pass_on(self, call: HttpCall, accept: str, spec: JsonObject) -> Response:
         """The extension server's answer. Raises Forbidden."""
         self._access.check(call.user, _attempt(call))
         service = spec["service"]
@@ -121,7 +125,7 @@ class Aggregator:
         return self._tls[bundle]
 
 
-def _attempt(call: Call) -> Attempt:
+def _attempt(call: HttpCall) -> Attempt:
     _, group, _, *rest = call.path.strip("/").split("/")
     if not rest:
         return Attempt(call.method.lower(), path=call.path)
@@ -138,7 +142,7 @@ def _json(code: int, body: JsonObject) -> Response:
     return Response(code, msgspec.json.encode(body))
 
 
-def publish(store: Store, shows: FrontProxy) -> None:
+def publish(store: Store, shows: FrontProxyCertificates) -> None:
     """Write for extension servers whom they may believe, as every API server does."""
     name = "extension-apiserver-authentication"
     data = {
@@ -154,7 +158,7 @@ def publish(store: Store, shows: FrontProxy) -> None:
 
 
 @asynccontextmanager
-async def open_aggregator(store: Store, shows: FrontProxy) -> AsyncIterator[Aggregator]:
+async def open_aggregator(store: Store, shows: FrontProxyCertificates) -> AsyncIterator[Aggregator]:
     """One that keeps its connections."""
     timeout = aiohttp.ClientTimeout(total=_CALL_S)
     async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_embedded.apiserver.access import Access, Attempt
-from tessera_embedded.apiserver.http_types import User
+from tessera_embedded.apiserver.http_types import AuthenticatedUser
 
 
 class AccessDecision(Struct, frozen=True):
@@ -32,7 +32,7 @@ class ResourceCheck(Struct, frozen=True):
     """A resource that is asked about, and what narrows it."""
 
     access: Access
-    user: User
+    user: AuthenticatedUser
     attempt: Attempt
 
     def subresource(self, name: str) -> ResourceCheck:
@@ -57,7 +57,7 @@ class GroupCheck(Struct, frozen=True):
     """An API group that is asked about."""
 
     access: Access
-    user: User
+    user: AuthenticatedUser
     api_group: str
 
     def resource(self, name: str) -> ResourceCheck:
@@ -70,7 +70,7 @@ class Authorizer(Struct, frozen=True):
     """The variable of conditions."""
 
     access: Access
-    user: User
+    user: AuthenticatedUser
 
     def group(self, name: str) -> GroupCheck:
         """An API group; empty is the core group."""

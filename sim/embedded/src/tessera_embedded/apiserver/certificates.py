@@ -20,7 +20,7 @@ _VALID = timedelta(days=3650)
 _Key = ec.EllipticCurvePrivateKey
 
 
-class Certificates(Struct, frozen=True):
+class ServerCertificates(Struct, frozen=True):
     """Where the certificates of one server lie."""
 
     ca: Path
@@ -28,9 +28,9 @@ class Certificates(Struct, frozen=True):
     key: Path
 
 
-def certificates(folder: Path, host: str) -> Certificates:
+def certificates(folder: Path, host: str) -> ServerCertificates:
     """The certificates in a folder, made now where they are missing."""
-    found = Certificates(folder / "ca.crt", folder / "server.crt", folder / "server.key")
+    found = ServerCertificates(folder / "ca.crt", folder / "server.crt", folder / "server.key")
     if not all(path.exists() for path in (found.ca, found.certificate, found.key)):
         ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(
             ec.SECP256R1())  # fmt: skip
@@ -41,7 +41,7 @@ def certificates(folder: Path, host: str) -> Certificates:
     return found
 
 
-class FrontProxy(Struct, frozen=True):
+class FrontProxyCertificates(Struct, frozen=True):
     """What the server shows to extension servers, to which it passes requests on."""
 
     ca: Path
@@ -51,9 +51,9 @@ class FrontProxy(Struct, frozen=True):
     name: str = "front-proxy-client"
 
 
-def front_proxy(folder: Path) -> FrontProxy:
+def front_proxy(folder: Path) -> FrontProxyCertificates:
     """The one in a folder, made now where it is missing."""
-    found = FrontProxy(folder / "front-proxy-ca.crt", folder / "front-proxy.pem")
+    found = FrontProxyCertificates(folder / "front-proxy-ca.crt", folder / "front-proxy.pem")
     if not (found.ca.exists() and found.shown.exists()):
         ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(
             ec.SECP256R1())  # fmt: skip
@@ -63,7 +63,7 @@ def front_proxy(folder: Path) -> FrontProxy:
     return found
 
 
-def server_tls(found: Certificates) -> ssl.SSLContext:
+def server_tls(found: ServerCertificates) -> ssl.SSLContext:
     """The TLS context of the server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

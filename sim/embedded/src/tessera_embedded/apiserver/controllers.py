@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, Ask
+from tessera_embedded.apiserver.admission_requests import NAMESPACES, WriteRequest
 from tessera_embedded.apiserver.delete_verbs import delete_now
 from tessera_embedded.apiserver.errors import JsonObject
-from tessera_embedded.apiserver.http_types import ADMIN, Target
+from tessera_embedded.apiserver.http_types import ADMIN, RequestTarget
 from tessera_embedded.apiserver.kinds.admission import served
-from tessera_embedded.apiserver.object_store import Change, Record
-from tessera_embedded.apiserver.resources import EXTENSIONS, Catalogue, Shelf
+from tessera_embedded.apiserver.object_store import StoredChange, StoredObject
+from tessera_embedded.apiserver.resources import EXTENSIONS, KindCatalogue, Shelf
 from tessera_embedded.apiserver.write_verbs import Writer
 
 DEFINITIONS: Final = (EXTENSIONS, "customresourcedefinitions")
@@ -32,7 +32,7 @@ _NOT_READY: Final = "node.kubernetes.io/not-ready"
 class Chores:
     """Follows a few kinds and does what their changes ask for."""
 
-    def __init__(self, writer: Writer, catalogue: Catalogue) -> None:
+    def __init__(self, writer: Writer, catalogue: KindCatalogue) -> None:
         self._writer, self._objects, self._catalogue = writer, writer.objects, catalogue
         self._events: deque[tuple[float, str]] = deque()
         self._seen: dict[Shelf, int] = {}
@@ -43,7 +43,7 @@ class Chores:
         for record in self._objects.records(DEFINITIONS):
             self._serve(record.obj())
         for record in self._objects.records(NAMESPACES):
-            self._namespace(Change(record.version, record))
+            self._namespace(StoredChange(record.version, record))
         for record in self._objects.records(EVENTS):
             self._events.append((self._writer.world.now(), record.key))
         for shelf in (DEFINITIONS, NODES, NAMESPACES, EVENTS):
@@ -68,14 +68,14 @@ class Chores:
             self._empty(name)
         return self._objects.version != before
 
-    def _news(self, shelf: Shelf) -> list[Change]:
+    def _news(self, shelf: Shelf) -> list[StoredChange]:
         kept, since = self._objects.kept(shelf), self._seen.get(shelf, 0)
         self._seen[shelf] = self._objects.version
         if not kept.log or kept.log[-1].version <= since:
             return []
         return kept.log[kept.position(since) - kept.dropped :]
 
-    def _definition(self, change: Change) -> None:
+    def _definition(self, change: StoredChange) -> None:
         definition = change.record.obj()
         if change.gone:
             spec = definition["spec"]
@@ -104,7 +104,7 @@ class Chores:
         for resource in served(definition):
             self._catalogue.put(resource)
 
-    def _node(self, change: Change) -> None:
+    def _node(self, change: StoredChange) -> None:
         if change.gone:
             return
         node = self._objects.find(NODES, "", change.record.name)
@@ -116,7 +116,7 @@ class Chores:
                 del obj["spec"]["taints"]
             self._objects.put(NODES, obj)
 
-    def _namespace(self, change: Change) -> None:
+    def _namespace(self, change: StoredChange) -> None:
         phase = change.record.fields["status.phase"]
         if not change.gone and phase == "Terminating":
             self._terminating.add(change.record.name)
@@ -129,18 +129,18 @@ class Chores:
                 for record in self._inside(resource.shelf, namespace):
                     left = True
                     if '"deletionTimestamp"' not in record.body.decode(errors="replace"):
-                        target = Target(resource, record.namespace, record.name)
-                        delete_now(self._writer, Ask(target, ADMIN), record)
+                        target = RequestTarget(resource, record.namespace, record.name)
+                        delete_now(self._writer, WriteRequest(target, ADMIN), record)
         found = self._objects.find(NAMESPACES, "", namespace)
         if not left and found is not None and not found.obj()["metadata"].get("finalizers"):
             self._objects.remove(NAMESPACES, found)
             self._terminating.discard(namespace)
 
-    def _inside(self, shelf: Shelf, namespace: str) -> list[Record]:
+    def _inside(self, shelf: Shelf, namespace: str) -> list[StoredObject]:
         kept = self._objects.kept(shelf)
         return [kept.records[k] for k in tuple(kept.between(f"{namespace}/", f"{namespace}0"))]
 
-    def _event(self, change: Change) -> None:
+    def _event(self, change: StoredChange) -> None:
         now = self._writer.world.now()
         if not change.gone and change.previous is None:
             self._events.append((now, change.record.key))

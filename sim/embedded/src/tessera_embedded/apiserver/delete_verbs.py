@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from tessera_embedded.apiserver import metadata as meta
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, Ask, Steps, review
+from tessera_embedded.apiserver.admission_requests import NAMESPACES, Steps, WriteRequest, review
 from tessera_embedded.apiserver.errors import BadRequest, Conflict, JsonObject, conflict, forbidden
-from tessera_embedded.apiserver.http_types import Response, Target, success
+from tessera_embedded.apiserver.http_types import RequestTarget, Response, success
 from tessera_embedded.apiserver.kinds.fields import settle
-from tessera_embedded.apiserver.kinds.rules import Rules
-from tessera_embedded.apiserver.object_store import Record
+from tessera_embedded.apiserver.kinds.rules import KindRules
+from tessera_embedded.apiserver.object_store import StoredObject
 from tessera_embedded.apiserver.read_verbs import filter_of
 from tessera_embedded.apiserver.write_verbs import Writer
 
@@ -37,7 +37,7 @@ def options_of(body: bytes, query: Mapping[str, str]) -> JsonObject:
     return options
 
 
-def delete(writer: Writer, ask: Ask) -> Steps:
+def delete(writer: Writer, ask: WriteRequest) -> Steps:
     """Delete one object, or begin to; 200 with the object or a Status."""
     target = ask.target
     for _ in range(_TRIES):
@@ -45,7 +45,7 @@ def delete(writer: Writer, ask: Ask) -> Steps:
         _check_preconditions(target, ask.options, old)
         if target.resource.shelf == NAMESPACES and target.name in IMMORTAL:
             raise forbidden("namespaces", "", target.name, "this namespace may not be deleted")
-        asked = review(ask, "DELETE", None, old.obj(), Rules())
+        asked = review(ask, "DELETE", None, old.obj(), KindRules())
         yield asked
         asked.stage = "validate"
         yield asked
@@ -56,7 +56,7 @@ def delete(writer: Writer, ask: Ask) -> Steps:
     )
 
 
-def delete_now(writer: Writer, ask: Ask, old: Record) -> Response:
+def delete_now(writer: Writer, ask: WriteRequest, old: StoredObject) -> Response:
     """What becomes of an object that is to be deleted, admission asked."""
     shelf, obj = ask.target.resource.shelf, old.obj()
     finalizers = obj["metadata"].get("finalizers") or shelf == NAMESPACES
@@ -74,7 +74,7 @@ def delete_now(writer: Writer, ask: Ask, old: Record) -> Response:
     return _gone(ask.target, old)
 
 
-def _check_preconditions(target: Target, options: JsonObject, old: Record) -> None:
+def _check_preconditions(target: RequestTarget, options: JsonObject, old: StoredObject) -> None:
     conditions = options.get("preconditions") or {}
     have = {"uid": ("UID", old.uid), "resourceVersion": ("ResourceVersion", str(old.version))}
     for field, (word, value) in have.items():
@@ -83,7 +83,7 @@ def _check_preconditions(target: Target, options: JsonObject, old: Record) -> No
             raise _mismatch(target, word, wanted, value)
 
 
-def _mismatch(target: Target, word: str, wanted: str, have: str) -> Conflict:
+def _mismatch(target: RequestTarget, word: str, wanted: str, have: str) -> Conflict:
     what = "deleted and then recreated" if word == "UID" else "modified"
     return conflict(
         target.resource.kind, target.resource.group, target.name,
@@ -135,14 +135,14 @@ def _mark(obj: JsonObject, now: float, shelf: tuple[str, str]) -> bool:
     return True
 
 
-def _still_there(ask: Ask, obj: JsonObject, record: Record) -> Response:
+def _still_there(ask: WriteRequest, obj: JsonObject, record: StoredObject) -> Response:
     resource = ask.target.resource
     if ask.dry_run:
         return Response(200, resource.prefix + msgspec.json.encode(obj)[1:])
     return Response(200, record.encoded(resource))
 
 
-def _gone(target: Target, record: Record) -> Response:
+def _gone(target: RequestTarget, record: StoredObject) -> Response:
     resource = target.resource
     if resource.returns_deleted:
         return Response(200, record.encoded(resource))
@@ -151,7 +151,7 @@ def _gone(target: Target, record: Record) -> Response:
     return success(200, {name: value for name, value in details.items() if value})
 
 
-def delete_collection(writer: Writer, ask: Ask) -> Steps:
+def delete_collection(writer: Writer, ask: WriteRequest) -> Steps:
     """Delete what a selector chooses; 200 with the list of what was there."""
     target = ask.target
     wanted = filter_of(target, ask.query)

@@ -7,7 +7,7 @@ from typing import Final
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.http_types import Response, answer
 from tessera_embedded.apiserver.openapi import described
-from tessera_embedded.apiserver.resources import Catalogue, Resource
+from tessera_embedded.apiserver.resources import KindCatalogue, Resource
 
 _VERBS: Final = [
     "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
@@ -32,7 +32,7 @@ _SUBRESOURCE_KINDS: Final = {
 
 
 def discovered(  # noqa: C901, PLR0911  (one case for each path)
-    path: str, catalogue: Catalogue
+    path: str, catalogue: KindCatalogue
 ) -> Response | None:
     """The answer to a question about the server itself, or None where the path is none."""
     if path.startswith(_HEALTH):
@@ -64,22 +64,22 @@ def discovered(  # noqa: C901, PLR0911  (one case for each path)
             return _NOWHERE
 
 
-def _nowhere(group: str, catalogue: Catalogue) -> Response | None:
+def _nowhere(group: str, catalogue: KindCatalogue) -> Response | None:
     return None if group in _groups(catalogue) else _NOWHERE
 
 
-def _groups(catalogue: Catalogue) -> list[str]:
+def _groups(catalogue: KindCatalogue) -> list[str]:
     names = [r.group for r in catalogue if r.group] + [group for group, *_ in _POSTED]
     return sorted(set(names))
 
 
-def _group(name: str, catalogue: Catalogue) -> JsonObject:
+def _group(name: str, catalogue: KindCatalogue) -> JsonObject:
     known = {r.version: None for r in catalogue if r.group == name} or {"v1": None}
     versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in known]
     return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _kinds(group: str, version: str, catalogue: Catalogue) -> Response | None:
+def _kinds(group: str, version: str, catalogue: KindCatalogue) -> Response | None:
     served = [r for r in catalogue if (r.group, r.version) == (group, version)]
     posted = [(plural, kind) for g, plural, kind in _POSTED if (g, version) == (group, "v1")]
     if not served and not posted:

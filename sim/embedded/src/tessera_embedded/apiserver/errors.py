@@ -108,13 +108,13 @@ class Conflict(ApiError):
     code, reason = 409, "Conflict"
 
 
-class Expired(ApiError):
+class ResourceExpired(ApiError):
     """The resourceVersion is older than what is remembered: list again."""
 
     code, reason = 410, "Expired"
 
 
-class TooLarge(ApiError):
+class RequestTooLarge(ApiError):
     """The body is larger than the server takes."""
 
     code, reason = 413, "RequestEntityTooLarge"
@@ -156,7 +156,7 @@ class Timeout(ApiError):
     code, reason = 504, "Timeout"
 
 
-class Told(ApiError):
+class WebhookDenied(ApiError):
     """A refusal worded by somebody else (an admission webhook), passed on with its own code."""
 
     def __init__(self, status: JsonObject) -> None:
@@ -175,7 +175,7 @@ class Told(ApiError):
 
 def code_of(error: ApiError) -> int:
     """The HTTP status of an answer that refuses."""
-    return error.answer_code if isinstance(error, Told) else error.code
+    return error.answer_code if isinstance(error, WebhookDenied) else error.code
 
 
 def qualified(plural: str, group: str) -> str:

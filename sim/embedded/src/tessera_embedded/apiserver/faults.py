@@ -47,7 +47,7 @@ _REASONS = {
 }  # fmt: skip
 
 
-class Fault(Struct, frozen=True):
+class InjectedFault(Struct, frozen=True):
     """Which requests, and what becomes of them."""
 
     method: str
@@ -62,9 +62,9 @@ class Faults:
     """The faults that are waiting for their requests."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Fault, re.Pattern[str], int]] = []
+        self._waiting: list[tuple[InjectedFault, re.Pattern[str], int]] = []
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: InjectedFault) -> None:
         """Let the next requests that match have this fault."""
         self._waiting.append((fault, re.compile(fault.path), fault.times))
 

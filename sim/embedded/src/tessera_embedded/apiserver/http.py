@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from tessera_embedded.apiserver.aggregation import Aggregator
-from tessera_embedded.apiserver.errors import ApiError, JsonObject, NotAcceptable, TooLarge
+from tessera_embedded.apiserver.errors import ApiError, JsonObject, NotAcceptable, RequestTooLarge
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Faults, Hang, refused
-from tessera_embedded.apiserver.http_types import Call, Response, refusal
+from tessera_embedded.apiserver.http_types import HttpCall, Response, refusal
 from tessera_embedded.apiserver.routes import is_watch
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store, with_warnings
-from tessera_embedded.apiserver.watches import Watch
+from tessera_embedded.apiserver.watches import KindWatch
 from tessera_embedded.apiserver.webhooks import Webhooks
 
 
@@ -28,7 +28,7 @@ class Frontend:
         self._store, self._webhooks, self._faults = store, webhooks, faults
         self._aggregator = aggregator
         self._settings = settings
-        self._watches: dict[Watch, web.Request] = {}
+        self._watches: dict[KindWatch, web.Request] = {}
 
     def app(self) -> web.Application:
         """The aiohttp application."""
@@ -81,7 +81,7 @@ class Frontend:
             _cut(request)
         return _sent(response)
 
-    async def _call(self, request: web.Request) -> Call:
+    async def _call(self, request: web.Request) -> HttpCall:
         user = self._store.access.authenticate(request.headers.get("Authorization", ""))
         accept = request.headers.get("Accept", "")
         if accept and not any(kind in accept for kind in ("json", "*/*", "text/plain")):
@@ -93,8 +93,8 @@ class Frontend:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge as e:
             most = self._settings.body_bytes
-            raise TooLarge(f"Request entity too large: limit is {most}") from e
-        return Call(
+            raise RequestTooLarge(f"Request entity too large: limit is {most}") from e
+        return HttpCall(
             request.method,
             request.path,
             dict(request.query),
@@ -104,7 +104,7 @@ class Frontend:
             table="as=Table;v=v1" in accept,
         )
 
-    async def _driven(self, call: Call) -> Response:
+    async def _driven(self, call: HttpCall) -> Response:
         warnings: list[str] = []
         try:
             response = await self._steps(call, warnings)
@@ -112,7 +112,7 @@ class Frontend:
             response = refusal(e)
         return with_warnings(response, warnings)
 
-    async def _steps(self, call: Call, warnings: list[str]) -> Response:
+    async def _steps(self, call: HttpCall, warnings: list[str]) -> Response:
         steps = self._store.begin(call, warnings)
         given: JsonObject | None = None
         while True:
@@ -125,7 +125,7 @@ class Frontend:
             given = self._store.decided(asked, warnings)
 
     async def _stream(
-        self, request: web.Request, watch: Watch, query: Mapping[str, str]
+        self, request: web.Request, watch: KindWatch, query: Mapping[str, str]
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
@@ -149,7 +149,7 @@ class Frontend:
         asked = query.get("timeoutSeconds", "")
         return float(asked) if asked.isdigit() and int(asked) else self._settings.watch_s
 
-    async def _pump(self, watch: Watch, response: web.StreamResponse) -> None:
+    async def _pump(self, watch: KindWatch, response: web.StreamResponse) -> None:
         loop, every_s = asyncio.get_running_loop(), self._settings.bookmark_s
         news = asyncio.Event()
         watch.on_news = news.set
@@ -167,7 +167,7 @@ class Frontend:
                 await self._last_words(watch, response)
                 due = loop.time() + every_s
 
-    async def _last_words(self, watch: Watch, response: web.StreamResponse) -> None:
+    async def _last_words(self, watch: KindWatch, response: web.StreamResponse) -> None:
         frames = watch.pull()
         if watch.wants_bookmarks and not watch.closed:  # one that fell behind has not seen it all
             frames.append(watch.bookmark())

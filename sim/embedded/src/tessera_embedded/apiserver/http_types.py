@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from tessera_embedded.apiserver.errors import ApiError, JsonObject, NotFound, code_of
-from tessera_embedded.apiserver.resources import Catalogue, Resource
+from tessera_embedded.apiserver.resources import KindCatalogue, Resource
 
 
-class User(Struct, frozen=True):
+class AuthenticatedUser(Struct, frozen=True):
     """Who calls, as authentication found it."""
 
     name: str
@@ -22,11 +22,13 @@ class User(Struct, frozen=True):
     extra: Mapping[str, tuple[str, ...]] = {}
 
 
-ADMIN: Final = User("kubernetes-admin", groups=("system:masters", "system:authenticated"))
-ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
+ADMIN: Final = AuthenticatedUser(
+    "kubernetes-admin", groups=("system:masters", "system:authenticated")
+)
+ANONYMOUS: Final = AuthenticatedUser("system:anonymous", groups=("system:unauthenticated",))
 
 
-class Call(Struct, frozen=True):
+class HttpCall(Struct, frozen=True):
     """One HTTP request, its body read."""
 
     method: str
@@ -34,7 +36,7 @@ class Call(Struct, frozen=True):
     query: Mapping[str, str] = {}
     body: bytes = b""
     content_type: str = "application/json"
-    user: User = ADMIN
+    user: AuthenticatedUser = ADMIN
     table: bool = False
     """The answer is to be a Table (`kubectl get`)."""
 
@@ -48,7 +50,7 @@ class Response(Struct, frozen=True):
     content_type: str = "application/json"
 
 
-class Target(Struct, frozen=True):
+class RequestTarget(Struct, frozen=True):
     """Where a path points: a kind, and an object of it unless `name` is empty."""
 
     resource: Resource
@@ -57,7 +59,7 @@ class Target(Struct, frozen=True):
     subresource: str = ""
 
 
-def target_of(path: str, catalogue: Catalogue) -> Target:
+def target_of(path: str, catalogue: KindCatalogue) -> RequestTarget:
     """Where an object path points. Raises NotFound."""
     group, version, rest = _api(path)
     if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
@@ -72,7 +74,7 @@ def target_of(path: str, catalogue: Catalogue) -> Target:
         raise no_such_path()
     if subresource and not _has(resource, subresource):
         raise no_such_path()
-    return Target(resource, namespace, name, subresource)
+    return RequestTarget(resource, namespace, name, subresource)
 
 
 def _api(path: str) -> tuple[str, str, list[str]]:

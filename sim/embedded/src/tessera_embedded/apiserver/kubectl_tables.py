@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tessera_embedded.apiserver.errors import JsonObject
-from tessera_embedded.apiserver.http_types import Response, Target, answer
+from tessera_embedded.apiserver.http_types import RequestTarget, Response, answer
 from tessera_embedded.apiserver.metadata import seconds
 from tessera_embedded.apiserver.resources import Shelf
 
@@ -68,7 +68,7 @@ def _about(reference: JsonObject) -> str:
     return f"{reference.get('kind', '').lower()}/{reference.get('name', '')}"
 
 
-def as_table(target: Target, response: Response, now: float) -> Response:
+def as_table(target: RequestTarget, response: Response, now: float) -> Response:
     """The same answer to a get or list, as a Table."""
     body = msgspec.json.decode(response.body)
     items: Sequence[JsonObject] = body.get("items", [body])

@@ -27,7 +27,7 @@ is there nothing is forgotten, so that forgetting costs little; watch events mad
 large once more."""
 
 
-class Record(Struct, frozen=True):
+class StoredObject(Struct, frozen=True):
     """One object as it was written at one version."""
 
     key: str
@@ -54,24 +54,24 @@ class Record(Struct, frozen=True):
         return resource.prefix + msgspec.json.encode(renamed)[1:]
 
 
-class Change(Struct):
+class StoredChange(Struct):
     """One write: `previous` is None for a new object, `gone` is True for a removed one."""
 
     version: int
-    record: Record
-    previous: Record | None = None
+    record: StoredObject
+    previous: StoredObject | None = None
     gone: bool = False
     frames: dict[tuple[str, bytes], bytes] = {}
     """Watch events made of it, by type and kind: encoded once, whoever watches."""
 
 
-class Kept:
+class KindStore:
     """All objects of one kind and what happened to them lately."""
 
     def __init__(self, window: int, floor: int) -> None:
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, StoredObject] = {}
         self.keys: list[str] = []
-        self.log: list[Change] = []
+        self.log: list[StoredChange] = []
         self.floor = floor
         """Changes up to this version are forgotten."""
         self.dropped = 0
@@ -81,7 +81,7 @@ class Kept:
         self._bytes = 0
         """Of the objects in the log."""
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: StoredChange) -> None:
         """Take a change in and tell those who listen."""
         record = change.record
         if change.gone:
@@ -119,9 +119,9 @@ class Kept:
         """Where in the log the changes after `version` begin, counted from the first ever."""
         return self.dropped + bisect_right(self.log, version, key=lambda c: c.version)
 
-    def at(self, version: int) -> dict[str, Record | None]:
+    def at(self, version: int) -> dict[str, StoredObject | None]:
         """What differs from now as of a remembered version: key to record, None where absent."""
-        differs: dict[str, Record | None] = {}
+        differs: dict[str, StoredObject | None] = {}
         for change in reversed(self.log[self.position(version) - self.dropped :]):
             differs[change.record.key] = change.previous
         return differs
@@ -133,50 +133,50 @@ class Kept:
         return iter(self.keys[first:last])
 
 
-class Objects:
+class ObjectStore:
     """Every object of every kind, under one counter of versions."""
 
     def __init__(
         self,
         *,
         window: int = WINDOW,
-        on_change: Callable[[Shelf, Change], None] = lambda _shelf, _change: None,
+        on_change: Callable[[Shelf, StoredChange], None] = lambda _shelf, _change: None,
     ) -> None:
         self.version = 0
         self.on_change = on_change
         self._window, self._floor = window, 0
-        self._shelves: dict[Shelf, Kept] = {}
+        self._shelves: dict[Shelf, KindStore] = {}
 
-    def kept(self, shelf: Shelf) -> Kept:
+    def kept(self, shelf: Shelf) -> KindStore:
         """The objects of one kind."""
         if shelf not in self._shelves:
-            self._shelves[shelf] = Kept(self._window, self._floor)
+            self._shelves[shelf] = KindStore(self._window, self._floor)
         return self._shelves[shelf]
 
     def shelves(self) -> tuple[Shelf, ...]:
         """The kinds that were ever used."""
         return tuple(self._shelves)
 
-    def find(self, shelf: Shelf, namespace: str, name: str) -> Record | None:
+    def find(self, shelf: Shelf, namespace: str, name: str) -> StoredObject | None:
         """The object, or None."""
         return self.kept(shelf).records.get(key_of(namespace, name))
 
-    def records(self, shelf: Shelf) -> list[Record]:
+    def records(self, shelf: Shelf) -> list[StoredObject]:
         """All objects of a kind, in the order of their keys."""
         kept = self.kept(shelf)
         return [kept.records[key] for key in kept.keys]
 
-    def put(self, shelf: Shelf, obj: JsonObject) -> Record:
+    def put(self, shelf: Shelf, obj: JsonObject) -> StoredObject:
         """Write an object, new or changed; its resourceVersion is set."""
         record = self._stamped(shelf, obj)
         previous = self.kept(shelf).records.get(record.key)
-        self._commit(shelf, Change(record.version, record, previous))
+        self._commit(shelf, StoredChange(record.version, record, previous))
         return record
 
-    def remove(self, shelf: Shelf, record: Record) -> Record:
+    def remove(self, shelf: Shelf, record: StoredObject) -> StoredObject:
         """Remove an object; its last state comes back with the version of its removal."""
         last = self._stamped(shelf, record.obj())
-        self._commit(shelf, Change(last.version, last, record, gone=True))
+        self._commit(shelf, StoredChange(last.version, last, record, gone=True))
         return last
 
     def replay(self, shelf: Shelf, version: int, obj: JsonObject, *, gone: bool) -> None:
@@ -186,7 +186,7 @@ class Objects:
         self.version = max(self.version, version)
         if gone and previous is None:
             return
-        self.kept(shelf).apply(Change(version, record, previous, gone=gone))
+        self.kept(shelf).apply(StoredChange(version, record, previous, gone=gone))
 
     def compact(self, version: int = 0) -> None:
         """Forget all changes so far, as etcd's compaction does: older watches answer 410.
@@ -198,12 +198,12 @@ class Objects:
             kept.forget(len(kept.log))
             kept.floor = self.version
 
-    def _stamped(self, shelf: Shelf, obj: JsonObject) -> Record:
+    def _stamped(self, shelf: Shelf, obj: JsonObject) -> StoredObject:
         version = self.version + 1
         obj["metadata"]["resourceVersion"] = str(version)
         return record_of(shelf, obj, version)
 
-    def _commit(self, shelf: Shelf, change: Change) -> None:
+    def _commit(self, shelf: Shelf, change: StoredChange) -> None:
         self.on_change(shelf, change)
         self.version = change.version
         self.kept(shelf).apply(change)
@@ -214,11 +214,11 @@ def key_of(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def record_of(shelf: Shelf, obj: JsonObject, version: int) -> Record:
+def record_of(shelf: Shelf, obj: JsonObject, version: int) -> StoredObject:
     """The record of an object; kind and apiVersion must be gone from it."""
     metadata = obj["metadata"]
     namespace, name = metadata.get("namespace", ""), metadata["name"]
-    return Record(
+    return StoredObject(
         key=key_of(namespace, name),
         namespace=namespace,
         name=name,

@@ -12,7 +12,7 @@ from typing import Final
 
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.http_types import Response, answer
-from tessera_embedded.apiserver.resources import Catalogue, Resource
+from tessera_embedded.apiserver.resources import KindCatalogue, Resource
 
 INDEX: Final = "/openapi/v3"
 _CHECKED: Final = [
@@ -20,7 +20,7 @@ _CHECKED: Final = [
 ]
 
 
-def described(path: str, catalogue: Catalogue) -> Response | None:
+def described(path: str, catalogue: KindCatalogue) -> Response | None:
     """The answer where the path is one of OpenAPI's, else None."""
     asked = path.rstrip("/")
     if asked != INDEX and not asked.startswith(f"{INDEX}/"):

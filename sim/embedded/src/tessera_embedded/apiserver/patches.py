@@ -15,7 +15,7 @@ from msgspec import Struct
 from tessera_embedded.apiserver.errors import BadRequest, Invalid
 
 
-class Operation(Struct, frozen=True, rename={"source": "from"}):
+class PatchOperation(Struct, frozen=True, rename={"source": "from"}):
     """One step of a JSON patch."""
 
     op: str
@@ -41,15 +41,15 @@ def merge(old: Any, patch: Any) -> Any:
     return merged
 
 
-def operations(body: bytes) -> list[Operation]:
+def operations(body: bytes) -> list[PatchOperation]:
     """Read a JSON patch. Raises BadRequest."""
     try:
-        return msgspec.json.decode(body, type=list[Operation])
+        return msgspec.json.decode(body, type=list[PatchOperation])
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise BadRequest(f"the JSON patch cannot be read: {e}") from e
 
 
-def apply(old: Any, steps: list[Operation]) -> Any:
+def apply(old: Any, steps: list[PatchOperation]) -> Any:
     """The value after all steps. Raises BadRequest or Invalid; then nothing was changed."""
     box = _Root({"": copy.deepcopy(old)})
     for step in steps:
@@ -63,7 +63,7 @@ def apply(old: Any, steps: list[Operation]) -> Any:
     return box[""]
 
 
-def _apply(box: _Root, step: Operation) -> None:
+def _apply(box: _Root, step: PatchOperation) -> None:
     parent, key = _place(box, step.path)
     match step.op:
         case "add":
@@ -86,13 +86,13 @@ def _apply(box: _Root, step: Operation) -> None:
             raise BadRequest(f"the JSON patch has an unknown operation {step.op!r}")
 
 
-def _value(step: Operation) -> Any:
+def _value(step: PatchOperation) -> Any:
     if not bytes(step.value):
         raise BadRequest(f"the JSON patch step {step.op} {step.path!r} has no value")
     return msgspec.json.decode(step.value)
 
 
-def _test(parent: Any, key: str, step: Operation) -> None:
+def _test(parent: Any, key: str, step: PatchOperation) -> None:
     wanted = _value(step)
     have = parent.get(key) if isinstance(parent, dict) else _get(parent, key)
     if have != wanted:

@@ -12,7 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from tessera_embedded.apiserver import selectors
-from tessera_embedded.apiserver.admission_requests import Ask, Review, Steps, precondition_failed
+from tessera_embedded.apiserver.admission_requests import (
+    AdmissionQuery,
+    Steps,
+    WriteRequest,
+    precondition_failed,
+)
 from tessera_embedded.apiserver.delete_verbs import PODS, delete_now
 from tessera_embedded.apiserver.errors import (
     BadRequest,
@@ -23,11 +28,11 @@ from tessera_embedded.apiserver.errors import (
     required,
     unsupported,
 )
-from tessera_embedded.apiserver.http_types import Target, success
+from tessera_embedded.apiserver.http_types import RequestTarget, success
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.pods import set_condition
 from tessera_embedded.apiserver.metadata import json_object, shaped
-from tessera_embedded.apiserver.object_store import Record
+from tessera_embedded.apiserver.object_store import StoredObject
 from tessera_embedded.apiserver.write_verbs import Writer
 
 BUDGETS: Final = ("policy", "poddisruptionbudgets")
@@ -40,7 +45,7 @@ _EVICTED: Final = {
 _DONE: Final = ("Succeeded", "Failed")
 
 
-def posted(body: bytes, kind: str, target: Target) -> JsonObject:
+def posted(body: bytes, kind: str, target: RequestTarget) -> JsonObject:
     """The object posted to a subresource, its name and namespace filled in. Raises BadRequest."""
     obj = json_object(body)
     if obj.pop("kind", kind) != kind:
@@ -57,7 +62,7 @@ def posted(body: bytes, kind: str, target: Target) -> JsonObject:
     return obj
 
 
-def bind(writer: Writer, ask: Ask, body: bytes) -> Steps:
+def bind(writer: Writer, ask: WriteRequest, body: bytes) -> Steps:
     """Place a pod on a node and give it the Binding's annotations; 201."""
     binding = posted(body, "Binding", ask.target)
     binding = yield from _asked(ask, binding, ("", "v1", "Binding"))
@@ -81,18 +86,28 @@ def bind(writer: Writer, ask: Ask, body: bytes) -> Steps:
 
 
 def _asked(
-    ask: Ask, obj: JsonObject, kind: tuple[str, str, str]
-) -> Generator[Review, JsonObject | None, JsonObject]:
+    ask: WriteRequest, obj: JsonObject, kind: tuple[str, str, str]
+) -> Generator[AdmissionQuery, JsonObject | None, JsonObject]:
     """The posted object as admission leaves it."""
-    asked = Review("mutate", "CREATE", ask.target, ask.user, obj, None, lambda _obj: None, kind,
-                   ask.dry_run, ask.options)  # fmt: skip
+    asked = AdmissionQuery(
+        "mutate",
+        "CREATE",
+        ask.target,
+        ask.user,
+        obj,
+        None,
+        lambda _obj: None,
+        kind,
+        ask.dry_run,
+        ask.options,
+    )
     obj = (yield asked) or obj
     asked.obj, asked.stage = obj, "validate"
     yield asked
     return obj
 
 
-def _check_conditions(target: Target, metadata: JsonObject, pod: Record) -> None:
+def _check_conditions(target: RequestTarget, metadata: JsonObject, pod: StoredObject) -> None:
     uid, version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
     if uid and uid != pod.uid:
         raise precondition_failed(target, "UID", uid, pod.uid)
@@ -121,7 +136,7 @@ def _place(pod: JsonObject, binding: JsonObject, node: str) -> None:
     pod.get("status", {}).pop("nominatedNodeName", None)
 
 
-def evict(writer: Writer, ask: Ask, body: bytes) -> Steps:
+def evict(writer: Writer, ask: WriteRequest, body: bytes) -> Steps:
     """Delete a pod unless its disruption budget forbids it (429); 201."""
     eviction = posted(body, "Eviction", ask.target)
     options = dict(eviction.get("deleteOptions") or {})
@@ -147,7 +162,7 @@ def _ignores_budgets(pod: JsonObject) -> bool:
     return phase in (*_DONE, "Pending") or "deletionTimestamp" in pod["metadata"]
 
 
-def _spend_budget(writer: Writer, ask: Ask, record: Record, pod: JsonObject) -> None:
+def _spend_budget(writer: Writer, ask: WriteRequest, record: StoredObject, pod: JsonObject) -> None:
     budgets = [b for b in writer.objects.records(BUDGETS) if _guards(b, record)]
     if len(budgets) > 1:
         raise Unworded(
@@ -167,7 +182,7 @@ def _spend_budget(writer: Writer, ask: Ask, record: Record, pod: JsonObject) -> 
         writer.objects.put(BUDGETS, budget)
 
 
-def _guards(budget: Record, pod: Record) -> bool:
+def _guards(budget: StoredObject, pod: StoredObject) -> bool:
     selector: Any = budget.obj()["spec"].get("selector")
     return (
         budget.namespace == pod.namespace

@@ -19,12 +19,12 @@ from tessera_embedded.apiserver.admission import (
     conditions_hold,
     scope_of,
 )
-from tessera_embedded.apiserver.admission_requests import NAMESPACES, Review
+from tessera_embedded.apiserver.admission_requests import NAMESPACES, AdmissionQuery
 from tessera_embedded.apiserver.authorizer import Authorizer
 from tessera_embedded.apiserver.cel import BadExpression, CelError, evaluate, parse
-from tessera_embedded.apiserver.errors import JsonObject, Told, forbidden
-from tessera_embedded.apiserver.object_store import Objects
-from tessera_embedded.apiserver.resources import ADMISSION, Catalogue
+from tessera_embedded.apiserver.errors import JsonObject, WebhookDenied, forbidden
+from tessera_embedded.apiserver.object_store import ObjectStore
+from tessera_embedded.apiserver.resources import ADMISSION, KindCatalogue
 
 POLICIES: Final = (ADMISSION, "validatingadmissionpolicies")
 BINDINGS: Final = (ADMISSION, "validatingadmissionpolicybindings")
@@ -41,12 +41,12 @@ class _Denial(Struct, frozen=True):
 class Policies:
     """The policies that are configured in a store."""
 
-    def __init__(self, objects: Objects, catalogue: Catalogue, access: Access) -> None:
+    def __init__(self, objects: ObjectStore, catalogue: KindCatalogue, access: Access) -> None:
         self._objects = objects
         self._catalogue = catalogue
         self._access = access
 
-    def check(self, asked: Review) -> list[str]:
+    def check(self, asked: AdmissionQuery) -> list[str]:
         """Warnings about the write. Raises ApiError where a policy denies it."""
         if asked.target.resource.group == ADMISSION:
             return []
@@ -64,7 +64,7 @@ class Policies:
                     warnings.append(f"Validation failed for {who}: {denial.message}")
         return warnings
 
-    def _bound(self, asked: Review) -> Iterator[tuple[JsonObject, JsonObject]]:
+    def _bound(self, asked: AdmissionQuery) -> Iterator[tuple[JsonObject, JsonObject]]:
         """The policies that concern a write, each with a binding that does."""
         for record in self._objects.records(POLICIES):
             policy = record.obj()
@@ -78,7 +78,7 @@ class Policies:
                 if same and self._takes(asked, resources):
                     yield policy, binding
 
-    def _takes(self, asked: Review, constraints: Mapping[str, Any]) -> bool:
+    def _takes(self, asked: AdmissionQuery, constraints: Mapping[str, Any]) -> bool:
         rules = constraints.get("resourceRules") or ([] if "resourceRules" in constraints else ANY)
         left_out = constraints.get("excludeResourceRules") or ()
         return concerns(self._objects, asked, constraints, rules) and not (
@@ -86,7 +86,7 @@ class Policies:
         )
 
     def _denials(
-        self, spec: JsonObject, reference: JsonObject | None, asked: Review
+        self, spec: JsonObject, reference: JsonObject | None, asked: AdmissionQuery
     ) -> Iterator[_Denial]:
         ignores = spec.get("failurePolicy") == "Ignore"
         try:
@@ -110,7 +110,7 @@ class Policies:
                     yield _Denial(f"expression '{text}' resulted in error: {e}")
 
     def _parameter(
-        self, kind: JsonObject | None, reference: JsonObject | None, asked: Review
+        self, kind: JsonObject | None, reference: JsonObject | None, asked: AdmissionQuery
     ) -> JsonObject | None:
         """What the policy knows as `params`. Raises ConditionFailed where the write may not pass
         without one."""
@@ -142,7 +142,7 @@ class Policies:
         return _LETS_PASS
 
     def _scope(
-        self, spec: JsonObject, parameter: JsonObject | None, asked: Review
+        self, spec: JsonObject, parameter: JsonObject | None, asked: AdmissionQuery
     ) -> Mapping[str, Any]:
         namespace = self._objects.find(NAMESPACES, "", asked.target.namespace)
         scope = scope_of(asked) | {
@@ -191,10 +191,12 @@ def _message(validation: JsonObject, scope: Mapping[str, Any]) -> str:
     return told or f"failed expression: {validation['expression'].strip()}"
 
 
-def _refusal(asked: Review, who: str, denial: _Denial) -> Told:
+def _refusal(asked: AdmissionQuery, who: str, denial: _Denial) -> WebhookDenied:
     resource = asked.target.resource
     name = asked.target.name or ((asked.obj or {}).get("metadata") or {}).get("name", "")
     message = f"{who} denied request: {denial.message}"
     status = forbidden(resource.plural, resource.group, name, message).status()
     status["details"]["causes"] = [{"message": message}]
-    return Told({**status, "reason": denial.reason, "code": _CODES.get(denial.reason, 422)})
+    return WebhookDenied(
+        {**status, "reason": denial.reason, "code": _CODES.get(denial.reason, 422)}
+    )

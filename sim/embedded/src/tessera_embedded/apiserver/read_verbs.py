@@ -15,15 +15,15 @@ from msgspec import Struct
 
 from tessera_embedded.apiserver.errors import (
     BadRequest,
-    Expired,
+    ResourceExpired,
     Timeout,
     invalid,
     not_allowed,
     not_found,
     unsupported,
 )
-from tessera_embedded.apiserver.http_types import Response, Target
-from tessera_embedded.apiserver.object_store import Objects, Record
+from tessera_embedded.apiserver.http_types import RequestTarget, Response
+from tessera_embedded.apiserver.object_store import ObjectStore, StoredObject
 from tessera_embedded.apiserver.selectors import (
     Selector,
     field_selector,
@@ -34,14 +34,14 @@ from tessera_embedded.apiserver.selectors import (
 _MATCHES: Final = ("Exact", "NotOlderThan")
 
 
-class Filter(Struct, frozen=True):
+class ListFilter(Struct, frozen=True):
     """Which objects of a kind are asked for."""
 
     namespace: str
     labels: Selector
     fields: Selector
 
-    def takes(self, record: Record | None) -> bool:
+    def takes(self, record: StoredObject | None) -> bool:
         """True where this object is one of them."""
         return (
             record is not None
@@ -51,12 +51,12 @@ class Filter(Struct, frozen=True):
         )
 
 
-def filter_of(target: Target, query: Mapping[str, str]) -> Filter:
+def filter_of(target: RequestTarget, query: Mapping[str, str]) -> ListFilter:
     """Read the selectors of a list or watch. Raises BadRequest."""
     fields = field_selector(query.get("fieldSelector", ""), target.resource.shelf)
     if target.name:
         fields = (*fields, *field_selector(f"metadata.name={target.name}", target.resource.shelf))
-    return Filter(target.namespace, label_selector(query.get("labelSelector", "")), fields)
+    return ListFilter(target.namespace, label_selector(query.get("labelSelector", "")), fields)
 
 
 class _Page(Struct, frozen=True):
@@ -66,7 +66,7 @@ class _Page(Struct, frozen=True):
     start: str
 
 
-def get(objects: Objects, target: Target) -> Record:
+def get(objects: ObjectStore, target: RequestTarget) -> StoredObject:
     """The object. Raises NotFound."""
     record = objects.find(target.resource.shelf, target.namespace, target.name)
     if record is None:
@@ -84,14 +84,14 @@ def version_of(query: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def list_objects(objects: Objects, target: Target, query: Mapping[str, str]) -> Response:
+def list_objects(objects: ObjectStore, target: RequestTarget, query: Mapping[str, str]) -> Response:
     """The list, or a page of it. Raises BadRequest, Expired, Invalid, Timeout."""
     wanted, limit = filter_of(target, query), _limit(query)
     page = _page(query)
     if page is None:
         page = _Page(_listed_version(objects, query, limit), "")
     walk = _at(objects, target, page)
-    shown: list[Record] = []
+    shown: list[StoredObject] = []
     for record in walk:
         if wanted.takes(record):
             if limit and len(shown) == limit:
@@ -120,7 +120,7 @@ def _page(query: Mapping[str, str]) -> _Page | None:
         raise BadRequest(f"continue key is not valid: {e}") from e
 
 
-def _listed_version(objects: Objects, query: Mapping[str, str], limit: int) -> int:
+def _listed_version(objects: ObjectStore, query: Mapping[str, str], limit: int) -> int:
     asked, match = version_of(query), query.get("resourceVersionMatch", "")
     _check_match(asked, match)
     if asked is not None and asked > objects.version:
@@ -157,7 +157,7 @@ def too_large(asked: int, current: int) -> Timeout:
     )
 
 
-def _at(objects: Objects, target: Target, page: _Page) -> Iterator[Record]:
+def _at(objects: ObjectStore, target: RequestTarget, page: _Page) -> Iterator[StoredObject]:
     """The records of a kind (and namespace) as of a version, from a key on, in order."""
     kept = objects.kept(target.resource.shelf)
     prefix = f"{target.namespace}/" if target.namespace else ""
@@ -165,10 +165,12 @@ def _at(objects: Objects, target: Target, page: _Page) -> Iterator[Record]:
     if page.rv == objects.version:
         return (kept.records[key] for key in kept.between(start, end))
     if page.rv < kept.floor:
-        raise Expired("The provided continue parameter is too old to display a consistent list "
-                      "result. You can start a new list without the continue parameter."
-                      if page.start else f"The resourceVersion {page.rv} for the provided list is "
-                      "too old.")  # fmt: skip
+        raise ResourceExpired(
+            "The provided continue parameter is too old to display a consistent list "
+            "result. You can start a new list without the continue parameter."
+            if page.start
+            else f"The resourceVersion {page.rv} for the provided list is too old."
+        )
     differs = kept.at(page.rv)
     keys = {*kept.between(start, end), *(k for k in differs if start <= k < (end or "\x7f"))}
     then = (differs[key] if key in differs else kept.records[key] for key in sorted(keys))
@@ -176,7 +178,7 @@ def _at(objects: Objects, target: Target, page: _Page) -> Iterator[Record]:
 
 
 def _encoded(
-    target: Target, shown: list[Record], version: int,
+    target: RequestTarget, shown: list[StoredObject], version: int,
     remaining: int | None = None, *, more: bool = False,
 ) -> Response:  # fmt: skip
     resource = target.resource

@@ -144,7 +144,7 @@ BUILT_IN: Final = (
 """What a fresh server serves."""
 
 
-class Catalogue:
+class KindCatalogue:
     """The kinds that are served now; CustomResourceDefinitions come and go."""
 
     def __init__(self) -> None:

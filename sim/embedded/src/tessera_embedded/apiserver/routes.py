@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tessera_embedded.apiserver.access import Access, Attempt
-from tessera_embedded.apiserver.admission_requests import Ask, Steps, unpatchable
+from tessera_embedded.apiserver.admission_requests import Steps, WriteRequest, unpatchable
 from tessera_embedded.apiserver.delete_verbs import delete, delete_collection, options_of
 from tessera_embedded.apiserver.errors import (
     BadRequest,
@@ -18,10 +18,10 @@ from tessera_embedded.apiserver.errors import (
     UnsupportedMedia,
 )
 from tessera_embedded.apiserver.http_types import (
-    Call,
+    AuthenticatedUser,
+    HttpCall,
+    RequestTarget,
     Response,
-    Target,
-    User,
     answer,
     target_of,
 )
@@ -30,7 +30,7 @@ from tessera_embedded.apiserver.metadata import checked_kind, decode, stamp
 from tessera_embedded.apiserver.patches import apply, merge, operations
 from tessera_embedded.apiserver.pod_subresources import bind, evict
 from tessera_embedded.apiserver.read_verbs import get, list_objects
-from tessera_embedded.apiserver.resources import Catalogue, Resource
+from tessera_embedded.apiserver.resources import KindCatalogue, Resource
 from tessera_embedded.apiserver.strategic_merge import strategic
 from tessera_embedded.apiserver.write_verbs import Writer
 
@@ -44,7 +44,7 @@ _VERBS: Final = {
 }  # fmt: skip
 
 
-def attempt_of(call: Call, catalogue: Catalogue) -> Attempt:
+def attempt_of(call: HttpCall, catalogue: KindCatalogue) -> Attempt:
     """What a call attempts, in the words of authorisation."""
     single, many = _VERBS.get(call.method, (call.method.lower(),) * 2)
     try:
@@ -59,7 +59,7 @@ def attempt_of(call: Call, catalogue: Catalogue) -> Attempt:
                    target.name or _selected(call))  # fmt: skip
 
 
-def _selected(call: Call) -> str:
+def _selected(call: HttpCall) -> str:
     """The name of the one object that a list or watch asks for: roles may name it."""
     for term in call.query.get("fieldSelector", "").split(","):
         field, _, name = term.partition("=")
@@ -68,19 +68,19 @@ def _selected(call: Call) -> str:
     return ""
 
 
-def _attempt_elsewhere(call: Call, verb: str) -> Attempt:
+def _attempt_elsewhere(call: HttpCall, verb: str) -> Attempt:
     parts = call.path.strip("/").split("/")
     if len(parts) == 4 and parts[0] == "apis" and call.method == "POST":
         return Attempt("create", parts[1], parts[3])
     return Attempt(verb, path=call.path)
 
 
-def is_watch(call: Call) -> bool:
+def is_watch(call: HttpCall) -> bool:
     """True for a GET that asks to watch."""
     return call.method == "GET" and call.query.get("watch", "") in ("true", "1")
 
 
-def steps_of(writer: Writer, access: Access, ask: Ask, call: Call) -> Steps:
+def steps_of(writer: Writer, access: Access, ask: WriteRequest, call: HttpCall) -> Steps:
     """The steps of one verb. Raises ApiError."""
     target = ask.target
     if target.subresource in _POSTED:
@@ -98,7 +98,7 @@ def _not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource")
 
 
-def _read(writer: Writer, target: Target, call: Call) -> Steps:
+def _read(writer: Writer, target: RequestTarget, call: HttpCall) -> Steps:
     yield from ()
     if target.name:
         found = Response(200, get(writer.objects, target).encoded(target.resource))
@@ -107,7 +107,7 @@ def _read(writer: Writer, target: Target, call: Call) -> Steps:
     return as_table(target, found, writer.world.now()) if call.table else found
 
 
-def _create(writer: Writer, ask: Ask, call: Call) -> Steps:
+def _create(writer: Writer, ask: WriteRequest, call: HttpCall) -> Steps:
     if ask.target.name or ask.target.subresource:
         raise _not_allowed()
     if ask.target.resource.namespaced and not ask.target.namespace:
@@ -115,7 +115,7 @@ def _create(writer: Writer, ask: Ask, call: Call) -> Steps:
     return writer.create(ask, _decoded(call, ask.target.resource))
 
 
-def _update(writer: Writer, ask: Ask, call: Call) -> Steps:
+def _update(writer: Writer, ask: WriteRequest, call: HttpCall) -> Steps:
     target, resource = ask.target, ask.target.resource
     if not target.name:
         raise _not_allowed()
@@ -128,7 +128,7 @@ def _update(writer: Writer, ask: Ask, call: Call) -> Steps:
     return writer.update(ask, lambda _old: _decoded(call, resource))
 
 
-def _decoded(call: Call, resource: Resource) -> JsonObject:
+def _decoded(call: HttpCall, resource: Resource) -> JsonObject:
     if media(call.content_type) not in (_JSON, ""):
         raise UnsupportedMedia(
             f"the body of the request was in an unknown format - accepted media types include: "
@@ -148,7 +148,7 @@ def media(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _patch(writer: Writer, ask: Ask, call: Call) -> Steps:
+def _patch(writer: Writer, ask: WriteRequest, call: HttpCall) -> Steps:
     if not ask.target.name:
         raise _not_allowed()
     resource, kind = ask.target.resource, media(call.content_type)
@@ -169,7 +169,7 @@ def _patch(writer: Writer, ask: Ask, call: Call) -> Steps:
     return writer.update(ask, changed)
 
 
-def _patcher(call: Call, kind: str, resource: Resource) -> Callable[[JsonObject], Any]:
+def _patcher(call: HttpCall, kind: str, resource: Resource) -> Callable[[JsonObject], Any]:
     if kind == _JSON_PATCH:
         steps = operations(call.body)
         return lambda old: apply(old, steps)
@@ -193,7 +193,7 @@ def _patch_object(body: bytes) -> JsonObject:
     return patch
 
 
-def _delete(writer: Writer, ask: Ask, call: Call) -> Steps:
+def _delete(writer: Writer, ask: WriteRequest, call: HttpCall) -> Steps:
     if ask.target.subresource:
         raise _not_allowed()
     options = options_of(call.body, call.query)
@@ -201,15 +201,15 @@ def _delete(writer: Writer, ask: Ask, call: Call) -> Steps:
     return delete(writer, ask) if ask.target.name else delete_collection(writer, ask)
 
 
-def _bind(writer: Writer, _access: Access, ask: Ask, call: Call) -> Steps:
+def _bind(writer: Writer, _access: Access, ask: WriteRequest, call: HttpCall) -> Steps:
     return bind(writer, ask, call.body)
 
 
-def _evict(writer: Writer, _access: Access, ask: Ask, call: Call) -> Steps:
+def _evict(writer: Writer, _access: Access, ask: WriteRequest, call: HttpCall) -> Steps:
     return evict(writer, ask, call.body)
 
 
-def _token(writer: Writer, access: Access, ask: Ask, _call: Call) -> Steps:
+def _token(writer: Writer, access: Access, ask: WriteRequest, _call: HttpCall) -> Steps:
     """A new token of a service account; it never expires, whatever was asked."""
     yield from ()
     record = writer.find(ask.target)
@@ -217,15 +217,15 @@ def _token(writer: Writer, access: Access, ask: Ask, _call: Call) -> Steps:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{record.namespace}",
               "system:authenticated")  # fmt: skip
     token = writer.world.uid()
-    access.lend(token, User(name, record.uid, groups))
+    access.lend(token, AuthenticatedUser(name, record.uid, groups))
     status = {"token": token, "expirationTimestamp": stamp(writer.world.now() + 3600)}
     return answer(201, {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
                         "metadata": {}, "spec": {}, "status": status})  # fmt: skip
 
 
-_POSTED: Final[Mapping[str, Callable[[Writer, Access, Ask, Call], Steps]]] = {
+_POSTED: Final[Mapping[str, Callable[[Writer, Access, WriteRequest, HttpCall], Steps]]] = {
     "binding": _bind, "eviction": _evict, "token": _token,
 }  # fmt: skip
-_WRITES: Final[Mapping[str, Callable[[Writer, Ask, Call], Steps]]] = {
+_WRITES: Final[Mapping[str, Callable[[Writer, WriteRequest, HttpCall], Steps]]] = {
     "POST": _create, "PUT": _update, "PATCH": _patch, "DELETE": _delete,
 }  # fmt: skip

@@ -143,7 +143,7 @@ _METADATA: Final = ("metadata.name", "metadata.namespace")
 
 
 def field_selector(text: str, shelf: tuple[str, str]) -> Selector:
-    """Read `spec.nodeName=a,status.phase!=Running`. Raises BadRequest."""
+    """Read `spec.nodeName=a,status.phase!=ProcessRunning`. Raises BadRequest."""
     return tuple(_field(part, shelf) for part in text.split(",")) if text.strip() else ()
 
 

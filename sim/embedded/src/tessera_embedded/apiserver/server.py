@@ -13,17 +13,17 @@ import msgspec
 from aiohttp import web
 
 from tessera_embedded.apiserver.access import Access, Account
-from tessera_embedded.apiserver.admission_requests import World
+from tessera_embedded.apiserver.admission_requests import ApiServerEnvironment
 from tessera_embedded.apiserver.aggregation import open_aggregator, publish
 from tessera_embedded.apiserver.certificates import (
-    Certificates,
+    ServerCertificates,
     certificates,
     front_proxy,
     server_tls,
 )
 from tessera_embedded.apiserver.faults import Faults
 from tessera_embedded.apiserver.http import Frontend
-from tessera_embedded.apiserver.http_types import ADMIN, User
+from tessera_embedded.apiserver.http_types import ADMIN, AuthenticatedUser
 from tessera_embedded.apiserver.settings import ApiServerSettings
 from tessera_embedded.apiserver.store import Store
 from tessera_embedded.apiserver.webhooks import open_webhooks
@@ -66,7 +66,7 @@ async def open_apiserver(
     accounts: Sequence[Account] = (),
     keep: bool = True,
     settings: ApiServerSettings = _DEFAULTS,
-    world: World | None = None,
+    world: ApiServerEnvironment | None = None,
 ) -> AsyncIterator[ApiServer]:
     """Serve an API on 127.0.0.1 until the context ends.
 
@@ -102,7 +102,7 @@ async def open_apiserver(
 
 @asynccontextmanager
 async def _listening(
-    frontend: Frontend, made: Certificates, settings: ApiServerSettings, port: int
+    frontend: Frontend, made: ServerCertificates, settings: ApiServerSettings, port: int
 ) -> AsyncIterator[str]:
     runner = web.AppRunner(
         frontend.app(), access_log=None, handler_cancellation=True,
@@ -123,7 +123,7 @@ async def _listening(
 
 def _prepared(
     folder: Path, settings: ApiServerSettings, accounts: Sequence[Account]
-) -> tuple[Certificates, dict[str, str]]:
+) -> tuple[ServerCertificates, dict[str, str]]:
     folder.mkdir(parents=True, exist_ok=True)
     made = certificates(folder, settings.host)
     path = folder / "tokens.json"
@@ -140,7 +140,7 @@ def _admit(access: Access, tokens: Mapping[str, str], accounts: Sequence[Account
     access.give(tokens[ADMIN.name], ADMIN)
     for account in accounts:
         groups = (*account.groups, "system:authenticated")
-        user = User(account.name, groups=groups, extra=account.extra)
+        user = AuthenticatedUser(account.name, groups=groups, extra=account.extra)
         access.give(tokens[account.token_name], user, account.rules)
 
 

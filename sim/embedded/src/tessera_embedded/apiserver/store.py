@@ -16,24 +16,29 @@ from typing import Final
 
 from tessera_embedded.apiserver.access import Access
 from tessera_embedded.apiserver.access_reviews import SELF, reviewed
-from tessera_embedded.apiserver.admission_requests import Ask, Review, Steps, World
+from tessera_embedded.apiserver.admission_requests import (
+    AdmissionQuery,
+    ApiServerEnvironment,
+    Steps,
+    WriteRequest,
+)
 from tessera_embedded.apiserver.controllers import Chores
 from tessera_embedded.apiserver.discovery import discovered
 from tessera_embedded.apiserver.errors import ApiError, BadRequest, JsonObject
 from tessera_embedded.apiserver.http_types import (
     ADMIN,
-    Call,
+    AuthenticatedUser,
+    HttpCall,
     Response,
-    User,
     no_such_path,
     refusal,
     target_of,
 )
-from tessera_embedded.apiserver.object_store import WINDOW, Change, Objects
+from tessera_embedded.apiserver.object_store import WINDOW, ObjectStore, StoredChange
 from tessera_embedded.apiserver.policies import Policies
-from tessera_embedded.apiserver.resources import Catalogue, Shelf
+from tessera_embedded.apiserver.resources import KindCatalogue, Shelf
 from tessera_embedded.apiserver.routes import attempt_of, steps_of
-from tessera_embedded.apiserver.watches import Watch, open_watch
+from tessera_embedded.apiserver.watches import KindWatch, open_watch
 from tessera_embedded.apiserver.write_verbs import Writer
 
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -45,9 +50,9 @@ def random_suffix() -> str:
     return "".join(random.choices(_LETTERS, k=5))  # noqa: S311  (names, not secrets)
 
 
-def real_world() -> World:
+def real_world() -> ApiServerEnvironment:
     """The clock and the chance of this machine."""
-    return World(time.time, lambda: str(uuid.uuid4()), random_suffix)
+    return ApiServerEnvironment(time.time, lambda: str(uuid.uuid4()), random_suffix)
 
 
 class Store:
@@ -55,14 +60,14 @@ class Store:
 
     def __init__(
         self,
-        world: World | None = None,
+        world: ApiServerEnvironment | None = None,
         *,
         window: int = WINDOW,
-        on_change: Callable[[Shelf, Change], None] = lambda _shelf, _change: None,
+        on_change: Callable[[Shelf, StoredChange], None] = lambda _shelf, _change: None,
         access: Access | None = None,
     ) -> None:
-        self.objects = Objects(window=window, on_change=on_change)
-        self.catalogue = Catalogue()
+        self.objects = ObjectStore(window=window, on_change=on_change)
+        self.catalogue = KindCatalogue()
         self.access = access or Access()
         self.writer = Writer(self.objects, world or real_world())
         self.policies = Policies(self.objects, self.catalogue, self.access)
@@ -84,10 +89,10 @@ class Store:
         body: bytes = b"",
         content_type: str = "application/json",
         *,
-        user: User = ADMIN,
+        user: AuthenticatedUser = ADMIN,
     ) -> Response:
         """Answer a call; refusals are answers too. Watches are opened by `watch`."""
-        call = Call(method, path, query or {}, body, content_type, user)
+        call = HttpCall(method, path, query or {}, body, content_type, user)
         warnings: list[str] = []
         try:
             response = self._driven(self.begin(call, warnings), warnings)
@@ -105,13 +110,13 @@ class Store:
                 return response
             answer = self.decided(asked, warnings)
 
-    def decided(self, asked: Review, warnings: list[str]) -> JsonObject | None:
+    def decided(self, asked: AdmissionQuery, warnings: list[str]) -> JsonObject | None:
         """What the server's own policies make of a write: the object, or a refusal is raised."""
         if asked.stage == "validate":
             warnings += self.policies.check(asked)
         return asked.obj
 
-    def begin(self, call: Call, warnings: list[str]) -> Steps:
+    def begin(self, call: HttpCall, warnings: list[str]) -> Steps:
         """The steps that answer a call; they stop wherever admission is to be asked.
 
         What the caller is to be warned of is added to `warnings`.
@@ -123,7 +128,7 @@ class Store:
         except RecursionError as e:
             raise BadRequest("the request is nested too deeply") from e
 
-    def _steps(self, call: Call, warnings: list[str]) -> Steps:
+    def _steps(self, call: HttpCall, warnings: list[str]) -> Steps:
         if not call.path.endswith(SELF):
             self.access.check(call.user, attempt_of(call, self.catalogue))
         if (about := discovered(call.path, self.catalogue)) is not None:
@@ -131,16 +136,16 @@ class Store:
         if (review := reviewed(call, self.access)) is not None:
             return review
         target = target_of(call.path, self.catalogue)
-        ask = Ask(target, call.user, call.query, warnings=warnings)
+        ask = WriteRequest(target, call.user, call.query, warnings=warnings)
         response = yield from steps_of(self.writer, self.access, ask, call)
         self._chores.run()
         return response
 
     def watch(
-        self, path: str, query: Mapping[str, str] | None = None, *, user: User = ADMIN
-    ) -> Watch:
+        self, path: str, query: Mapping[str, str] | None = None, *, user: AuthenticatedUser = ADMIN
+    ) -> KindWatch:
         """Begin a watch of a list's path. Raises ApiError where it is refused."""
-        call = Call("GET", path, {**(query or {}), "watch": "true"}, user=user)
+        call = HttpCall("GET", path, {**(query or {}), "watch": "true"}, user=user)
         self.access.check(user, attempt_of(call, self.catalogue))
         target = target_of(path, self.catalogue)
         if target.subresource:

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from tessera_embedded.apiserver.errors import ApiError, Expired, invalid, not_allowed
-from tessera_embedded.apiserver.http_types import Target
-from tessera_embedded.apiserver.object_store import Change, Objects, Record
-from tessera_embedded.apiserver.read_verbs import Filter, filter_of, too_large, version_of
+from tessera_embedded.apiserver.errors import ApiError, ResourceExpired, invalid, not_allowed
+from tessera_embedded.apiserver.http_types import RequestTarget
+from tessera_embedded.apiserver.object_store import ObjectStore, StoredChange, StoredObject
+from tessera_embedded.apiserver.read_verbs import ListFilter, filter_of, too_large, version_of
 
 INITIAL_END: Final = "k8s.io/initial-events-end"
 
@@ -24,7 +24,7 @@ def _nobody() -> None:
     """No one waits yet."""
 
 
-class Watch:
+class KindWatch:
     """The events of one kind, filtered, from a version on.
 
     `pull()` gives what is new and never waits. `on_news`, if set, is called once whenever there may
@@ -32,7 +32,11 @@ class Watch:
     """
 
     def __init__(
-        self, objects: Objects, target: Target, wanted: Filter, query: Mapping[str, str]
+        self,
+        objects: ObjectStore,
+        target: RequestTarget,
+        wanted: ListFilter,
+        query: Mapping[str, str],
     ) -> None:
         self.on_news: Callable[[], None] = _nobody
         self.closed = False
@@ -81,7 +85,7 @@ class Watch:
         if streams == "true" or (not asked and streams != "false"):
             self._show_all(ending=streams == "true")
         elif asked and asked < self._kept.floor:
-            raise Expired(f"too old resource version: {asked} ({self._kept.floor})")
+            raise ResourceExpired(f"too old resource version: {asked} ({self._kept.floor})")
         self._after = asked or 0
         self._next = self._kept.position(asked if asked and streams != "true"
                                          else self._objects.version)  # fmt: skip
@@ -106,7 +110,7 @@ class Watch:
         body = msgspec.json.encode({"metadata": metadata})
         return _frame("BOOKMARK", resource.prefix + body[1:])
 
-    def _event(self, change: Change) -> bytes | None:
+    def _event(self, change: StoredChange) -> bytes | None:
         if change.version <= self._after:
             return None
         now = not change.gone and self._wanted.takes(change.record)
@@ -117,7 +121,7 @@ class Watch:
             return self._shared("DELETED", change)
         return None
 
-    def _shared(self, kind: str, change: Change) -> bytes:
+    def _shared(self, kind: str, change: StoredChange) -> bytes:
         resource = self._target.resource
         key = (kind, resource.prefix)
         if key not in change.frames:
@@ -128,11 +132,11 @@ class Watch:
         return change.frames[key]
 
 
-def open_watch(objects: Objects, target: Target, query: Mapping[str, str]) -> Watch:
+def open_watch(objects: ObjectStore, target: RequestTarget, query: Mapping[str, str]) -> KindWatch:
     """Begin a watch. A bad selector raises BadRequest; a version too old becomes an ERROR event."""
     version_of(query)
     _check_options(query)
-    return Watch(objects, target, filter_of(target, query), query)
+    return KindWatch(objects, target, filter_of(target, query), query)
 
 
 def _check_options(query: Mapping[str, str]) -> None:
@@ -147,7 +151,7 @@ def _check_options(query: Mapping[str, str]) -> None:
         raise invalid("ListOptions", "meta.k8s.io", "", [cause])
 
 
-def _as_of(record: Record, version: int) -> Record:
+def _as_of(record: StoredObject, version: int) -> StoredObject:
     obj = record.obj()
     obj["metadata"]["resourceVersion"] = str(version)
     return msgspec.structs.replace(record, body=msgspec.json.encode(obj))

@@ -24,21 +24,21 @@ from tessera_embedded.apiserver.admission import (
     review_body,
     scope_of,
 )
-from tessera_embedded.apiserver.admission_requests import Review
+from tessera_embedded.apiserver.admission_requests import AdmissionQuery
 from tessera_embedded.apiserver.errors import (
     ApiError,
     BadRequest,
     Internal,
     JsonObject,
-    Told,
+    WebhookDenied,
     forbidden,
 )
 from tessera_embedded.apiserver.metadata import checked_kind, shaped
-from tessera_embedded.apiserver.object_store import Objects
+from tessera_embedded.apiserver.object_store import ObjectStore
 from tessera_embedded.apiserver.patches import apply, operations
 
 
-class CallFailed(Exception):
+class WebhookCallFailed(Exception):
     """The webhook could not be asked, or its answer makes no sense; failurePolicy decides."""
 
 
@@ -60,11 +60,11 @@ class _Reviewed(Struct, frozen=True):
 class Webhooks:
     """Asks the webhooks that are configured in a store."""
 
-    def __init__(self, objects: Objects, session: aiohttp.ClientSession) -> None:
+    def __init__(self, objects: ObjectStore, session: aiohttp.ClientSession) -> None:
         self._objects, self._session = objects, session
         self._tls: dict[str, ssl.SSLContext] = {}
 
-    async def ask(self, asked: Review, warnings: list[str]) -> JsonObject | None:
+    async def ask(self, asked: AdmissionQuery, warnings: list[str]) -> JsonObject | None:
         """The object as the webhooks leave it. Raises ApiError where one refuses or fails."""
         if asked.stage == "validate":
             await self._validate(list(hooks(self._objects, asked)), asked, warnings)
@@ -72,7 +72,7 @@ class Webhooks:
             await self._mutate(asked, warnings)
         return asked.obj
 
-    async def _mutate(self, asked: Review, warnings: list[str]) -> None:
+    async def _mutate(self, asked: AdmissionQuery, warnings: list[str]) -> None:
         called: list[Hook] = []
         again: list[Hook] = []
         for hook in hooks(self._objects, asked):
@@ -83,7 +83,7 @@ class Webhooks:
         for hook in again:
             await self._changed_by(hook, asked, warnings)
 
-    async def _changed_by(self, hook: Hook, asked: Review, warnings: list[str]) -> bool:
+    async def _changed_by(self, hook: Hook, asked: AdmissionQuery, warnings: list[str]) -> bool:
         said = await self._said(hook, asked, warnings)
         if said is None or not said.patch:
             return False
@@ -97,7 +97,9 @@ class Webhooks:
         asked.fill(asked.obj)
         return asked.obj != before
 
-    async def _validate(self, chosen: list[Hook], asked: Review, warnings: list[str]) -> None:
+    async def _validate(
+        self, chosen: list[Hook], asked: AdmissionQuery, warnings: list[str]
+    ) -> None:
         refusals: list[ApiError] = []
 
         async def one(hook: Hook) -> None:
@@ -112,7 +114,7 @@ class Webhooks:
         if refusals:
             raise refusals[0]
 
-    async def _said(self, hook: Hook, asked: Review, warnings: list[str]) -> _Said | None:
+    async def _said(self, hook: Hook, asked: AdmissionQuery, warnings: list[str]) -> _Said | None:
         """What one webhook says, or None where it is not asked, or failed and may be ignored."""
         try:
             if not conditions_hold(hook.webhook.get("matchConditions", ()), scope_of(asked)):
@@ -124,7 +126,7 @@ class Webhooks:
             raise forbidden(resource.plural, resource.group, asked.target.name, str(e)) from e
         try:
             said = await self._call(hook, asked)
-        except CallFailed as e:
+        except WebhookCallFailed as e:
             if hook.ignores_failure:
                 return None
             message = f'Internal error occurred: failed calling webhook "{hook.name}": {e}'
@@ -134,7 +136,7 @@ class Webhooks:
             raise _denied(hook, said)
         return said
 
-    async def _call(self, hook: Hook, asked: Review) -> _Said:
+    async def _call(self, hook: Hook, asked: AdmissionQuery) -> _Said:
         uid, limit_s = str(uuid.uuid4()), hook.webhook["timeoutSeconds"]
         url = f"{hook.webhook['clientConfig']['url']}?timeout={limit_s}s"
         body = msgspec.json.encode(review_body(asked, uid))
@@ -143,12 +145,12 @@ class Webhooks:
             async with asyncio.timeout(limit_s):
                 answer = await self._post(hook, url, body)
         except TimeoutError as e:
-            raise CallFailed(f"{failed}: context deadline exceeded") from e
+            raise WebhookCallFailed(f"{failed}: context deadline exceeded") from e
         except (aiohttp.ClientError, OSError) as e:
-            raise CallFailed(f"{failed}: {e}") from e
+            raise WebhookCallFailed(f"{failed}: {e}") from e
         said = _understood(answer, uid)
         if said.patch and asked.stage == "validate":
-            raise CallFailed(
+            raise WebhookCallFailed(
                 "received invalid webhook response: validating webhook may not return "
                 "response.patch"
             )
@@ -162,7 +164,7 @@ class Webhooks:
         ) as response:
             content = await response.read()
             if response.status != 200:
-                raise CallFailed(
+                raise WebhookCallFailed(
                     f"failed to call webhook: the server answered {response.status}: "
                     f"{content[:200].decode(errors='replace')}"
                 )
@@ -174,7 +176,7 @@ class Webhooks:
                 authority = base64.b64decode(bundle).decode() or None
                 self._tls[bundle] = ssl.create_default_context(cadata=authority)
             except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as e:
-                raise CallFailed(f"unable to load root certificates: {e}") from e
+                raise WebhookCallFailed(f"unable to load root certificates: {e}") from e
         return self._tls[bundle]
 
 
@@ -182,20 +184,20 @@ def _understood(answer: bytes, uid: str) -> _Said:
     try:
         said = msgspec.json.decode(answer, type=_Reviewed).response
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
-        raise CallFailed(f"received invalid webhook response: {e}") from e
+        raise WebhookCallFailed(f"received invalid webhook response: {e}") from e
     if said.uid != uid:
-        raise CallFailed(
+        raise WebhookCallFailed(
             f'received invalid webhook response: expected response.uid="{uid}", got "{said.uid}"'
         )
     if bool(said.patch) != bool(said.patch_type) or said.patch_type not in ("", "JSONPatch"):
-        raise CallFailed(
+        raise WebhookCallFailed(
             "received invalid webhook response: webhook returned response.patch and "
             f"response.patchType must be JSONPatch together, got {said.patch_type!r}"
         )
     return said
 
 
-def _patched(hook: Hook, asked: Review, said: _Said) -> JsonObject:
+def _patched(hook: Hook, asked: AdmissionQuery, said: _Said) -> JsonObject:
     group, version, kind = asked.kind
     spelled = {"kind": kind, "apiVersion": f"{group}/{version}" if group else version}
     try:
@@ -214,12 +216,12 @@ def _patched(hook: Hook, asked: Review, said: _Said) -> JsonObject:
         raise Internal(f"Internal error occurred: {e.message}") from e
 
 
-def _denied(hook: Hook, said: _Said) -> Told:
+def _denied(hook: Hook, said: _Said) -> WebhookDenied:
     status = dict(said.status or {})
     denied = f'admission webhook "{hook.name}" denied the request'
     told = status.get("message") or status.get("reason")
     code = status.get("code", 0)
-    return Told({
+    return WebhookDenied({
         **status,
         "status": "Failure",
         "message": f"{denied}: {told}" if told else f"{denied} without explanation",
@@ -228,7 +230,7 @@ def _denied(hook: Hook, said: _Said) -> Told:
 
 
 @asynccontextmanager
-async def open_webhooks(objects: Objects) -> AsyncIterator[Webhooks]:
+async def open_webhooks(objects: ObjectStore) -> AsyncIterator[Webhooks]:
     """A caller of webhooks, its connections kept for the next call."""
     async with aiohttp.ClientSession() as session:
         yield Webhooks(objects, session)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from tessera_embedded.apiserver.object_store import Change, Objects
+from tessera_embedded.apiserver.object_store import ObjectStore, StoredChange
 from tessera_embedded.apiserver.resources import Shelf
 
 _MANY: Final = 20_000
@@ -48,7 +48,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path, self._file = path, -1
 
-    def read(self, objects: Objects) -> None:
+    def read(self, objects: ObjectStore) -> None:
         """Replay the file, cut a torn end off, and open it for appending. Raises JournalBroken."""
         lines = 0
         for line in self._lines():
@@ -64,7 +64,7 @@ class Journal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
         self._file = os.open(self._path, flags, 0o600)
 
-    def append(self, shelf: Shelf, change: Change) -> None:
+    def append(self, shelf: Shelf, change: StoredChange) -> None:
         """Write one change down whole. Raises OSError where that cannot be done."""
         line = _encoded(shelf, change.version, change.record.body, gone=change.gone)
         end = os.fstat(self._file).st_size
@@ -97,7 +97,7 @@ class Journal:
             except msgspec.MsgspecError as e:
                 raise JournalBroken(f"{self._path}, line {number}: {e}; move it away") from e
 
-    def _rewrite(self, objects: Objects) -> None:
+    def _rewrite(self, objects: ObjectStore) -> None:
         fresh = self._path.with_suffix(".new")
         with fresh.open("wb") as file:
             live = [

@@ -1,9 +1,9 @@
 """create, update, patch and delete, with every precondition, as steps that stop for admission.
 
-A verb is a generator: it yields a `Review` wherever admission is to be asked, is sent the object
-that admission leaves, and returns the answer. So the same verbs run at once where there is no
-admission, and wait for webhooks where there is; what was read before a wait is read again after it,
-and the verb starts anew where it has changed. Refusals are raised as `ApiError`.
+A verb is a generator: it yields a `AdmissionQuery` wherever admission is to be asked, is sent the
+object that admission leaves, and returns the answer. So the same verbs run at once where there is
+no admission, and wait for webhooks where there is; what was read before a wait is read again after
+it, and the verb starts anew where it has changed. Refusals are raised as `ApiError`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 from tessera_embedded.apiserver import metadata as meta
 from tessera_embedded.apiserver.admission_requests import (
     NAMESPACES,
-    Ask,
-    Review,
+    AdmissionQuery,
+    ApiServerEnvironment,
     Steps,
-    World,
+    WriteRequest,
     precondition_failed,
     review,
     unpatchable,
@@ -36,10 +36,10 @@ from tessera_embedded.apiserver.errors import (
     not_found,
     wrong,
 )
-from tessera_embedded.apiserver.http_types import Response, Target
+from tessera_embedded.apiserver.http_types import RequestTarget, Response
 from tessera_embedded.apiserver.kinds.registry import rules_of
-from tessera_embedded.apiserver.kinds.rules import Rules
-from tessera_embedded.apiserver.object_store import Objects, Record, record_of
+from tessera_embedded.apiserver.kinds.rules import KindRules
+from tessera_embedded.apiserver.object_store import ObjectStore, StoredObject, record_of
 
 _TRIES: Final = 10
 _MODIFIED: Final = (
@@ -50,14 +50,14 @@ _MODIFIED: Final = (
 class Writer:
     """The verbs that write."""
 
-    def __init__(self, objects: Objects, world: World) -> None:
+    def __init__(self, objects: ObjectStore, world: ApiServerEnvironment) -> None:
         self.objects, self.world = objects, world
 
     def stamp(self) -> str:
         """Now, as metadata has it."""
         return meta.stamp(self.world.now())
 
-    def create(self, ask: Ask, obj: JsonObject) -> Steps:
+    def create(self, ask: WriteRequest, obj: JsonObject) -> Steps:
         """Write a new object; 201 and the object."""
         target, rules = ask.target, rules_of(ask.target.resource)
         _placed(obj, target)
@@ -77,7 +77,7 @@ class Writer:
             raise already_exists(resource.plural, resource.group, name)
         return Response(201, self.put(ask, obj).encoded(resource))
 
-    def _prepare_new(self, obj: JsonObject, ask: Ask, rules: Rules) -> None:
+    def _prepare_new(self, obj: JsonObject, ask: WriteRequest, rules: KindRules) -> None:
         metadata, resource = obj["metadata"], ask.target.resource
         meta.forget_servers_own(obj)
         if base := metadata.get("generateName"):
@@ -89,7 +89,7 @@ class Writer:
         rules.create(obj)
         _refuse(ask.target, obj, [*meta.check(obj, resource), *rules.check(obj)])
 
-    def _free_name(self, base: str, target: Target) -> str:
+    def _free_name(self, base: str, target: RequestTarget) -> str:
         shelf = target.resource.shelf
         for _ in range(_TRIES):
             name = base[:58] + self.world.suffix()
@@ -97,7 +97,7 @@ class Writer:
                 return name
         raise already_exists(target.resource.plural, target.resource.group, base)
 
-    def check_namespace(self, target: Target) -> None:
+    def check_namespace(self, target: RequestTarget) -> None:
         """Raises NotFound or Forbidden where nothing can be created in the namespace."""
         if not target.resource.namespaced:
             return
@@ -111,7 +111,7 @@ class Writer:
             )
             raise forbidden(target.resource.plural, target.resource.group, target.name, why)
 
-    def update(self, ask: Ask, change: Callable[[JsonObject], JsonObject]) -> Steps:
+    def update(self, ask: WriteRequest, change: Callable[[JsonObject], JsonObject]) -> Steps:
         """Write what `change` makes of the object; 200 and the object."""
         target = ask.target
         for _ in range(_TRIES):
@@ -126,8 +126,8 @@ class Writer:
         raise conflict(target.resource.plural, target.resource.group, target.name, _MODIFIED)
 
     def _prepare_change(
-        self, ask: Ask, new: JsonObject, before: JsonObject, old: Record
-    ) -> Generator[Review, JsonObject | None, None]:
+        self, ask: WriteRequest, new: JsonObject, before: JsonObject, old: StoredObject
+    ) -> Generator[AdmissionQuery, JsonObject | None, None]:
         target, resource = ask.target, ask.target.resource
         rules = rules_of(resource)
         _placed(new, target)
@@ -152,7 +152,9 @@ class Writer:
         _refuse(target, new, [*causes, *rules.check_update(new, before)])
         yield from _validated(review(ask, "UPDATE", new, before, rules))
 
-    def _replace(self, ask: Ask, old: Record, before: JsonObject, new: JsonObject) -> Response:
+    def _replace(
+        self, ask: WriteRequest, old: StoredObject, before: JsonObject, new: JsonObject
+    ) -> Response:
         resource = ask.target.resource
         if new == before:
             return Response(200, old.encoded(resource))
@@ -162,13 +164,13 @@ class Writer:
             return Response(200, record_of(resource.shelf, new, old.version).encoded(resource))
         return Response(200, self.put(ask, new).encoded(resource))
 
-    def put(self, ask: Ask, obj: JsonObject) -> Record:
+    def put(self, ask: WriteRequest, obj: JsonObject) -> StoredObject:
         """Write the object, unless this is a dry run."""
         if ask.dry_run:
             return record_of(ask.target.resource.shelf, obj, 0)
         return self.objects.put(ask.target.resource.shelf, obj)
 
-    def find(self, target: Target) -> Record:
+    def find(self, target: RequestTarget) -> StoredObject:
         """The object, or NotFound."""
         found = self.objects.find(target.resource.shelf, target.namespace, target.name)
         if found is None:
@@ -176,7 +178,7 @@ class Writer:
         return found
 
 
-def _fill(ask: Ask, rules: Rules, obj: JsonObject) -> None:
+def _fill(ask: WriteRequest, rules: KindRules, obj: JsonObject) -> None:
     """Settle an object's fields; unknown ones are refused or told, as the caller wishes."""
     wish = ask.query.get("fieldValidation", "Warn")
     if wish not in ("Ignore", "Warn", "Strict"):
@@ -188,7 +190,7 @@ def _fill(ask: Ask, rules: Rules, obj: JsonObject) -> None:
         ask.warnings.extend(text for text in told if text not in ask.warnings)
 
 
-def _check_patched(ask: Ask, new: JsonObject) -> None:
+def _check_patched(ask: WriteRequest, new: JsonObject) -> None:
     """A patch that leaves a field of the wrong type is invalid, where a body is a bad request."""
     try:
         _fill(ask, rules_of(ask.target.resource), new)
@@ -196,19 +198,19 @@ def _check_patched(ask: Ask, new: JsonObject) -> None:
         raise unpatchable(e) from e
 
 
-def _mutated(asked: Review) -> Generator[Review, JsonObject | None, JsonObject]:
+def _mutated(asked: AdmissionQuery) -> Generator[AdmissionQuery, JsonObject | None, JsonObject]:
     obj = yield asked
     if obj is None:
         raise AssertionError("admission left no object")
     return obj
 
 
-def _validated(asked: Review) -> Generator[Review, JsonObject | None, None]:
+def _validated(asked: AdmissionQuery) -> Generator[AdmissionQuery, JsonObject | None, None]:
     asked.stage = "validate"
     yield asked
 
 
-def _placed(obj: JsonObject, target: Target) -> None:
+def _placed(obj: JsonObject, target: RequestTarget) -> None:
     """Give the object the namespace and name of its path, or BadRequest where they differ."""
     metadata = obj["metadata"]
     if target.resource.namespaced:
@@ -226,7 +228,7 @@ def _placed(obj: JsonObject, target: Target) -> None:
         )
 
 
-def _check_version(target: Target, new: JsonObject, old: Record) -> None:
+def _check_version(target: RequestTarget, new: JsonObject, old: StoredObject) -> None:
     resource = target.resource
     version = new["metadata"].get("resourceVersion", "")
     if not version and not resource.unconditional:
@@ -251,7 +253,7 @@ def _is_over(obj: JsonObject) -> bool:
     )
 
 
-def _refuse(target: Target, obj: JsonObject, causes: Iterable[Cause]) -> None:
+def _refuse(target: RequestTarget, obj: JsonObject, causes: Iterable[Cause]) -> None:
     found = list(causes)
     if found:
         name = obj["metadata"].get("name", "")

@@ -8,27 +8,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from tessera_embedded.kubelet.plugin_client import Hosted
-from tessera_kubelet.device_plugin.types import Allocation
-from tessera_kubelet.errors import ContainerRefused, KubeletError, NotAdmitted
+from tessera_embedded.kubelet.plugin_client import HostedResource
+from tessera_kubelet.device_plugin.types import ContainerAllocation
+from tessera_kubelet.errors import ContainerRefused, NodeError, NotAdmitted
 from tessera_kubelet.pod_resources import PodHolding
 
 Asks = Mapping[str, Mapping[str, int]]
 """By container and resource, how many; containers in the order in which plugins are asked."""
 
 
-class Admission:
+class FakeDeviceManager:
     """The pods of one node. They outlive a kubelet that restarts, as its checkpoint does."""
 
-    def __init__(self, plugin: Callable[[str], Hosted | None]) -> None:
+    def __init__(self, plugin: Callable[[str], HostedResource | None]) -> None:
         """`plugin`: the one that registered a resource last, since kubelet started."""
         self._plugin = plugin
         self._has: dict[tuple[str, str], dict[str, dict[str, tuple[str, ...]]]] = {}
         self._one_at_a_time = asyncio.Lock()
 
-    async def admit(self, namespace: str, name: str, asks: Asks) -> Mapping[str, Allocation]:
+    async def admit(
+        self, namespace: str, name: str, asks: Asks
+    ) -> Mapping[str, ContainerAllocation]:
         """What each container gets. No other pod is admitted meanwhile. Raises NotAdmitted."""
-        given: dict[str, Allocation] = {}
+        given: dict[str, ContainerAllocation] = {}
         async with self._one_at_a_time:
             has = self._has[namespace, name] = {container: {} for container in asks}
             try:
@@ -39,7 +41,7 @@ class Admission:
                         has[container][resource] = ids
                         got.append(allocation)
                     given[container] = merged(got)
-            except KubeletError as e:
+            except NodeError as e:
                 del self._has[namespace, name]
                 raise NotAdmitted(f"Allocate failed due to {e}") from e
         return given
@@ -50,7 +52,7 @@ class Admission:
         try:
             for resource, ids in self._has[namespace, name][container].items():
                 await self._registered(resource).pre_start(ids)
-        except KubeletError as e:
+        except NodeError as e:
             raise ContainerRefused(str(e)) from e
 
     def ended(self, namespace: str, name: str) -> None:
@@ -78,7 +80,9 @@ class Admission:
             for (namespace, name), containers in self._has.items()
         )
 
-    async def _allocate(self, resource: str, count: int) -> tuple[tuple[str, ...], Allocation]:
+    async def _allocate(
+        self, resource: str, count: int
+    ) -> tuple[tuple[str, ...], ContainerAllocation]:
         hosted = self._registered(resource)
         taken = set(self._taken(resource))
         free = [device.id for device in hosted.devices if device.healthy and device.id not in taken]
@@ -93,17 +97,17 @@ class Admission:
             for has in pod.values():
                 yield from has.get(resource, ())
 
-    def _registered(self, resource: str) -> Hosted:
+    def _registered(self, resource: str) -> HostedResource:
         hosted = self._plugin(resource)
         if hosted is None:
             raise NotAdmitted(f"{resource}: no plugin is registered")
         return hosted
 
 
-def merged(given: Iterable[Allocation]) -> Allocation:
+def merged(given: Iterable[ContainerAllocation]) -> ContainerAllocation:
     """What a container gets for all its resources: of one variable, path or name the first."""
     all_ = list(reversed(list(given)))
-    return Allocation(
+    return ContainerAllocation(
         env={key: value for one in all_ for key, value in one.env.items()},
         mounts=tuple({m.destination: m for one in all_ for m in one.mounts}.values()),
         devices=tuple({d.path: d for one in all_ for d in one.devices}.values()),

@@ -16,43 +16,43 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from tessera_embedded.kubelet.device_manager import Admission
-from tessera_embedded.kubelet.plugin_client import Hosted
+from tessera_embedded.kubelet.device_manager import FakeDeviceManager
+from tessera_embedded.kubelet.plugin_client import HostedResource
 from tessera_kubelet import pod_resources as podresources
 from tessera_kubelet.background import open_tasks
 from tessera_kubelet.device_plugin import protobuf
 from tessera_kubelet.device_plugin.settings import KubeletSettings
 from tessera_kubelet.device_plugin.sockets import kubelets_socket
-from tessera_kubelet.device_plugin.types import Device
-from tessera_kubelet.errors import CallFailed, KubeletError
+from tessera_kubelet.device_plugin.types import PluginDevice
+from tessera_kubelet.errors import CallFailed, NodeError
 from tessera_kubelet.grpc_channel import open_server
 from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 
 
-class Kubelet:
+class FakeKubelet:
     """A node's."""
 
     def __init__(self, folder: Path, pod_resources: Path, settings: KubeletSettings) -> None:
         """Made by `open_kubelet`."""
-        self.pods = Admission(lambda resource: self._hosted.get(resource))
+        self.pods = FakeDeviceManager(lambda resource: self._hosted.get(resource))
         self.registrations: list[tuple[str, str]] = []
         """Resource and socket of all that were taken, the oldest first."""
         self._folder = folder
         self._pod_resources = pod_resources
         self._settings = settings
-        self._hosted: dict[str, Hosted] = {}
+        self._hosted: dict[str, HostedResource] = {}
         self._changed = asyncio.Event()
         self._wanted, self._unwanted = asyncio.Event(), asyncio.Event()
         self._up, self._down = asyncio.Event(), asyncio.Event()
 
-    def devices(self, resource: str) -> tuple[Device, ...]:
+    def devices(self, resource: str) -> tuple[PluginDevice, ...]:
         """What its plugin told last: all unhealthy when the plugin is gone, nothing when none has
         registered since kubelet started. The number of all is the node's capacity, that of the
         healthy ones its allocatable."""
         return self._hosted[resource].devices if resource in self._hosted else ()
 
-    def hosted(self, resource: str) -> Hosted:
+    def hosted(self, resource: str) -> HostedResource:
         """The plugin that registered this last. Raises KeyError."""
         return self._hosted[resource]
 
@@ -127,10 +127,12 @@ class Kubelet:
     async def _register(self, tasks: asyncio.TaskGroup, message: bytes) -> bytes:
         asked = _checked(message)
         resource = asked.resource_name
-        hosted = Hosted(self._folder / asked.endpoint, asked, self._settings, self._changed.set)
+        hosted = HostedResource(
+            self._folder / asked.endpoint, asked, self._settings, self._changed.set
+        )
         try:
             await hosted.reach()
-        except KubeletError as e:
+        except NodeError as e:
             raise CallFailed(Code.UNKNOWN, f"the plugin cannot be reached: {e}") from e
         before, self._hosted[resource] = self._hosted.get(resource), hosted
         if before is not None:
@@ -150,10 +152,10 @@ async def open_kubelet(
     *,
     pod_resources: Path,
     settings: KubeletSettings = KubeletSettings(),  # noqa: B008  (it is frozen)
-) -> AsyncGenerator[Kubelet]:
+) -> AsyncGenerator[FakeKubelet]:
     """A kubelet whose folder for device plugins this is, while the block lasts. `pod_resources`:
     where it serves PodResources. Raises SocketUnusable."""
-    kubelet = Kubelet(folder, pod_resources, settings)
+    kubelet = FakeKubelet(folder, pod_resources, settings)
     async with open_tasks() as tasks:
         tasks.create_task(kubelet.live(), name="kubelet")
         await kubelet.start()

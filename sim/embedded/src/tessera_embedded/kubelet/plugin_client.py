@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from tessera_kubelet.background import open_tasks
 from tessera_kubelet.device_plugin import protobuf
 from tessera_kubelet.device_plugin.settings import KubeletSettings
-from tessera_kubelet.device_plugin.types import Allocation, Device
-from tessera_kubelet.errors import KubeletError, LinkGarbled
+from tessera_kubelet.device_plugin.types import ContainerAllocation, PluginDevice
+from tessera_kubelet.errors import LinkGarbled, NodeError
 from tessera_kubelet.grpc_channel import open_channel
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 
 M = TypeVar("M", bound=Message)
 
 
-class Hosted:
+class HostedResource:
     """What one registration brought. `devices` are what was told last; all of them are unhealthy
     once the plugin stopped telling."""
 
@@ -36,7 +36,7 @@ class Hosted:
         """Nothing is dialled before `reach`."""
         self.asked = asked.options
         """The options that came with the registration; kubelet 1.34 does not read them."""
-        self.devices: tuple[Device, ...] = ()
+        self.devices: tuple[PluginDevice, ...] = ()
         self.lists = 0
         """How often the devices were told."""
         self.replaced = asyncio.Event()
@@ -79,7 +79,7 @@ class Hosted:
         responses = answer.container_responses
         return tuple(responses[0].device_ids) if responses else ()
 
-    async def allocate(self, ids: Sequence[str]) -> Allocation:
+    async def allocate(self, ids: Sequence[str]) -> ContainerAllocation:
         """What the container gets. Raises CallFailed when the plugin refused, KubeletError."""
         asked = pb.AllocateRequest()
         asked.container_requests.add(devices_ids=ids)
@@ -101,7 +101,7 @@ class Hosted:
     async def _watch(self) -> None:
         method, size = f"/{protobuf.PLUGIN_SERVICE}/ListAndWatch", self._settings.message_bytes
         async with open_channel(self._socket, message_bytes=size) as channel:
-            with suppress(KubeletError):
+            with suppress(NodeError):
                 async for message in channel.stream(method, b""):
                     self.devices = protobuf.devices(_read(pb.ListAndWatchResponse, message))
                     self.lists += 1

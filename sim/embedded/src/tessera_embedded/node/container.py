@@ -22,29 +22,35 @@ from tessera_embedded.node.environment import (
     with_driver,
     with_limiter,
 )
-from tessera_embedded.node.pods import Container, NodePod
-from tessera_embedded.node.processes import Process, Record, is_alive, start, writing_below
+from tessera_embedded.node.pods import ContainerSpec, NodePod
+from tessera_embedded.node.processes import (
+    NodeProcess,
+    ProcessRecord,
+    is_alive,
+    start,
+    writing_below,
+)
 from tessera_embedded.node.settings import NodeDescription
-from tessera_embedded.node.vendor_toolkits import Asked, Toolkit
+from tessera_embedded.node.vendor_toolkits import Toolkit, ToolkitRequest
 from tessera_embedded.runtime.merge import amended
 from tessera_embedded.runtime.runtime import Runtime
-from tessera_kubelet.nri.types import ContainerInfo, Event, Sandbox, State
+from tessera_kubelet.nri.types import ContainerInfo, NriContainerState, NriEvent, PodSandbox
 
 _KILLED_S: Final = 60.0
 """Seconds that a process may take to end after SIGKILL."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ContainerRecord(msgspec.Struct, frozen=True):
     """What is written down of a container, so that the next node process finds it."""
 
-    sandbox: Sandbox
+    sandbox: PodSandbox
     container: ContainerInfo
-    process: Record
+    process: ProcessRecord
     since: float
     restarts: int
 
 
-class Carrier:
+class ContainerRunner:
     """Creates, starts, stops and remembers the containers of one node."""
 
     def __init__(
@@ -54,8 +60,8 @@ class Carrier:
         self.folder = folder
         self.description = description
         self._toolkits = {v: t for v, t in toolkits.items() if v in description.machines}
-        self._runs: dict[str, tuple[Sandbox, ContainerInfo]] = {}
-        self._left: dict[tuple[str, str], Kept] = {}
+        self._runs: dict[str, tuple[PodSandbox, ContainerInfo]] = {}
+        self._left: dict[tuple[str, str], ContainerRecord] = {}
         """(pod's uid, container) -> what a former node process left and nobody has taken over."""
 
     def machine(self, vendor: str) -> Path:
@@ -63,7 +69,7 @@ class Carrier:
         for it by itself."""
         return self.folder / "machines" / vendor / f"tessera-sim-{os.getuid()}"
 
-    def state(self) -> tuple[list[Sandbox], list[ContainerInfo]]:
+    def state(self) -> tuple[list[PodSandbox], list[ContainerInfo]]:
         """What runs, for a plugin that connects."""
         sandboxes = {sandbox.id: sandbox for sandbox, _ in self._runs.values()}
         return list(sandboxes.values()), [container for _, container in self._runs.values()]
@@ -73,7 +79,7 @@ class Carrier:
         notes: dict[str, str] = {}
         for toolkit in self._toolkits.values():
             asked = [
-                Asked(pod=pod, container=c.name, position=i, env={})
+                ToolkitRequest(pod=pod, container=c.name, position=i, env={})
                 for i, c in enumerate(pod.spec.containers)
             ]
             if toolkit.settles and any(toolkit.allocate(one) for one in asked):
@@ -81,8 +87,8 @@ class Carrier:
         return notes
 
     async def create(
-        self, runtime: Runtime, pod: NodePod, container: Container, restarts: int
-    ) -> tuple[Sandbox, ContainerInfo]:
+        self, runtime: Runtime, pod: NodePod, container: ContainerSpec, restarts: int
+    ) -> tuple[PodSandbox, ContainerInfo]:
         """Ask the agents, as the runtime does before a container is there. Raises
         ContainerNotCreated and environment.NoProgram."""
         sandbox = sandbox_of(pod)
@@ -95,25 +101,25 @@ class Carrier:
             set_twice=frozenset(v.name for v in container.env) & by_image,
         )  # fmt: skip
         adjustment = await runtime.create_container(sandbox, info)
-        return sandbox, replace(amended(info, adjustment), state=State.CREATED)
+        return sandbox, replace(amended(info, adjustment), state=NriContainerState.CREATED)
 
     async def run(
         self,
         pod: NodePod,
-        container: Container,
-        made: tuple[Sandbox, ContainerInfo],
+        container: ContainerSpec,
+        made: tuple[PodSandbox, ContainerInfo],
         kept: tuple[float, int],
-    ) -> Process:
+    ) -> NodeProcess:
         """Start a created container's process. `kept`: since when, and how often it was started
         again. Raises OSError."""
         sandbox, info = made
         argv, env = program(self.description, container.image), self._env(pod, container, info)
 
-        def started() -> tuple[Process, ContainerInfo]:
+        def started() -> tuple[NodeProcess, ContainerInfo]:
             """At one go: a process that was not written down would be lost to the next node."""
             process = start(argv, env, self._place(pod.uid, container.name))
-            running = replace(info, state=State.RUNNING, pid=process.pid)
-            record = Kept(sandbox, running, process.record, *kept)
+            running = replace(info, state=NriContainerState.RUNNING, pid=process.pid)
+            record = ContainerRecord(sandbox, running, process.record, *kept)
             self._write(pod.uid, container.name, record)
             return process, running
 
@@ -130,7 +136,7 @@ class Carrier:
     async def started(self, runtime: Runtime, id_: str) -> None:
         """The container's process runs: tell the agents. Raises CallFailed."""
         sandbox, info = self._runs[id_]
-        await runtime.tell(Event.POST_START_CONTAINER, sandbox, info)
+        await runtime.notify(NriEvent.POST_START_CONTAINER, sandbox, info)
 
     def recall(self) -> None:
         """Know again what a former node process left running. Before any agent asks what runs: as
@@ -141,28 +147,30 @@ class Carrier:
                 self._runs[kept.container.id] = kept.sandbox, kept.container
                 self._left[kept.sandbox.uid, kept.container.name] = kept
 
-    def adopt(self, pod: NodePod, container: Container) -> tuple[Kept, Process] | None:
+    def adopt(
+        self, pod: NodePod, container: ContainerSpec
+    ) -> tuple[ContainerRecord, NodeProcess] | None:
         """The container that a former node process left; it may have ended since. Once."""
         kept = self._left.pop((pod.uid, container.name), None)
-        return None if kept is None else (kept, Process(kept.process))
+        return None if kept is None else (kept, NodeProcess(kept.process))
 
-    def left_behind(self, bound: frozenset[str]) -> Iterator[tuple[str, Process]]:
+    def left_behind(self, bound: frozenset[str]) -> Iterator[tuple[str, NodeProcess]]:
         """Containers, by id, that a former node process left of pods that are not bound here any
         more, and their processes. Each once."""
         while gone := next((key for key in self._left if key[0] not in bound), None):
             kept = self._left.pop(gone)
-            yield kept.container.id, Process(kept.process)
+            yield kept.container.id, NodeProcess(kept.process)
 
     async def stopped(self, runtime: Runtime, id_: str) -> None:
         """The container's process has ended: tell the agents."""
         found = self._runs.pop(id_, None)
         if found is not None:
             sandbox, info = found
-            info = replace(info, state=State.STOPPED, pid=0)
+            info = replace(info, state=NriContainerState.STOPPED, pid=0)
             await runtime.stop_container(sandbox, info)
-            await runtime.tell(Event.REMOVE_CONTAINER, sandbox, info)
+            await runtime.notify(NriEvent.REMOVE_CONTAINER, sandbox, info)
 
-    async def stop(self, process: Process, grace_s: float) -> int:
+    async def stop(self, process: NodeProcess, grace_s: float) -> int:
         """SIGTERM, then SIGKILL when the grace is over; the exit status."""
         process.signal(signal.SIGTERM)
         try:
@@ -183,11 +191,11 @@ class Carrier:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _env(self, pod: NodePod, container: Container, info: ContainerInfo) -> dict[str, str]:
+    def _env(self, pod: NodePod, container: ContainerSpec, info: ContainerInfo) -> dict[str, str]:
         lookup = on_node(self.description.host_root)
         env = translated(info.env, info.mounts, lookup)
         positions = {c.name: i for i, c in enumerate(pod.spec.containers)}
-        asked = Asked(
+        asked = ToolkitRequest(
             pod=pod, container=container.name, position=positions.get(container.name, -1), env=env,
             limits=container.resources.limits,
         )  # fmt: skip
@@ -202,24 +210,24 @@ class Carrier:
     def _place(self, uid: str, container: str) -> Path:
         return self.folder / "pods" / uid / container
 
-    def _write(self, uid: str, container: str, kept: Kept) -> None:
+    def _write(self, uid: str, container: str, kept: ContainerRecord) -> None:
         path = self._place(uid, container) / "kept"
         new = path.with_suffix(".new")
         new.write_bytes(msgspec.json.encode(kept))
         new.replace(path)
 
 
-def _read(path: Path) -> Kept | None:
+def _read(path: Path) -> ContainerRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept)
+        return msgspec.json.decode(path.read_bytes(), type=ContainerRecord)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def sandbox_of(pod: NodePod) -> Sandbox:
+def sandbox_of(pod: NodePod) -> PodSandbox:
     """The pod as the runtime knows it."""
     meta = pod.metadata
-    return Sandbox(
+    return PodSandbox(
         id=_id(meta.uid, "", 0), name=meta.name, uid=meta.uid, namespace=meta.namespace,
         labels=meta.labels, annotations=meta.annotations,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tessera_core.hook.paths import PRELOAD
-from tessera_embedded.node.pods import Container, NodePod
+from tessera_embedded.node.pods import ContainerSpec, NodePod
 from tessera_embedded.node.settings import NodeDescription
 from tessera_schema.injections import Mount
 
@@ -35,7 +35,7 @@ def program(description: NodeDescription, image: str) -> tuple[str, ...]:
     raise NoProgram(f"image {image!r}: name a program for it in the node's description")
 
 
-def wanted(description: NodeDescription, pod: NodePod, container: Container) -> dict[str, str]:
+def wanted(description: NodeDescription, pod: NodePod, container: ContainerSpec) -> dict[str, str]:
     """The variables that the image and the pod ask for; the pod's replace the image's."""
     env = dict(description.environment)
     for variable in container.env:

@@ -11,25 +11,25 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_embedded.node.container import Carrier
+from tessera_embedded.node.container import ContainerRunner
 from tessera_embedded.node.pods import NodePod
 from tessera_embedded.node.registration import Registration, insist
 from tessera_embedded.node.worker import Worker
 from tessera_embedded.runtime.runtime import Runtime
-from tessera_kubelet.errors import KubeletError
+from tessera_kubelet.errors import NodeError
 from tessera_runtime.clock import Clock
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
-from tessera_runtime.kube.reflector import Change
+from tessera_runtime.kube.reflector import WatchEventType
 
 _LEFT_BEHIND_S: Final = 1.0
 _json = msgspec.json.Encoder().encode
 
 
-class Node:
+class EmbeddedNode:
     """Carries pods; a sink for the pods bound to it."""
 
-    def __init__(self, kube: Kube, carrier: Carrier, clock: Clock) -> None:
+    def __init__(self, kube: Kube, carrier: ContainerRunner, clock: Clock) -> None:
         """`runtime` is set before the first pod comes."""
         self.runtime: Runtime
         self.workers: dict[str, Worker] = {}
@@ -51,7 +51,7 @@ class Node:
 
     # -- pods
 
-    def relisted(self, items: list[NodePod], started: float, now: float) -> None:
+    def on_list(self, items: list[NodePod], started: float, now: float) -> None:
         """All pods that are bound here."""
         del started, now
         shown = {pod.uid: pod for pod in items}
@@ -70,14 +70,14 @@ class Node:
                 await self._carrier.stop(process, _LEFT_BEHIND_S)
             finally:
                 process.signal(signal.SIGKILL)  # nobody looks for it again
-            with suppress(KubeletError):
+            with suppress(NodeError):
                 await self._carrier.stopped(self.runtime, id_)
 
-    def changed(self, change: Change, item: NodePod, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: NodePod, now: float) -> None:
         """One pod as it is now, or last was."""
         del now
         worker = self.workers.get(item.uid)
-        if change is not Change.DELETED:
+        if change is not WatchEventType.DELETED:
             self._pod(item)
             return
         self._over.pop(item.uid, None)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tessera_embedded.node.container import Carrier
-from tessera_embedded.node.node import Node
+from tessera_embedded.node.container import ContainerRunner
+from tessera_embedded.node.node import EmbeddedNode
 from tessera_embedded.node.pods import NodePod, read_pod
 from tessera_embedded.node.settings import BadDescription, NodeDescription
 from tessera_embedded.node.vendor_toolkits import load_toolkits
@@ -19,7 +19,7 @@ from tessera_kubelet.nri.settings import RuntimeSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.client import open_kube
-from tessera_runtime.kube.reflector import Reflector, Watched
+from tessera_runtime.kube.reflector import ListWatch, Reflector
 from tessera_runtime.kube.settings import KubeSettings
 
 SOCKET: Final = "nri.sock"
@@ -32,13 +32,13 @@ ask about gets through without the agent; where one machine plays a whole cluste
 @asynccontextmanager
 async def open_node(
     kubeconfig: Path, folder: Path, description: NodeDescription
-) -> AsyncGenerator[Node]:
+) -> AsyncGenerator[EmbeddedNode]:
     """A node until the context ends; then its containers' processes are ended too, as nobody else
     here would. A node whose process dies leaves them, and the next one takes them over.
 
     `folder` is the node's own: `nri.sock`, `pods/`, `machines/`. Raises BadDescription.
     """
-    carrier = Carrier(description, folder, load_toolkits())
+    carrier = ContainerRunner(description, folder, load_toolkits())
     await asyncio.to_thread(carrier.end_unrecorded)
     await asyncio.to_thread(carrier.recall)
     for vendor, words in description.machines.items():
@@ -53,10 +53,10 @@ async def open_node(
         open_kube(settings) as kube,
         open_runtime(folder / SOCKET, runtime_settings, state=carrier.state) as runtime,
     ):
-        node = Node(kube, carrier, SystemClock())
+        node = EmbeddedNode(kube, carrier, SystemClock())
         node.runtime = runtime
         query = {"fieldSelector": f"spec.nodeName={description.name}"}
-        pods = Reflector(kube, Watched(paths.PODS, read_pod, query), node, settings=settings)
+        pods = Reflector(kube, ListWatch(paths.PODS, read_pod, query), node, settings=settings)
         try:
             async with asyncio.TaskGroup() as tasks:
                 inner = tasks.create_task(_carry(node, pods), name=description.name)
@@ -68,7 +68,7 @@ async def open_node(
             await node.sweep(frozenset())  # what nobody has taken over yet
 
 
-async def _carry(node: Node, pods: Reflector[NodePod]) -> None:
+async def _carry(node: EmbeddedNode, pods: Reflector[NodePod]) -> None:
     async with asyncio.TaskGroup() as tasks:
         await node.run(tasks)
         tasks.create_task(pods.run(), name="pod watcher")

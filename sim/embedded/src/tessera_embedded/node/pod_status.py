@@ -8,25 +8,25 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_embedded.node.pods import Container, NodePod
+from tessera_embedded.node.pods import ContainerSpec, NodePod
 
 READY_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
 
 
-class Waiting(Struct, frozen=True):
+class ProcessWaiting(Struct, frozen=True):
     """Not started (yet, or again)."""
 
     reason: str = "PodInitializing"
     message: str = ""
 
 
-class Running(Struct, frozen=True):
+class ProcessRunning(Struct, frozen=True):
     """Its process runs, since then (Unix time in seconds)."""
 
     since: float
 
 
-class Terminated(Struct, frozen=True):
+class ProcessEnded(Struct, frozen=True):
     """Its process has ended."""
 
     code: int
@@ -34,14 +34,14 @@ class Terminated(Struct, frozen=True):
     at: float
 
 
-Where = Waiting | Running | Terminated
+Where = ProcessWaiting | ProcessRunning | ProcessEnded
 
 
-class ContainerState(Struct):
+class ContainerProgress(Struct):
     """One container."""
 
-    where: Where = Waiting()
-    last: Terminated | None = None
+    where: Where = ProcessWaiting()
+    last: ProcessEnded | None = None
     restarts: int = 0
     id: str = ""
 
@@ -52,20 +52,23 @@ def stamp(seconds: float) -> str:
     return text.replace("+00:00", "Z")
 
 
-def pod_status(pod: NodePod, states: Mapping[str, ContainerState], now: float) -> dict[str, Any]:
+def pod_status(pod: NodePod, states: Mapping[str, ContainerProgress], now: float) -> dict[str, Any]:
     """What to write into the pod's status."""
     inits, apps = pod.spec.init_containers, pod.spec.containers
     phase = _phase(pod, states)
     initialized = all(_init_is_over(c, states[c.name]) for c in inits)
-    ready = phase == "Running" and all(isinstance(states[c.name].where, Running) for c in apps)
+    ready = phase == "Running" and all(
+        isinstance(states[c.name].where, ProcessRunning) for c in apps
+    )
     holds = {"Initialized": initialized, "ContainersReady": ready, "Ready": ready}
     conditions = [
         {
-            "type": kind, "status": "True" if holds.get(kind, True) else "False",
+            "type": kind,
+            "status": "True" if holds.get(kind, True) else "False",
             "lastTransitionTime": _since(pod, kind, holds.get(kind, True), now),
         }
         for kind in READY_CONDITIONS
-    ]  # fmt: skip
+    ]
     status: dict[str, Any] = {
         "phase": phase, "hostIP": "127.0.0.1", "podIP": "127.0.0.1", "conditions": conditions,
         "containerStatuses": [_container(c, states[c.name]) for c in apps],
@@ -75,13 +78,13 @@ def pod_status(pod: NodePod, states: Mapping[str, ContainerState], now: float) -
     return status
 
 
-def _phase(pod: NodePod, states: Mapping[str, ContainerState]) -> str:
+def _phase(pod: NodePod, states: Mapping[str, ContainerProgress]) -> str:
     apps = [states[c.name].where for c in pod.spec.containers]
     again = pod.spec.restart_policy
-    ended = [where for where in apps if isinstance(where, Terminated)]
+    ended = [where for where in apps if isinstance(where, ProcessEnded)]
     for container in pod.spec.init_containers:
         where = states[container.name].where
-        if isinstance(where, Terminated) and where.code and again == "Never":
+        if isinstance(where, ProcessEnded) and where.code and again == "Never":
             return "Failed"
     if len(ended) == len(apps) and apps and (again != "Always" or pod.deleting):
         if all(where.code == 0 for where in ended):
@@ -89,16 +92,16 @@ def _phase(pod: NodePod, states: Mapping[str, ContainerState]) -> str:
         if again == "Never" or pod.deleting:
             return "Failed"
     started = any(
-        states[c.name].restarts or not isinstance(states[c.name].where, Waiting)
+        states[c.name].restarts or not isinstance(states[c.name].where, ProcessWaiting)
         for c in pod.spec.containers
     )
     return "Running" if started else "Pending"
 
 
-def _init_is_over(container: Container, state: ContainerState) -> bool:
+def _init_is_over(container: ContainerSpec, state: ContainerProgress) -> bool:
     if container.sidecar:
-        return isinstance(state.where, Running)
-    return isinstance(state.where, Terminated) and state.where.code == 0
+        return isinstance(state.where, ProcessRunning)
+    return isinstance(state.where, ProcessEnded) and state.where.code == 0
 
 
 def _since(pod: NodePod, kind: str, holds: bool, now: float) -> str:  # noqa: FBT001  (the condition's own value)
@@ -108,8 +111,8 @@ def _since(pod: NodePod, kind: str, holds: bool, now: float) -> str:  # noqa: FB
     return stamp(now)
 
 
-def _container(container: Container, state: ContainerState) -> dict[str, Any]:
-    running = isinstance(state.where, Running)
+def _container(container: ContainerSpec, state: ContainerProgress) -> dict[str, Any]:
+    running = isinstance(state.where, ProcessRunning)
     status: dict[str, Any] = {
         "name": container.name, "image": container.image, "imageID": "", "ready": running,
         "started": running, "restartCount": state.restarts, "state": _where(state.where),
@@ -122,11 +125,11 @@ def _container(container: Container, state: ContainerState) -> dict[str, Any]:
 
 def _where(where: Where) -> dict[str, Any]:
     match where:
-        case Waiting():
+        case ProcessWaiting():
             return {"waiting": {"reason": where.reason, "message": where.message}}
-        case Running():
+        case ProcessRunning():
             return {"running": {"startedAt": stamp(where.since)}}
-        case Terminated():
+        case ProcessEnded():
             return {
                 "terminated": {
                     "exitCode": where.code, "reason": "Error" if where.code else "Completed",

@@ -30,7 +30,7 @@ class _Resources(Struct, frozen=True):
     limits: dict[str, str] = {}
 
 
-class Container(Struct, frozen=True, rename="camel"):
+class ContainerSpec(Struct, frozen=True, rename="camel"):
     """A container as written."""
 
     name: str
@@ -51,8 +51,8 @@ class _Spec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
     restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
-    init_containers: tuple[Container, ...] = ()
-    containers: tuple[Container, ...] = ()
+    init_containers: tuple[ContainerSpec, ...] = ()
+    containers: tuple[ContainerSpec, ...] = ()
 
 
 class _Status(Struct, frozen=True, rename="camel"):

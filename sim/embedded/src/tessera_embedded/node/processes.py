@@ -17,7 +17,7 @@ LOST: Final = 137
 """Exit status of a process whose end nobody saw (kubelet's ContainerStatusUnknown)."""
 
 
-class Record(Struct, frozen=True):
+class ProcessRecord(Struct, frozen=True):
     """A process, told apart from a later one of the same number."""
 
     pid: int
@@ -25,10 +25,10 @@ class Record(Struct, frozen=True):
     """Field 22 of /proc/<pid>/stat."""
 
 
-class Process:
+class NodeProcess:
     """A process that was started here, or by the node's process before."""
 
-    def __init__(self, record: Record, popen: Popen[bytes] | None = None) -> None:
+    def __init__(self, record: ProcessRecord, popen: Popen[bytes] | None = None) -> None:
         """`popen` where this process is its parent."""
         self.record = record
         self._popen = popen
@@ -70,7 +70,7 @@ class Process:
         return 128 - code if code < 0 else code
 
 
-def start(argv: Sequence[str], env: Mapping[str, str], folder: Path) -> Process:
+def start(argv: Sequence[str], env: Mapping[str, str], folder: Path) -> NodeProcess:
     """Start a program in a folder, its output in `log` there. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log").open("ab") as output:
@@ -78,7 +78,7 @@ def start(argv: Sequence[str], env: Mapping[str, str], folder: Path) -> Process:
             argv, env=dict(env), cwd=folder, stdin=DEVNULL, stdout=output, stderr=output,
             start_new_session=True,
         )  # fmt: skip
-    return Process(Record(popen.pid, _started(popen.pid)), popen)
+    return NodeProcess(ProcessRecord(popen.pid, _started(popen.pid)), popen)
 
 
 def writing_below(folder: Path) -> list[tuple[int, int, Path]]:
@@ -94,7 +94,7 @@ def writing_below(folder: Path) -> list[tuple[int, int, Path]]:
     return found
 
 
-def is_alive(record: Record) -> bool:
+def is_alive(record: ProcessRecord) -> bool:
     """True while that very process runs."""
     return bool(record.started) and _started(record.pid) == record.started
 

@@ -13,7 +13,7 @@ import msgspec
 from tessera_embedded.node.pod_status import stamp
 from tessera_embedded.node.settings import NodeDescription
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Passing, TesseraError
+from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, TesseraError, Transient
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Kube, Verb
 
@@ -89,7 +89,7 @@ async def insist(write: Callable[[], Awaitable[object]]) -> None:
     while True:
         try:
             await write()
-        except Passing:
+        except Transient:
             await asyncio.sleep(_RETRY_S)
         except ApiRefused:
             return

@@ -16,7 +16,7 @@ from tessera_embedded.node import vendors
 from tessera_embedded.node.pods import NodePod
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ToolkitRequest(Struct, frozen=True, kw_only=True):
     """A container that is about to start."""
 
     pod: NodePod
@@ -34,7 +34,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         return int(text) if text.isdecimal() else 0
 
 
-class Allocation(Struct, frozen=True, kw_only=True):
+class ToolkitAllocation(Struct, frozen=True, kw_only=True):
     """What a container is given."""
 
     cards: Sequence[str]
@@ -49,7 +49,7 @@ class Toolkit(Struct, frozen=True, kw_only=True):
     """One vendor's."""
 
     vendor: str
-    allocate: Callable[[Asked], Allocation | None]
+    allocate: Callable[[ToolkitRequest], ToolkitAllocation | None]
     """None = neither card nor driver."""
     settles: Mapping[str, str] = {}
     """Annotations that it writes on a pod once it has allocated."""

@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tessera_embedded.node.container import Carrier, Kept, sandbox_of
+from tessera_embedded.node.container import ContainerRecord, ContainerRunner, sandbox_of
 from tessera_embedded.node.environment import NoProgram
 from tessera_embedded.node.pod_status import (
-    ContainerState,
-    Running,
-    Terminated,
-    Waiting,
+    ContainerProgress,
+    ProcessEnded,
+    ProcessRunning,
+    ProcessWaiting,
     backoff_s,
     pod_status,
 )
-from tessera_embedded.node.pods import Container, NodePod
-from tessera_embedded.node.processes import Process
+from tessera_embedded.node.pods import ContainerSpec, NodePod
+from tessera_embedded.node.processes import NodeProcess
 from tessera_embedded.runtime.runtime import Runtime
-from tessera_kubelet.errors import KubeletError
-from tessera_kubelet.nri.types import Event
+from tessera_kubelet.errors import NodeError
+from tessera_kubelet.nri.types import NriEvent
 from tessera_runtime.clock import Clock
 
 
@@ -30,7 +30,7 @@ class Worker:
     """Carries one pod. `told` is called whenever its status changed."""
 
     def __init__(
-        self, pod: NodePod, carrier: Carrier, runtime: Runtime, clock: Clock,
+        self, pod: NodePod, carrier: ContainerRunner, runtime: Runtime, clock: Clock,
         told: Callable[[], None],
     ) -> None:  # fmt: skip
         self.pod = pod
@@ -41,10 +41,10 @@ class Worker:
         self._clock = clock
         self._told = told
         self._states = {
-            c.name: ContainerState() for c in (*pod.spec.init_containers, *pod.spec.containers)
+            c.name: ContainerProgress() for c in (*pod.spec.init_containers, *pod.spec.containers)
         }
         self._running = {name: asyncio.Event() for name in self._states}
-        self._processes: dict[str, Process] = {}
+        self._processes: dict[str, NodeProcess] = {}
         self._leave = asyncio.Event()
 
     def status(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Worker:
         return pod_status(self.pod, self._states, self._clock.time())
 
     @property
-    def states(self) -> Mapping[str, ContainerState]:
+    def states(self) -> Mapping[str, ContainerProgress]:
         """Container -> where it is."""
         return self._states
 
@@ -64,7 +64,7 @@ class Worker:
 
     async def run(self) -> None:
         """Carry the pod until it has ended; ends its processes when cancelled, too."""
-        await self._quietly(Event.RUN_POD_SANDBOX)
+        await self._quietly(NriEvent.RUN_POD_SANDBOX)
         try:
             async with asyncio.TaskGroup() as tasks:
                 life = tasks.create_task(self._live(tasks), name=f"pod {self.pod.metadata.name}")
@@ -77,8 +77,8 @@ class Worker:
             await self._stop_all()
             self.over = True
             self._told()
-        await self._quietly(Event.STOP_POD_SANDBOX)
-        await self._quietly(Event.REMOVE_POD_SANDBOX)
+        await self._quietly(NriEvent.STOP_POD_SANDBOX)
+        await self._quietly(NriEvent.REMOVE_POD_SANDBOX)
 
     async def clean(self) -> None:
         """Remove what the pod left on disk."""
@@ -101,7 +101,7 @@ class Worker:
     def _init_policy(self) -> str:
         return "Never" if self.pod.spec.restart_policy == "Never" else "OnFailure"
 
-    async def _carry(self, container: Container, policy: str) -> bool:
+    async def _carry(self, container: ContainerSpec, policy: str) -> bool:
         """Run the container as its policy wants; True when it ended well for good."""
         state = self._states[container.name]
         found = self._carrier.adopt(self.pod, container)
@@ -114,13 +114,15 @@ class Worker:
             await self._rest(state, counted=code is not None)
         return False
 
-    async def _rest(self, state: ContainerState, *, counted: bool) -> None:
+    async def _rest(self, state: ContainerProgress, *, counted: bool) -> None:
         """Wait for the back-off; a container that ended counts as started once more."""
         settings = self._carrier.description
         wait_s = backoff_s(state.restarts, settings.backoff_first_s, settings.backoff_most_s)
-        if counted and isinstance(state.where, Terminated):
+        if counted and isinstance(state.where, ProcessEnded):
             state.last, state.restarts = state.where, state.restarts + 1
-            state.where = Waiting("CrashLoopBackOff", f"back-off {wait_s:g}s restarting container")
+            state.where = ProcessWaiting(
+                "CrashLoopBackOff", f"back-off {wait_s:g}s restarting container"
+            )
             self._told()
         try:
             async with asyncio.timeout(wait_s):
@@ -128,14 +130,14 @@ class Worker:
         except TimeoutError:
             return
 
-    async def _once(self, container: Container) -> int | None:
+    async def _once(self, container: ContainerSpec) -> int | None:
         """Create, start and follow it; None when it could not be created or started."""
         state = self._states[container.name]
-        self._put(container, Waiting("ContainerCreating"))
+        self._put(container, ProcessWaiting("ContainerCreating"))
         try:
             made = await self._carrier.create(self._runtime, self.pod, container, state.restarts)
-        except (KubeletError, NoProgram) as e:
-            self._put(container, Waiting("CreateContainerError", str(e)))
+        except (NodeError, NoProgram) as e:
+            self._put(container, ProcessWaiting("CreateContainerError", str(e)))
             return None
         if self._leave.is_set():
             return None
@@ -143,28 +145,32 @@ class Worker:
         try:
             process = await self._carrier.run(self.pod, container, made, (since, state.restarts))
         except OSError as e:
-            self._put(container, Waiting("RunContainerError", str(e)))
+            self._put(container, ProcessWaiting("RunContainerError", str(e)))
             return None
         self._processes[container.name] = process
         state.id = made[1].id
-        with suppress(KubeletError):
+        with suppress(NodeError):
             await self._carrier.started(self._runtime, state.id)
         return await self._ended(container, process, since, state.id)
 
-    async def _follow(self, container: Container, kept: Kept, process: Process) -> int | None:
+    async def _follow(
+        self, container: ContainerSpec, kept: ContainerRecord, process: NodeProcess
+    ) -> int | None:
         state = self._states[container.name]
         state.restarts, state.id = kept.restarts, kept.container.id
         return await self._ended(container, process, kept.since, kept.container.id)
 
-    async def _ended(self, container: Container, process: Process, since: float, id_: str) -> int:
+    async def _ended(
+        self, container: ContainerSpec, process: NodeProcess, since: float, id_: str
+    ) -> int:
         self._processes[container.name] = process
-        self._put(container, Running(since))
+        self._put(container, ProcessRunning(since))
         if self._leave.is_set():
             await self._stop(process)
         code = await process.wait()
         self._processes.pop(container.name, None)
-        self._put(container, Terminated(code, since, self._clock.time()))
-        with suppress(KubeletError):
+        self._put(container, ProcessEnded(code, since, self._clock.time()))
+        with suppress(NodeError):
             await self._carrier.stopped(self._runtime, id_)
         return code
 
@@ -173,15 +179,17 @@ class Worker:
             for name, process in list(self._processes.items()):
                 stops.create_task(self._stop(process), name=f"stop {name}")
 
-    async def _stop(self, process: Process) -> None:
+    async def _stop(self, process: NodeProcess) -> None:
         await self._carrier.stop(process, self.pod.spec.termination_grace_period_seconds)
 
-    def _put(self, container: Container, where: Waiting | Running | Terminated) -> None:
+    def _put(
+        self, container: ContainerSpec, where: ProcessWaiting | ProcessRunning | ProcessEnded
+    ) -> None:
         self._states[container.name].where = where
-        if isinstance(where, Running):
+        if isinstance(where, ProcessRunning):
             self._running[container.name].set()
         self._told()
 
-    async def _quietly(self, event: Event) -> None:
-        with suppress(KubeletError):
-            await self._runtime.tell(event, sandbox_of(self.pod))
+    async def _quietly(self, event: NriEvent) -> None:
+        with suppress(NodeError):
+            await self._runtime.notify(event, sandbox_of(self.pod))

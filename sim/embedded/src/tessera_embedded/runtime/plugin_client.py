@@ -10,19 +10,19 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from tessera_kubelet.errors import (
+    AdjustmentUnsupported,
     CallFailed,
+    CallTimedOut,
     ContainerRefused,
     LinkLost,
     Oversized,
     PluginRejected,
-    Unanswered,
-    Unsayable,
 )
 from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
 from tessera_kubelet.nri.ttrpc import Client, Code, Server
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Sandbox
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, NriEvent, PodSandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 
 T = TypeVar("T", bound=Message)
@@ -31,7 +31,7 @@ _KNOWN_TO_NRI = 14
 """NRI 0.10 numbers its events so far; the ones after REMOVE_CONTAINER never happen here."""
 
 
-class Hosted:
+class HostedPlugin:
     """A connected plugin. Once `gone` is set it is not asked any more."""
 
     def __init__(self, trunk: Trunk, settings: RuntimeSettings) -> None:
@@ -72,10 +72,10 @@ class Hosted:
         answer = await self._ask("Configure", configure, pb.ConfigureResponse)
         if answer.events >> _KNOWN_TO_NRI:
             raise PluginRejected(f"it subscribes to events that do not exist: {answer.events:#x}")
-        self._events = answer.events or protobuf.mask(Event)
+        self._events = answer.events or protobuf.mask(NriEvent)
 
     async def synchronize(
-        self, pods: Sequence[Sandbox], containers: Sequence[ContainerInfo]
+        self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]
     ) -> None:
         """Tell it all that there is. Raises PluginRejected, LinkLost."""
         for piece in _pieces(pods, containers, self._settings.sync_bytes):
@@ -83,29 +83,31 @@ class Hosted:
             if answer.more != piece.more:
                 raise PluginRejected("it does not take Synchronize in several messages")
 
-    async def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: ContainerInfo) -> Adjustment:
         """What it adds; nothing when it is gone or did not subscribe. Raises ContainerRefused."""
         asked = pb.CreateContainerRequest(
             pod=protobuf.sandbox_message(pod), container=protobuf.container_message(container)
         )
         try:
-            payload = await self._request(Event.CREATE_CONTAINER, "CreateContainer", asked)
+            payload = await self._request(NriEvent.CREATE_CONTAINER, "CreateContainer", asked)
             if payload is None:
                 return Adjustment()
             return protobuf.adjustment(pb.CreateContainerResponse.FromString(payload).adjust)
         except CallFailed as e:
             raise ContainerRefused(f'plugin "{self.name}": {e.message}') from e
-        except (DecodeError, Unsayable) as e:
+        except (DecodeError, AdjustmentUnsupported) as e:
             raise ContainerRefused(f'plugin "{self.name}" gave an unusable answer: {e}') from e
 
-    async def stop_container(self, pod: Sandbox, container: ContainerInfo) -> None:
+    async def stop_container(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """Tell it. Raises CallFailed."""
         stopped = pb.StopContainerRequest(
             pod=protobuf.sandbox_message(pod), container=protobuf.container_message(container)
         )
-        await self._request(Event.STOP_CONTAINER, "StopContainer", stopped)
+        await self._request(NriEvent.STOP_CONTAINER, "StopContainer", stopped)
 
-    async def tell(self, event: Event, pod: Sandbox, container: ContainerInfo | None) -> None:
+    async def notify(
+        self, event: NriEvent, pod: PodSandbox, container: ContainerInfo | None
+    ) -> None:
         """Tell it. Raises CallFailed."""
         change = pb.StateChangeEvent(
             event=pb.Event.ValueType(event),
@@ -120,20 +122,20 @@ class Hosted:
             self.why_gone = why
             self.gone.set()
 
-    async def _request(self, event: Event, method: str, message: Message) -> bytes | None:
+    async def _request(self, event: NriEvent, method: str, message: Message) -> bytes | None:
         """The answer; None when the plugin did not subscribe, or does not answer and is cut."""
         if self.gone.is_set() or not self._events & protobuf.mask([event]):
             return None
         try:
             return await self._call(method, message)
-        except (Unanswered, LinkLost) as e:
+        except (CallTimedOut, LinkLost) as e:
             self.cut(str(e))
             return None
 
     async def _ask(self, method: str, message: Message, answer: type[T]) -> T:
         try:
             return answer.FromString(await self._call(method, message))
-        except (CallFailed, DecodeError, Oversized, Unanswered) as e:
+        except (CallFailed, DecodeError, Oversized, CallTimedOut) as e:
             raise PluginRejected(f"{method} failed: {e}") from e
 
     async def _call(self, method: str, message: Message) -> bytes:
@@ -159,7 +161,7 @@ class Hosted:
 
 
 def _pieces(
-    pods: Sequence[Sandbox], containers: Sequence[ContainerInfo], limit: int
+    pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo], limit: int
 ) -> Iterator[pb.SynchronizeRequest]:
     """The whole state in messages of at most `limit` bytes, or of one object each."""
     piece, size = pb.SynchronizeRequest(), 0
@@ -175,7 +177,7 @@ def _pieces(
 
 
 def _singles(
-    pods: Iterable[Sandbox], containers: Iterable[ContainerInfo]
+    pods: Iterable[PodSandbox], containers: Iterable[ContainerInfo]
 ) -> Iterator[pb.SynchronizeRequest]:
     for pod in pods:
         yield pb.SynchronizeRequest(pods=[protobuf.sandbox_message(pod)])

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from tessera_kubelet.errors import ContainerNotCreated, PluginMissing
 from tessera_kubelet.nri.settings import RuntimeSettings
-from tessera_kubelet.nri.types import ContainerInfo, Sandbox
+from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE = ("0", "f", "F", "false", "FALSE", "False")
 
 
 def check_required(
-    consulted: Iterable[str], pod: Sandbox, container: ContainerInfo, settings: RuntimeSettings
+    consulted: Iterable[str], pod: PodSandbox, container: ContainerInfo, settings: RuntimeSettings
 ) -> None:
     """`consulted`: index and name ("10-tessera") of the plugins that were asked. Raises
     PluginMissing, or ContainerNotCreated where the tolerating annotation is unreadable."""
@@ -26,7 +26,7 @@ def check_required(
     raise PluginMissing(f'required plugins "{",".join(missing)}" not present')
 
 
-def _tolerates(pod: Sandbox, container: ContainerInfo, key: str) -> bool:
+def _tolerates(pod: PodSandbox, container: ContainerInfo, key: str) -> bool:
     if not key:
         return False
     for scope in (f"/container.{container.name}", "/pod", ""):

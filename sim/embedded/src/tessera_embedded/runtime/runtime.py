@@ -16,13 +16,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from tessera_embedded.runtime.merge import Merge
-from tessera_embedded.runtime.plugin_client import Hosted
+from tessera_embedded.runtime.plugin_client import HostedPlugin
 from tessera_embedded.runtime.required import check_required
 from tessera_kubelet.background import open_tasks
-from tessera_kubelet.errors import KubeletError, SocketUnusable
+from tessera_kubelet.errors import NodeError, SocketUnusable
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
-from tessera_kubelet.nri.types import Adjustment, ContainerInfo, Event, Sandbox
+from tessera_kubelet.nri.types import Adjustment, ContainerInfo, NriEvent, PodSandbox
 
 
 class Joined(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Left(Struct, frozen=True, kw_only=True):
 
 
 Observer = Callable[[Joined | Left], None]
-State = Callable[[], tuple[Sequence[Sandbox], Sequence[ContainerInfo]]]
+State = Callable[[], tuple[Sequence[PodSandbox], Sequence[ContainerInfo]]]
 
 
 class Runtime:
@@ -52,7 +52,7 @@ class Runtime:
         self._settings = settings
         self._state = state
         self._observe = observe
-        self._plugins: list[Hosted] = []
+        self._plugins: list[HostedPlugin] = []
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Condition()
 
@@ -66,7 +66,7 @@ class Runtime:
         async with self._changed:
             await self._changed.wait_for(lambda: self.plugins == plugins)
 
-    async def create_container(self, pod: Sandbox, container: ContainerInfo) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: ContainerInfo) -> Adjustment:
         """What the container gets on top of what is in `container`. Raises ContainerNotCreated,
         with the plugin's own words where a plugin refused."""
         merge = Merge(container)
@@ -77,36 +77,36 @@ class Runtime:
             check_required(consulted, pod, container, self._settings)
         return merge.adjustment
 
-    async def stop_container(self, pod: Sandbox, container: ContainerInfo) -> None:
+    async def stop_container(self, pod: PodSandbox, container: ContainerInfo) -> None:
         """Tell that a container's process ended. Raises CallFailed when a plugin says so; the
         plugins after it are then not told, as in NRI."""
         async with self._one_at_a_time, self._forgetting():
             for plugin in self._plugins:
                 await plugin.stop_container(pod, container)
 
-    async def tell(
-        self, event: Event, pod: Sandbox, container: ContainerInfo | None = None
+    async def notify(
+        self, event: NriEvent, pod: PodSandbox, container: ContainerInfo | None = None
     ) -> None:
         """Tell an event that needs no answer; pods' events have no container. Raises CallFailed
         when a plugin says so; the plugins after it are then not told, as in NRI."""
         async with self._one_at_a_time, self._forgetting():
             for plugin in self._plugins:
-                await plugin.tell(event, pod, container)
+                await plugin.notify(event, pod, container)
 
     async def host(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Have a plugin as long as its connection lasts."""
         trunk = Trunk(reader, writer, write_s=self._settings.request_s)
-        plugin = Hosted(trunk, self._settings)
+        plugin = HostedPlugin(trunk, self._settings)
         try:
             async with trunk.reading("NRI runtime"):
                 await plugin.register()
                 await self._join(plugin)
                 await plugin.gone.wait()
-        except KubeletError as e:
+        except NodeError as e:
             plugin.cut(str(e))
         await self._tell(Left(plugin=plugin.name, why=plugin.why_gone))
 
-    async def _join(self, plugin: Hosted) -> None:
+    async def _join(self, plugin: HostedPlugin) -> None:
         async with self._one_at_a_time:
             await plugin.synchronize(*self._state())
             self._plugins.append(plugin)

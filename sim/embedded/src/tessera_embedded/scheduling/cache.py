@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from tessera_core.kube.node_affinity import Refusal
-from tessera_core.kube.scheduler_filters import KubeFit
+from tessera_core.kube.scheduler_filters import KubeSchedulerFilters
 from tessera_embedded.scheduling.config import Configuration
 from tessera_embedded.scheduling.queue import Queue
-from tessera_embedded.scheduling.types import NodeSeen, PodSeen
+from tessera_embedded.scheduling.types import NodeInfo, PodInfo
 from tessera_schema.kube import Pod
 
 
-class View:
+class SchedulerCache:
     """Nodes, pods that have a place, and pods that wait."""
 
     def __init__(self, config: Configuration, queue: Queue, woken: Callable[[], None]) -> None:
         """`woken` is called when the queue may have become ready."""
-        self.waiting: dict[str, PodSeen] = {}
+        self.waiting: dict[str, PodInfo] = {}
         self._config = config
         self._queue = queue
         self._woken = woken
-        self._nodes: dict[str, NodeSeen] = {}
+        self._nodes: dict[str, NodeInfo] = {}
         self._placed: dict[str, Pod] = {}
         self._assumed: dict[str, Pod] = {}
-        self._fit: KubeFit | None = None
+        self._fit: KubeSchedulerFilters | None = None
 
     @property
     def nodes(self) -> Iterable[str]:
@@ -38,7 +38,7 @@ class View:
         if self._fit is None:
             held = {**self._placed, **self._assumed}
             nodes = [seen.node for seen in self._nodes.values()]
-            self._fit = KubeFit(nodes, held.values(), self._config.ignored)
+            self._fit = KubeSchedulerFilters(nodes, held.values(), self._config.ignored)
         return dict(self._fit.refusals(pod))
 
     def assume(self, pod: Pod, node: str) -> None:
@@ -53,12 +53,12 @@ class View:
 
     # -- nodes
 
-    def relist_nodes(self, nodes: Iterable[NodeSeen]) -> None:
+    def relist_nodes(self, nodes: Iterable[NodeInfo]) -> None:
         """All nodes there are."""
         self._nodes = {seen.node.name: seen for seen in nodes}
         self._all_may_fit()
 
-    def node(self, seen: NodeSeen, *, gone: bool) -> None:
+    def node(self, seen: NodeInfo, *, gone: bool) -> None:
         """A node came, changed, or went."""
         name = seen.node.name
         known = self._nodes.get(name)
@@ -71,7 +71,7 @@ class View:
 
     # -- pods
 
-    def relist_pods(self, pods: Iterable[PodSeen], now: float) -> None:
+    def relist_pods(self, pods: Iterable[PodInfo], now: float) -> None:
         """All pods there are."""
         shown = {seen.uid: seen for seen in pods}
         for uid in [*self.waiting, *self._placed, *self._assumed]:
@@ -81,7 +81,7 @@ class View:
             self.pod(seen, now, gone=False)
         self._all_may_fit()
 
-    def pod(self, seen: PodSeen, now: float, *, gone: bool) -> None:
+    def pod(self, seen: PodInfo, now: float, *, gone: bool) -> None:
         """A pod came, changed, or went."""
         if gone or seen.pod.terminal:
             self._drop(seen.uid)
@@ -95,7 +95,7 @@ class View:
     def _ours(self, pod: Pod) -> bool:
         return (pod.spec.scheduler_name or "default-scheduler") in self._config.names
 
-    def _place(self, seen: PodSeen) -> None:
+    def _place(self, seen: PodInfo) -> None:
         uid = seen.uid
         self._queue.remove(uid)
         self.waiting.pop(uid, None)
@@ -104,7 +104,7 @@ class View:
             self._fit = None
         self._placed[uid] = seen.pod
 
-    def _wait(self, seen: PodSeen, now: float) -> None:
+    def _wait(self, seen: PodInfo, now: float) -> None:
         known = self.waiting.get(seen.uid)
         self.waiting[seen.uid] = seen
         if seen.uid in self._assumed:

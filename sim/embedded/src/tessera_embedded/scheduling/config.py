@@ -10,7 +10,7 @@ from msgspec import Struct
 _KIND: Final = "KubeSchedulerConfiguration"
 
 
-class BadConfiguration(ValueError):
+class BadSchedulerConfiguration(ValueError):
     """The file makes no sense; the message names the field."""
 
 
@@ -21,7 +21,7 @@ class Managed(Struct, frozen=True, rename="camel"):
     ignored_by_scheduler: bool = False
 
 
-class Extender(Struct, frozen=True, kw_only=True, rename="camel"):
+class ExtenderConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     """One extender. A verb that is empty is not called."""
 
     url_prefix: str = msgspec.field(name="urlPrefix")
@@ -42,7 +42,7 @@ class Extender(Struct, frozen=True, kw_only=True, rename="camel"):
         return seconds(self.http_timeout)
 
 
-class Profile(Struct, frozen=True, rename="camel"):
+class SchedulerProfile(Struct, frozen=True, rename="camel"):
     """A name that pods may give as their scheduler."""
 
     scheduler_name: str = "default-scheduler"
@@ -52,8 +52,8 @@ class Configuration(Struct, frozen=True, kw_only=True, rename="camel"):
     """The file."""
 
     kind: str = ""
-    profiles: tuple[Profile, ...] = (Profile(),)
-    extenders: tuple[Extender, ...] = ()
+    profiles: tuple[SchedulerProfile, ...] = (SchedulerProfile(),)
+    extenders: tuple[ExtenderConfig, ...] = ()
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
 
@@ -77,9 +77,9 @@ def read_configuration(text: bytes) -> Configuration:
         for extender in read.extenders:
             seconds(extender.http_timeout)
     except (msgspec.DecodeError, ValueError) as e:
-        raise BadConfiguration(f"scheduler configuration: {e}") from e
+        raise BadSchedulerConfiguration(f"scheduler configuration: {e}") from e
     if read.kind != _KIND:
-        raise BadConfiguration(f"kind: {read.kind!r}: write {_KIND}")
+        raise BadSchedulerConfiguration(f"kind: {read.kind!r}: write {_KIND}")
     return read
 
 

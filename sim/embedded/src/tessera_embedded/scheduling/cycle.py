@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from tessera_embedded.scheduling.cache import View
-from tessera_embedded.scheduling.extenders import Caller, ExtenderFailed, interested
+from tessera_embedded.scheduling.cache import SchedulerCache
+from tessera_embedded.scheduling.extenders import ExtenderClient, ExtenderFailed, interested
 from tessera_embedded.scheduling.messages import said, summary
-from tessera_embedded.scheduling.types import PodSeen
+from tessera_embedded.scheduling.types import PodInfo
 
 
 class Chosen(Struct, frozen=True):
@@ -18,13 +18,15 @@ class Chosen(Struct, frozen=True):
     node: str
 
 
-class Unschedulable(Struct, frozen=True):
+class NoNodeFits(Struct, frozen=True):
     """No node will do now."""
 
     message: str
 
 
-async def choose(view: View, callers: Sequence[Caller], pod: PodSeen) -> Chosen | Unschedulable:
+async def choose(
+    view: SchedulerCache, callers: Sequence[ExtenderClient], pod: PodInfo
+) -> Chosen | NoNodeFits:
     """A node for the pod. Raises ExtenderFailed where an extender that counts does not answer."""
     total = len(list(view.nodes))
     failed = said(view.refusals(pod.pod))
@@ -43,11 +45,11 @@ async def choose(view: View, callers: Sequence[Caller], pod: PodSeen) -> Chosen 
             failed |= {node: (word,) for node, word in (refused or {}).items()}
         left = _offered(caller, answer.node_names or (), left)
     if not left:
-        return Unschedulable(summary(total, failed.values()))
+        return NoNodeFits(summary(total, failed.values()))
     return Chosen(await _best(concerned, pod, left))
 
 
-def _offered(caller: Caller, names: Sequence[str], offered: Sequence[str]) -> list[str]:
+def _offered(caller: ExtenderClient, names: Sequence[str], offered: Sequence[str]) -> list[str]:
     for name in names:
         if name not in offered:
             raise ExtenderFailed(
@@ -57,7 +59,7 @@ def _offered(caller: Caller, names: Sequence[str], offered: Sequence[str]) -> li
     return list(names)
 
 
-async def _best(callers: Iterable[Caller], pod: PodSeen, nodes: Sequence[str]) -> str:
+async def _best(callers: Iterable[ExtenderClient], pod: PodInfo, nodes: Sequence[str]) -> str:
     """The node with the highest score; among equals the first by name. kube-scheduler draws lots
     there, and asks nobody when only one node is left."""
     if len(nodes) == 1:

@@ -9,8 +9,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from tessera_embedded.scheduling.config import Extender
-from tessera_embedded.scheduling.types import PodSeen
+from tessera_embedded.scheduling.config import ExtenderConfig
+from tessera_embedded.scheduling.types import PodInfo
 from tessera_schema.kube import Pod
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ _filtered = msgspec.json.Decoder(Filtered).decode
 _bound = msgspec.json.Decoder(_Bound).decode
 
 
-def interested(extender: Extender, pod: Pod) -> bool:
+def interested(extender: ExtenderConfig, pod: Pod) -> bool:
     """True when the pod names one of the extender's resources, or it looks after all pods."""
     managed = {m.name for m in extender.managed_resources}
     return not managed or any(
@@ -55,15 +55,15 @@ def interested(extender: Extender, pod: Pod) -> bool:
     )
 
 
-class Caller:
+class ExtenderClient:
     """Calls one extender."""
 
-    def __init__(self, session: aiohttp.ClientSession, extender: Extender) -> None:
+    def __init__(self, session: aiohttp.ClientSession, extender: ExtenderConfig) -> None:
         """`session` stays its owner's."""
         self.config = extender
         self._session = session
 
-    async def filter(self, pod: PodSeen, nodes: Sequence[str]) -> Filtered:
+    async def filter(self, pod: PodInfo, nodes: Sequence[str]) -> Filtered:
         """Which of the nodes will do. Raises ExtenderFailed."""
         body = {"Pod": pod.sent, "Nodes": None, "NodeNames": nodes}
         answer = self._read(_filtered, await self._call(self.config.filter_verb, body))
@@ -71,12 +71,12 @@ class Caller:
             raise ExtenderFailed(answer.error)
         return answer
 
-    async def prioritize(self, pod: PodSeen, nodes: Sequence[str]) -> list[Scored]:
+    async def prioritize(self, pod: PodInfo, nodes: Sequence[str]) -> list[Scored]:
         """The nodes' scores, 0 to 10. Raises ExtenderFailed."""
         body = {"Pod": pod.sent, "Nodes": None, "NodeNames": nodes}
         return self._read(_scores, await self._call(self.config.prioritize_verb, body))
 
-    async def bind(self, pod: PodSeen, node: str) -> None:
+    async def bind(self, pod: PodInfo, node: str) -> None:
         """Have the extender bind the pod. Raises ExtenderFailed."""
         meta = pod.pod.metadata
         body = {

@@ -9,64 +9,64 @@ from pathlib import Path
 
 import aiohttp
 
-from tessera_embedded.scheduling.cache import View
+from tessera_embedded.scheduling.cache import SchedulerCache
 from tessera_embedded.scheduling.config import Configuration, read_configuration
-from tessera_embedded.scheduling.extenders import Caller
-from tessera_embedded.scheduling.scheduler import Scheduler
-from tessera_embedded.scheduling.status import Teller
-from tessera_embedded.scheduling.types import NodeSeen, PodSeen, read_node, read_pod
+from tessera_embedded.scheduling.extenders import ExtenderClient
+from tessera_embedded.scheduling.scheduler import EmbeddedScheduler
+from tessera_embedded.scheduling.status import PodStatusWriter
+from tessera_embedded.scheduling.types import NodeInfo, PodInfo, read_node, read_pod
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.client import open_kube
-from tessera_runtime.kube.reflector import Change, Reflector, Watched
+from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
 
 
 class _Nodes:
     """Tells the view of nodes."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SchedulerCache) -> None:
         self._view = view
 
-    def relisted(self, items: list[NodeSeen], started: float, now: float) -> None:
+    def on_list(self, items: list[NodeInfo], started: float, now: float) -> None:
         del started, now
         self._view.relist_nodes(items)
 
-    def changed(self, change: Change, item: NodeSeen, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: NodeInfo, now: float) -> None:
         del now
-        self._view.node(item, gone=change is Change.DELETED)
+        self._view.node(item, gone=change is WatchEventType.DELETED)
 
 
 class _Pods:
     """Tells the view of pods."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SchedulerCache) -> None:
         self._view = view
 
-    def relisted(self, items: list[PodSeen], started: float, now: float) -> None:
+    def on_list(self, items: list[PodInfo], started: float, now: float) -> None:
         del started
         self._view.relist_pods(items, now)
 
-    def changed(self, change: Change, item: PodSeen, now: float) -> None:
-        self._view.pod(item, now, gone=change is Change.DELETED)
+    def on_event(self, change: WatchEventType, item: PodInfo, now: float) -> None:
+        self._view.pod(item, now, gone=change is WatchEventType.DELETED)
 
 
 @asynccontextmanager
 async def open_scheduler(
     kubeconfig: Path, config: Configuration | Path
-) -> AsyncGenerator[Scheduler]:
+) -> AsyncGenerator[EmbeddedScheduler]:
     """Schedule until the context ends. Raises config.BadConfiguration and BadSettings."""
     if isinstance(config, Path):
         config = read_configuration(await asyncio.to_thread(config.read_bytes))
     settings = KubeSettings(kubeconfig=str(kubeconfig))
     async with open_kube(settings) as kube, aiohttp.ClientSession(read_bufsize=2**20) as session:
-        callers = [Caller(session, extender) for extender in config.extenders]
-        scheduler = Scheduler(config, callers, Teller(kube, SystemClock()))
+        callers = [ExtenderClient(session, extender) for extender in config.extenders]
+        scheduler = EmbeddedScheduler(config, callers, PodStatusWriter(kube, SystemClock()))
         nodes = Reflector(
-            kube, Watched(paths.NODES, read_node), _Nodes(scheduler.view), settings=settings
+            kube, ListWatch(paths.NODES, read_node), _Nodes(scheduler.view), settings=settings
         )
         pods = Reflector(
-            kube, Watched(paths.PODS, read_pod), _Pods(scheduler.view), settings=settings
+            kube, ListWatch(paths.PODS, read_pod), _Pods(scheduler.view), settings=settings
         )
         async with asyncio.TaskGroup() as tasks:
             running = [

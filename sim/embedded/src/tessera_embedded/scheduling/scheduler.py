@@ -6,24 +6,26 @@ import asyncio
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tessera_embedded.scheduling.cache import View
+from tessera_embedded.scheduling.cache import SchedulerCache
 from tessera_embedded.scheduling.config import Configuration
-from tessera_embedded.scheduling.cycle import Unschedulable, choose
-from tessera_embedded.scheduling.extenders import Caller, ExtenderFailed, interested
+from tessera_embedded.scheduling.cycle import NoNodeFits, choose
+from tessera_embedded.scheduling.extenders import ExtenderClient, ExtenderFailed, interested
 from tessera_embedded.scheduling.queue import Queue
-from tessera_embedded.scheduling.status import Teller
-from tessera_embedded.scheduling.types import PodSeen
+from tessera_embedded.scheduling.status import PodStatusWriter
+from tessera_embedded.scheduling.types import PodInfo
 from tessera_runtime.errors import TesseraError
 
 
-class Scheduler:
+class EmbeddedScheduler:
     """Places the pods that `view` learns of."""
 
-    def __init__(self, config: Configuration, callers: Sequence[Caller], teller: Teller) -> None:
+    def __init__(
+        self, config: Configuration, callers: Sequence[ExtenderClient], teller: PodStatusWriter
+    ) -> None:
         """Nothing is known yet; whoever follows the API server tells `view`."""
         self._queue = Queue(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
         self._ready = asyncio.Event()
-        self.view = View(config, self._queue, self._ready.set)
+        self.view = SchedulerCache(config, self._queue, self._ready.set)
         self._callers = callers
         self._teller = teller
 
@@ -50,19 +52,19 @@ class Scheduler:
         except TimeoutError:
             return
 
-    async def _cycle(self, pod: PodSeen, bindings: asyncio.TaskGroup) -> None:
+    async def _cycle(self, pod: PodInfo, bindings: asyncio.TaskGroup) -> None:
         try:
             chosen = await choose(self.view, self._callers, pod)
         except ExtenderFailed as e:
             await self._failed(pod, "SchedulerError", str(e), error=True)
             return
-        if isinstance(chosen, Unschedulable):
+        if isinstance(chosen, NoNodeFits):
             await self._failed(pod, "Unschedulable", chosen.message, error=False)
             return
         self.view.assume(pod.pod, chosen.node)
         bindings.create_task(self._bind(pod, chosen.node), name=f"bind {pod.pod.name}")
 
-    async def _bind(self, pod: PodSeen, node: str) -> None:
+    async def _bind(self, pod: PodInfo, node: str) -> None:
         try:
             await self._bound(pod, node)
         except (ExtenderFailed, TesseraError) as e:
@@ -72,14 +74,14 @@ class Scheduler:
         self._queue.remove(pod.uid)
         await self._teller.scheduled(pod, node)
 
-    async def _bound(self, pod: PodSeen, node: str) -> None:
+    async def _bound(self, pod: PodInfo, node: str) -> None:
         for caller in self._callers:
             if caller.config.bind_verb and interested(caller.config, pod.pod):
                 await caller.bind(pod, node)
                 return
         await self._teller.bind(pod, node)
 
-    async def _failed(self, pod: PodSeen, reason: str, message: str, *, error: bool) -> None:
+    async def _failed(self, pod: PodInfo, reason: str, message: str, *, error: bool) -> None:
         self._queue.failed(pod.uid, asyncio.get_running_loop().time(), error=error)
         self._ready.set()
         if pod.uid in self.view.waiting:

@@ -7,7 +7,7 @@ from itertools import count
 
 import msgspec
 
-from tessera_embedded.scheduling.types import PodSeen
+from tessera_embedded.scheduling.types import PodInfo
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Body, Kube, Verb
@@ -15,7 +15,7 @@ from tessera_runtime.kube.api import Body, Kube, Verb
 _json = msgspec.json.Encoder().encode
 
 
-class Teller:
+class PodStatusWriter:
     """Writes what became of a pod. An Event or a condition that cannot be written is left out."""
 
     def __init__(self, kube: Kube, clock: Clock) -> None:
@@ -25,7 +25,7 @@ class Teller:
         self._number = count(1)
         self._said: dict[str, tuple[str, str]] = {}
 
-    async def bind(self, pod: PodSeen, node: str) -> None:
+    async def bind(self, pod: PodInfo, node: str) -> None:
         """Bind the pod ourselves. Raises TesseraError."""
         meta = pod.pod.metadata
         body = {
@@ -35,13 +35,13 @@ class Teller:
         }  # fmt: skip
         await self._kube.call(Verb.POST, f"{pod.path}/binding", body=_json(body))
 
-    async def scheduled(self, pod: PodSeen, node: str) -> None:
+    async def scheduled(self, pod: PodInfo, node: str) -> None:
         """The pod was bound."""
         self._said.pop(pod.uid, None)
         text = f"Successfully assigned {pod.pod.name} to {node}"
         await self._event(pod, "Normal", "Scheduled", "Binding", text)
 
-    async def failed(self, pod: PodSeen, reason: str, message: str) -> None:
+    async def failed(self, pod: PodInfo, reason: str, message: str) -> None:
         """The pod waits: `reason` is Unschedulable or SchedulerError."""
         await self._event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         if self._said.get(pod.uid) == (reason, message):
@@ -63,7 +63,7 @@ class Teller:
         """Forget what was said of the pod."""
         self._said.pop(uid, None)
 
-    async def _event(self, pod: PodSeen, kind: str, reason: str, action: str, note: str) -> None:
+    async def _event(self, pod: PodInfo, kind: str, reason: str, action: str, note: str) -> None:
         meta = pod.pod.metadata
         namespace = meta.namespace or "default"
         body = {

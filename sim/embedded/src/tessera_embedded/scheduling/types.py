@@ -24,7 +24,7 @@ class _More(Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-class PodSeen(Struct, frozen=True, kw_only=True):
+class PodInfo(Struct, frozen=True, kw_only=True):
     """A pod. `sent` is what extenders are sent: as Go writes a pod that came from a list."""
 
     pod: Pod
@@ -52,7 +52,7 @@ class PodSeen(Struct, frozen=True, kw_only=True):
         )
 
 
-class NodeSeen(Struct, frozen=True, kw_only=True):
+class NodeInfo(Struct, frozen=True, kw_only=True):
     """A node."""
 
     node: Node
@@ -80,22 +80,22 @@ _node = msgspec.json.Decoder(Node).decode
 _node_more = msgspec.json.Decoder(_NodeMore).decode
 
 
-def read_pod(raw: bytes) -> PodSeen:
+def read_pod(raw: bytes) -> PodInfo:
     """A pod of a list or a watch. Raises msgspec.DecodeError."""
     fields: Mapping[str, Any] = {
         k: v for k, v in _whole(raw).items() if k not in ("kind", "apiVersion")
     }
     more = _more(raw).spec
-    return PodSeen(
+    return PodInfo(
         pod=_pod(raw), sent=msgspec.Raw(msgspec.json.encode(fields)), priority=more.priority,
         gated=bool(more.scheduling_gates),
     )  # fmt: skip
 
 
-def read_node(raw: bytes) -> NodeSeen:
+def read_node(raw: bytes) -> NodeInfo:
     """A node of a list or a watch. Raises msgspec.DecodeError."""
     node = _node(raw)
     meta = node.metadata
     states = [(c.type, c.status) for c in _node_more(raw).status.conditions]
     facts = (meta.labels, meta.annotations, node.spec, node.status.allocatable, states)
-    return NodeSeen(node=node, facts=msgspec.json.encode(facts))
+    return NodeInfo(node=node, facts=msgspec.json.encode(facts))

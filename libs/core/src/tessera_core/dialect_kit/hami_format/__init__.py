@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from tessera_core.dialect_kit.hami_format.device_lists import (
     BadList,
-    Device,
+    DeviceListEntry,
     decode_lists,
     encode_lists,
     held_by,
     list_text,
 )
 from tessera_core.dialect_kit.hami_format.node_register import (
-    Registered,
+    RegisteredCard,
     card_of,
     encode_csv,
     plugin_is_gone,
@@ -43,8 +43,8 @@ __all__ = [
     "POLICY_KEYS",
     "RESULT_KEYS",
     "BadList",
-    "Device",
-    "Registered",
+    "DeviceListEntry",
+    "RegisteredCard",
     "annotation_field",
     "binding_labels",
     "binding_notes",

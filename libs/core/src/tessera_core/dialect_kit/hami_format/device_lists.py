@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from tessera_core.dialect_kit.amounts import INT32_MAX
-from tessera_core.dialect_kit.contract import Held, Placed
+from tessera_core.dialect_kit.contract import Placed, RecordedShares
 from tessera_core.dialect_kit.hami_format.pod_annotations import annotation_field
 from tessera_core.kube.containers import roles
 from tessera_schema.cards import MIB, Card
@@ -30,7 +30,7 @@ class BadList(ValueError):
     """The text is no device list; the message says where."""
 
 
-class Device(NamedTuple):
+class DeviceListEntry(NamedTuple):
     """A part of one card."""
 
     id: str
@@ -40,7 +40,7 @@ class Device(NamedTuple):
     """In the vendor's units: percent for most."""
 
 
-def encode_lists(lists: Sequence[Sequence[Device]]) -> str:
+def encode_lists(lists: Sequence[Sequence[DeviceListEntry]]) -> str:
     """The text for the containers in their order, those without devices included."""
     return "".join(["".join([_entry(*d) for d in devices]) + ";" for devices in lists])
 
@@ -49,7 +49,7 @@ def _entry(card: str, word: str, mib: int, cores: int) -> str:
     return f"{card},{word},{mib},{cores}:"
 
 
-def decode_lists(text: str) -> tuple[tuple[Device, ...], ...]:
+def decode_lists(text: str) -> tuple[tuple[DeviceListEntry, ...], ...]:
     """The containers' devices. The end of a whole text reads as one more, empty container.
 
     Raises BadList for a device of fewer than four parts or with numbers that are none.
@@ -78,7 +78,7 @@ def held_by(
     dialect: str,
     asking: Collection[int],
     percent_per_core: float = 1,
-) -> Held | None:
+) -> RecordedShares | None:
     """What the list in annotation `key` says that a bound pod holds; None without the key.
 
     `asking` are the positions of containers that ask for the vendor's cards: HAMi leaves out the
@@ -94,12 +94,14 @@ def held_by(
     try:
         placed = _positions(decode_lists(text), len(pod.all_containers), sorted(asking))
     except BadList as e:
-        return Held(problem=f"{field}: {e}")
+        return RecordedShares(problem=f"{field}: {e}")
     by_id = {card.id: card for card in cards}
     listed = {d.id for _, devices in placed for d in devices}
     if listed and listed.isdisjoint(by_id):
         known = ", ".join(sorted(by_id)[:4]) or "none"
-        return Held(problem=f"{field}: card {min(listed)} is not among the node's cards ({known})")
+        return RecordedShares(
+            problem=f"{field}: card {min(listed)} is not among the node's cards ({known})"
+        )
     containers = roles(pod)
     shares = []
     for position, devices in placed:
@@ -108,19 +110,24 @@ def held_by(
             card, cores = by_id.get(d.id), d.cores * percent_per_core
             shares.append(
                 Share(
-                    container=container.name, position=position, role=role, vendor=vendor,
-                    dialect=dialect, card=d.id, index=card.index if card else _GONE,
+                    container=container.name,
+                    position=position,
+                    role=role,
+                    vendor=vendor,
+                    dialect=dialect,
+                    card=d.id,
+                    index=card.index if card else _GONE,
                     memory_bytes=d.mib * MIB,
                     cores_percent=int(cores) if float(cores).is_integer() else cores,
                     exclusive=cores >= 100 and (card is None or card.cores_percent == 100),
                 )
-            )  # fmt: skip
-    return Held(shares=tuple(shares))
+            )
+    return RecordedShares(shares=tuple(shares))
 
 
 def _positions(
-    lists: Sequence[tuple[Device, ...]], containers: int, asking: Sequence[int]
-) -> list[tuple[int, tuple[Device, ...]]]:
+    lists: Sequence[tuple[DeviceListEntry, ...]], containers: int, asking: Sequence[int]
+) -> list[tuple[int, tuple[DeviceListEntry, ...]]]:
     """Each list that is not empty with the position of its container.
 
     More lists than containers that ask (the names were configured otherwise then) go to the last
@@ -141,12 +148,12 @@ def _positions(
     return list(zip(asking, given, strict=True))
 
 
-def _device(piece: str) -> Device:
+def _device(piece: str) -> DeviceListEntry:
     parts = [part.strip() for part in piece.split(",")]
     if len(parts) < _PARTS:
         raise BadList(f"{piece[:128]!r}: a device has id, type, MiB and cores")
     card, word, mib, cores = parts[:_PARTS]
-    return Device(card, word, _int32(mib, piece), _int32(cores, piece))
+    return DeviceListEntry(card, word, _int32(mib, piece), _int32(cores, piece))
 
 
 def _int32(text: str, piece: str) -> int:

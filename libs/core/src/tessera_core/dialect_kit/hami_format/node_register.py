@@ -23,7 +23,7 @@ _OLD_FIELDS: Final = 7
 _INT32: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
-class Registered(Struct, frozen=True, omit_defaults=True):
+class RegisteredCard(Struct, frozen=True, omit_defaults=True):
     """One entry. In JSON a field that is missing has its zero value: a card that does not say
     that it is healthy is not."""
 
@@ -42,7 +42,7 @@ class Registered(Struct, frozen=True, omit_defaults=True):
     health: bool = False
 
 
-def card_of(entry: Registered, vendor: str, *, cores_percent: float | None = None) -> Card:
+def card_of(entry: RegisteredCard, vendor: str, *, cores_percent: float | None = None) -> Card:
     """The entry as a card. Raises ValueError, saying which field is out of bounds."""
     if not entry.id.strip():
         raise ValueError("it has no id")
@@ -67,7 +67,7 @@ def plugin_is_gone(node: Node, resource: str) -> bool:
         return False
 
 
-def read_csv(text: str) -> tuple[list[Registered], list[str]]:
+def read_csv(text: str) -> tuple[list[RegisteredCard], list[str]]:
     """The entries that can be read, and what is wrong with the others.
 
     Entries of seven fields (HAMi up to 2.4) have neither index nor mode: they are numbered as
@@ -75,7 +75,7 @@ def read_csv(text: str) -> tuple[list[Registered], list[str]]:
     """
     if ":" not in text:
         return [], [f"{text[:64]!r} is no list of cards: every card ends with a colon"]
-    entries: list[Registered] = []
+    entries: list[RegisteredCard] = []
     problems: list[str] = []
     pieces = [piece for piece in text.split(":") if piece.strip()]
     for position, piece in enumerate(pieces):
@@ -86,7 +86,7 @@ def read_csv(text: str) -> tuple[list[Registered], list[str]]:
     return entries, problems
 
 
-def encode_csv(entries: Sequence[Registered]) -> str:
+def encode_csv(entries: Sequence[RegisteredCard]) -> str:
     """The list in nine fields."""
     return "".join(
         ",".join(
@@ -99,7 +99,7 @@ def encode_csv(entries: Sequence[Registered]) -> str:
     )  # fmt: skip
 
 
-def _entry(piece: str, position: int) -> Registered:
+def _entry(piece: str, position: int) -> RegisteredCard:
     fields = [field.strip() for field in piece.split(",")]
     if len(fields) not in (_OLD_FIELDS, len(_FIELDS)):
         raise ValueError(f"unexpected field count {len(fields)} in node annotation, write 9")
@@ -107,7 +107,7 @@ def _entry(piece: str, position: int) -> Registered:
     healthy = bool_word(named["health"])
     if healthy is None:
         raise ValueError(f"invalid health field {named['health']!r}, write true or false")
-    return Registered(
+    return RegisteredCard(
         id=named["id"], count=_number(named, "count"), devmem=_number(named, "devmem"),
         devcore=_number(named, "devcore"), type=named["type"], numa=_number(named, "numa"),
         health=healthy, index=_number(named, "index") if "index" in named else position,

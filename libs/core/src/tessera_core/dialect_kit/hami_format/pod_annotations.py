@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import find, invalid
+from tessera_core.dialect_kit.amounts import find_amount, invalid_field
 from tessera_core.dialect_kit.contract import Placed
 from tessera_schema.kube import Pod
 
@@ -45,7 +45,7 @@ def annotation_field(key: str) -> str:
 
 def field_in(pod: Pod, position: int, name: str) -> str:
     """A resource's field as messages print it, in limits or requests as the manifest has it."""
-    found = find(pod, position, name)
+    found = find_amount(pod, position, name)
     return found[0] if found else name
 
 
@@ -71,5 +71,5 @@ def boolean_of(notes: Mapping[str, str], key: str) -> bool:
         return False
     known = bool_word(text)
     if known is None:
-        raise invalid(annotation_field(key), notes[key], "write true or false")
+        raise invalid_field(annotation_field(key), notes[key], "write true or false")
     return known

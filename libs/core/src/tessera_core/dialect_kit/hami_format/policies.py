@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import InvalidField, invalid
+from tessera_core.dialect_kit.amounts import InvalidField, invalid_field
 from tessera_core.dialect_kit.hami_format.pod_annotations import annotation_field
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Policy, Weights
 
@@ -121,7 +121,7 @@ def _weights(notes: Mapping[str, str]) -> Weights:
 
 
 def _bad_weights(text: str) -> InvalidField:
-    return invalid(
+    return invalid_field(
         annotation_field(WEIGHTS),
         text,
         "write slot, core and memory once each with whole numbers from 0 up, not all 0, "

@@ -13,17 +13,17 @@ from functools import partial
 from tessera_core.dialect_kit.contract import (
     Dialect,
     Dimension,
-    Held,
     Placed,
     QuotaUnit,
+    RecordedShares,
     claim_by_name,
 )
 from tessera_core.dialects.gpumanager.admission import admit
 from tessera_core.dialects.gpumanager.core_ceiling import terms
 from tessera_core.dialects.gpumanager.devices import inject
 from tessera_core.dialects.gpumanager.inventory import inventories
-from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, Names
-from tessera_core.dialects.gpumanager.options import Options
+from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, PrefixNames
+from tessera_core.dialects.gpumanager.options import GpuManagerOptions as Options
 from tessera_core.dialects.gpumanager.quota import POOL_LABELS
 from tessera_core.dialects.gpumanager.recorded_shares import held
 from tessera_core.dialects.gpumanager.result_annotations import annotate
@@ -36,7 +36,7 @@ __all__ = ["Options", "dialect"]
 
 def dialect(options: Options) -> Dialect:
     """GPU Manager as configured."""
-    all_names = tuple(Names(prefix) for prefix in options.prefixes)
+    all_names = tuple(PrefixNames(prefix) for prefix in options.prefixes)
     resources = frozenset(name for n in all_names for name in (n.core, n.memory))
 
     def give(placed: Placed, container: Container) -> Injection:
@@ -45,7 +45,7 @@ def dialect(options: Options) -> Dialect:
     def cards_of(node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory]:
         return inventories(node, options, all_names)
 
-    def holds(pod: Pod, cards: Sequence[Card]) -> Held | None:
+    def holds(pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
         return held(pod, cards, all_names)
 
     return Dialect(
@@ -68,7 +68,7 @@ def dialect(options: Options) -> Dialect:
     )
 
 
-def _quota(all_names: Sequence[Names]) -> Mapping[str, QuotaUnit]:
+def _quota(all_names: Sequence[PrefixNames]) -> Mapping[str, QuotaUnit]:
     cores = {n.core: QuotaUnit(Dimension.CORES) for n in all_names}
     memory = {n.memory: QuotaUnit(Dimension.MEMORY, BLOCK) for n in all_names}
     return {**cores, **memory}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import amount
+from tessera_core.dialect_kit.amounts import parse_amount
 from tessera_core.dialect_kit.contract import Admitted
-from tessera_core.dialect_kit.resources import spelled_out
-from tessera_core.dialects.gpumanager.amounts import Ask, asks
+from tessera_core.dialect_kit.resources import complete_resources
+from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, asks
 from tessera_core.dialects.gpumanager.core_ceiling import ceiling_warnings
-from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, Names
+from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, PrefixNames
 from tessera_core.kube.containers import field_of, roles
 from tessera_schema.kube import Pod
 from tessera_schema.requests import CardKey, Choice, ContainerRequest, NodeOrder, Policy, Request
@@ -18,11 +18,11 @@ from tessera_schema.requests import CardKey, Choice, ContainerRequest, NodeOrder
 POLICY: Final = Policy(node=NodeOrder.LEAST_FREE, cards=(CardKey.TIGHTEST,), choice=Choice.TREE)
 
 
-def admit(pod: Pod, all_names: Sequence[Names]) -> Admitted:
+def admit(pod: Pod, all_names: Sequence[PrefixNames]) -> Admitted:
     """The pod admitted. Raises InvalidField for what can never run as meant."""
     found = asks(pod, all_names)
     changes = {
-        a.container.name: spelled_out(
+        a.container.name: complete_resources(
             a.container, {a.names.core: a.core, a.names.memory: _blocks(a)}
         )
         for a in found
@@ -44,13 +44,13 @@ def admit(pod: Pod, all_names: Sequence[Names]) -> Admitted:
     )  # fmt: skip
 
 
-def _blocks(ask: Ask) -> int | None:
+def _blocks(ask: GpuManagerContainerRequest) -> int | None:
     """The memory that the pod goes on with. Beside whole cards it says nothing, and kubelet would
     hold it against the node's amount: more than the cards have would fail the pod."""
     return 0 if ask.whole and ask.blocks else ask.blocks
 
 
-def _request(ask: Ask) -> Request:
+def _request(ask: GpuManagerContainerRequest) -> Request:
     """Whole cards are taken with all their memory, whatever was written: GPU Manager keeps that
     number for its records only."""
     if ask.whole:
@@ -64,14 +64,14 @@ def _request(ask: Ask) -> Request:
     )  # fmt: skip
 
 
-def _differing(pod: Pod, all_names: Sequence[Names]) -> list[str]:
+def _differing(pod: Pod, all_names: Sequence[PrefixNames]) -> list[str]:
     """Requests that differ from their limits. The API server refuses such pods, so that only
     manifests that never met one have them."""
     told = []
     for position, _, _ in roles(pod):
         for name in (name for n in all_names for name in (n.core, n.memory)):
-            limit = amount(pod, position, name, where=("limits",))
-            asked = amount(pod, position, name, where=("requests",))
+            limit = parse_amount(pod, position, name, where=("limits",))
+            asked = parse_amount(pod, position, name, where=("requests",))
             if limit is not None and asked is not None and limit != asked:
                 told.append(
                     f"{field_of(pod, position, 'requests', name)}: {asked}: the limit {limit} "
@@ -80,13 +80,13 @@ def _differing(pod: Pod, all_names: Sequence[Names]) -> list[str]:
     return told
 
 
-def _memory_in_vain(pod: Pod, all_names: Sequence[Names]) -> list[str]:
+def _memory_in_vain(pod: Pod, all_names: Sequence[PrefixNames]) -> list[str]:
     """Memory beside an explicit core amount of 0, which asks for nothing."""
     told = []
     for position, _, _ in roles(pod):
         for names in all_names:
-            core = amount(pod, position, names.core, where=("limits",))
-            blocks = amount(pod, position, names.memory, where=("limits",))
+            core = parse_amount(pod, position, names.core, where=("limits",))
+            blocks = parse_amount(pod, position, names.memory, where=("limits",))
             if core == 0 and blocks:
                 told.append(
                     f"{field_of(pod, position, 'limits', names.memory)}: {blocks}: gives nothing, "

@@ -15,25 +15,25 @@ from msgspec import Struct
 from tessera_core.dialect_kit.amounts import (
     INT32_MAX,
     InvalidField,
-    amount,
-    find,
-    invalid,
-    memory_amount,
+    find_amount,
+    invalid_field,
+    parse_amount,
+    parse_memory_amount,
 )
 from tessera_core.dialect_kit.memory_units import MemoryUnit
-from tessera_core.dialects.gpumanager.names import BLOCK, CORE_HINT, MOST_BLOCKS, WHOLE, Names
+from tessera_core.dialects.gpumanager.names import BLOCK, CORE_HINT, MOST_BLOCKS, WHOLE, PrefixNames
 from tessera_core.kube.containers import field_of, roles
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class GpuManagerContainerRequest(Struct, frozen=True, kw_only=True):
     """What one container asks for."""
 
     container: Container
     position: int
     role: Role
-    names: Names
+    names: PrefixNames
     field: str
     """The core field, for messages."""
     core: int
@@ -57,34 +57,40 @@ class Ask(Struct, frozen=True, kw_only=True):
         return self.whole or (self.core > 0 and bool(self.blocks))
 
 
-def read(pod: Pod, names: Names) -> tuple[Ask, ...]:
+def read(pod: Pod, names: PrefixNames) -> tuple[GpuManagerContainerRequest, ...]:
     """The containers that name core or memory units above 0, however little sense they make.
 
     Raises InvalidField for what is no amount.
     """
     found = []
     for position, container, role in roles(pod):
-        core = amount(pod, position, names.core, where=("limits",), high=INT32_MAX, hint=CORE_HINT)
+        core = parse_amount(
+            pod, position, names.core, where=("limits",), high=INT32_MAX, hint=CORE_HINT
+        )
         blocks = _blocks(pod, position, names, whole=bool(core and core >= WHOLE))
         if core or blocks:
             found.append(
-                Ask(
-                    container=container, position=position, role=role, names=names,
-                    field=field_of(pod, position, "limits", names.core), core=core or 0,
+                GpuManagerContainerRequest(
+                    container=container,
+                    position=position,
+                    role=role,
+                    names=names,
+                    field=field_of(pod, position, "limits", names.core),
+                    core=core or 0,
                     blocks=blocks,
                 )
-            )  # fmt: skip
+            )
     return tuple(found)
 
 
-def _blocks(pod: Pod, position: int, names: Names, *, whole: bool) -> int | None:
+def _blocks(pod: Pod, position: int, names: PrefixNames, *, whole: bool) -> int | None:
     """Memory units. Of whole cards they are for the records alone: any that can be kept will do."""
     if whole:
-        return amount(pod, position, names.memory, where=("limits",), high=MOST_BLOCKS)
-    return memory_amount(pod, position, names.memory, MemoryUnit(BLOCK), where=("limits",))
+        return parse_amount(pod, position, names.memory, where=("limits",), high=MOST_BLOCKS)
+    return parse_memory_amount(pod, position, names.memory, MemoryUnit(BLOCK), where=("limits",))
 
 
-def given(pod: Pod, all_names: Sequence[Names]) -> tuple[Ask, ...]:
+def given(pod: Pod, all_names: Sequence[PrefixNames]) -> tuple[GpuManagerContainerRequest, ...]:
     """The containers of a running pod that ask for cards, by the first prefix that it uses."""
     for names in all_names:
         try:
@@ -96,7 +102,7 @@ def given(pod: Pod, all_names: Sequence[Names]) -> tuple[Ask, ...]:
     return ()
 
 
-def asks(pod: Pod, all_names: Sequence[Names]) -> tuple[Ask, ...]:
+def asks(pod: Pod, all_names: Sequence[PrefixNames]) -> tuple[GpuManagerContainerRequest, ...]:
     """The containers that ask for cards. Raises InvalidField for what can never run as meant."""
     found = [ask for names in all_names for ask in read(pod, names)]
     _refuse_two_prefixes(pod, found)
@@ -108,51 +114,51 @@ def asks(pod: Pod, all_names: Sequence[Names]) -> tuple[Ask, ...]:
     return tuple(ask for ask in found if ask.core)
 
 
-def _refuse_requests_alone(pod: Pod, position: int, names: Names) -> None:
+def _refuse_requests_alone(pod: Pod, position: int, names: PrefixNames) -> None:
     for name in (names.core, names.memory):
-        if find(pod, position, name, ("limits",)) is None:
-            requested = find(pod, position, name, ("requests",))
-            if requested is not None and amount(pod, position, name, where=("requests",)):
-                raise invalid(
+        if find_amount(pod, position, name, ("limits",)) is None:
+            requested = find_amount(pod, position, name, ("requests",))
+            if requested is not None and parse_amount(pod, position, name, where=("requests",)):
+                raise invalid_field(
                     *requested, "write it under limits: requests alone give no card, and "
                     "Kubernetes refuses them."
                 )  # fmt: skip
 
 
-def _refuse_two_prefixes(pod: Pod, found: Sequence[Ask]) -> None:
+def _refuse_two_prefixes(pod: Pod, found: Sequence[GpuManagerContainerRequest]) -> None:
     other = next((ask for ask in found if ask.names != found[0].names), None)
     if other is not None:
         field, value = _written(pod, other)
-        raise invalid(
+        raise invalid_field(
             field, value,
             f"conflicts with {_written(pod, found[0])[0]}: write all of the pod's resources with "
             f"one prefix, {found[0].names.prefix}/ or {other.names.prefix}/.",
         )  # fmt: skip
 
 
-def _written(pod: Pod, ask: Ask) -> tuple[str, object]:
+def _written(pod: Pod, ask: GpuManagerContainerRequest) -> tuple[str, object]:
     """Field and value by which the container asks."""
     name = ask.names.core if ask.core else ask.names.memory
-    return find(pod, ask.position, name, ("limits",)) or (ask.field, ask.core)
+    return find_amount(pod, ask.position, name, ("limits",)) or (ask.field, ask.core)
 
 
-def _check(pod: Pod, ask: Ask) -> None:
+def _check(pod: Pod, ask: GpuManagerContainerRequest) -> None:
     names = ask.names
     if ask.core > WHOLE and ask.core % WHOLE:
         below = ask.core // WHOLE * WHOLE
-        raise invalid(
+        raise invalid_field(
             ask.field, ask.core,
             f"write a multiple of {WHOLE} for whole cards, such as {below} or {below + WHOLE}, or "
             f"less than {WHOLE} for a part of one card.",
         )  # fmt: skip
     if ask.core and not ask.needs_card:
-        raise invalid(
+        raise invalid_field(
             ask.field, ask.core,
             f"a part of a card needs memory: add limits[{names.memory}] of 1 or more (units of "
             f"256 MiB), or write {WHOLE} for a whole card.",
         )  # fmt: skip
-    if not ask.core and find(pod, ask.position, names.core, ("limits",)) is None:
-        raise invalid(
+    if not ask.core and find_amount(pod, ask.position, names.core, ("limits",)) is None:
+        raise invalid_field(
             *_written(pod, ask),
             f"memory alone gives no card: add limits[{names.core}], 1 to 99 for a part of a card "
             f"or {WHOLE} for a whole one.",

@@ -10,30 +10,30 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import InvalidField, invalid
-from tessera_core.dialect_kit.lending_terms import LendingTerms, Written, whole_number
-from tessera_core.dialects.gpumanager.amounts import Ask, given
-from tessera_core.dialects.gpumanager.names import WHOLE, Names
+from tessera_core.dialect_kit.amounts import InvalidField, invalid_field
+from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, whole_number
+from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, given
+from tessera_core.dialects.gpumanager.names import WHOLE, PrefixNames
 from tessera_schema.kube import Pod
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-def ceiling(pod: Pod, names: Names) -> int | None:
+def ceiling(pod: Pod, names: PrefixNames) -> int | None:
     """Percent of a card, at most 100; None where the pod sets none. Raises InvalidField."""
     text = pod.metadata.annotations.get(names.core_limit)
     if text is None:
         return None
     number = int(text) if _INTEGER.fullmatch(text) else 0
     if number < 1:
-        raise invalid(
+        raise invalid_field(
             _field(names), text,
             'write a quoted whole number of percent from 1 to 100, such as "50", or leave it out.',
         )  # fmt: skip
     return min(number, WHOLE)
 
 
-def terms(written: Written, all_names: Sequence[Names]) -> LendingTerms:
+def terms(written: WrittenTerms, all_names: Sequence[PrefixNames]) -> LendingTerms:
     """Up to the ceiling; no more than it asked for without one, or with one that cannot be read.
 
     A node's agent reads it among the container's annotations, where the scheduler wrote it."""
@@ -42,7 +42,7 @@ def terms(written: Written, all_names: Sequence[Names]) -> LendingTerms:
     return LendingTerms(most_percent=_asked(written.pod, all_names) if number is None else number)
 
 
-def _asked(pod: Pod, all_names: Sequence[Names]) -> float:
+def _asked(pod: Pod, all_names: Sequence[PrefixNames]) -> float:
     asked = given(pod, all_names)
     try:
         return (ceiling(pod, asked[0].names) if asked else None) or 0.0
@@ -50,7 +50,9 @@ def _asked(pod: Pod, all_names: Sequence[Names]) -> float:
         return 0.0
 
 
-def ceiling_warnings(pod: Pod, found: Sequence[Ask], all_names: Sequence[Names]) -> tuple[str, ...]:
+def ceiling_warnings(
+    pod: Pod, found: Sequence[GpuManagerContainerRequest], all_names: Sequence[PrefixNames]
+) -> tuple[str, ...]:
     """Ceilings that will not do what was meant. Raises InvalidField for a malformed one."""
     if not found:
         return ()
@@ -78,5 +80,5 @@ def ceiling_warnings(pod: Pod, found: Sequence[Ask], all_names: Sequence[Names])
     return tuple(told)
 
 
-def _field(names: Names) -> str:
+def _field(names: PrefixNames) -> str:
     return f"metadata.annotations[{names.core_limit}]"

@@ -8,10 +8,10 @@ from typing import Final
 
 from tessera_core.dialect_kit.amounts import InvalidField
 from tessera_core.dialect_kit.contract import Placed
-from tessera_core.dialects.gpumanager.amounts import Ask, given
+from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, given
 from tessera_core.dialects.gpumanager.core_ceiling import ceiling
-from tessera_core.dialects.gpumanager.names import BLOCK, Names
-from tessera_core.dialects.gpumanager.options import Options
+from tessera_core.dialects.gpumanager.names import BLOCK, PrefixNames
+from tessera_core.dialects.gpumanager.options import GpuManagerOptions
 from tessera_core.vendors.nvidia import VISIBLE, visible
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection, Mount
@@ -38,7 +38,10 @@ def minor_of(path: str) -> int | None:
 
 
 def inject(
-    placed: Placed, container: Container, options: Options, all_names: Sequence[Names]
+    placed: Placed,
+    container: Container,
+    options: GpuManagerOptions,
+    all_names: Sequence[PrefixNames],
 ) -> Injection:
     """What gpu-manager's Allocate answers for the container.
 
@@ -70,7 +73,7 @@ def _is_32_bit(container: Container) -> bool:
     return any(e.name == "compat32" and e.value.lower() == "true" for e in container.env)
 
 
-def _annotations(pod: Pod, ask: Ask, paths: Sequence[str]) -> dict[str, str]:
+def _annotations(pod: Pod, ask: GpuManagerContainerRequest, paths: Sequence[str]) -> dict[str, str]:
     """Core units, bytes of memory as asked, device nodes; the ceiling of a part of a card."""
     names = ask.names
     notes = {
@@ -82,7 +85,7 @@ def _annotations(pod: Pod, ask: Ask, paths: Sequence[str]) -> dict[str, str]:
     return notes if highest is None else {**notes, names.core_limit: str(highest)}
 
 
-def _ceiling(pod: Pod, names: Names) -> int | None:
+def _ceiling(pod: Pod, names: PrefixNames) -> int | None:
     """None also for a malformed one: such a pod was not admitted here, and gets no more than it
     asked for."""
     try:

@@ -10,21 +10,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
-from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, MOST_BLOCKS, VENDOR, WHOLE, Names
-from tessera_core.dialects.gpumanager.options import Options
+from tessera_core.dialects.gpumanager.names import (
+    BLOCK,
+    DIALECT,
+    MOST_BLOCKS,
+    VENDOR,
+    WHOLE,
+    PrefixNames,
+)
+from tessera_core.dialects.gpumanager.options import GpuManagerOptions
 from tessera_core.kube.quantity import BadQuantity, value
 from tessera_core.vendors.nvidia import made_up_id
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Node
 
 
-def advertised(cards: Sequence[Card], names: Names) -> dict[str, int]:
+def advertised(cards: Sequence[Card], names: PrefixNames) -> dict[str, int]:
     """The capacity that GPU Manager's node agent advertises for these cards."""
     total = sum(card.memory_bytes for card in cards)
     return {names.core: WHOLE * len(cards), names.memory: total // BLOCK}
 
 
-def inventories(node: Node, options: Options, all_names: Sequence[Names]) -> tuple[Inventory, ...]:
+def inventories(
+    node: Node, options: GpuManagerOptions, all_names: Sequence[PrefixNames]
+) -> tuple[Inventory, ...]:
     """The node's cards; of several prefixes the first one that tells of cards."""
     warnings: list[str] = []
     totals = {n: t for n in all_names if (t := _totals(node, n, warnings)) is not None}
@@ -45,9 +54,12 @@ def inventories(node: Node, options: Options, all_names: Sequence[Names]) -> tup
 
 def _inventory(cards: Sequence[Card], warnings: Sequence[str]) -> Inventory:
     return Inventory(
-        vendor=VENDOR, source=DIALECT, precision=Precision.COUNTED, cards=tuple(cards),
+        vendor=VENDOR,
+        source=DIALECT,
+        precision=Precision.COUNTED,
+        cards=tuple(cards),
         warnings=tuple(warnings),
-    )  # fmt: skip
+    )
 
 
 def _cards(node: Node, model: str, number: int, memory_bytes: int) -> list[Card]:
@@ -60,7 +72,7 @@ def _cards(node: Node, model: str, number: int, memory_bytes: int) -> list[Card]
     ]  # fmt: skip
 
 
-def _totals(node: Node, names: Names, warnings: list[str]) -> tuple[int, int] | None:
+def _totals(node: Node, names: PrefixNames, warnings: list[str]) -> tuple[int, int] | None:
     """Number of cards and their memory units together; None where the prefix tells of none."""
     core = _total(node, names.core, MOST_CARDS * WHOLE, warnings)
     if not core:

@@ -19,7 +19,7 @@ CORE_HINT: Final = (
 )
 
 
-class Names(Struct, frozen=True):
+class PrefixNames(Struct, frozen=True):
     """All names that begin with one prefix."""
 
     prefix: str

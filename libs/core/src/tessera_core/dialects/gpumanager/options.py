@@ -10,7 +10,7 @@ from msgspec import Struct
 _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class GpuManagerOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Prefixes of resources and annotations, and paths on the node."""
 
     prefixes: tuple[str, ...] = ("tencent.com", "inspur.com")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tessera_core.dialect_kit.amounts import InvalidField
-from tessera_core.dialect_kit.contract import Held
-from tessera_core.dialects.gpumanager.amounts import Ask, read
-from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, Names
+from tessera_core.dialect_kit.contract import RecordedShares
+from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, read
+from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, PrefixNames
 from tessera_core.dialects.gpumanager.result_annotations import DONE, indices
 from tessera_schema.cards import Card
 from tessera_schema.grants import Share
@@ -24,7 +24,9 @@ class _Undecodable(Exception):
     """The message says what cannot be decoded and why."""
 
 
-def held(pod: Pod, cards: Sequence[Card], all_names: Sequence[Names]) -> Held | None:
+def held(
+    pod: Pod, cards: Sequence[Card], all_names: Sequence[PrefixNames]
+) -> RecordedShares | None:
     """The pod's shares; None where no scheduler of this dialect wrote on it."""
     shares: list[Share] = []
     written = False
@@ -36,19 +38,19 @@ def held(pod: Pod, cards: Sequence[Card], all_names: Sequence[Names]) -> Held | 
             shares += [s for a in asking for s in _shares(pod, a, cards)]
             written = written or bool(asking)
         except InvalidField as e:
-            return Held(problem=e.rejected.message)
+            return RecordedShares(problem=e.rejected.message)
         except _Undecodable as e:
-            return Held(problem=str(e))
-    return Held(shares=tuple(shares)) if written else None
+            return RecordedShares(problem=str(e))
+    return RecordedShares(shares=tuple(shares)) if written else None
 
 
-def _is_written(pod: Pod, names: Names) -> bool:
+def _is_written(pod: Pod, names: PrefixNames) -> bool:
     keys = (names.time, names.node, names.assigned)
     notes = pod.metadata.annotations
     return any(k in notes for k in keys) or any(k.startswith(names.index) for k in notes)
 
 
-def _shares(pod: Pod, ask: Ask, cards: Sequence[Card]) -> list[Share]:
+def _shares(pod: Pod, ask: GpuManagerContainerRequest, cards: Sequence[Card]) -> list[Share]:
     key = f"{ask.names.index}{ask.position - len(pod.spec.init_containers)}"
     text = pod.metadata.annotations.get(key)
     if text is None:
@@ -74,7 +76,7 @@ def _undecodable(key: str, text: str, what: str) -> _Undecodable:
     return _Undecodable(f"{where}: {text[:80]!r}: {what}" if text else f"{where}: {what}")
 
 
-def _numbered(pod: Pod, names: Names, cards: Sequence[Card]) -> dict[int, Card]:
+def _numbered(pod: Pod, names: PrefixNames, cards: Sequence[Card]) -> dict[int, Card]:
     """The cards by the numbers that this pod's annotations use."""
     ours = [card for card in cards if card.vendor == VENDOR]
     if pod.metadata.annotations.get(names.assigned) == DONE:
@@ -82,7 +84,7 @@ def _numbered(pod: Pod, names: Names, cards: Sequence[Card]) -> dict[int, Card]:
     return {card.index: card for card in ours}
 
 
-def _share(ask: Ask, card: Card) -> Share:
+def _share(ask: GpuManagerContainerRequest, card: Card) -> Share:
     """A part as it was asked for; a whole card with all that it has."""
     return Share(
         container=ask.container.name, position=ask.position, role=ask.role, vendor=VENDOR,

@@ -8,7 +8,7 @@ from typing import Final
 
 from tessera_core.dialect_kit.contract import Placed
 from tessera_core.dialects.gpumanager.amounts import given, read
-from tessera_core.dialects.gpumanager.names import Names
+from tessera_core.dialects.gpumanager.names import PrefixNames
 from tessera_schema.kube import Pod
 
 NOT_YET: Final = "false"
@@ -18,7 +18,7 @@ _TIME: Final = re.compile(r"[0-9]{1,20}")
 _UINT64_MAX: Final = (1 << 64) - 1
 
 
-def annotate(placed: Placed, all_names: Sequence[Names]) -> dict[str, str]:
+def annotate(placed: Placed, all_names: Sequence[PrefixNames]) -> dict[str, str]:
     """What gpu-admission writes; its node agent works these keys off.
 
     An init container has no number in `spec.containers`, so that no key tells its cards.
@@ -47,12 +47,12 @@ def indices(text: str) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
-def assigned(pod: Pod, names: Names) -> bool:
+def assigned(pod: Pod, names: PrefixNames) -> bool:
     """True once the node agent has given the cards: any value but "false"."""
     return pod.metadata.annotations.get(names.assigned, NOT_YET) != NOT_YET
 
 
-def predicated(pod: Pod, names: Names) -> bool:
+def predicated(pod: Pod, names: PrefixNames) -> bool:
     """True where the node agent expects a scheduler's choice of cards on the pod.
 
     It does not for a pod whose containers name no memory: it then chooses cards by itself.
@@ -67,7 +67,7 @@ def predicated(pod: Pod, names: Names) -> bool:
     )
 
 
-def predicate_time_ns(pod: Pod, names: Names, created_ns: int) -> int:
+def predicate_time_ns(pod: Pod, names: PrefixNames, created_ns: int) -> int:
     """When the pod's node was chosen: its place in the node agent's queue.
 
     A pod without the key counts from its creation, one whose key cannot be read comes first.

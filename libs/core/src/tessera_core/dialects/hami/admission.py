@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import find, invalid
-from tessera_core.dialect_kit.contract import Admitted, Change
+from tessera_core.dialect_kit.amounts import find_amount, invalid_field
+from tessera_core.dialect_kit.contract import Admitted, ContainerChange
 from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect_kit.hami_format import (
     annotation_field,
@@ -18,9 +18,9 @@ from tessera_core.dialect_kit.hami_format import (
     words_of,
 )
 from tessera_core.dialect_kit.hami_format.pod_annotations import bool_word
-from tessera_core.dialect_kit.resources import spelled_out
-from tessera_core.dialects.hami.amounts import WHOLE, Asked, asked
-from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_core.dialect_kit.resources import complete_resources
+from tessera_core.dialects.hami.amounts import WHOLE, HamiContainerRequest, container_requests
+from tessera_core.dialects.hami.options import NAME, VENDOR, HamiOptions
 from tessera_core.dialects.hami.terms import PRIORITY_ENV
 from tessera_core.kube.containers import roles
 from tessera_schema.kube import Container, Pod
@@ -43,9 +43,9 @@ _OURS: Final = (VISIBLE_ENV, "CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_LIMIT")
 """Variables, by their beginnings, that say what a share is."""
 
 
-def admit(options: Options, pod: Pod) -> Admitted:
+def admit(options: HamiOptions, pod: Pod) -> Admitted:
     """The pod admitted. Raises InvalidField for what can never run."""
-    found = asked(options, pod)
+    found = container_requests(options, pod)
     asking = [a for a in found if a.count]
     runtime = options.runtime_class_name if asking and not pod.spec.runtime_class_name else ""
     return Admitted(
@@ -59,7 +59,9 @@ def admit(options: Options, pod: Pod) -> Admitted:
     )
 
 
-def _requests(options: Options, pod: Pod, asking: Sequence[Asked]) -> tuple[ContainerRequest, ...]:
+def _requests(
+    options: HamiOptions, pod: Pod, asking: Sequence[HamiContainerRequest]
+) -> tuple[ContainerRequest, ...]:
     if not asking:
         return ()
     notes = pod.metadata.annotations
@@ -67,9 +69,12 @@ def _requests(options: Options, pod: Pod, asking: Sequence[Asked]) -> tuple[Cont
     ids, denied = _lists(notes, USE_ID, NOUSE_ID)
     modes = modes_of(notes)
     policy = policy_of(
-        notes, node=options.node_scheduler_policy, cards=options.gpu_scheduler_policy,
-        numa_bind=boolean_of(notes, NUMA_BIND), topology=True,
-    )  # fmt: skip
+        notes,
+        node=options.node_scheduler_policy,
+        cards=options.gpu_scheduler_policy,
+        numa_bind=boolean_of(notes, NUMA_BIND),
+        topology=True,
+    )
     return tuple(
         ContainerRequest(
             container=a.container.name, position=a.position, role=a.role,
@@ -93,7 +98,7 @@ def _lists(
     """An allow list and its deny list. Refuses a pair that leaves nothing."""
     allowed, denied = ids_of(notes, use), ids_of(notes, nouse)
     if allowed and {word.lower() for word in allowed} <= {word.lower() for word in denied}:
-        raise invalid(
+        raise invalid_field(
             annotation_field(use), notes[use],
             f"{nouse} denies all of it; take them out of one of the two lists",
         )  # fmt: skip
@@ -107,7 +112,9 @@ def modes_of(notes: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *words_of(notes, MODE))))
 
 
-def _changes(options: Options, pod: Pod, found: Sequence[Asked]) -> dict[str, Change]:
+def _changes(
+    options: HamiOptions, pod: Pod, found: Sequence[HamiContainerRequest]
+) -> dict[str, ContainerChange]:
     by_position = {a.position: a for a in found}
     changes = {}
     for position, container, _ in roles(pod):
@@ -118,7 +125,7 @@ def _changes(options: Options, pod: Pod, found: Sequence[Asked]) -> dict[str, Ch
     return changes
 
 
-def _spelled(options: Options, a: Asked) -> Change | None:
+def _spelled(options: HamiOptions, a: HamiContainerRequest) -> ContainerChange | None:
     """Limits and requests complete. The priority resource beats a variable of the container's
     own, which in turn beats the cluster's core policy."""
     said = {variable.name: variable.value for variable in a.container.env}
@@ -127,28 +134,35 @@ def _spelled(options: Options, a: Asked) -> Change | None:
         env[PRIORITY_ENV] = str(a.priority)
     if a.count and options.gpu_core_policy not in ("", "default") and CORE_POLICY_ENV not in said:
         env[CORE_POLICY_ENV] = options.gpu_core_policy
-    change = spelled_out(a.container, a.amounts(options))
+    change = complete_resources(a.container, a.amounts(options))
     if change is None:
-        return Change(env=env) if env else None
-    return Change(limits=change.limits, requests=change.requests, env=env)
+        return ContainerChange(env=env) if env else None
+    return ContainerChange(limits=change.limits, requests=change.requests, env=env)
 
 
-def _hidden(options: Options, container: Container) -> Change | None:
+def _hidden(options: HamiOptions, container: Container) -> ContainerChange | None:
     said = {variable.name: variable.value for variable in container.env}
     if not options.overwrite_env or said.get(VISIBLE_ENV) == "none":
         return None
-    return Change(env={VISIBLE_ENV: "none"})
+    return ContainerChange(env={VISIBLE_ENV: "none"})
 
 
-def _container_warnings(options: Options, pod: Pod, a: Asked) -> list[str]:
+def _container_warnings(options: HamiOptions, pod: Pod, a: HamiContainerRequest) -> list[str]:
     def field(name: str) -> str:
         return field_in(pod, a.position, name)
 
-    if not a.count and a.priority is not None and find(pod, a.position, options.count) is None:
+    if (
+        not a.count
+        and a.priority is not None
+        and find_amount(pod, a.position, options.count) is None
+    ):
         return [f"{field(options.priority)}: not used: no cards are asked; add {options.count}: 1"]
     if not a.count:
-        given = ((options.memory, a.memory), (options.memory_percentage, a.percentage),
-                 (options.core, a.cores))  # fmt: skip
+        given = (
+            (options.memory, a.memory),
+            (options.memory_percentage, a.percentage),
+            (options.core, a.cores),
+        )
         return [f"{field(n)}: not used: {options.count} asks for 0 cards" for n, v in given if v]
     told = []
     if a.cores is not None and a.cores > WHOLE:
@@ -163,7 +177,7 @@ def _container_warnings(options: Options, pod: Pod, a: Asked) -> list[str]:
     ]
 
 
-def _pod_warnings(pod: Pod, asking: Sequence[Asked]) -> list[str]:
+def _pod_warnings(pod: Pod, asking: Sequence[HamiContainerRequest]) -> list[str]:
     if not asking:
         return []
     notes = pod.metadata.annotations

@@ -10,9 +10,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import INT32_MAX, amount, find, invalid, memory_amount
+from tessera_core.dialect_kit.amounts import (
+    INT32_MAX,
+    find_amount,
+    invalid_field,
+    parse_amount,
+    parse_memory_amount,
+)
 from tessera_core.dialect_kit.memory_units import MemoryUnit
-from tessera_core.dialects.hami.options import Options
+from tessera_core.dialects.hami.options import HamiOptions
 from tessera_core.kube.containers import roles
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Container, Pod
@@ -22,7 +28,7 @@ WHOLE: Final = 100
 """Percent."""
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class HamiContainerRequest(Struct, frozen=True, kw_only=True):
     """What one container names, as written; None where it names nothing."""
 
     container: Container
@@ -42,30 +48,30 @@ class Asked(Struct, frozen=True, kw_only=True):
         whole = self.percentage == WHOLE or (self.percentage is None and self.memory is None)
         return WHOLE if self.cores is None and self.count and whole else self.cores
 
-    def amounts(self, options: Options) -> dict[str, int | None]:
+    def amounts(self, options: HamiOptions) -> dict[str, int | None]:
         """Resource name -> amount as the manifest has it after admission."""
         names = self.container.resources.limits.keys() | self.container.resources.requests.keys()
         count = self.count if self.count or options.count in names else None
         given = (count, self.memory, self.percentage, self.written_cores, self.priority)
         return dict(zip(options.names, given, strict=True))
 
-    def memory_bytes(self, options: Options) -> int:
+    def memory_bytes(self, options: HamiOptions) -> int:
         """Memory of each card; 0 = by percentage. A number beats a percentage."""
         if self.memory:
             return self.memory * options.memory_factor * MIB
         return 0 if self.percentage else options.default_memory * MIB
 
-    def memory_percent(self, options: Options) -> int:
+    def memory_percent(self, options: HamiOptions) -> int:
         """Percentage of each card; 0 = by number."""
         return 0 if self.memory_bytes(options) else self.percentage or WHOLE
 
-    def cores_percent(self, options: Options) -> int:
+    def cores_percent(self, options: HamiOptions) -> int:
         """Cores of each card; a card has no more than 100."""
         written = self.written_cores
         return options.default_cores if written is None else min(written, WHOLE)
 
 
-def asked(options: Options, pod: Pod) -> tuple[Asked, ...]:
+def container_requests(options: HamiOptions, pod: Pod) -> tuple[HamiContainerRequest, ...]:
     """What every container that names one of the resources asks, in spec order.
 
     Raises InvalidField for what can never run.
@@ -79,30 +85,37 @@ def asked(options: Options, pod: Pod) -> tuple[Asked, ...]:
     )
 
 
-def _asked(options: Options, pod: Pod, position: int, container: Container, role: Role) -> Asked:
+def _asked(
+    options: HamiOptions, pod: Pod, position: int, container: Container, role: Role
+) -> HamiContainerRequest:
     def read(name: str, hint: str, high: int = INT32_MAX) -> int | None:
-        return amount(pod, position, name, high=high, hint=hint)
+        return parse_amount(pod, position, name, high=high, hint=hint)
 
     count = read(options.count, "It counts cards.")
     unit = MemoryUnit(options.memory_factor * MIB)
-    memory = memory_amount(pod, position, options.memory, unit)
+    memory = parse_memory_amount(pod, position, options.memory, unit)
     percentage = read(options.memory_percentage, "It is a percentage of a card's memory.", 100)
     cores = read(options.core, "It is a percentage of a card's cores.")
     if count is None:
         count = _default_count(options, pod, position)
-    return Asked(
-        container=container, position=position, role=role, count=count, memory=memory,
-        percentage=percentage, cores=cores,
+    return HamiContainerRequest(
+        container=container,
+        position=position,
+        role=role,
+        count=count,
+        memory=memory,
+        percentage=percentage,
+        cores=cores,
         priority=read(options.priority, "0 goes before 1."),
-    )  # fmt: skip
+    )
 
 
-def _default_count(options: Options, pod: Pod, position: int) -> int:
+def _default_count(options: HamiOptions, pod: Pod, position: int) -> int:
     """Cards where only memory or cores are named; a priority alone asks for none."""
     for name in (options.memory, options.memory_percentage, options.core):
-        found = find(pod, position, name)
+        found = find_amount(pod, position, name)
         if found is not None and not options.default_gpu_num:
-            raise invalid(
+            raise invalid_field(
                 found[0], found[1],
                 f"it counts only beside a number of cards; add {options.count}: 1",
             )  # fmt: skip

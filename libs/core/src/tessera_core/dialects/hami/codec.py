@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect_kit.hami_format import Registered, read_csv
+from tessera_core.dialect_kit.hami_format import RegisteredCard, read_csv
 from tessera_schema.json_codec import decoder
 
 _pieces: Final = decoder(list[msgspec.Raw])
-_entry: Final = decoder(Registered)
+_entry: Final = decoder(RegisteredCard)
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -27,7 +27,7 @@ class Scores(Struct, frozen=True):
 _scores: Final = decoder(list[Scores])
 
 
-def read_register(text: str) -> tuple[list[Registered], list[str]]:
+def read_register(text: str) -> tuple[list[RegisteredCard], list[str]]:
     """The entries that can be read, and what is wrong with the others. Never raises.
 
     Plugins up to 2.7 wrote CSV; both are read.
@@ -38,7 +38,7 @@ def read_register(text: str) -> tuple[list[Registered], list[str]]:
         pieces = _pieces(text)
     except msgspec.DecodeError as e:
         return [], [f"no list of cards: {e}"]
-    entries: list[Registered] = []
+    entries: list[RegisteredCard] = []
     problems: list[str] = []
     for position, piece in enumerate(pieces):
         try:
@@ -48,7 +48,7 @@ def read_register(text: str) -> tuple[list[Registered], list[str]]:
     return entries, problems
 
 
-def encode_register(entries: Sequence[Registered]) -> str:
+def encode_register(entries: Sequence[RegisteredCard]) -> str:
     """The register's text; fields with zero values are left out, `health: false` among them."""
     return _encoder.encode(entries).decode()
 

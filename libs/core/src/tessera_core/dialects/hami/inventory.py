@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
 from tessera_core.dialect_kit.hami_format import card_of, plugin_is_gone, words_of
 from tessera_core.dialects.hami.codec import read_register, read_scores
-from tessera_core.dialects.hami.options import NAME, VENDOR, Options
+from tessera_core.dialects.hami.options import NAME, VENDOR, HamiOptions
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card, Inventory, Precision
 from tessera_schema.kube import Custom, Node
@@ -24,7 +24,9 @@ _OURS: Final = f"{CARDS_PREFIX}{VENDOR}"
 _FIX: Final = "restart HAMi's device plugin there, it writes the annotation anew"
 
 
-def inventory(options: Options, node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
+def inventory(
+    options: HamiOptions, node: Node, _customs: Sequence[Custom]
+) -> tuple[Inventory, ...]:
     """The node's cards; nothing where no plugin registered any. Never raises: what cannot be
     read is a warning, and the rest counts."""
     cordoned = words_of(node.metadata.annotations, CORDON)
@@ -64,7 +66,7 @@ def _published(
     )  # fmt: skip
 
 
-def _served(options: Options, node: Node, cards: list[Card], warnings: list[str]) -> list[Card]:
+def _served(options: HamiOptions, node: Node, cards: list[Card], warnings: list[str]) -> list[Card]:
     """The cards as they stand with HAMi's plugin, which leaves its register behind when it goes.
     Where our agent publishes the cards, their health is its to tell."""
     if not plugin_is_gone(node, options.count) or _OURS in node.metadata.annotations:

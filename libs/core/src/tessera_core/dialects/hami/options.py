@@ -16,7 +16,7 @@ WORD: Final = "NVIDIA"
 CORE_POLICIES: Final = ("", "default", "force", "disable")
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class HamiOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Resource names, defaults and policies, as HAMi's `nvidia` section sets them."""
 
     ORDERS: ClassVar = ("node_scheduler_policy", "gpu_scheduler_policy")

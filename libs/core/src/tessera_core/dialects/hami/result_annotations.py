@@ -7,12 +7,12 @@ from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
 from tessera_core.dialect_kit.amounts import InvalidField
-from tessera_core.dialect_kit.contract import Held, Placed
+from tessera_core.dialect_kit.contract import Placed, RecordedShares
 from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, held_by, list_text
 from tessera_core.dialects.hami.admission import OPT_OUT_ENV
-from tessera_core.dialects.hami.amounts import asked
-from tessera_core.dialects.hami.options import NAME, VENDOR, WORD, Options
+from tessera_core.dialects.hami.amounts import container_requests
+from tessera_core.dialects.hami.options import NAME, VENDOR, WORD, HamiOptions
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection
 from tessera_schema.kube import Container, Pod
@@ -32,7 +32,7 @@ def annotate(placed: Placed) -> dict[str, str]:
     return {**binding_notes(placed), TO_ALLOCATE: text, ALLOCATED: text}
 
 
-def inject(options: Options, placed: Placed, container: Container) -> Injection:
+def inject(options: HamiOptions, placed: Placed, container: Container) -> Injection:
     """The variables that limit a container. Those that it may choose for itself are left alone
     where it does; the switch that would take the limits away is turned back."""
     shares = placed.of(container.name)
@@ -57,19 +57,19 @@ def inject(options: Options, placed: Placed, container: Container) -> Injection:
     return Injection(env=env)
 
 
-def _names(options: Options, container: Container) -> bool:
+def _names(options: HamiOptions, container: Container) -> bool:
     """Whether it names an amount that HAMi gives cards for."""
     *amounts, _priority = options.names
     named = container.resources.limits.keys() | container.resources.requests.keys()
     return not named.isdisjoint(amounts)
 
 
-def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:
+def held(options: HamiOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """What HAMi wrote that a bound pod holds."""
     if ALLOCATED not in pod.metadata.annotations:
         return None
     try:
-        asking = {a.position for a in asked(options, pod) if a.count}
+        asking = {a.position for a in container_requests(options, pod) if a.count}
     except InvalidField:  # bound before it met our rules
         asking = {i for i, c in enumerate(pod.all_containers) if _names(options, c)}
     return held_by(pod, cards, key=ALLOCATED, vendor=VENDOR, dialect=NAME, asking=asking)

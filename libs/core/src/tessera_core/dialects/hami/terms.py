@@ -11,14 +11,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.dialect_kit.core_policy import core_policy
-from tessera_core.dialect_kit.lending_terms import LendingTerms, Written, whole_number
+from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, whole_number
 
 PRIORITY_ENV: Final = "CUDA_TASK_PRIORITY"
 _LOW: Final = 1
 """The priority of a container that names none, or no number: 0 goes before it."""
 
 
-def terms(written: Written) -> LendingTerms:
+def terms(written: WrittenTerms) -> LendingTerms:
     """Its priority, and how its limit of cores is kept."""
     priority = whole_number(written.env.get(PRIORITY_ENV, ""))
     return replace(core_policy(written), priority=_LOW if priority is None else priority)

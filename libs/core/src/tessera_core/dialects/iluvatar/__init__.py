@@ -27,8 +27,10 @@ from tessera_core.dialects.iluvatar.options import (
     NAME,
     Form,
     Model,
-    Options,
     forms,
+)
+from tessera_core.dialects.iluvatar.options import (
+    IluvatarOptions as Options,
 )
 from tessera_core.dialects.iluvatar.recorded_shares import held
 from tessera_core.dialects.iluvatar.result_annotations import ASSIGNED, annotate, result_keys

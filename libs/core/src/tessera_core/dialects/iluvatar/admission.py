@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Admitted, Change
+from tessera_core.dialect_kit.contract import Admitted, ContainerChange
 from tessera_core.dialect_kit.hami_format import field_in, ids_of, policy_of, policy_warnings
-from tessera_core.dialect_kit.resources import spelled_out
-from tessera_core.dialects.iluvatar.amounts import Asked, asked, in_vain
+from tessera_core.dialect_kit.resources import complete_resources
+from tessera_core.dialects.iluvatar.amounts import (
+    IluvatarContainerRequest,
+    container_requests,
+    in_vain,
+)
 from tessera_core.dialects.iluvatar.options import (
     CORES,
     LEGACY_WORD,
     MEMORY_UNIT,
     NAME,
     Form,
-    Options,
+    IluvatarOptions,
 )
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import ContainerRequest, Policy, Request
@@ -25,9 +29,9 @@ CONTAINER_NAME: Final = "SOL_CONTINER_NAME"
 """Variable that tells the vendor's software its container; the spelling is the vendor's."""
 
 
-def admit(options: Options, forms: Sequence[Form], pod: Pod) -> Admitted:
+def admit(options: IluvatarOptions, forms: Sequence[Form], pod: Pod) -> Admitted:
     """The pod admitted. Raises InvalidField for what can never run."""
-    found = asked(forms, pod)
+    found = container_requests(forms, pod)
     unused = tuple(in_vain(forms, pod))
     if not found:
         return Admitted(containers=(), warnings=unused)
@@ -59,7 +63,7 @@ def admit(options: Options, forms: Sequence[Form], pod: Pod) -> Admitted:
     )
 
 
-def _request(pod: Pod, a: Asked, policy: Policy) -> Request:
+def _request(pod: Pod, a: IluvatarContainerRequest, policy: Policy) -> Request:
     notes = pod.metadata.annotations
     memory = 0 if a.several else (a.memory or 0) * MEMORY_UNIT
     return Request(
@@ -72,17 +76,19 @@ def _request(pod: Pod, a: Asked, policy: Policy) -> Request:
     )  # fmt: skip
 
 
-def _change(container: Container, asks: Sequence[Asked]) -> Change | None:
+def _change(
+    container: Container, asks: Sequence[IluvatarContainerRequest]
+) -> ContainerChange | None:
     amounts: Mapping[str, int | None] = {
         name: amount
         for a in asks
         for name, amount in zip(a.form.resources, (a.count, a.memory, a.written_cores), strict=True)
     }
     env = {CONTAINER_NAME: container.name} if container.name else {}
-    return spelled_out(container, amounts, env)
+    return complete_resources(container, amounts, env)
 
 
-def _warnings(pod: Pod, a: Asked) -> list[str]:
+def _warnings(pod: Pod, a: IluvatarContainerRequest) -> list[str]:
     """Amounts that were given in vain."""
     memory = field_in(pod, a.position, a.form.memory)
     cores = field_in(pod, a.position, a.form.core)

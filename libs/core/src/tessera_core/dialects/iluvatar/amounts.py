@@ -11,7 +11,13 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import InvalidField, amount, find, invalid, memory_amount
+from tessera_core.dialect_kit.amounts import (
+    InvalidField,
+    find_amount,
+    invalid_field,
+    parse_amount,
+    parse_memory_amount,
+)
 from tessera_core.dialect_kit.hami_format import field_in
 from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, Form
@@ -20,7 +26,7 @@ from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class IluvatarContainerRequest(Struct, frozen=True, kw_only=True):
     """What one container asks in one form, in Iluvatar's units."""
 
     form: Form
@@ -44,7 +50,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         return self.count * CORES if self.several else self.cores
 
 
-def asked(forms: Sequence[Form], pod: Pod) -> tuple[Asked, ...]:
+def container_requests(forms: Sequence[Form], pod: Pod) -> tuple[IluvatarContainerRequest, ...]:
     """What every container asks in every form, in spec order; those left out that ask nothing.
 
     Raises InvalidField for what can never run.
@@ -58,10 +64,14 @@ def asked(forms: Sequence[Form], pod: Pod) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-def _asked(form: Form, pod: Pod, position: int, container: Container, role: Role) -> Asked | None:
-    count = amount(pod, position, form.count, hint="It counts cards.")
-    memory = memory_amount(pod, position, form.memory, MemoryUnit(MEMORY_UNIT), cards=count or 1)
-    cores = amount(pod, position, form.core, hint="One unit is a percent of a card.")
+def _asked(
+    form: Form, pod: Pod, position: int, container: Container, role: Role
+) -> IluvatarContainerRequest | None:
+    count = parse_amount(pod, position, form.count, hint="It counts cards.")
+    memory = parse_memory_amount(
+        pod, position, form.memory, MemoryUnit(MEMORY_UNIT), cards=count or 1
+    )
+    cores = parse_amount(pod, position, form.core, hint="One unit is a percent of a card.")
     if count is None and (memory or cores):
         cards = -(-(cores or 1) // CORES)
         name = form.memory if memory else form.core
@@ -73,28 +83,34 @@ def _asked(form: Form, pod: Pod, position: int, container: Container, role: Role
         )
     if not count:
         return None
-    return Asked(
-        form=form, container=container, position=position, role=role, count=count, memory=memory,
+    return IluvatarContainerRequest(
+        form=form,
+        container=container,
+        position=position,
+        role=role,
+        count=count,
+        memory=memory,
         cores=cores,
-    )  # fmt: skip
+    )
 
 
 def in_vain(forms: Sequence[Form], pod: Pod) -> list[str]:
-    """Amounts beside a count of 0, as warnings. The amounts are those that `asked` accepted."""
+    """Amounts beside a count of 0, as warnings. The amounts are those that `container_requests`
+    accepted."""
     return [
         f"{field_in(pod, position, name)}: not used: {form.count} asks for 0 cards"
         for position, _, _ in roles(pod)
         for form in forms
-        if amount(pod, position, form.count) == 0
+        if parse_amount(pod, position, form.count) == 0
         for name in (form.memory, form.core)
-        if amount(pod, position, name)
+        if parse_amount(pod, position, name)
     ]
 
 
 def _given(pod: Pod, position: int, name: str) -> bool:
     """Whether more than 0 is asked; an amount that cannot be read is refused where it is used."""
     try:
-        return bool(amount(pod, position, name))
+        return bool(parse_amount(pod, position, name))
     except InvalidField:
         return False
 
@@ -111,5 +127,5 @@ def _check_one_form(forms: Sequence[Form], pod: Pod, position: int) -> None:
 
 
 def _refuse(pod: Pod, position: int, name: str, remedy: str) -> NoReturn:
-    field, value = find(pod, position, name) or (name, "")
-    raise invalid(field, value, remedy)
+    field, value = find_amount(pod, position, name) or (name, "")
+    raise invalid_field(field, value, remedy)

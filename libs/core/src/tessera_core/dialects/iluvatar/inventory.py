@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.capacity_cards import Counting, counted_cards
+from tessera_core.dialect_kit.capacity_cards import CapacityScheme, cards_from_capacity
 from tessera_core.dialect_kit.hami_format import card_of, plugin_is_gone, read_csv
 from tessera_core.dialects.iluvatar.options import (
     CORES,
@@ -31,11 +31,11 @@ def inventory(
     registered = [form for form in forms if form.register in node.metadata.annotations]
     for form in forms:
         if not form.model:
-            counting = Counting(
+            counting = CapacityScheme(
                 vendor=NAME, dialect=NAME, model=LEGACY_WORD, core=form.core, memory=form.memory,
                 cores_per_card=CORES, memory_unit=MEMORY_UNIT,
             )  # fmt: skip
-            found += counted_cards(counting, node)
+            found += cards_from_capacity(counting, node)
     if not registered:
         return tuple(found)
     by_name = _registered(registered, node)

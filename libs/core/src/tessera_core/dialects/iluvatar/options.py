@@ -35,7 +35,7 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """Resource: cores in percent of a card; empty = iluvatar.ai/<name>.vCore."""
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class IluvatarOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Resource names of the older form, the models of today's, and policies."""
 
     ORDERS: ClassVar = ("node_scheduler_policy", "gpu_scheduler_policy")
@@ -108,14 +108,14 @@ class Form(Struct, frozen=True, kw_only=True):
         return (self.count,) if self.model else (self.count, self.core)
 
 
-def forms(options: Options) -> tuple[Form, ...]:
+def forms(options: IluvatarOptions) -> tuple[Form, ...]:
     """The forms that are understood: the older one first, then the models as listed."""
     models = [Model(m) if isinstance(m, str) else m for m in options.models]
     named = tuple(_named(model, [m.name for m in models]) for model in models)
     return (_legacy(options), *named) if options.legacy else named
 
 
-def _legacy(options: Options) -> Form:
+def _legacy(options: IluvatarOptions) -> Form:
     return Form(
         word=LEGACY_WORD, count=options.count, memory=options.memory, core=options.core,
         use="iluvatar.ai/use-gpuuuid", nouse="iluvatar.ai/nouse-gpuuuid",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_core.dialect_kit.contract import Held
+from tessera_core.dialect_kit.contract import RecordedShares
 from tessera_core.dialect_kit.hami_format import annotation_field, held_by
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, NAME, Form
 from tessera_core.dialects.iluvatar.result_annotations import CARD_NUMBERS
@@ -16,7 +16,7 @@ from tessera_schema.kube import Container, Pod, Quantity
 from tessera_schema.requests import Role
 
 
-def held(forms: Sequence[Form], pod: Pod, cards: Sequence[Card]) -> Held | None:
+def held(forms: Sequence[Form], pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """HAMi's lists in every form; without any, what gpu-manager's own scheduler wrote."""
     found = [h for h in (_by_list(form, pod, cards) for form in forms) if h is not None]
     if not found:
@@ -24,12 +24,12 @@ def held(forms: Sequence[Form], pod: Pod, cards: Sequence[Card]) -> Held | None:
         return None if older is None else _by_numbers(older, pod, cards)
     problem = "; ".join(h.problem for h in found if h.problem)
     if problem:
-        return Held(problem=problem)
+        return RecordedShares(problem=problem)
     shares = sorted((s for h in found for s in h.shares), key=lambda s: s.position)
-    return Held(shares=tuple(shares))
+    return RecordedShares(shares=tuple(shares))
 
 
-def _by_list(form: Form, pod: Pod, cards: Sequence[Card]) -> Held | None:
+def _by_list(form: Form, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     asking = {
         position
         for position, container, _ in roles(pod)
@@ -38,7 +38,7 @@ def _by_list(form: Form, pod: Pod, cards: Sequence[Card]) -> Held | None:
     return held_by(pod, cards, key=form.allocated, vendor=NAME, dialect=NAME, asking=asking)
 
 
-def _by_numbers(form: Form, pod: Pod, cards: Sequence[Card]) -> Held | None:
+def _by_numbers(form: Form, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """Card numbers per app container; the amounts are those of the container's limits."""
     by_number = {str(card.index): card for card in cards}
     inits = len(pod.spec.init_containers)
@@ -53,9 +53,9 @@ def _by_numbers(form: Form, pod: Pod, cards: Sequence[Card]) -> Held | None:
             card = by_number.get(word.strip())
             if card is None:
                 field = annotation_field(key)
-                return Held(problem=f"{field}: {text!r}: the node has no card {word!r}")
+                return RecordedShares(problem=f"{field}: {text!r}: the node has no card {word!r}")
             shares.append(_share(form, container, inits + number, card))
-    return Held(shares=tuple(shares)) if named else None
+    return RecordedShares(shares=tuple(shares)) if named else None
 
 
 def _share(form: Form, container: Container, position: int, card: Card) -> Share:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tessera_core.dialect_kit.contract import Placed
 from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, list_text
-from tessera_core.dialects.iluvatar.amounts import Asked, asked
+from tessera_core.dialects.iluvatar.amounts import IluvatarContainerRequest, container_requests
 from tessera_core.dialects.iluvatar.options import Form
 from tessera_schema.grants import Share
 
@@ -30,7 +30,7 @@ def result_keys(forms: Sequence[Form]) -> tuple[str, ...]:
 
 def annotate(forms: Sequence[Form], placed: Placed) -> dict[str, str]:
     """HAMi's lists, and for the older form the keys that gpu-manager allocates from."""
-    asks = asked(forms, placed.pod)
+    asks = container_requests(forms, placed.pod)
     notes = binding_notes(placed)
     for form in forms:
         mine = tuple(s for s in placed.shares if _form_of(s, asks, placed) == form)
@@ -43,7 +43,7 @@ def annotate(forms: Sequence[Form], placed: Placed) -> dict[str, str]:
     return notes
 
 
-def _form_of(share: Share, asks: Sequence[Asked], placed: Placed) -> Form | None:
+def _form_of(share: Share, asks: Sequence[IluvatarContainerRequest], placed: Placed) -> Form | None:
     """The form in which the container asked for this card: a container may name several models."""
     forms = [a.form for a in asks if a.position == share.position]
     if len(forms) == 1:

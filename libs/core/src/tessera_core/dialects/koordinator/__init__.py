@@ -19,8 +19,10 @@ from tessera_core.dialects.koordinator.names import (
     DIALECT,
     RESULT_KEYS,
     VENDOR,
-    Kind,
-    Options,
+    ResourceKind,
+)
+from tessera_core.dialects.koordinator.names import (
+    KoordinatorOptions as Options,
 )
 from tessera_core.dialects.koordinator.requests import admit, claim
 from tessera_core.dialects.koordinator.result_annotations import annotate, held, labels
@@ -46,10 +48,10 @@ def dialect(options: Options) -> Dialect:
         },
         capacity={
             options.resource_ratio: Capacity(Measure.MEMORY_PERCENT),
-            DEPRECATED[Kind.GPU]: Capacity(Measure.CORES),
-            DEPRECATED[Kind.CORE]: Capacity(Measure.CORES),
-            DEPRECATED[Kind.MEMORY]: Capacity(Measure.MEMORY),
-            DEPRECATED[Kind.RATIO]: Capacity(Measure.MEMORY_PERCENT),
+            DEPRECATED[ResourceKind.GPU]: Capacity(Measure.CORES),
+            DEPRECATED[ResourceKind.CORE]: Capacity(Measure.CORES),
+            DEPRECATED[ResourceKind.MEMORY]: Capacity(Measure.MEMORY),
+            DEPRECATED[ResourceKind.RATIO]: Capacity(Measure.MEMORY_PERCENT),
         },
         claim=partial(claim, options),
         admit=partial(admit, options),

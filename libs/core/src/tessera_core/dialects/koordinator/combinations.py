@@ -13,23 +13,34 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import invalid
+from tessera_core.dialect_kit.amounts import invalid_field
 from tessera_core.dialect_kit.memory_units import LEAST_CARD_BYTES, MemoryUnit
-from tessera_core.dialects.koordinator.amounts import Ask, Written
-from tessera_core.dialects.koordinator.names import Kind
+from tessera_core.dialects.koordinator.amounts import Ask, WrittenAmount
+from tessera_core.dialects.koordinator.names import ResourceKind
 
-_SHARED, _CORE, _MEMORY, _RATIO = Kind.SHARED, Kind.CORE, Kind.MEMORY, Kind.RATIO
+_SHARED, _CORE, _MEMORY, _RATIO = (
+    ResourceKind.SHARED,
+    ResourceKind.CORE,
+    ResourceKind.MEMORY,
+    ResourceKind.RATIO,
+)
 VALID: Final = frozenset(
     frozenset(kinds)
     for kinds in (
-        (Kind.WHOLE,), (Kind.GPU,),
-        (_MEMORY,), (_RATIO,), (_CORE, _MEMORY), (_CORE, _RATIO),
-        (_SHARED, _MEMORY), (_SHARED, _RATIO),
-        (_SHARED, _CORE, _MEMORY), (_SHARED, _CORE, _RATIO),
+        (ResourceKind.WHOLE,),
+        (ResourceKind.GPU,),
+        (_MEMORY,),
+        (_RATIO,),
+        (_CORE, _MEMORY),
+        (_CORE, _RATIO),
+        (_SHARED, _MEMORY),
+        (_SHARED, _RATIO),
+        (_SHARED, _CORE, _MEMORY),
+        (_SHARED, _CORE, _RATIO),
     )
-)  # fmt: skip
+)
 _BYTES: Final = MemoryUnit(1)
-PERCENTS: Final = (Kind.GPU, Kind.CORE, Kind.RATIO)
+PERCENTS: Final = (ResourceKind.GPU, ResourceKind.CORE, ResourceKind.RATIO)
 
 
 class PerCard(Struct, frozen=True):
@@ -51,29 +62,33 @@ def check(ask: Ask) -> None:
     """Raise InvalidField unless the names go together and their units are right."""
     if frozenset(ask) not in VALID:
         _refuse_names(ask)
-    shared = ask.get(Kind.SHARED)
+    shared = ask.get(ResourceKind.SHARED)
     for kind in PERCENTS:
         if kind in ask:
             _check_percent(kind, ask[kind], shared)
-    if shared is not None and Kind.MEMORY in ask:
-        _check_memory(ask[Kind.MEMORY], shared.amount)
+    if shared is not None and ResourceKind.MEMORY in ask:
+        _check_memory(ask[ResourceKind.MEMORY], shared.amount)
 
 
-def completed(ask: Ask, names: Mapping[Kind, str]) -> Ask:
+def completed(ask: Ask, names: Mapping[ResourceKind, str]) -> Ask:
     """A checked ask as Koordinator's webhook leaves it: `gpu` becomes cores and ratio, deprecated
     names today's, and `gpu.shared` is added. Whole cards stay as they are."""
-    if Kind.WHOLE in ask:
+    if ResourceKind.WHOLE in ask:
         return ask
-    after = {kind: w for kind, w in ask.items() if kind is not Kind.GPU}
-    if Kind.GPU in ask:
-        after[Kind.CORE] = after[Kind.RATIO] = ask[Kind.GPU]
-    if Kind.SHARED not in after:
-        lead = after.get(Kind.RATIO) or after.get(Kind.CORE) or after[Kind.MEMORY]
-        count = 1 if lead is after.get(Kind.MEMORY) else max(1, lead.amount // 100)
-        after[Kind.SHARED] = Written(count, "", lead.field, str(count))
+    after = {kind: w for kind, w in ask.items() if kind is not ResourceKind.GPU}
+    if ResourceKind.GPU in ask:
+        after[ResourceKind.CORE] = after[ResourceKind.RATIO] = ask[ResourceKind.GPU]
+    if ResourceKind.SHARED not in after:
+        lead = (
+            after.get(ResourceKind.RATIO)
+            or after.get(ResourceKind.CORE)
+            or after[ResourceKind.MEMORY]
+        )
+        count = 1 if lead is after.get(ResourceKind.MEMORY) else max(1, lead.amount // 100)
+        after[ResourceKind.SHARED] = WrittenAmount(count, "", lead.field, str(count))
     return {
-        kind: Written(
-            w.amount, names[kind], w.field, w.text if kind is Kind.MEMORY else str(w.amount)
+        kind: WrittenAmount(
+            w.amount, names[kind], w.field, w.text if kind is ResourceKind.MEMORY else str(w.amount)
         )
         for kind, w in after.items()
     }
@@ -81,40 +96,45 @@ def completed(ask: Ask, names: Mapping[Kind, str]) -> Ask:
 
 def per_card(ask: Ask) -> PerCard:
     """A checked and completed ask, spread evenly over its cards; what is left over is dropped."""
-    if Kind.WHOLE in ask:
-        return PerCard(ask[Kind.WHOLE].amount, cores_percent=100, memory_percent=100)
-    count = ask[Kind.SHARED].amount
+    if ResourceKind.WHOLE in ask:
+        return PerCard(ask[ResourceKind.WHOLE].amount, cores_percent=100, memory_percent=100)
+    count = ask[ResourceKind.SHARED].amount
     cores, memory, ratio = (
         ask[kind].amount // count if kind in ask else 0
-        for kind in (Kind.CORE, Kind.MEMORY, Kind.RATIO)
+        for kind in (ResourceKind.CORE, ResourceKind.MEMORY, ResourceKind.RATIO)
     )
     return PerCard(count, cores, memory, ratio)
 
 
-def _check_memory(memory: Written, cards: int) -> None:
+def _check_memory(memory: WrittenAmount, cards: int) -> None:
     """Bytes, of all cards together."""
     if memory.amount < cards * LEAST_CARD_BYTES:
         remedy = _BYTES.too_little(memory.text, memory.amount, cards)
-        raise invalid(memory.field, memory.text, remedy)
+        raise invalid_field(memory.field, memory.text, remedy)
     if memory.amount > cards * _BYTES.most:
-        raise invalid(memory.field, memory.text, _BYTES.too_much(memory.text, memory.amount, cards))
+        raise invalid_field(
+            memory.field, memory.text, _BYTES.too_much(memory.text, memory.amount, cards)
+        )
 
 
-def _parts_of_cards(kind: Kind) -> str:
-    if kind is Kind.GPU:
+def _parts_of_cards(kind: ResourceKind) -> str:
+    if kind is ResourceKind.GPU:
         return "write gpu-core and gpu-memory-ratio instead and spread them with gpu.shared"
     return "spread it over cards with gpu.shared"
 
 
-def _check_percent(kind: Kind, written: Written, shared: Written | None) -> None:
+def _check_percent(
+    kind: ResourceKind, written: WrittenAmount, shared: WrittenAmount | None
+) -> None:
     amount = written.amount
     if shared is None:
         if amount > 100 and amount % 100:
-            raise invalid(
-                written.field, written.text,
+            raise invalid_field(
+                written.field,
+                written.text,
                 "more than 100 must be a multiple of 100: whole cards. "
                 f"Write {-(-amount // 100) * 100}, or {_parts_of_cards(kind)}.",
-            )  # fmt: skip
+            )
         return
     cards = shared.amount
     if amount % cards:
@@ -122,27 +142,27 @@ def _check_percent(kind: Kind, written: Written, shared: Written | None) -> None
             f"must be a multiple of the number of cards ({cards}), "
             f"such as {-(-amount // cards) * cards}."
         )
-        raise invalid(written.field, written.text, remedy)
+        raise invalid_field(written.field, written.text, remedy)
     if amount // cards > 100:
         remedy = (
             f"is more than {cards} x 100 percent, 100 of each card: "
             f"write at most {cards * 100}, or ask for more cards with gpu.shared."
         )
-        raise invalid(written.field, written.text, remedy)
+        raise invalid_field(written.field, written.text, remedy)
 
 
 def _refuse_names(ask: Ask) -> None:
     names = ", ".join(sorted(w.name for w in ask.values()))
     for kind, remedy in (
-        (Kind.WHOLE, "whole cards go with no other name of a card"),
-        (Kind.GPU, "already means cores and memory; write it alone, or gpu-core and "
+        (ResourceKind.WHOLE, "whole cards go with no other name of a card"),
+        (ResourceKind.GPU, "already means cores and memory; write it alone, or gpu-core and "
                    "gpu-memory-ratio instead of it"),
     ):  # fmt: skip
         if kind in ask:
-            raise invalid(ask[kind].field, ask[kind].text, f"{remedy} (here: {names}).")
-    if Kind.MEMORY in ask and Kind.RATIO in ask:
+            raise invalid_field(ask[kind].field, ask[kind].text, f"{remedy} (here: {names}).")
+    if ResourceKind.MEMORY in ask and ResourceKind.RATIO in ask:
         remedy = f"memory is asked in bytes and in percent; keep one of them (here: {names})."
-        raise invalid(ask[Kind.RATIO].field, ask[Kind.RATIO].text, remedy)
+        raise invalid_field(ask[ResourceKind.RATIO].field, ask[ResourceKind.RATIO].text, remedy)
     lead = next(iter(ask.values()))
     remedy = f"no memory is asked; add gpu-memory-ratio (percent) or gpu-memory (here: {names})."
-    raise invalid(lead.field, lead.text, remedy)
+    raise invalid_field(lead.field, lead.text, remedy)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import InvalidField, invalid
+from tessera_core.dialect_kit.amounts import InvalidField, invalid_field
 from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import HINT, JOINT, PARTITION_SPEC
 from tessera_core.kube.label_selectors import BadSelector, selector
@@ -23,7 +23,7 @@ from tessera_schema.requests import Grouping, Scope
 GPU: Final = "gpu"
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class CardDemands(Struct, frozen=True, kw_only=True):
     """What a pod's annotations demand of its cards."""
 
     scope: Scope = Scope.NODE
@@ -50,7 +50,7 @@ class _Partition(Struct, frozen=True, rename="camel"):
     ring_bus_bandwidth: str | int = 0
 
 
-def wishes(annotations: Mapping[str, str], *, others: bool) -> Wishes:
+def card_demands(annotations: Mapping[str, str], *, others: bool) -> CardDemands:
     """What the annotations say. `others`: the pod asks for network cards or FPGAs too.
 
     Raises InvalidField for what makes no sense, or cannot be promised here.
@@ -58,7 +58,7 @@ def wishes(annotations: Mapping[str, str], *, others: bool) -> Wishes:
     warnings: list[str] = []
     hint = _read_hint(annotations, warnings)
     _check_joint(annotations, others, warnings)
-    return Wishes(
+    return CardDemands(
         scope=Scope(hint.required_topology_scope or Scope.NODE),
         labels=_labels(hint, annotations.get(HINT, "")),
         grouping=_grouping(annotations),
@@ -142,7 +142,7 @@ def _decoded(annotation: str, text: str, decoder: msgspec.json.Decoder[Any]) -> 
 
 def _invalid(annotation: str, text: str, remedy: str) -> InvalidField:
     shown = text if len(text) <= 120 else f"{text[:117]}..."
-    return invalid(f"metadata.annotations[{annotation}]", shown, remedy)
+    return invalid_field(f"metadata.annotations[{annotation}]", shown, remedy)
 
 
 _hints = msgspec.json.Decoder(dict[str, _Hint])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tessera_core.dialect_kit.contract import Placed
-from tessera_core.dialects.koordinator.names import Options, isolated
+from tessera_core.dialects.koordinator.names import KoordinatorOptions, isolated
 from tessera_core.dialects.koordinator.result_annotations import asked_percents, percent
 from tessera_core.hook.paths import HOOK_LIBRARY_HOST
 from tessera_schema.injections import Injection, Mount
@@ -18,7 +18,7 @@ from tessera_schema.kube import Container
 LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (the path that libvgpu.so opens)
 
 
-def inject(options: Options, placed: Placed, container: Container) -> Injection:
+def inject(options: KoordinatorOptions, placed: Placed, container: Container) -> Injection:
     """The cards by minor number; limits and library only for a part of a card in a pod whose
     label asks for isolation."""
     shares = placed.of(container.name)

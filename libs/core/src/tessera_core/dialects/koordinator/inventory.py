@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS, Counting, counted_cards
+from tessera_core.dialect_kit.capacity_cards import MOST_CARDS, CapacityScheme, cards_from_capacity
 from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
@@ -22,7 +22,7 @@ from tessera_core.dialects.koordinator.names import (
     VENDOR_LABEL,
     WIRE_CORE,
     WIRE_MEMORY,
-    Kind,
+    ResourceKind,
 )
 from tessera_core.dialects.koordinator.partitions import Groups, groups
 from tessera_core.kube.quantity import BadQuantity, value
@@ -49,7 +49,7 @@ def inventory(node: Node, customs: Sequence[Custom]) -> tuple[Inventory, ...]:
         return ()
     model = next((labels[name] for name in MODEL_LABELS if name in labels), "")
     if device is None:
-        return counted_cards(_counting(model), node)
+        return cards_from_capacity(_counting(model), node)
     warnings: list[str] = []
     told: list[str] = []
     joined = groups(device.metadata, node.metadata.labels, model, told)
@@ -68,8 +68,8 @@ def inventory(node: Node, customs: Sequence[Custom]) -> tuple[Inventory, ...]:
     )
 
 
-def _counting(model: str) -> Counting:
-    return Counting(
+def _counting(model: str) -> CapacityScheme:
+    return CapacityScheme(
         vendor=VENDOR,
         dialect=DIALECT,
         model=model,
@@ -135,7 +135,7 @@ def _cards(node: Node, device: Custom, known: _Known, warnings: list[str]) -> li
 
 def _card(node: Node, device: _Device, known: _Known) -> Card:
     """Raises ValueError for amounts that no card has."""
-    memory = _amount(device, Kind.MEMORY, WIRE_MEMORY, 0, MEMORY_MAX)
+    memory = _amount(device, ResourceKind.MEMORY, WIRE_MEMORY, 0, MEMORY_MAX)
     if device.health and not memory:
         raise ValueError(f"a healthy card without {WIRE_MEMORY}")
     if device.minor < 0:
@@ -148,7 +148,7 @@ def _card(node: Node, device: _Device, known: _Known) -> Card:
         vendor=VENDOR,
         model=known.model,
         memory_bytes=memory,
-        cores_percent=_amount(device, Kind.CORE, WIRE_CORE, 100, 100),
+        cores_percent=_amount(device, ResourceKind.CORE, WIRE_CORE, 100, 100),
         slots=SLOTS,
         numa=max(topology.node_id, 0),
         switch=str(topology.pcie_id),
@@ -157,7 +157,7 @@ def _card(node: Node, device: _Device, known: _Known) -> Card:
     )
 
 
-def _amount(device: _Device, kind: Kind, name: str, default: int, high: int) -> int:
+def _amount(device: _Device, kind: ResourceKind, name: str, default: int, high: int) -> int:
     resources = device.resources or {}
     number = value(resources.get(name, resources.get(DEPRECATED[kind], default)))
     if not 0 <= number <= high:

@@ -1,6 +1,6 @@
 """Koordinator's words: resources, annotations, labels, and what users may configure.
 
-Amounts of a request are named by `Kind`; on the wire of results the names are constants.
+Amounts of a request are named by `ResourceKind`; on the wire of results the names are constants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VENDOR: Final = "nvidia"
 DIALECT: Final = "koordinator"
 
 
-class Kind(StrEnum):
+class ResourceKind(StrEnum):
     """What one resource name of a container says."""
 
     WHOLE = "whole cards"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
     RATIO = "gpu-memory-ratio"
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class KoordinatorOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """What users may configure of the Koordinator dialect."""
 
     resource_gpu: str = "koordinator.sh/gpu"
@@ -66,23 +66,23 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"isolation_library: {self.isolation_library!r} must begin with /")
 
     @property
-    def names(self) -> Mapping[Kind, str]:
+    def names(self) -> Mapping[ResourceKind, str]:
         """Resource name of each kind."""
         return {
-            Kind.WHOLE: self.resource_whole,
-            Kind.GPU: self.resource_gpu,
-            Kind.SHARED: self.resource_shared,
-            Kind.CORE: self.resource_core,
-            Kind.MEMORY: self.resource_memory,
-            Kind.RATIO: self.resource_ratio,
+            ResourceKind.WHOLE: self.resource_whole,
+            ResourceKind.GPU: self.resource_gpu,
+            ResourceKind.SHARED: self.resource_shared,
+            ResourceKind.CORE: self.resource_core,
+            ResourceKind.MEMORY: self.resource_memory,
+            ResourceKind.RATIO: self.resource_ratio,
         }
 
 
-DEPRECATED: Final[Mapping[Kind, str]] = {
-    Kind.GPU: "kubernetes.io/gpu",
-    Kind.CORE: "kubernetes.io/gpu-core",
-    Kind.MEMORY: "kubernetes.io/gpu-memory",
-    Kind.RATIO: "kubernetes.io/gpu-memory-ratio",
+DEPRECATED: Final[Mapping[ResourceKind, str]] = {
+    ResourceKind.GPU: "kubernetes.io/gpu",
+    ResourceKind.CORE: "kubernetes.io/gpu-core",
+    ResourceKind.MEMORY: "kubernetes.io/gpu-memory",
+    ResourceKind.RATIO: "kubernetes.io/gpu-memory-ratio",
 }
 """Names of old releases, rewritten wherever they are read."""
 FOREIGN: Final = frozenset({

@@ -18,14 +18,14 @@ from tessera_core.dialects.koordinator.names import (
     WIRE_CORE,
     WIRE_MEMORY,
     WIRE_RATIO,
-    Kind,
+    ResourceKind,
 )
 from tessera_core.kube.quantity import BadQuantity, binary, value
 
 GPU: Final = "gpu"
 
 
-class Allocation(Struct, frozen=True, omit_defaults=True):
+class DeviceAllocation(Struct, frozen=True, omit_defaults=True):
     """One device, as it stands on the wire; the order of fields is the wire's."""
 
     minor: int
@@ -47,16 +47,16 @@ class UnreadableAllocation(ValueError):
     """The annotation says nothing that can be counted; the message says where and why."""
 
 
-def encode(devices: Mapping[str, Sequence[Allocation]]) -> str:
+def encode(devices: Mapping[str, Sequence[DeviceAllocation]]) -> str:
     """The annotation's value for each type's devices, in the order given."""
     return _encoder.encode(devices).decode()
 
 
-def allocation(has: CardAmounts) -> Allocation:
+def allocation(has: CardAmounts) -> DeviceAllocation:
     """A card's entry. Cores that were not asked for are left out."""
     cores = {WIRE_CORE: str(has.cores_percent)} if has.cores_percent else {}
     memory = {WIRE_MEMORY: binary(has.memory_bytes), WIRE_RATIO: str(has.memory_percent)}
-    return Allocation(has.minor, cores | memory, has.id)
+    return DeviceAllocation(has.minor, cores | memory, has.id)
 
 
 def percent_of(memory_bytes: int, total_bytes: int) -> int:
@@ -87,16 +87,16 @@ def _amounts(entry: _Entry) -> CardAmounts:
     has = CardAmounts(
         minor=entry.minor,
         id=entry.id,
-        cores_percent=_amount(entry, Kind.CORE, WIRE_CORE, 100),
-        memory_bytes=_amount(entry, Kind.MEMORY, WIRE_MEMORY, MEMORY_MAX),
-        memory_percent=_amount(entry, Kind.RATIO, WIRE_RATIO, 100),
+        cores_percent=_amount(entry, ResourceKind.CORE, WIRE_CORE, 100),
+        memory_bytes=_amount(entry, ResourceKind.MEMORY, WIRE_MEMORY, MEMORY_MAX),
+        memory_percent=_amount(entry, ResourceKind.RATIO, WIRE_RATIO, 100),
     )
     if not has.memory_bytes and not has.memory_percent:
         raise UnreadableAllocation(f"{GPU} minor {entry.minor} has no amount of memory")
     return has
 
 
-def _amount(entry: _Entry, kind: Kind, name: str, high: int) -> int:
+def _amount(entry: _Entry, kind: ResourceKind, name: str, high: int) -> int:
     resources = entry.resources or {}
     quantity = resources.get(name, resources.get(DEPRECATED[kind], 0))
     place = f"{GPU} minor {entry.minor}, {name}"

@@ -11,8 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_core.dialect_kit.amounts import InvalidField, invalid
-from tessera_core.dialect_kit.contract import Admitted, Change, Claim, Rejected, claim_by_name
+from tessera_core.dialect_kit.amounts import InvalidField, invalid_field
+from tessera_core.dialect_kit.contract import (
+    Admitted,
+    Claim,
+    ContainerChange,
+    Rejected,
+    claim_by_name,
+)
 from tessera_core.dialects.koordinator.amounts import Ask, read
 from tessera_core.dialects.koordinator.combinations import (
     VALID,
@@ -21,7 +27,7 @@ from tessera_core.dialects.koordinator.combinations import (
     completed,
     per_card,
 )
-from tessera_core.dialects.koordinator.hints import Wishes, wishes
+from tessera_core.dialects.koordinator.hints import CardDemands, card_demands
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
     DIALECT,
@@ -29,8 +35,8 @@ from tessera_core.dialects.koordinator.names import (
     ISOLATION_LABEL,
     UNPLACED,
     VENDOR,
-    Kind,
-    Options,
+    KoordinatorOptions,
+    ResourceKind,
     isolated,
 )
 from tessera_core.kube.containers import roles
@@ -47,7 +53,7 @@ from tessera_schema.requests import (
 )
 
 
-def claim(options: Options, pod: Pod) -> Claim:
+def claim(options: KoordinatorOptions, pod: Pod) -> Claim:
     """Koordinator's own names, and whole cards in pods that are Koordinator's by another sign:
     one of those names, the scheduler, or the isolation label."""
     own = frozenset((*options.names.values(), *DEPRECATED.values())) - {options.resource_whole}
@@ -60,7 +66,7 @@ def claim(options: Options, pod: Pod) -> Claim:
     return Claim(fields, insists=True) if fields and insists else Claim()
 
 
-def admit(options: Options, pod: Pod) -> Admitted | Rejected:
+def admit(options: KoordinatorOptions, pod: Pod) -> Admitted | Rejected:
     """Requests per card of every container that asks, and the containers as Koordinator's
     webhook leaves them."""
     names = options.names
@@ -74,7 +80,9 @@ def admit(options: Options, pod: Pod) -> Admitted | Rejected:
                 check(asks[position])
         _check_together(asks)
         others = claim_by_name(pod, UNPLACED).fields
-        wished = wishes(pod.metadata.annotations, others=bool(others)) if asks else Wishes()
+        wished = (
+            card_demands(pod.metadata.annotations, others=bool(others)) if asks else CardDemands()
+        )
     except InvalidField as e:
         return e.rejected
     return Admitted(
@@ -90,7 +98,7 @@ def admit(options: Options, pod: Pod) -> Admitted | Rejected:
 
 def _check_together(asks: Mapping[int, Ask]) -> None:
     """The scheduler's rule holds for all names of a pod, whichever container writes them."""
-    seen: dict[Kind, str] = {}
+    seen: dict[ResourceKind, str] = {}
     for ask in asks.values():
         if frozenset((*seen, *ask)) not in VALID:
             odd = next(w for kind, w in ask.items() if kind not in seen)
@@ -99,12 +107,12 @@ def _check_together(asks: Mapping[int, Ask]) -> None:
                 "goes with no other container of this pod, which ask for "
                 f"{names}; ask in the same way in all of them."
             )
-            raise invalid(odd.field, odd.text, remedy)
+            raise invalid_field(odd.field, odd.text, remedy)
         seen |= {kind: w.name for kind, w in ask.items()}
 
 
 def _requests(
-    options: Options, pod: Pod, wanted: Mapping[int, PerCard], wished: Wishes
+    options: KoordinatorOptions, pod: Pod, wanted: Mapping[int, PerCard], wished: CardDemands
 ) -> tuple[ContainerRequest, ...]:
     asking = [(i, c, role) for i, c, role in roles(pod) if i in wanted]
     together = len(asking) > 1 and _peak([(role, wanted[i].count) for i, _, role in asking]) == 1
@@ -154,18 +162,20 @@ def _peak(counts: list[tuple[Role, int]]) -> int:
     return highest
 
 
-def _change(container: Container, ask: Ask, names: Mapping[Kind, str]) -> Change | None:
+def _change(
+    container: Container, ask: Ask, names: Mapping[ResourceKind, str]
+) -> ContainerChange | None:
     resources = container.resources
     after = {w.name: w.text for w in ask.values()}
     limits, requests = (
         {name: text for name, text in after.items() if _differs(amounts.get(name), text)}
         for amounts in (resources.limits, resources.requests)
     )
-    old = {s for kind, s in DEPRECATED.items()} | {names[Kind.GPU]}
+    old = {s for kind, s in DEPRECATED.items()} | {names[ResourceKind.GPU]}
     removed = frozenset(old & {*resources.limits, *resources.requests})
     if not (limits or requests or removed):
         return None
-    return Change(limits=limits, requests=requests, removed=removed)
+    return ContainerChange(limits=limits, requests=requests, removed=removed)
 
 
 def _differs(written: Quantity | None, text: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.contract import Admitted, Held, Placed
+from tessera_core.dialect_kit.contract import Admitted, Placed, RecordedShares
 from tessera_core.dialects.koordinator.inventory import invented_id
 from tessera_core.dialects.koordinator.names import (
     ALLOCATED,
@@ -19,7 +19,7 @@ from tessera_core.dialects.koordinator.names import (
     DIALECT,
     GPU_MINORS,
     VENDOR,
-    Options,
+    KoordinatorOptions,
     isolated,
 )
 from tessera_core.dialects.koordinator.recorded_shares import (
@@ -40,7 +40,7 @@ from tessera_schema.kube import Pod
 from tessera_schema.requests import Role
 
 
-def asked_percents(options: Options, pod: Pod) -> Mapping[str, int]:
+def asked_percents(options: KoordinatorOptions, pod: Pod) -> Mapping[str, int]:
     """Percent of a card's memory that each container asks for; those who ask in bytes, and pods
     that cannot be read, are left out."""
     admitted = admit(options, pod)
@@ -59,14 +59,14 @@ def percent(share: Share, card: Card, asked: Mapping[str, int]) -> int:
     return asked.get(share.container) or percent_of(share.memory_bytes, card.memory_bytes)
 
 
-def labels(options: Options, pod: Pod, node: str) -> Mapping[str, str]:
+def labels(options: KoordinatorOptions, pod: Pod, node: str) -> Mapping[str, str]:
     """With the library of HAMi-core, the label by which its monitor finds the pods of a node."""
     if not (options.device_plugin_adaption and isolated(pod.metadata.labels)):
         return {}
     return {CORE_NODE_LABEL: node}
 
 
-def annotate(options: Options, placed: Placed) -> Mapping[str, str]:
+def annotate(options: KoordinatorOptions, placed: Placed) -> Mapping[str, str]:
     """One entry per card, in the order in which the cards were chosen."""
     if not placed.shares:
         return {}
@@ -92,7 +92,7 @@ def annotate(options: Options, placed: Placed) -> Mapping[str, str]:
     return written
 
 
-def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:
+def held(options: KoordinatorOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """The cards in the pod's annotation, all with one container: Koordinator gives them to the
     pod as a whole and frees them when it ends."""
     text = pod.metadata.annotations.get(ALLOCATED)
@@ -101,7 +101,7 @@ def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:
     try:
         entries = decode(text)
     except UnreadableAllocation as e:
-        return Held(problem=f"metadata.annotations[{ALLOCATED}]: {e}")
+        return RecordedShares(problem=f"metadata.annotations[{ALLOCATED}]: {e}")
     ours = [c for c in cards if c.vendor == VENDOR]
     by_id, by_minor = {c.id: c for c in ours}, {c.device_minor: c for c in ours}
     container, position = _holder(options, pod)
@@ -109,7 +109,7 @@ def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:
     for entry in entries:
         card = by_id.get(entry.id) or by_minor.get(entry.minor)
         if card is None:
-            return Held(
+            return RecordedShares(
                 problem=f"metadata.annotations[{ALLOCATED}]: "
                 f"the node has no card with minor {entry.minor}"
             )
@@ -125,10 +125,10 @@ def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:
             exclusive=entry.memory_percent == 100,
         )
         shares.append(share)
-    return Held(shares=tuple(shares)) if shares else None
+    return RecordedShares(shares=tuple(shares)) if shares else None
 
 
-def _holder(options: Options, pod: Pod) -> tuple[str, int]:
+def _holder(options: KoordinatorOptions, pod: Pod) -> tuple[str, int]:
     """The first app container that asks, else the first."""
     names = frozenset(options.names.values())
     apps = [(c, i) for i, c, role in roles(pod) if role is Role.APP]

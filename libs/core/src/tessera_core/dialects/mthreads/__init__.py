@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tessera_core.dialect_kit.capacity_cards import Counting, counted_cards
+from tessera_core.dialect_kit.capacity_cards import CapacityScheme, cards_from_capacity
 from tessera_core.dialect_kit.contract import Dialect, Dimension, QuotaUnit, claim_by_name
 from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.mthreads.admission import CHOICES, admit
-from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD, Options
+from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD
+from tessera_core.dialects.mthreads.options import MthreadsOptions as Options
 from tessera_core.dialects.mthreads.result_annotations import KEYS, annotate, held
 from tessera_schema.cards import Inventory
 from tessera_schema.kube import Custom, Node
@@ -26,13 +27,18 @@ __all__ = ["Options", "dialect"]
 def dialect(options: Options) -> Dialect:
     """The dialect under these resource names."""
     names = frozenset({options.count, options.memory, options.core})
-    counting = Counting(
-        vendor=NAME, dialect=NAME, model=WORD, core=options.core, memory=options.memory,
-        cores_per_card=CORES, memory_unit=MEMORY_UNIT,
-    )  # fmt: skip
+    counting = CapacityScheme(
+        vendor=NAME,
+        dialect=NAME,
+        model=WORD,
+        core=options.core,
+        memory=options.memory,
+        cores_per_card=CORES,
+        memory_unit=MEMORY_UNIT,
+    )
 
     def inventory(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
-        return counted_cards(counting, node)
+        return cards_from_capacity(counting, node)
 
     return Dialect(
         name=NAME,

@@ -7,9 +7,9 @@ from typing import Final
 
 from tessera_core.dialect_kit.contract import Admitted
 from tessera_core.dialect_kit.hami_format import field_in, ids_of, policy_of, policy_warnings
-from tessera_core.dialect_kit.resources import spelled_out
-from tessera_core.dialects.mthreads.amounts import Asked, asked
-from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, Options
+from tessera_core.dialect_kit.resources import complete_resources
+from tessera_core.dialects.mthreads.amounts import MthreadsContainerRequest, container_requests
+from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, MthreadsOptions
 from tessera_schema.kube import Pod
 from tessera_schema.requests import ContainerRequest, Policy, Request
 
@@ -20,13 +20,13 @@ CHOICES: Final = frozenset({USE, NOUSE, SEVERAL})
 """Pod annotation: number of cards of the container that asks for several."""
 
 
-def admit(options: Options, pod: Pod) -> Admitted:
+def admit(options: MthreadsOptions, pod: Pod) -> Admitted:
     """The pod admitted. Raises InvalidField for what can never run."""
-    found = asked(options, pod)
+    found = container_requests(options, pod)
     if not found:
         return Admitted(containers=())
     changes = {
-        a.container.name: spelled_out(
+        a.container.name: complete_resources(
             a.container,
             dict(zip((options.count, options.memory, options.core), a.written, strict=True)),
         )
@@ -42,7 +42,9 @@ def admit(options: Options, pod: Pod) -> Admitted:
     )
 
 
-def _requests(options: Options, pod: Pod, found: Sequence[Asked]) -> tuple[ContainerRequest, ...]:
+def _requests(
+    options: MthreadsOptions, pod: Pod, found: Sequence[MthreadsContainerRequest]
+) -> tuple[ContainerRequest, ...]:
     notes = pod.metadata.annotations
     policy = policy_of(
         notes, node=options.node_scheduler_policy, cards=options.gpu_scheduler_policy
@@ -50,26 +52,37 @@ def _requests(options: Options, pod: Pod, found: Sequence[Asked]) -> tuple[Conta
     ids, denied = ids_of(notes, USE), ids_of(notes, NOUSE)
     return tuple(
         ContainerRequest(
-            container=a.container.name, position=a.position, role=a.role,
+            container=a.container.name,
+            position=a.position,
+            role=a.role,
             requests=(_request(a, policy, ids, denied),),
         )
         for a in found
-    )  # fmt: skip
+    )
 
 
-def _request(a: Asked, policy: Policy, ids: tuple[str, ...], denied: tuple[str, ...]) -> Request:
+def _request(
+    a: MthreadsContainerRequest, policy: Policy, ids: tuple[str, ...], denied: tuple[str, ...]
+) -> Request:
     """Whole cards are asked as 100 percent of whatever card: the 48 GiB of the manifest would
     keep them off every smaller card."""
     return Request(
-        vendor=NAME, dialect=NAME, count=a.count,
-        memory_bytes=a.memory * MEMORY_UNIT, memory_percent=100 if a.whole else 0,
+        vendor=NAME,
+        dialect=NAME,
+        count=a.count,
+        memory_bytes=a.memory * MEMORY_UNIT,
+        memory_percent=100 if a.whole else 0,
         cores_percent=100 if a.whole else a.cores * 100 / CORES,
-        exclusive=a.whole, owns_whole_cores=True, together=a.count == 1,
-        ids=ids, ids_denied=denied, policy=policy,
-    )  # fmt: skip
+        exclusive=a.whole,
+        owns_whole_cores=True,
+        together=a.count == 1,
+        ids=ids,
+        ids_denied=denied,
+        policy=policy,
+    )
 
 
-def _warnings(options: Options, pod: Pod, a: Asked) -> list[str]:
+def _warnings(options: MthreadsOptions, pod: Pod, a: MthreadsContainerRequest) -> list[str]:
     """Amounts that a container with whole cards gave in vain."""
     given = zip((options.memory, options.core), a.given, a.written[1:], strict=True)
     return [

@@ -12,7 +12,13 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import INT32_MAX, InvalidField, amount, find, memory_amount
+from tessera_core.dialect_kit.amounts import (
+    INT32_MAX,
+    InvalidField,
+    find_amount,
+    parse_amount,
+    parse_memory_amount,
+)
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.mthreads.options import (
@@ -20,7 +26,7 @@ from tessera_core.dialects.mthreads.options import (
     MEMORY_UNIT,
     SLICES,
     WHOLE_MEMORY,
-    Options,
+    MthreadsOptions,
 )
 from tessera_core.kube.containers import roles
 from tessera_schema.kube import Container, Pod
@@ -28,7 +34,7 @@ from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class MthreadsContainerRequest(Struct, frozen=True, kw_only=True):
     """What one container asks, in Mthreads' units."""
 
     container: Container
@@ -55,7 +61,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         return self.count, self.memory, self.given[1]
 
 
-def asked(options: Options, pod: Pod) -> tuple[Asked, ...]:
+def container_requests(options: MthreadsOptions, pod: Pod) -> tuple[MthreadsContainerRequest, ...]:
     """What every container asks, those left out that ask nothing.
 
     Raises InvalidField for what can never run.
@@ -67,11 +73,13 @@ def asked(options: Options, pod: Pod) -> tuple[Asked, ...]:
 
 
 def _asked(
-    options: Options, pod: Pod, position: int, container: Container, role: Role
-) -> Asked | None:
-    count = amount(pod, position, options.count, hint="It counts cards, 1 at least.")
-    memory = memory_amount(pod, position, options.memory, MemoryUnit(MEMORY_UNIT), cards=count or 1)
-    cores = amount(
+    options: MthreadsOptions, pod: Pod, position: int, container: Container, role: Role
+) -> MthreadsContainerRequest | None:
+    count = parse_amount(pod, position, options.count, hint="It counts cards, 1 at least.")
+    memory = parse_memory_amount(
+        pod, position, options.memory, MemoryUnit(MEMORY_UNIT), cards=count or 1
+    )
+    cores = parse_amount(
         pod, position, options.core, high=INT32_MAX, hint="One unit is a sixteenth of a card."
     )
     if count is None:
@@ -79,10 +87,12 @@ def _asked(
         return None
     if count == 0:
         _refuse(
-            pod, position, options.count,
+            pod,
+            position,
+            options.count,
             "write 1 for a part of a card or one whole card, or take out all Mthreads resources",
-        )  # fmt: skip
-    asks = Asked(
+        )
+    asks = MthreadsContainerRequest(
         container=container, position=position, role=role, count=count, given=(memory, cores)
     )
     if count > 1 or memory is None or (memory, cores) == (WHOLE_MEMORY, CORES):
@@ -98,22 +108,24 @@ def _asked(
             pod, position, options.core, f"a card has {CORES} core units; write at most that",
             Reason.CARD_INSUFFICIENT_CORE,
         )  # fmt: skip
-    return Asked(
+    return MthreadsContainerRequest(
         container=container, position=position, role=role, count=1, memory=memory,
         cores=cores or 0, given=(memory, cores),
     )  # fmt: skip
 
 
-def _check_no_orphan(options: Options, pod: Pod, position: int, given: int | None) -> None:
+def _check_no_orphan(options: MthreadsOptions, pod: Pod, position: int, given: int | None) -> None:
     """Memory or cores without a count would wait for ever, or run outside the books."""
     if given:
-        name = options.memory if find(pod, position, options.memory) else options.core
+        name = options.memory if find_amount(pod, position, options.memory) else options.core
         _refuse(
             pod, position, name, f"it counts only beside a number of cards; add {options.count}: 1"
         )
 
 
-def _check_one_card(options: Options, pod: Pod, found: Sequence[Asked]) -> None:
+def _check_one_card(
+    options: MthreadsOptions, pod: Pod, found: Sequence[MthreadsContainerRequest]
+) -> None:
     """A pod shares one card: refuse what its containers can never get together."""
     running = [a for a in found if a.role is not Role.INIT]
     starting = [a for a in found if a.role is not Role.APP]
@@ -121,11 +133,13 @@ def _check_one_card(options: Options, pod: Pod, found: Sequence[Asked]) -> None:
         several = next((a for a in phase if a.count > 1), None)
         if several is not None and len(phase) > 1:
             _refuse(
-                pod, several.position, options.count,
+                pod,
+                several.position,
+                options.count,
                 "all containers of a pod share one Mthreads card, so a container with several "
                 "cards must be the only one that asks; give the others a pod of their own",
                 Reason.CARD_NOT_FOUND_CUSTOM_FILTER_RULE,
-            )  # fmt: skip
+            )
     whole = next((a for a in running if a.whole), None)
     if whole is not None and len(running) > 1:
         _refuse(
@@ -148,5 +162,5 @@ def _check_one_card(options: Options, pod: Pod, found: Sequence[Asked]) -> None:
 def _refuse(
     pod: Pod, position: int, name: str, remedy: str, reason: Reason = Reason.INVALID_REQUEST
 ) -> NoReturn:
-    field, value = find(pod, position, name) or (name, "")
+    field, value = find_amount(pod, position, name) or (name, "")
     raise InvalidField(Rejected(field=field, value=str(value), remedy=remedy, reason=reason))

@@ -22,7 +22,7 @@ SLICES: Final = (2, 4, 8, 16, 32, 64, 96)
 """Memory units that a share may have."""
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class MthreadsOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Resource names, as HAMi's `mthreads` section sets them, and policies."""
 
     ORDERS: ClassVar = ("node_scheduler_policy", "gpu_scheduler_policy")

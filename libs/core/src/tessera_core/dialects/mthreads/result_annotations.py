@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Held, Placed
+from tessera_core.dialect_kit.contract import Placed, RecordedShares
 from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, held_by, list_text
-from tessera_core.dialects.mthreads.options import CORES, NAME, WORD, Options
+from tessera_core.dialects.mthreads.options import CORES, NAME, WORD, MthreadsOptions
 from tessera_core.kube.containers import roles
 from tessera_schema.cards import Card
 from tessera_schema.kube import Pod
@@ -38,7 +38,7 @@ def annotate(placed: Placed) -> dict[str, str]:
     }
 
 
-def held(options: Options, pod: Pod, cards: Sequence[Card]) -> Held | None:
+def held(options: MthreadsOptions, pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     """What HAMi's list says that a bound pod holds."""
     asking = {
         position

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from tessera_core.dialect_kit.amounts import invalid
+from tessera_core.dialect_kit.amounts import invalid_field
 from tessera_core.dialect_kit.contract import (
     Admitted,
     Capacity,
     Dialect,
     Dimension,
-    Held,
     Measure,
     Placed,
     QuotaUnit,
+    RecordedShares,
     Rejected,
     claim_by_name,
 )
@@ -26,7 +26,8 @@ from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV, core_policy
 from tessera_core.dialects.volcano import gpushare, ignored, podgroup, vgpu
 from tessera_core.dialects.volcano.inventory import inventories
 from tessera_core.dialects.volcano.names import CHOICES, DIALECT, RESULT_KEYS, VENDOR
-from tessera_core.dialects.volcano.options import Options, settled
+from tessera_core.dialects.volcano.options import VolcanoOptions as Options
+from tessera_core.dialects.volcano.options import settled
 from tessera_core.dialects.volcano.recorded_shares import held
 from tessera_schema.cards import MIB, Card, Inventory
 from tessera_schema.injections import Injection
@@ -43,7 +44,7 @@ def dialect(options: Options) -> Dialect:
     def cards_of(node: Node, _customs: Sequence[Custom]) -> tuple[Inventory, ...]:
         return inventories(node, made)
 
-    def holds(pod: Pod, cards: Sequence[Card]) -> Held | None:
+    def holds(pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
         return held(pod, cards, made)
 
     return Dialect(
@@ -87,7 +88,7 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
     virtual = vgpu.asks(pod, options)
     told = podgroup.warnings(pod)
     if sharing and virtual:
-        raise invalid(
+        raise invalid_field(
             virtual[0].field,
             "",
             f"conflicts with {sharing[0].field}: gpushare and vgpu are two ways of sharing; use "
@@ -99,7 +100,7 @@ def _admit(pod: Pod, options: Options) -> Admitted | Rejected:
             changes=gpushare.changes(sharing, options),
             warnings=(*ignored.by_gpushare(pod), *told),
         )
-    wished = vgpu.wishes(pod) if virtual else vgpu.Wishes()
+    wished = vgpu.card_constraints(pod) if virtual else vgpu.CardConstraints()
     return Admitted(
         containers=vgpu.requests(virtual, wished, options),
         changes=vgpu.changes(virtual, options),

@@ -48,7 +48,7 @@ def comma_list(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
-class Device(Struct, frozen=True):
+class VgpuDevice(Struct, frozen=True):
     """One entry of `volcano.sh/vgpu-ids-new`."""
 
     card: str
@@ -57,16 +57,16 @@ class Device(Struct, frozen=True):
     cores: int
 
 
-class Devices(Struct, frozen=True):
+class VgpuDevices(Struct, frozen=True):
     """A decoded `volcano.sh/vgpu-ids-new`."""
 
-    containers: tuple[tuple[Device, ...], ...]
+    containers: tuple[tuple[VgpuDevice, ...], ...]
     """One for each container that asks, in order; containers that ask nothing have none."""
     malformed: tuple[str, ...]
     """Entries that could not be read."""
 
 
-def devices(text: str) -> Devices:
+def devices(text: str) -> VgpuDevices:
     """Read `UUID,NVIDIA,<memory>,<cores>:` lists, one per asking container, joined by `;`.
 
     Entries with too few fields or with negative or non-numeric amounts are left out, and named
@@ -83,10 +83,10 @@ def devices(text: str) -> Devices:
             else:
                 read.append(found)
         containers.append(tuple(read))
-    return Devices(containers=tuple(containers), malformed=tuple(malformed))
+    return VgpuDevices(containers=tuple(containers), malformed=tuple(malformed))
 
 
-def _device(entry: str) -> Device | None:
+def _device(entry: str) -> VgpuDevice | None:
     fields = entry.split(",")
     if len(fields) < _DEVICE_FIELDS or not fields[0]:
         return None
@@ -96,7 +96,7 @@ def _device(entry: str) -> Device | None:
     if not (0 <= memory <= INT32_MAX and 0 <= cores <= INT32_MAX):
         return None
     # a MIG instance is written UUID[<group>-<position>]; what it takes, it takes of its card
-    return Device(card=fields[0].partition("[")[0], memory=memory, cores=cores)
+    return VgpuDevice(card=fields[0].partition("[")[0], memory=memory, cores=cores)
 
 
 def devices_text(shares: Sequence[Share], factor: int) -> str:

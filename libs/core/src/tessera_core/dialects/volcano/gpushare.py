@@ -10,8 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import INT32_MAX, amount, invalid, memory_amount
-from tessera_core.dialect_kit.contract import Change, Placed
+from tessera_core.dialect_kit.amounts import (
+    INT32_MAX,
+    invalid_field,
+    parse_amount,
+    parse_memory_amount,
+)
+from tessera_core.dialect_kit.contract import ContainerChange, Placed
 from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.volcano import codec
 from tessera_core.dialects.volcano.fields import (
@@ -21,7 +26,7 @@ from tessera_core.dialects.volcano.fields import (
     refuse_unequal,
 )
 from tessera_core.dialects.volcano.names import DIALECT, GPU_INDEX, PREDICATE_TIME, VENDOR
-from tessera_core.dialects.volcano.options import Options
+from tessera_core.dialects.volcano.options import VolcanoOptions
 from tessera_core.kube.containers import roles
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
@@ -31,7 +36,7 @@ from tessera_schema.requests import ContainerRequest, NodeOrder, Policy, Request
 WHOLE: Final = 100
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class GpushareContainerRequest(Struct, frozen=True, kw_only=True):
     """What one container asks for; exactly one of `memory` and `cards` is above 0."""
 
     container: Container
@@ -43,7 +48,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     cards: int = 0
 
 
-def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
+def asks(pod: Pod, options: VolcanoOptions) -> tuple[GpushareContainerRequest, ...]:
     """The containers that ask for more than 0. Raises InvalidField."""
     found = []
     for position, container, role in roles(pod):
@@ -53,7 +58,7 @@ def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
             units = _limit(pod, position, name, options) or 0
             if units:
                 found.append(
-                    Ask(
+                    GpushareContainerRequest(
                         container=container,
                         position=position,
                         role=role,
@@ -66,7 +71,7 @@ def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
     return tuple(found)
 
 
-def given(pod: Pod, options: Options) -> tuple[Ask, ...]:
+def given(pod: Pod, options: VolcanoOptions) -> tuple[GpushareContainerRequest, ...]:
     """What a running pod was given, as Volcano reads it, which refuses nothing.
 
     Memory counts before cards: where both are named, Volcano shares.
@@ -75,7 +80,7 @@ def given(pod: Pod, options: Options) -> tuple[Ask, ...]:
     for name in options.gpushare_names:
         memory = name == options.gpu_memory_resource
         found = tuple(
-            Ask(
+            GpushareContainerRequest(
                 container=container,
                 position=position,
                 role=role,
@@ -91,22 +96,24 @@ def given(pod: Pod, options: Options) -> tuple[Ask, ...]:
     return ()
 
 
-def _limit(pod: Pod, position: int, name: str, options: Options) -> int | None:
+def _limit(pod: Pod, position: int, name: str, options: VolcanoOptions) -> int | None:
     """The limit, None without one. An amount under requests alone would silently be nothing."""
     if name == options.gpu_memory_resource:
         unit = MemoryUnit(options.gpu_memory_factor * MIB)
-        limit = memory_amount(pod, position, name, unit, where=("limits",))
+        limit = parse_memory_amount(pod, position, name, unit, where=("limits",))
     else:
-        limit = amount(pod, position, name, where=("limits",), hint="The unit is one whole card.")
+        limit = parse_amount(
+            pod, position, name, where=("limits",), hint="The unit is one whole card."
+        )
     refuse_request_alone(pod, position, name)
     return limit
 
 
-def _refuse_both(found: list[Ask]) -> None:
+def _refuse_both(found: list[GpushareContainerRequest]) -> None:
     sharing = next((a for a in found if a.memory), None)
     owning = next((a for a in found if a.cards), None)
     if sharing and owning:
-        raise invalid(
+        raise invalid_field(
             owning.field,
             owning.cards,
             f"conflicts with {sharing.field}: a pod takes a part of one card or whole cards; "
@@ -114,7 +121,9 @@ def _refuse_both(found: list[Ask]) -> None:
         )
 
 
-def requests(found: tuple[Ask, ...], options: Options) -> tuple[ContainerRequest, ...]:
+def requests(
+    found: tuple[GpushareContainerRequest, ...], options: VolcanoOptions
+) -> tuple[ContainerRequest, ...]:
     """Canonical requests, lowest card first."""
     policy = Policy(node=NodeOrder(options.node_order))
     return tuple(
@@ -128,7 +137,7 @@ def requests(found: tuple[Ask, ...], options: Options) -> tuple[ContainerRequest
     )
 
 
-def _request(ask: Ask, policy: Policy, options: Options) -> Request:
+def _request(ask: GpushareContainerRequest, policy: Policy, options: VolcanoOptions) -> Request:
     if ask.memory:
         return Request(
             vendor=VENDOR,
@@ -149,10 +158,12 @@ def _request(ask: Ask, policy: Policy, options: Options) -> Request:
     )
 
 
-def changes(found: tuple[Ask, ...], options: Options) -> dict[str, Change]:
+def changes(
+    found: tuple[GpushareContainerRequest, ...], options: VolcanoOptions
+) -> dict[str, ContainerChange]:
     """Requests beside the limits, as Kubernetes demands of extended resources."""
     return {
-        ask.container.name: Change(limits=amounts, requests=amounts)
+        ask.container.name: ContainerChange(limits=amounts, requests=amounts)
         for ask in found
         for amounts in (
             {options.gpu_memory_resource: str(ask.memory)}

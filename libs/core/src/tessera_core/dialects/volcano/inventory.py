@@ -11,7 +11,7 @@ from typing import Final
 from tessera_core.dialect_kit.amounts import INT32_MAX
 from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
 from tessera_core.dialects.volcano import codec, names
-from tessera_core.dialects.volcano.options import Options
+from tessera_core.dialects.volcano.options import VolcanoOptions
 from tessera_core.kube.quantity import BadQuantity, value
 from tessera_core.vendors.nvidia import made_up_id
 from tessera_schema.cards import MIB, Card, Inventory, Precision
@@ -23,7 +23,7 @@ _SICK: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _MODES: Final = frozenset({names.HAMI_CORE, names.MIG, names.MPS})
 
 
-def inventories(node: Node, options: Options) -> tuple[Inventory, ...]:
+def inventories(node: Node, options: VolcanoOptions) -> tuple[Inventory, ...]:
     """What the node says, by totals and card by card."""
     found = (_counted(node, options), _registered(node, options))
     return tuple(i for i in found if i.cards or i.warnings)
@@ -42,7 +42,7 @@ def _inventory(precision: Precision, cards: list[Card], warnings: list[str]) -> 
 # -- totals in the capacity
 
 
-def _counted(node: Node, options: Options) -> Inventory:
+def _counted(node: Node, options: VolcanoOptions) -> Inventory:
     """Equal cards, each with its part of the total, rounded down to whole units.
 
     A node in number mode may lack gpu-memory: its cards' memory is then unknown (0), so whole
@@ -118,7 +118,7 @@ def _unhealthy(node: Node, number: int, warnings: list[str]) -> frozenset[int]:
 # -- the register
 
 
-def _registered(node: Node, options: Options) -> Inventory:
+def _registered(node: Node, options: VolcanoOptions) -> Inventory:
     """`UUID,slots,<memory>,TYPE,health,mode:` for each card; the plugin of 2023 wrote no mode."""
     text = node.metadata.annotations.get(names.VGPU_REGISTER)
     warnings: list[str] = []
@@ -141,7 +141,7 @@ def _register_says(node: Node, piece: str, problem: str) -> str:
     return f"{where}: {piece[:80]!r}: {problem}; restart Volcano's vgpu device plugin"
 
 
-def _not_allocatable(node: Node, options: Options) -> str:
+def _not_allocatable(node: Node, options: VolcanoOptions) -> str:
     """The first resource that the node should offer beside its register and does not."""
     needed = (
         options.vgpu_number_resource,
@@ -158,7 +158,9 @@ def _not_allocatable(node: Node, options: Options) -> str:
     return ""
 
 
-def _register_cards(node: Node, text: str, options: Options, warnings: list[str]) -> list[Card]:
+def _register_cards(
+    node: Node, text: str, options: VolcanoOptions, warnings: list[str]
+) -> list[Card]:
     """The readable entries; a card's index is its place in the text."""
     cards: dict[str, Card] = {}
     for index, piece in enumerate(text.split(":", MOST_CARDS)[:MOST_CARDS]):
@@ -177,7 +179,7 @@ def _register_cards(node: Node, text: str, options: Options, warnings: list[str]
     return list(cards.values())
 
 
-def _register_card(index: int, piece: str, options: Options) -> Card | str:
+def _register_card(index: int, piece: str, options: VolcanoOptions) -> Card | str:
     """The card, or what is wrong with its entry."""
     fields = piece.strip().split(",")
     if len(fields) < _OLD_FIELDS or not fields[0]:

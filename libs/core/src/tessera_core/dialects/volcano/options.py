@@ -14,7 +14,7 @@ from tessera_schema.requests import NodeOrder
 Factor = Annotated[int, Meta(ge=1, le=65536)]
 
 
-class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VolcanoOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Volcano's GPU sharing. The defaults are Volcano's, with everything switched on."""
 
     ORDERS: ClassVar = ("node_order", "schedule_policy", "SchedulePolicy")
@@ -126,7 +126,7 @@ _WITHOUT_EFFECT: Final = (
 _TRUTHS: Final = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
-def settled(options: Options) -> tuple[Options, tuple[str, ...]]:
+def settled(options: VolcanoOptions) -> tuple[VolcanoOptions, tuple[str, ...]]:
     """The options with `arguments` and `scheduler_conf` applied and names checked, and what of the
     latter is not ours. Raises ValueError, naming the key."""
     conf = read(options.scheduler_conf)
@@ -140,7 +140,7 @@ def settled(options: Options) -> tuple[Options, tuple[str, ...]]:
     for key, written in options.arguments.items():
         found |= _setting(key, written)
     try:
-        made = msgspec.convert({**msgspec.structs.asdict(options), **found}, Options)
+        made = msgspec.convert({**msgspec.structs.asdict(options), **found}, VolcanoOptions)
     except msgspec.ValidationError as e:
         raise ValueError(f"arguments: {e}") from e
     _check_names((*made.gpushare_names, *made.vgpu_names))
@@ -161,7 +161,7 @@ def _setting(key: str, written: object) -> dict[str, Any]:
         )
     value = _truth(key, written) if setting in _SWITCHES else written
     try:
-        msgspec.convert({setting: value}, Options)
+        msgspec.convert({setting: value}, VolcanoOptions)
     except msgspec.ValidationError as e:
         raise ValueError(f"arguments.{key}: {e}") from e
     return {setting: value}

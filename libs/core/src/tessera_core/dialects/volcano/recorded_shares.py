@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_core.dialect_kit.contract import Held
+from tessera_core.dialect_kit.contract import RecordedShares
 from tessera_core.dialects.volcano import codec, gpushare, names, vgpu
-from tessera_core.dialects.volcano.options import Options
+from tessera_core.dialects.volcano.options import VolcanoOptions
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Share
 from tessera_schema.kube import Container, Pod
 from tessera_schema.requests import Role
 
 
-def held(pod: Pod, cards: Sequence[Card], options: Options) -> Held | None:
+def held(pod: Pod, cards: Sequence[Card], options: VolcanoOptions) -> RecordedShares | None:
     """The pod's shares, by whichever annotation its requests go with; None where it has none."""
     ours = [c for c in cards if c.vendor == names.VENDOR]
     index = pod.metadata.annotations.get(names.GPU_INDEX)
@@ -33,16 +33,19 @@ def held(pod: Pod, cards: Sequence[Card], options: Options) -> Held | None:
     return None
 
 
-def _problem(key: str, text: str, what: str) -> Held:
-    return Held(problem=f"metadata.annotations[{key}]: {text[:80]!r}: {what}")
+def _problem(key: str, text: str, what: str) -> RecordedShares:
+    return RecordedShares(problem=f"metadata.annotations[{key}]: {text[:80]!r}: {what}")
 
 
 # -- gpushare
 
 
 def _by_index(
-    asks: tuple[gpushare.Ask, ...], text: str, cards: Sequence[Card], options: Options
-) -> Held:
+    asks: tuple[gpushare.GpushareContainerRequest, ...],
+    text: str,
+    cards: Sequence[Card],
+    options: VolcanoOptions,
+) -> RecordedShares:
     """Every listed card is charged the pod's full amount, as upstream charges it."""
     indices = codec.indices(text)
     if indices is None:
@@ -54,11 +57,15 @@ def _by_index(
     listed = [by_index[i] for i in indices]
     if asks[0].memory:
         unit = options.gpu_memory_factor * MIB
-        return Held(shares=tuple(_part(a, c, a.memory * unit) for a in asks for c in listed))
-    return Held(shares=_whole_cards(asks, listed))
+        return RecordedShares(
+            shares=tuple(_part(a, c, a.memory * unit) for a in asks for c in listed)
+        )
+    return RecordedShares(shares=_whole_cards(asks, listed))
 
 
-def _whole_cards(asks: tuple[gpushare.Ask, ...], listed: Sequence[Card]) -> tuple[Share, ...]:
+def _whole_cards(
+    asks: tuple[gpushare.GpushareContainerRequest, ...], listed: Sequence[Card]
+) -> tuple[Share, ...]:
     """Deal the listed cards to the containers in order; an init container's serve again after it.
 
     Upstream does not say which container has which card, and gives all of them to each. Cards
@@ -77,12 +84,12 @@ def _whole_cards(asks: tuple[gpushare.Ask, ...], listed: Sequence[Card]) -> tupl
     return tuple(shares)
 
 
-def _part(ask: gpushare.Ask, card: Card, memory_bytes: int) -> Share:
+def _part(ask: gpushare.GpushareContainerRequest, card: Card, memory_bytes: int) -> Share:
     holder = (ask.container, ask.position, ask.role)
     return _share(*holder, card, memory_bytes, cores=0, exclusive=False)
 
 
-def _whole(ask: gpushare.Ask, card: Card) -> Share:
+def _whole(ask: gpushare.GpushareContainerRequest, card: Card) -> Share:
     holder = (ask.container, ask.position, ask.role)
     return _share(*holder, card, card.memory_bytes, cores=gpushare.WHOLE, exclusive=True)
 
@@ -91,8 +98,8 @@ def _whole(ask: gpushare.Ask, card: Card) -> Share:
 
 
 def _by_ids(
-    asking: Sequence[vgpu.Holder], text: str, cards: Sequence[Card], options: Options
-) -> Held:
+    asking: Sequence[vgpu.Holder], text: str, cards: Sequence[Card], options: VolcanoOptions
+) -> RecordedShares:
     """One segment for each container that asks; Volcano has none for init containers."""
     read = codec.devices(text)
     if read.malformed:
@@ -116,7 +123,11 @@ def _by_ids(
                     cores=device.cores, exclusive=device.cores >= vgpu.WHOLE,
                 )
             )  # fmt: skip
-    return Held(shares=tuple(shares)) if shares else _problem(names.VGPU_IDS, text, "lists no card")
+    return (
+        RecordedShares(shares=tuple(shares))
+        if shares
+        else _problem(names.VGPU_IDS, text, "lists no card")
+    )
 
 
 def _share(

@@ -12,8 +12,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import amount, find, invalid, memory_amount
-from tessera_core.dialect_kit.contract import Change, Placed
+from tessera_core.dialect_kit.amounts import (
+    find_amount,
+    invalid_field,
+    parse_amount,
+    parse_memory_amount,
+)
+from tessera_core.dialect_kit.contract import ContainerChange, Placed
 from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.volcano import codec, names
@@ -23,7 +28,7 @@ from tessera_core.dialects.volcano.fields import (
     refuse_request_alone,
     refuse_unequal,
 )
-from tessera_core.dialects.volcano.options import Options
+from tessera_core.dialects.volcano.options import VolcanoOptions
 from tessera_core.kube.containers import roles
 from tessera_core.vendors.nvidia import VISIBLE, visible
 from tessera_schema.cards import MIB
@@ -45,7 +50,7 @@ Holder = tuple[int, Container, Role]
 _CACHES: Final = "/tmp/vgpu"  # noqa: S108  (a name inside the container, part of the wire)
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class VgpuContainerRequest(Struct, frozen=True, kw_only=True):
     """What one container asks for, per card."""
 
     container: Container
@@ -59,7 +64,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     cores: int
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class CardConstraints(Struct, frozen=True, kw_only=True):
     """What the pod's annotations say about cards, the same for all its containers."""
 
     models: tuple[str, ...] = ()
@@ -69,7 +74,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
     ids_denied: tuple[str, ...] = ()
 
 
-def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
+def asks(pod: Pod, options: VolcanoOptions) -> tuple[VgpuContainerRequest, ...]:
     """The containers that ask for cards. Raises InvalidField."""
     if not options.vgpu:
         return ()
@@ -79,7 +84,7 @@ def asks(pod: Pod, options: Options) -> tuple[Ask, ...]:
     return tuple(ask for ask in found if ask)
 
 
-def holders(pod: Pod, options: Options) -> tuple[Holder, ...]:
+def holders(pod: Pod, options: VolcanoOptions) -> tuple[Holder, ...]:
     """The containers of a running pod that were given cards, as Volcano reads it, which drops
     what makes no sense instead of refusing it: those with a number, else memory, in limits."""
     if not options.vgpu:
@@ -92,16 +97,18 @@ def holders(pod: Pod, options: Options) -> tuple[Holder, ...]:
     )
 
 
-def _ask(pod: Pod, position: int, container: Container, role: Role, options: Options) -> Ask | None:
+def _ask(
+    pod: Pod, position: int, container: Container, role: Role, options: VolcanoOptions
+) -> VgpuContainerRequest | None:
     number, memory_limit = options.vgpu_number_resource, options.vgpu_memory_resource
-    cards = amount(pod, position, number, where=("limits",), hint="The unit is one card.")
+    cards = parse_amount(pod, position, number, where=("limits",), hint="The unit is one card.")
     refuse_request_alone(pod, position, number)
     refuse_unequal(pod, position, options.vgpu_names)
-    memory = memory_amount(
+    memory = parse_memory_amount(
         pod, position, memory_limit, MemoryUnit(options.vgpu_memory_factor * MIB)
     )
     percent = _percent(pod, position, options)
-    cores = amount(
+    cores = parse_amount(
         pod,
         position,
         options.vgpu_cores_resource,
@@ -109,13 +116,13 @@ def _ask(pod: Pod, position: int, container: Container, role: Role, options: Opt
         hint="The unit is percent of one card; ask for more cards with vgpu-number.",
     )
     if cards is None:
-        in_limits = find(pod, position, memory_limit, ("limits",)) is not None
+        in_limits = find_amount(pod, position, memory_limit, ("limits",)) is not None
         cards = options.vgpu_default_number if memory and in_limits else 0
         if not cards and (memory or percent or cores):
             _refuse_without_cards(pod, position, options)
     if not cards:
         return None
-    return Ask(
+    return VgpuContainerRequest(
         container=container,
         position=position,
         role=role,
@@ -127,43 +134,43 @@ def _ask(pod: Pod, position: int, container: Container, role: Role, options: Opt
     )
 
 
-def _percent(pod: Pod, position: int, options: Options) -> int | None:
+def _percent(pod: Pod, position: int, options: VolcanoOptions) -> int | None:
     """Percentage of memory. 0 is refused: HAMi-core takes a limit of 0 MiB for no limit."""
     name = options.vgpu_memory_percentage_resource
     if not name:
         return None
     hint = "The unit is percent of one card's memory."
-    percent = amount(pod, position, name, high=WHOLE, hint=hint)
-    found = find(pod, position, name)
+    percent = parse_amount(pod, position, name, high=WHOLE, hint=hint)
+    found = find_amount(pod, position, name)
     if percent == 0 and found:
-        raise invalid(*found, "write 1 to 100, or leave it out to get the whole card.")
+        raise invalid_field(*found, "write 1 to 100, or leave it out to get the whole card.")
     return percent
 
 
-def _refuse_without_cards(pod: Pod, position: int, options: Options) -> None:
+def _refuse_without_cards(pod: Pod, position: int, options: VolcanoOptions) -> None:
     """Cores, a percentage or a memory request alone give no card: Volcano drops them silently."""
-    found = (find(pod, position, name) for name in options.vgpu_names)
+    found = (find_amount(pod, position, name) for name in options.vgpu_names)
     field, written = next(f for f in found if f and str(f[1]) != "0")
-    raise invalid(
+    raise invalid_field(
         field,
         written,
         f"asks for no card by itself; add limits[{options.vgpu_number_resource}]: 1.",
     )
 
 
-def wishes(pod: Pod) -> Wishes:
+def card_constraints(pod: Pod) -> CardConstraints:
     """Constraints of the pod's annotations. Raises InvalidField for an unknown mode."""
     annotations = pod.metadata.annotations
     models = codec.comma_list(annotations.get(names.USE_TYPE, ""))
     denied = codec.comma_list(annotations.get(names.NOUSE_TYPE, ""))
     mode = annotations.get(names.VGPU_MODE)
     if mode is not None and mode not in _SERVED_BY:
-        raise invalid(
+        raise invalid_field(
             f"metadata.annotations[{names.VGPU_MODE}]",
             mode,
             f"write {names.HAMI_CORE} (which also serves {names.MPS} cards), or leave it out.",
         )
-    return Wishes(
+    return CardConstraints(
         models=models,
         models_denied=() if models else denied,
         modes=_SERVED_BY[mode] if mode else (),
@@ -173,7 +180,7 @@ def wishes(pod: Pod) -> Wishes:
 
 
 def requests(
-    found: tuple[Ask, ...], wished: Wishes, options: Options
+    found: tuple[VgpuContainerRequest, ...], wished: CardConstraints, options: VolcanoOptions
 ) -> tuple[ContainerRequest, ...]:
     """Canonical requests."""
     policy = Policy(
@@ -210,7 +217,9 @@ def requests(
     )
 
 
-def changes(found: tuple[Ask, ...], options: Options) -> dict[str, Change]:
+def changes(
+    found: tuple[VgpuContainerRequest, ...], options: VolcanoOptions
+) -> dict[str, ContainerChange]:
     """Limits and requests as they were understood, defaults filled in.
 
     A container that names only vgpu-memory gets its vgpu-number: without it kubelet would ask
@@ -225,11 +234,16 @@ def changes(found: tuple[Ask, ...], options: Options) -> dict[str, Change]:
             amounts[options.vgpu_memory_percentage_resource] = str(ask.percent)
         if ask.cores:
             amounts[options.vgpu_cores_resource] = str(ask.cores)
-        filled[ask.container.name] = Change(limits=amounts, requests=amounts)
+        filled[ask.container.name] = ContainerChange(limits=amounts, requests=amounts)
     return filled
 
 
-def warnings(pod: Pod, found: tuple[Ask, ...], wished: Wishes, options: Options) -> tuple[str, ...]:
+def warnings(
+    pod: Pod,
+    found: tuple[VgpuContainerRequest, ...],
+    wished: CardConstraints,
+    options: VolcanoOptions,
+) -> tuple[str, ...]:
     """What was understood otherwise than it may have been meant."""
     told = []
     asking = {ask.position for ask in found}
@@ -256,7 +270,7 @@ def warnings(pod: Pod, found: tuple[Ask, ...], wished: Wishes, options: Options)
     return tuple(told)
 
 
-def annotate(placed: Placed, options: Options) -> dict[str, str]:
+def annotate(placed: Placed, options: VolcanoOptions) -> dict[str, str]:
     """The keys that the vgpu device plugin looks for; times in seconds."""
     seconds = str(placed.now_ns // _SECOND_NS)
     listed = codec.devices_text(placed.shares, options.vgpu_memory_factor)
@@ -270,7 +284,7 @@ def annotate(placed: Placed, options: Options) -> dict[str, str]:
     }
 
 
-def inject(placed: Placed, container: Container, options: Options) -> Injection:
+def inject(placed: Placed, container: Container, options: VolcanoOptions) -> Injection:
     """The plugin's environment; the hook library itself comes from the vendor."""
     shares = placed.of(container.name)
     if not shares:

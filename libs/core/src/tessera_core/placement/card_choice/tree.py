@@ -13,17 +13,17 @@ from typing import Final
 from tessera_core.fleet.columns import NodeView
 from tessera_core.fleet.cores import milli, percent
 from tessera_core.topology import evaluators
-from tessera_core.topology.tree import Books, Leaf, Level, Pair, grow
+from tessera_core.topology.tree import FreeCards, Leaf, Pair, TopologyLevel, grow
 from tessera_schema.cards import Card
 from tessera_schema.requests import Request
 
 CLASSES: Final = {
-    60: Level.SINGLE,
-    50: Level.SINGLE,
-    40: Level.MULTIPLE,
-    30: Level.HOST_BRIDGE,
-    20: Level.NODE,
-    10: Level.SYSTEM,
+    60: TopologyLevel.SINGLE,
+    50: TopologyLevel.SINGLE,
+    40: TopologyLevel.MULTIPLE,
+    30: TopologyLevel.HOST_BRIDGE,
+    20: TopologyLevel.NODE,
+    10: TopologyLevel.SYSTEM,
 }
 """PCIe class of a link score -> level. Cards of one board count as cards of one switch."""
 _SCORE_OF_LINK: Final = 100
@@ -34,7 +34,7 @@ def choose(view: NodeView, eligible: Sequence[int], request: Request) -> tuple[i
     """See `tessera_core.placement.card_choice`. Several cards: `link`; a whole one: `fragment`; a
     part of one: `share`. The original's tie-breaks count, not the order of `eligible`."""
     idle = sum(1 << i for i in eligible)
-    books = Books(_leaves(view), idle)
+    books = FreeCards(_leaves(view), idle)
     if request.count == 1 and not request.exclusive:
         asked = percent(milli(request.cores_percent))
         return evaluators.share(books, asked, request.memory_bytes, eligible)
@@ -44,11 +44,11 @@ def choose(view: NodeView, eligible: Sequence[int], request: Request) -> tuple[i
     return evaluators.link(root, books, request.count)
 
 
-def levels(cards: Sequence[Card]) -> dict[Pair, Level]:
+def levels(cards: Sequence[Card]) -> dict[Pair, TopologyLevel]:
     """How close each two cards are, as far as is known. Where two cards differ about it, the
     farther counts."""
     several = len({card.numa for card in cards}) > 1
-    found: dict[Pair, Level] = {}
+    found: dict[Pair, TopologyLevel] = {}
     if not several and not any(card.links or card.switch for card in cards):
         return found
     for (a, one), (b, other) in combinations(enumerate(cards), 2):
@@ -58,15 +58,15 @@ def levels(cards: Sequence[Card]) -> dict[Pair, Level]:
     return found
 
 
-def _level(one: Card, other: Card, *, several: bool) -> Level | None:
+def _level(one: Card, other: Card, *, several: bool) -> TopologyLevel | None:
     told = (one.links.get(other.id), other.links.get(one.id))
     known = [CLASSES[c] for s in told if s is not None and (c := s % _SCORE_OF_LINK) in CLASSES]
     if known:
         return max(known)
     if one.switch and one.switch == other.switch:
-        return Level.SINGLE
+        return TopologyLevel.SINGLE
     if several:
-        return Level.NODE if one.numa == other.numa else Level.SYSTEM
+        return TopologyLevel.NODE if one.numa == other.numa else TopologyLevel.SYSTEM
     return None
 
 

@@ -28,7 +28,7 @@ SIZES: Final = 64
 costs a hundred times as much to learn from."""
 
 
-class Table(Struct, frozen=True, eq=False):
+class ValueTable(Struct, frozen=True, eq=False):
     """The value of one kind of card, by what is free of each axis."""
 
     value: Floats
@@ -45,7 +45,7 @@ class Table(Struct, frozen=True, eq=False):
 
 def table(
     totals: Ints, sizes: Ints, counts: Floats, amounts: int, rng: np.random.Generator
-) -> Table:
+) -> ValueTable:
     """Of a card with `totals` (axes,), when shares of `sizes` (sizes, axes) are asked for
     `counts` times. Without any, the value is that of halves, quarters and eighths."""
     if not len(sizes):
@@ -87,7 +87,7 @@ def _slots_bind(each: Ints, cells: Ints, amounts: int) -> bool:
     return bool((most > cells[amounts:].min()).any())
 
 
-def _closed(value: Floats, cells: Ints, each: Ints, amounts: int) -> Table:
+def _closed(value: Floats, cells: Ints, each: Ints, amounts: int) -> ValueTable:
     """The table with its edges: idle, nothing left, and slots that only must not be 0."""
     for _ in range(len(cells) - value.ndim):
         value = np.repeat(value[..., None], 2, -1)
@@ -96,4 +96,4 @@ def _closed(value: Floats, cells: Ints, each: Ints, amounts: int) -> Table:
         if axis in (0, *range(amounts, len(cells))) or each[:, axis].all():
             value[(slice(None),) * axis + (0,)] = 0
     value[(-1,) * value.ndim] = 1
-    return Table(value, cells)
+    return ValueTable(value, cells)

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tessera_core.fleet.arrays import Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement import predicates
-from tessera_core.placement.packing.demand import Ask, Kinds, Past
+from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape
 from tessera_core.placement.packing.demand_history import History
 from tessera_schema.requests import Request
 
@@ -35,7 +35,7 @@ class CardKind(NamedTuple):
     slots: int
 
 
-class Catalogue:
+class CardCatalogue:
     """The kinds of cards met so far, by number from 1 on."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Catalogue:
         """Kind 0, no card, included."""
         return len(self.kinds) + 1
 
-    def numbers(self, cards: Cards) -> Ints:
+    def numbers(self, cards: CardColumns) -> Ints:
         """Each card's kind, for columns of any shape; 0 where none may be used, and beyond
         `MOST_KINDS`: such cards are given last."""
         columns = (
@@ -64,9 +64,9 @@ class Catalogue:
         """(kinds, axes)."""
         return np.array([[1, 1, 1], *([k.memory, max(k.cores, 1), k.slots] for k in self.kinds)])
 
-    def describe(self, of_card: Ints) -> Kinds:
+    def describe(self, of_card: Ints) -> CardKinds:
         """The kinds, where `of_card` is the kind of each card of the fleet."""
-        return Kinds(
+        return CardKinds(
             totals=self.totals(),
             cards=np.bincount(of_card.ravel(), minlength=len(self)) * (np.arange(len(self)) > 0),
             vendor=np.array([-1, *(k.vendor for k in self.kinds)]),
@@ -75,12 +75,14 @@ class Catalogue:
 
     def ask(
         self, request: Request, fleet: Fleet, *, cpu: float = 0, memory: float = 0
-    ) -> Ask:  # fmt: skip
+    ) -> DemandShape:  # fmt: skip
         """The request on an idle card of each kind; `cpu` and `memory` of the host in thousandths
         and bytes."""
         cards = self._idle()
         need = predicates.amounts(request, cards)
-        refused = predicates.rungs(request, need, cards, models=fleet.models, modes=fleet.modes)
+        refused = predicates.predicates(
+            request, need, cards, models=fleet.models, modes=fleet.modes
+        )
         known = fleet.vendors.known(request.vendor)
         vendor = -2 if known is None else known
         mine = cards.vendor == vendor
@@ -88,7 +90,7 @@ class Catalogue:
         each[:, 0], each[:, 1] = need.memory, need.cores
         each[:, 2] = need.slots
         alone = np.zeros(len(self), np.bool_) | need.alone | request.policy.idle_cards_only
-        return Ask(
+        return DemandShape(
             need=each * mine[:, None],
             allowed=predicates.passed(refused, mine),
             alone=alone,
@@ -98,14 +100,14 @@ class Catalogue:
             memory=memory,
         )
 
-    def past(self, history: History, fleet: Fleet) -> Past:
+    def past(self, history: History, fleet: Fleet) -> Demand:
         """What the history says of these kinds; empty where it says too little."""
         cpu, memory = history.host
         asks = tuple(
             (self.ask(wish.request, fleet, cpu=wish.cpu, memory=wish.memory), n)
             for wish, n in history.wishes.items()
         )
-        return Past(asks, cpu, memory)
+        return Demand(asks, cpu, memory)
 
     def _number(self, kind: CardKind) -> int:
         if kind not in self._numbers:
@@ -115,9 +117,9 @@ class Catalogue:
             self._numbers[kind] = len(self.kinds)
         return self._numbers[kind]
 
-    def _idle(self) -> Cards:
+    def _idle(self) -> CardColumns:
         """One idle card of each kind, in columns."""
-        cards = Cards((len(self),))
+        cards = CardColumns((len(self),))
         for name, column in zip(_COLUMNS, zip(*self.kinds, strict=True), strict=False):
             getattr(cards, name)[1:] = column
         return cards

@@ -13,19 +13,19 @@ from msgspec import Struct
 from tessera_core.fleet.arrays import Bools, Floats, Ints
 
 
-class Nodes(Struct, frozen=True, eq=False):
+class IdleNodes(Struct, frozen=True, eq=False):
     """What idle nodes offer to pods."""
 
     kind: Ints
     """(nodes, cards): each card's kind."""
     cpu: Floats
-    """(nodes,): processor and memory in all, in the units of `Ask`."""
+    """(nodes,): processor and memory in all, in the units of `DemandShape`."""
     memory: Floats
     known: Bools
     """(nodes,): whether they are known."""
 
 
-class Kinds(Struct, frozen=True, eq=False):
+class CardKinds(Struct, frozen=True, eq=False):
     """The kinds of cards of a cluster, by number."""
 
     totals: Ints
@@ -35,7 +35,7 @@ class Kinds(Struct, frozen=True, eq=False):
     vendor: Ints
     """(kinds,): number of the vendor; shapes of one vendor never use another's cards."""
     amounts: int
-    nodes: Nodes | None = None
+    nodes: IdleNodes | None = None
     """The nodes that have them; None = nothing is known of their hosts."""
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class Kinds(Struct, frozen=True, eq=False):
         return len(self.totals)
 
 
-class Ask(Struct, frozen=True, eq=False):
+class DemandShape(Struct, frozen=True, eq=False):
     """What pods of one shape ask, of each kind of card and of the host."""
 
     need: Ints
@@ -60,16 +60,16 @@ class Ask(Struct, frozen=True, eq=False):
     memory: float = 0
 
 
-class Past(Struct, frozen=True, eq=False):
+class Demand(Struct, frozen=True, eq=False):
     """What was asked: shapes with how often, and sums over the pods that asked for cards."""
 
-    asks: tuple[tuple[Ask, float], ...] = ()
+    asks: tuple[tuple[DemandShape, float], ...] = ()
     cpu: float = 0
     """0 = not known."""
     memory: float = 0
 
 
-def cards_asked(ask: Ask, kinds: Kinds, parts: Floats) -> float:
+def cards_asked(ask: DemandShape, kinds: CardKinds, parts: Floats) -> float:
     """How many cards a pod takes, the mean over the cards that it may use; parts of cards by
     their `parts` (kinds, axes): the weight of each axis."""
     fraction = (ask.need[:, : kinds.amounts] / kinds.totals[:, : kinds.amounts] * parts).sum(1)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.placement.units import Unit, units
+from tessera_core.placement.units import PlacementUnit, units
 from tessera_schema.cards import MIB
 from tessera_schema.json_codec import decoder
 from tessera_schema.requests import ContainerRequest, PodRequest, Policy, Request, Role
@@ -42,14 +42,14 @@ _CORE_TENTH: Final = 100
 _MEMORY_STEP: Final = 256 * MIB
 
 
-class Wish(NamedTuple):
+class DemandedShape(NamedTuple):
     """A pod's request, and what the pod asks of its host: thousandths of a core, and bytes."""
 
     request: Request
     cpu: float = 0
     memory: float = 0
 
-    def coarse(self) -> Wish:
+    def coarse(self) -> DemandedShape:
         """The host's part rounded up, to tenths of a core and quarters of a GiB: so that pods
         which hardly differ are one shape."""
         cpu = -(-self.cpu // _CORE_TENTH) * _CORE_TENTH
@@ -57,11 +57,11 @@ class Wish(NamedTuple):
         return self._replace(cpu=cpu, memory=memory)
 
 
-_Wished = tuple[tuple[ContainerRequest, ...], tuple[float, float], tuple[Wish, ...]]
+_Wished = tuple[tuple[ContainerRequest, ...], tuple[float, float], tuple[DemandedShape, ...]]
 """A pod's containers, its part of a host, and what it counts as."""
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class ShapeRecord(Struct, frozen=True, kw_only=True):
     """One shape on the wire."""
 
     shape: Request
@@ -71,7 +71,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     memory_bytes: float = 0
 
 
-class Saved(Struct, frozen=True, kw_only=True):
+class SavedHistory(Struct, frozen=True, kw_only=True):
     """The history on the wire. Counts are as of `at`."""
 
     version: int = VERSION
@@ -81,7 +81,7 @@ class Saved(Struct, frozen=True, kw_only=True):
     cpu_milli: float = 0
     """Asked of hosts by all those pods; 0 = not known."""
     memory_bytes: float = 0
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[ShapeRecord, ...] = ()
 
 
 class _Version(Struct, frozen=True):
@@ -90,7 +90,7 @@ class _Version(Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_version = decoder(_Version)
-_decode_saved = decoder(Saved)
+_decode_saved = decoder(SavedHistory)
 
 
 class History:
@@ -101,7 +101,7 @@ class History:
         self._half_life_s = half_life_s
         self._from = 0.0
         """When a new pod weighs 1; later ones weigh more, which is the same as fading."""
-        self._weights: dict[Wish, float] = {}
+        self._weights: dict[DemandedShape, float] = {}
         self._pods = self._cpu = self._memory = 0.0
         self._last: _Wished = ((), (0.0, 0.0), ())
 
@@ -145,7 +145,7 @@ class History:
         return self.pods(now) >= ENOUGH
 
     @property
-    def wishes(self) -> Mapping[Wish, float]:
+    def wishes(self) -> Mapping[DemandedShape, float]:
         """Shape, and what it asks of its host -> weight; only the proportions mean something."""
         return _most(self._weights)
 
@@ -168,11 +168,11 @@ class History:
         self._rebase(now)
         kept = _most(self._weights, SAVED)
         seen = tuple(
-            Seen(shape=w.request, count=round(n, 6), cpu_milli=w.cpu, memory_bytes=w.memory)
+            ShapeRecord(shape=w.request, count=round(n, 6), cpu_milli=w.cpu, memory_bytes=w.memory)
             for w, n in kept.items()
         )
         cpu, memory = float(round(self._cpu)), float(round(self._memory))
-        saved = Saved(
+        saved = SavedHistory(
             at=now, pods=round(self._pods, 6), cpu_milli=cpu, memory_bytes=memory, seen=seen
         )
         return _encode(saved)
@@ -190,18 +190,20 @@ class History:
         history._pods = max(saved.pods, 0)
         history._cpu, history._memory = max(saved.cpu_milli, 0), max(saved.memory_bytes, 0)
         for seen in filter(_sensible, saved.seen):
-            wish = Wish(seen.shape, seen.cpu_milli, seen.memory_bytes).coarse()
+            wish = DemandedShape(seen.shape, seen.cpu_milli, seen.memory_bytes).coarse()
             history._weights[wish] = history._weights.get(wish, 0) + seen.count
         return history
 
-    def _wishes_of(self, pod: PodRequest) -> tuple[Wish, ...]:
+    def _wishes_of(self, pod: PodRequest) -> tuple[DemandedShape, ...]:
         """Equal pods come one after another and share their containers
         (`tessera_core.admission.cache`): what was made of the last one is used again."""
         host = (float(pod.cpu_milli), float(pod.memory_bytes))
         containers, last_host, wishes = self._last
         if containers is not pod.containers or last_host != host:
             shapes = map(shape_of, units(pod))
-            wishes = tuple(Wish(s, *(() if i else host)).coarse() for i, s in enumerate(shapes))
+            wishes = tuple(
+                DemandedShape(s, *(() if i else host)).coarse() for i, s in enumerate(shapes)
+            )
             self._last = pod.containers, host, wishes
         return wishes
 
@@ -218,12 +220,10 @@ class History:
         self._from = now
 
 
-def shape_of(unit: Unit) -> Request:
+def shape_of(unit: PlacementUnit) -> Request:
     """What matters of a unit for later pods: amounts and kinds of cards, not names. Requests that
     share one card are added up as they run."""
-    lead = replace(
-        unit.lead, dialect="", ids=(), ids_denied=(), together=False, policy=Policy()
-    )  # fmt: skip
+    lead = replace(unit.lead, dialect="", ids=(), ids_denied=(), together=False, policy=Policy())
     if len(unit.parts) == 1:
         return lead
     stay = [p.request for p in unit.parts if p.container.role is not Role.INIT] or [unit.lead]
@@ -235,7 +235,7 @@ def shape_of(unit: Unit) -> Request:
     )
 
 
-def _sensible(seen: Seen) -> bool:
+def _sensible(seen: ShapeRecord) -> bool:
     """Whether a pod can have asked so: the text may have been edited by hand."""
     shape = seen.shape
     return (
@@ -250,7 +250,7 @@ def _sensible(seen: Seen) -> bool:
     )
 
 
-def _most(weights: Mapping[Wish, float], most: int = SHAPES) -> dict[Wish, float]:
+def _most(weights: Mapping[DemandedShape, float], most: int = SHAPES) -> dict[DemandedShape, float]:
     if len(weights) <= most:
         return dict(weights)
     kept = sorted(weights.items(), key=lambda item: -item[1])[:most]

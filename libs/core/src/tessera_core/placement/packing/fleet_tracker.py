@@ -12,10 +12,10 @@ from zlib import crc32
 import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.placement.packing.catalogue import Catalogue
-from tessera_core.placement.packing.free_capacity import Hosts, rows_of
+from tessera_core.placement.packing.catalogue import CardCatalogue
+from tessera_core.placement.packing.free_capacity import HostColumns, free_rows
 from tessera_core.placement.packing.potential import Rows
 from tessera_schema.cards import Card
 
@@ -23,7 +23,7 @@ _FACTS: Final = ("blocked", "cores_total", "memory_total", "mode", "model", "slo
 _USAGE: Final = ("cores_used", "exclusive", "memory_used", "sharers")
 
 
-class Changes(NamedTuple):
+class FleetChanges(NamedTuple):
     """What is new since the last time."""
 
     rows: Ints | None
@@ -32,25 +32,25 @@ class Changes(NamedTuple):
     """Whether cards came or went, not only what is used of them."""
 
 
-class Followed:
+class FleetTracker:
     """No fleet was looked at yet."""
 
-    def __init__(self, catalogue: Catalogue | None = None) -> None:
+    def __init__(self, catalogue: CardCatalogue | None = None) -> None:
         """Kinds get their numbers from `catalogue`."""
-        self.catalogue = Catalogue() if catalogue is None else catalogue
+        self.catalogue = CardCatalogue() if catalogue is None else catalogue
         self.kind: Ints = np.zeros((0, 0), np.int64)
         """(rows, cards): 0 where nothing may be placed."""
         self.order: Ints = np.zeros(0, np.int64)
         """Row -> place in the fixed order."""
-        self.cards = Cards((0, 0))
+        self.cards = CardColumns((0, 0))
         self._blocked: Bools = np.zeros(0, np.bool_)
         self._facts: list[tuple[Card, ...]] = []
         """The fleet's: while each is the very same tuple, so are the columns made from it."""
-        self._hosts: Hosts | None = None
+        self._hosts: HostColumns | None = None
         self._layout = -1
-        self._rows = rows_of(self.cards, self.kind)
+        self._rows = free_rows(self.cards, self.kind)
 
-    def follow(self, fleet: Fleet, hosts: Hosts | None) -> Changes:
+    def update(self, fleet: Fleet, hosts: HostColumns | None) -> FleetChanges:
         """Look again. `hosts` are columns over the fleet's rows; None = not known."""
         if self._layout != fleet.layout:
             self.order, self._layout = fixed_order(fleet), fleet.layout
@@ -68,21 +68,21 @@ class Followed:
         rows = np.flatnonzero(changed)
         if len(rows):
             self._take_in(fleet, hosts, rows, np.flatnonzero(facts))
-        return Changes(rows, bool(facts.any()))
+        return FleetChanges(rows, bool(facts.any()))
 
     def rows(self, at: Ints | None) -> Rows:
         """Some rows of the fleet; None = all."""
         return self._rows if at is None else _picked(self._rows, at)
 
-    def _begin(self, fleet: Fleet, hosts: Hosts | None) -> Changes:
-        self.cards = fleet.cards.copy(*Cards.__slots__)
+    def _begin(self, fleet: Fleet, hosts: HostColumns | None) -> FleetChanges:
+        self.cards = fleet.cards.copy(*CardColumns.__slots__)
         self._blocked, self._hosts = fleet.blocked.copy(), _copied(hosts)
         self._facts = list(fleet.facts)
         self.kind = self.catalogue.numbers(fleet.cards) * ~fleet.blocked[:, None]
-        self._rows = rows_of(self.cards, self.kind, self._hosts)
-        return Changes(None, facts=True)
+        self._rows = free_rows(self.cards, self.kind, self._hosts)
+        return FleetChanges(None, facts=True)
 
-    def _take_in(self, fleet: Fleet, hosts: Hosts | None, rows: Ints, facts: Ints) -> None:
+    def _take_in(self, fleet: Fleet, hosts: HostColumns | None, rows: Ints, facts: Ints) -> None:
         for name in (*_FACTS, *_USAGE):
             getattr(self.cards, name)[rows] = getattr(fleet.cards, name)[rows]
         self._blocked[rows] = fleet.blocked[rows]
@@ -90,8 +90,8 @@ class Followed:
         if len(facts):
             kinds = self.catalogue.numbers(_rows_at(fleet.cards, facts))
             self.kind[facts] = kinds * ~fleet.blocked[facts, None]
-        some = None if hosts is None else Hosts(*(column[rows] for column in hosts))
-        fresh = rows_of(_rows_at(self.cards, rows), self.kind[rows], some)
+        some = None if hosts is None else HostColumns(*(column[rows] for column in hosts))
+        fresh = free_rows(_rows_at(self.cards, rows), self.kind[rows], some)
         for column, new in zip(_columns(self._rows), _columns(fresh), strict=True):
             column[rows] = new
 
@@ -102,7 +102,7 @@ def fixed_order(fleet: Fleet) -> Ints:
     return np.array([crc32(name.encode()) for name in fleet.names], np.int64)
 
 
-def _differ(old: Cards, new: Cards, columns: tuple[str, ...]) -> Bools:
+def _differ(old: CardColumns, new: CardColumns, columns: tuple[str, ...]) -> Bools:
     """The rows where one of the columns differs."""
     differ: Bools = np.zeros(old.vendor.shape, np.bool_, "F")
     for name in columns:
@@ -111,9 +111,9 @@ def _differ(old: Cards, new: Cards, columns: tuple[str, ...]) -> Bools:
     return rows
 
 
-def _rows_at(cards: Cards, rows: Ints) -> Cards:
-    part = object.__new__(Cards)
-    for name in Cards.__slots__:
+def _rows_at(cards: CardColumns, rows: Ints) -> CardColumns:
+    part = object.__new__(CardColumns)
+    for name in CardColumns.__slots__:
         setattr(part, name, getattr(cards, name)[rows])
     return part
 
@@ -135,5 +135,5 @@ def _picked(rows: Rows, at: Ints) -> Rows:
     )
 
 
-def _copied(hosts: Hosts | None) -> Hosts | None:
-    return None if hosts is None else Hosts(*(column.copy() for column in hosts))
+def _copied(hosts: HostColumns | None) -> HostColumns | None:
+    return None if hosts is None else HostColumns(*(column.copy() for column in hosts))

@@ -12,16 +12,16 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.fleet.arrays import Floats, Ints
-from tessera_core.placement.packing.card_values import Table, table
-from tessera_core.placement.packing.demand import Ask, Kinds, Past, cards_asked
-from tessera_core.placement.packing.scarce_hosts import Confined, confined
+from tessera_core.placement.packing.card_values import ValueTable, table
+from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape, cards_asked
+from tessera_core.placement.packing.scarce_hosts import ScarceHosts, scarce_hosts
 
 
-class Outlook(Struct, frozen=True, eq=False):
+class Forecast(Struct, frozen=True, eq=False):
     """What `tessera_core.placement.packing.potential` needs to know beside the nodes themselves."""
 
-    kinds: Kinds
-    tables: tuple[Table, ...]
+    kinds: CardKinds
+    tables: tuple[ValueTable, ...]
     """One per kind."""
     value: Floats
     """All tables, one after the other; the first entry is kind 0's only one."""
@@ -39,7 +39,7 @@ class Outlook(Struct, frozen=True, eq=False):
     """(kinds, amounts): the part of a card that one unit is, by `parts`."""
     scarcity: Floats
     """(kinds,): cards asked by shapes that are confined to few kinds, per card of those kinds."""
-    confined: Confined
+    confined: ScarceHosts
     """The same for shapes that only some hosts can hold."""
     cpu_per_card: float
     """Asked of the host by pods with cards, per card; infinite when not known, and then each
@@ -53,7 +53,7 @@ MANY: Final = 4
 """Cards from which on a pod is one of many cards."""
 
 
-def learn(kinds: Kinds, past: Past, seed: int = 0) -> Outlook:
+def learn(kinds: CardKinds, past: Demand, seed: int = 0) -> Forecast:
     """The outlook. Equal arguments give an equal outlook: `seed` draws the demands over which
     values are averaged."""
     parts = _parts(kinds, past)
@@ -63,7 +63,7 @@ def learn(kinds: Kinds, past: Past, seed: int = 0) -> Outlook:
     expected = _Expected(
         parts=parts,
         scarcity=_scarcity(kinds, past, asked),
-        confined=confined(kinds, _scaled(kinds, past, asked)),
+        confined=scarce_hosts(kinds, _scaled(kinds, past, asked)),
         cpu_per_card=past.cpu / total if past.cpu and total else np.inf,
         memory_per_card=past.memory / total if past.memory and total else np.inf,
         many=many / total if total else 0,
@@ -71,10 +71,10 @@ def learn(kinds: Kinds, past: Past, seed: int = 0) -> Outlook:
     return _assembled(kinds, _tables(kinds, past, seed), expected)
 
 
-def extended(outlook: Outlook, kinds: Kinds) -> Outlook:
+def extended(outlook: Forecast, kinds: CardKinds) -> Forecast:
     """The outlook with the kinds that came since it was learned, of which nothing is expected but
     the default."""
-    fresh, known = learn(kinds, Past()), len(outlook.kinds)
+    fresh, known = learn(kinds, Demand()), len(outlook.kinds)
     expected = _Expected(
         parts=np.concatenate([outlook.parts, fresh.parts[known:]]),
         scarcity=np.concatenate([outlook.scarcity, fresh.scarcity[known:]]),
@@ -91,14 +91,14 @@ class _Expected(NamedTuple):
 
     parts: Floats
     scarcity: Floats
-    confined: Confined
+    confined: ScarceHosts
     cpu_per_card: float
     memory_per_card: float
     many: float
 
 
-def _assembled(kinds: Kinds, tables: Sequence[Table], expected: _Expected) -> Outlook:
-    return Outlook(
+def _assembled(kinds: CardKinds, tables: Sequence[ValueTable], expected: _Expected) -> Forecast:
+    return Forecast(
         kinds=kinds,
         tables=tuple(tables),
         value=np.concatenate([t.value.ravel() for t in tables]),
@@ -111,17 +111,17 @@ def _assembled(kinds: Kinds, tables: Sequence[Table], expected: _Expected) -> Ou
     )
 
 
-def _per_unit(kinds: Kinds, parts: Floats) -> Floats:
+def _per_unit(kinds: CardKinds, parts: Floats) -> Floats:
     per_unit: Floats = parts / kinds.totals[:, : kinds.amounts]
     per_unit[0] = 0
     return per_unit
 
 
-def _strides(t: Table) -> list[int]:
+def _strides(t: ValueTable) -> list[int]:
     return [int(np.prod(t.value.shape[axis + 1 :])) for axis in range(t.value.ndim)]
 
 
-def _shares(kinds: Kinds, past: Past, kind: int) -> list[tuple[Ints, float]]:
+def _shares(kinds: CardKinds, past: Demand, kind: int) -> list[tuple[Ints, float]]:
     """What shares of the kind's vendor would take of such a card, wherever they may go, and how
     often."""
     return [
@@ -135,12 +135,12 @@ def _shares(kinds: Kinds, past: Past, kind: int) -> list[tuple[Ints, float]]:
     ]
 
 
-def _tables(kinds: Kinds, past: Past, seed: int) -> list[Table]:
+def _tables(kinds: CardKinds, past: Demand, seed: int) -> list[ValueTable]:
     """One per kind; kinds that differ only in name have the same. What is drawn for one kind does
     not depend on which others there are."""
     axes = kinds.totals.shape[1]
-    nothing = Table(np.zeros((1,) * axes), np.zeros(axes, np.int64))
-    found: dict[tuple[int, ...], Table] = {}
+    nothing = ValueTable(np.zeros((1,) * axes), np.zeros(axes, np.int64))
+    found: dict[tuple[int, ...], ValueTable] = {}
     tables = [nothing]
     for kind in range(1, len(kinds)):
         key = (int(kinds.vendor[kind]), *kinds.totals[kind].tolist())
@@ -154,7 +154,7 @@ def _tables(kinds: Kinds, past: Past, seed: int) -> list[Table]:
     return tables
 
 
-def _parts(kinds: Kinds, past: Past) -> Floats:
+def _parts(kinds: CardKinds, past: Demand) -> Floats:
     parts = np.full((len(kinds), kinds.amounts), 1 / kinds.amounts)
     for kind in range(1, len(kinds)):
         asked = np.zeros(kinds.amounts)
@@ -165,7 +165,7 @@ def _parts(kinds: Kinds, past: Past) -> Floats:
     return parts
 
 
-def _scarcity(kinds: Kinds, past: Past, asked: Floats) -> Floats:
+def _scarcity(kinds: CardKinds, past: Demand, asked: Floats) -> Floats:
     scarcity = np.zeros(len(kinds))
     for ask, cards in _scaled(kinds, past, asked):
         own = kinds.vendor == ask.vendor
@@ -175,7 +175,7 @@ def _scarcity(kinds: Kinds, past: Past, asked: Floats) -> Floats:
     return scarcity
 
 
-def _scaled(kinds: Kinds, past: Past, asked: Floats) -> list[tuple[Ask, float]]:
+def _scaled(kinds: CardKinds, past: Demand, asked: Floats) -> list[tuple[DemandShape, float]]:
     """Each shape with the cards that it asks for, when its vendor's cards are all asked for."""
     found = []
     for vendor in np.unique(kinds.vendor[1:]):
@@ -188,5 +188,5 @@ def _scaled(kinds: Kinds, past: Past, asked: Floats) -> list[tuple[Ask, float]]:
     return found
 
 
-def _of(ask: Ask, own: Floats) -> bool:
+def _of(ask: DemandShape, own: Floats) -> bool:
     return bool(ask.count and ask.allowed[own].any())

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.placement.packing.potential import Rows
 
 
-class Hosts(NamedTuple):
+class HostColumns(NamedTuple):
     """Processor (thousandths) and memory (bytes) of each row of the fleet."""
 
     cpu_free: Floats
@@ -23,12 +23,12 @@ class Hosts(NamedTuple):
     cpu_total: Floats
     memory_total: Floats
 
-    def at(self, rows: Ints | slice) -> Hosts:
+    def at(self, rows: Ints | slice) -> HostColumns:
         """Of these rows."""
-        return Hosts(*(column[rows] for column in self))
+        return HostColumns(*(column[rows] for column in self))
 
 
-def rows_of(cards: Cards, kind: Ints, hosts: Hosts | None = None) -> Rows:
+def free_rows(cards: CardColumns, kind: Ints, hosts: HostColumns | None = None) -> Rows:
     """Columns over (nodes, cards) as rows. Without hosts processor and memory never run out."""
     usable: Bools = (kind > 0) & (cards.exclusive == 0)
     idle: Bools = cards.sharers == 0
@@ -39,7 +39,7 @@ def rows_of(cards: Cards, kind: Ints, hosts: Hosts | None = None) -> Rows:
     nodes = len(kind)
     if hosts is None:
         endless, any_ratio = np.full(nodes, np.inf), np.ones(nodes)
-        hosts = Hosts(endless, endless, any_ratio, any_ratio)
+        hosts = HostColumns(endless, endless, any_ratio, any_ratio)
         per_card = any_ratio, any_ratio
     else:
         count = np.maximum((kind > 0).sum(1), 1)

@@ -12,10 +12,10 @@ import numpy as np
 
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host
-from tessera_core.placement.packing.free_capacity import Hosts
+from tessera_core.placement.packing.free_capacity import HostColumns
 
 
-class HostBook:
+class HostCapacity:
     """Follows nodes and all pods that are bound to them, with cards or without."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class HostBook:
 
     # -- asked by placement
 
-    def columns(self, fleet: Fleet) -> Hosts | None:
+    def columns(self, fleet: Fleet) -> HostColumns | None:
         """Over the fleet's rows; they change with the next call. None while no node is known."""
         if not self._totals:
             return None
@@ -85,7 +85,7 @@ class HostBook:
             if row is not None:
                 self._columns[:, row] = self._of(name)
         self._changed.clear()
-        return Hosts(*self._columns)
+        return HostColumns(*self._columns)
 
     def _of(self, name: str) -> tuple[float, float, float, float]:
         total, used = self._totals.get(name), self._used.get(name, NOTHING)

@@ -11,7 +11,7 @@ from tessera_schema.grants import Grant, Share
 from tessera_schema.requests import ContainerRequest, PodRequest, Request
 
 
-def as_asked(grant: Grant) -> PodRequest:
+def request_from_grant(grant: Grant) -> PodRequest:
     """The request: each container's shares of one vendor and size are one request."""
     containers: dict[int, dict[tuple[str, int, float, bool], list[Share]]] = {}
     for share in grant.shares:

@@ -21,7 +21,7 @@ Judge = Callable[[Ints | None], tuple[Floats, Ints]]
 """Rows (None = all) -> for each its steps and its best card's column."""
 
 
-class Judged(Struct):
+class CachedLosses(Struct):
     """What one shape was told about all nodes."""
 
     steps: Floats
@@ -32,13 +32,13 @@ class Judged(Struct):
     """How far into the log of changes it has read."""
 
 
-class Kept:
+class LossCache:
     """Answers per shape, for a fixed list of nodes and one outlook."""
 
     def __init__(self, nodes: int, shapes: int = SHAPES) -> None:
         """Nothing is known yet."""
         self._nodes, self._shapes = nodes, shapes
-        self._judged: dict[Hashable, Judged] = {}
+        self._judged: dict[Hashable, CachedLosses] = {}
         self._log: list[int] = []
         self._forgotten = 0
         """Entries cut off the log's front; a shape that had not read them starts afresh."""
@@ -51,7 +51,7 @@ class Kept:
             del self._log[:cut]
             self._forgotten += cut
 
-    def of(self, shape: Hashable, judge: Judge) -> Judged:
+    def losses_for(self, shape: Hashable, judge: Judge) -> CachedLosses:
         """What holds now for the shape. `judge` must be the same function of the nodes each
         time."""
         judged = self._judged.pop(shape, None)
@@ -60,7 +60,7 @@ class Kept:
         if judged is not None and judged.known >= self._forgotten:
             stale = set(self._log[judged.known - self._forgotten :])
         if judged is None or judged.known < self._forgotten or 2 * len(stale) > self._nodes:
-            judged = Judged(*judge(None), now)
+            judged = CachedLosses(*judge(None), now)
         elif stale:
             rows = np.fromiter(stale, np.int64, len(stale))
             judged.steps[rows], judged.card[rows] = judge(rows)

@@ -11,35 +11,35 @@ from __future__ import annotations
 import numpy as np
 
 from tessera_core.fleet.arrays import Floats, Ints
-from tessera_core.fleet.columns import Cards, NodeView
+from tessera_core.fleet.columns import CardColumns, NodeView
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.kube.host_requests import NOTHING, Host
-from tessera_core.placement.packing.demand_history import Wish
-from tessera_core.placement.packing.free_capacity import Hosts
-from tessera_core.placement.packing.state import State
+from tessera_core.placement.packing.demand_history import DemandedShape
+from tessera_core.placement.packing.free_capacity import HostColumns
+from tessera_core.placement.packing.state import PackingState
 from tessera_schema.requests import Request
 
 
 def keys(
     fleet: Fleet,
     request: Request,
-    state: State,
+    state: PackingState,
     *,
-    hosts: Hosts | None = None,
+    hosts: HostColumns | None = None,
     host: Host = NOTHING,
 ) -> list[Floats | Ints]:
     """Columns over the fleet's rows, the most important first. What hosts have free, and what the
     pod asks of its host, count where they are known."""
     state.follow(fleet, hosts)
-    steps = state.steps(fleet, Wish(request, *host))
+    steps = state.steps(fleet, DemandedShape(request, *host))
     return [*state.reserved(request.count), steps, state.order()]
 
 
-def card_keys(fleet: Fleet, view: NodeView, request: Request, state: State) -> list[float]:
+def card_keys(fleet: Fleet, view: NodeView, request: Request, state: PackingState) -> list[float]:
     """A number for each card of the view, which already counts what the pod's earlier containers
     took."""
-    cards = object.__new__(Cards)
-    for name in Cards.__slots__:
+    cards = object.__new__(CardColumns)
+    for name in CardColumns.__slots__:
         setattr(cards, name, getattr(view.state, name)[None])
     numbers: list[float] = np.round(state.of_cards(fleet, cards, request)[0], 9).tolist()
     return numbers

@@ -12,9 +12,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.placement.packing.demand_history import shape_of
-from tessera_core.placement.packing.host_capacity import HostBook
-from tessera_core.placement.packing.state import State
-from tessera_core.placement.units import Unit
+from tessera_core.placement.packing.host_capacity import HostCapacity
+from tessera_core.placement.packing.state import PackingState
+from tessera_core.placement.units import PlacementUnit
 from tessera_schema.requests import CardKey, Choice, NodeOrder, Policy, Request
 
 GIVE_WAY: Final = frozenset({NodeOrder.BINPACK, NodeOrder.LEAST_FREE})
@@ -25,10 +25,10 @@ MOST_NAMED: Final = 20_000
 class Packer:
     """What policy `pack` goes by."""
 
-    def __init__(self, state: State | None = None) -> None:
+    def __init__(self, state: PackingState | None = None) -> None:
         """Pods get what they name; set `by_default` once there is something to go by."""
-        self.state = State() if state is None else state
-        self.hosts = HostBook()
+        self.state = PackingState() if state is None else state
+        self.hosts = HostCapacity()
         """What hosts have left; told by whoever follows the cluster."""
         self.by_default = False
         """Whether pods that name no order are placed by `pack`."""
@@ -50,7 +50,7 @@ class Packer:
         """The pod is not placed any more."""
         self._named.pop(uid, None)
 
-    def units(self, uid: str, wanted: Sequence[Unit]) -> Sequence[Unit]:
+    def units(self, uid: str, wanted: Sequence[PlacementUnit]) -> Sequence[PlacementUnit]:
         """The pod's units with the policy by which they are placed."""
         named = self._named.get(uid)
         if named is False or (named is None and not self.by_default):
@@ -58,7 +58,7 @@ class Packer:
         return tuple(_packed(unit, named=bool(named)) for unit in wanted)
 
 
-def joint(unit: Unit) -> Request:
+def joint(unit: PlacementUnit) -> Request:
     """The request by which the unit is ordered: for `pack` what all its parts ask of the cards
     that they share, else its first part's."""
     if len(unit.parts) == 1 or unit.lead.policy.node is not NodeOrder.PACK:
@@ -66,9 +66,9 @@ def joint(unit: Unit) -> Request:
     return replace(shape_of(unit), policy=unit.lead.policy)
 
 
-def _packed(unit: Unit, *, named: bool) -> Unit:
+def _packed(unit: PlacementUnit, *, named: bool) -> PlacementUnit:
     policy = _policy(unit.lead.policy, named=named)
-    return Unit(
+    return PlacementUnit(
         tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)
     )
 

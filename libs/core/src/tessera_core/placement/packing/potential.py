@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.placement.packing.demand import Ask, Nodes
-from tessera_core.placement.packing.forecast import Outlook
+from tessera_core.placement.packing.demand import DemandShape, IdleNodes
+from tessera_core.placement.packing.forecast import Forecast
 
 STEP: Final = 0.04
 """Growths of PHI within one step are equal: the first node in a fixed order then wins, which keeps
@@ -47,11 +47,11 @@ class Rows(NamedTuple):
     memory_per_card: Floats
 
     @property
-    def nodes(self) -> Nodes:
+    def nodes(self) -> IdleNodes:
         """What they offer when they are idle."""
         cards = np.maximum((self.kind > 0).sum(1), 1)
         cpu, memory = self.cpu_per_card * cards, self.memory_per_card * cards
-        return Nodes(self.kind, cpu, memory, np.isfinite(self.cpu))
+        return IdleNodes(self.kind, cpu, memory, np.isfinite(self.cpu))
 
 
 class Losses(NamedTuple):
@@ -68,7 +68,7 @@ class Losses(NamedTuple):
         return np.floor(self.node / STEP + _HAIR)
 
 
-class Room(NamedTuple):
+class CardRoom(NamedTuple):
     """Of each card, (nodes, cards)."""
 
     loose: Floats
@@ -80,7 +80,12 @@ class Room(NamedTuple):
 
 
 def losses(
-    rows: Rows, ask: Ask, outlook: Outlook, *, balanced: bool = False, now: Room | None = None
+    rows: Rows,
+    ask: DemandShape,
+    outlook: Forecast,
+    *,
+    balanced: bool = False,
+    now: CardRoom | None = None,
 ) -> Losses:
     """For each node what one pod of the shape costs there, on the cards that are best for it.
     `balanced` also counts how evenly cards and processor run out (policy B). `now` is
@@ -109,14 +114,14 @@ def losses(
     return Losses(np.where(fits, grows, np.inf), chosen)
 
 
-def card_losses(rows: Rows, ask: Ask, outlook: Outlook) -> Floats:
+def card_losses(rows: Rows, ask: DemandShape, outlook: Forecast) -> Floats:
     """(nodes, cards): each card's part in the loss, the tighter of two equal cards a hair
     cheaper; infinite where the shape does not fit."""
     card, left = _placed(rows, ask, outlook, room(rows, outlook))
     return card + _TIGHTER * left
 
 
-def potential(rows: Rows, outlook: Outlook, *, balanced: bool = False) -> Floats:
+def potential(rows: Rows, outlook: Forecast, *, balanced: bool = False) -> Floats:
     """(nodes,): PHI itself, for tests and for whoever wants to see it."""
     loose, lost, scarce = room(rows, outlook)
     host = _Host(rows, outlook, balanced=balanced)
@@ -125,21 +130,21 @@ def potential(rows: Rows, outlook: Outlook, *, balanced: bool = False) -> Floats
     return phi
 
 
-def room(rows: Rows, outlook: Outlook, scarce: Floats | None = None) -> Room:
+def room(rows: Rows, outlook: Forecast, scarce: Floats | None = None) -> CardRoom:
     """As the nodes are; `scarce` is `scarcity(rows, outlook)`, where it is known already."""
     loose, lost = _left(rows.free, rows.kind, outlook)
-    return Room(loose, lost, scarcity(rows, outlook) if scarce is None else scarce)
+    return CardRoom(loose, lost, scarcity(rows, outlook) if scarce is None else scarce)
 
 
-def scarcity(rows: Rows, outlook: Outlook) -> Floats:
-    """(nodes, cards): see `Room.scarce`. What is free of the nodes does not matter."""
+def scarcity(rows: Rows, outlook: Forecast) -> Floats:
+    """(nodes, cards): see `CardRoom.scarce`. What is free of the nodes does not matter."""
     found: Floats = outlook.scarcity.take(rows.kind)
     if len(outlook.confined.excess):
         found += outlook.confined.per_card(rows.nodes)
     return found
 
 
-def _left(free: tuple[Ints, ...], kind: Ints, outlook: Outlook) -> tuple[Floats, Floats]:
+def _left(free: tuple[Ints, ...], kind: Ints, outlook: Forecast) -> tuple[Floats, Floats]:
     """Free and lost of cards of these kinds, with so much free along each axis."""
     loose = np.zeros(kind.shape)
     at = outlook.base.take(kind)
@@ -153,7 +158,9 @@ def _left(free: tuple[Ints, ...], kind: Ints, outlook: Outlook) -> tuple[Floats,
     return loose, loose - outlook.value.take(at)
 
 
-def _placed(rows: Rows, ask: Ask, outlook: Outlook, now: Room) -> tuple[Floats, Floats]:
+def _placed(
+    rows: Rows, ask: DemandShape, outlook: Forecast, now: CardRoom
+) -> tuple[Floats, Floats]:
     """(nodes, cards): growth of what is lost if the pod takes the card, and what is left free."""
     kind, loose, lost = rows.kind, now.loose, now.lost
     fits = ask.allowed.take(kind)
@@ -179,7 +186,7 @@ def _placed(rows: Rows, ask: Ask, outlook: Outlook, now: Room) -> tuple[Floats, 
 class _Host:
     """Cards that cannot be used for want of processor or memory on their node."""
 
-    def __init__(self, rows: Rows, outlook: Outlook, *, balanced: bool) -> None:
+    def __init__(self, rows: Rows, outlook: Forecast, *, balanced: bool) -> None:
         self._cpu = _at_most(outlook.cpu_per_card, rows.cpu_per_card)
         self._memory = _at_most(outlook.memory_per_card, rows.memory_per_card)
         self._balanced = balanced

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from tessera_core.fleet.arrays import Bools, Floats, Ints
-from tessera_core.placement.packing.demand import Ask, Kinds, Nodes
+from tessera_core.placement.packing.demand import CardKinds, DemandShape, IdleNodes
 
 SHAPES: Final = 64
 """Shapes that count, those of the largest excess."""
@@ -27,7 +27,7 @@ _HAIR: Final = 1 - 1e-9
 """Totals come as a number per card, times the cards."""
 
 
-class Confined(Struct, frozen=True, eq=False):
+class ScarceHosts(Struct, frozen=True, eq=False):
     """The shapes that some nodes with enough cards cannot hold."""
 
     cpu: Floats
@@ -38,7 +38,7 @@ class Confined(Struct, frozen=True, eq=False):
     excess: Floats
     """(shapes,): cards asked per card that can serve, less what it were if all could."""
 
-    def per_card(self, nodes: Nodes) -> Floats:
+    def per_card(self, nodes: IdleNodes) -> Floats:
         """(nodes, cards): the excess of all shapes that the node, idle, could hold."""
         of_kind = cards_of_kind(nodes.kind)
         if len(nodes.cpu) <= _FEW:
@@ -58,11 +58,11 @@ class Confined(Struct, frozen=True, eq=False):
                 found[rows] += excess * serves
         return found
 
-    def among(self, kinds: int) -> Confined:
+    def among(self, kinds: int) -> ScarceHosts:
         """The same where more kinds of cards are known, which the shapes were not asked about."""
         more = np.zeros((len(self.excess), kinds - self.allowed.shape[1]), np.bool_)
         allowed = np.concatenate([self.allowed, more], axis=1)
-        return Confined(self.cpu, self.memory, self.count, allowed, self.excess)
+        return ScarceHosts(self.cpu, self.memory, self.count, allowed, self.excess)
 
 
 class _Sites(NamedTuple):
@@ -77,7 +77,7 @@ class _Sites(NamedTuple):
     """Cards of that kind on all of them."""
 
 
-def confined(kinds: Kinds, asked: Iterable[tuple[Ask, float]]) -> Confined:
+def scarce_hosts(kinds: CardKinds, asked: Iterable[tuple[DemandShape, float]]) -> ScarceHosts:
     """`asked`: each shape with the cards that it asks for, scaled to all cards being asked for."""
     sites = _sites(kinds.nodes)
     found: dict[tuple[float, float, int, bytes], float] = {}
@@ -91,7 +91,7 @@ def confined(kinds: Kinds, asked: Iterable[tuple[Ask, float]]) -> Confined:
     most = sorted(found.items(), key=lambda item: -item[1])[:SHAPES]
     kept = [(*key, excess) for key, excess in most if excess >= LEAST]
     allowed = [np.frombuffer(text, np.bool_) for _, _, _, text, _ in kept]
-    return Confined(
+    return ScarceHosts(
         cpu=np.array([cpu for cpu, *_ in kept]),
         memory=np.array([memory for _, memory, *_ in kept]),
         count=np.array([count for _, _, count, *_ in kept], np.int64),
@@ -106,7 +106,7 @@ def cards_of_kind(kind: Ints) -> Ints:
     return count
 
 
-def _sites(nodes: Nodes | None) -> _Sites:
+def _sites(nodes: IdleNodes | None) -> _Sites:
     if nodes is None:
         none = np.zeros(0, np.int64)
         return _Sites(none, none, none.astype(float), none.astype(float), none)

@@ -9,16 +9,16 @@ import numpy as np
 from msgspec.structs import replace
 
 from tessera_core.fleet.arrays import Floats, Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.placement.packing.demand import Ask, Kinds, Past
-from tessera_core.placement.packing.demand_history import History, Wish
-from tessera_core.placement.packing.fleet_tracker import Followed
-from tessera_core.placement.packing.forecast import Outlook, extended, learn
-from tessera_core.placement.packing.free_capacity import Hosts, rows_of
-from tessera_core.placement.packing.loss_cache import Kept
-from tessera_core.placement.packing.potential import Room, Rows, card_losses, losses, room
-from tessera_core.placement.packing.whole_node_reserve import Reserve, whole_nodes
+from tessera_core.placement.packing.demand import CardKinds, Demand, DemandShape
+from tessera_core.placement.packing.demand_history import DemandedShape, History
+from tessera_core.placement.packing.fleet_tracker import FleetTracker
+from tessera_core.placement.packing.forecast import Forecast, extended, learn
+from tessera_core.placement.packing.free_capacity import HostColumns, free_rows
+from tessera_core.placement.packing.loss_cache import LossCache
+from tessera_core.placement.packing.potential import CardRoom, Rows, card_losses, losses, room
+from tessera_core.placement.packing.whole_node_reserve import WholeNodeReserve, whole_nodes
 from tessera_schema.requests import Policy, Request
 
 _ASKS: Final = 1024
@@ -29,71 +29,71 @@ class Lesson(NamedTuple):
     """What there is to learn from: the arguments of
     `tessera_core.placement.packing.forecast.learn`."""
 
-    kinds: Kinds
-    past: Past
+    kinds: CardKinds
+    past: Demand
 
 
-class State:
+class PackingState:
     """Nothing learned at first: halves, quarters and eighths of cards are expected."""
 
     def __init__(self, *, reserve: bool = False) -> None:
         """With `reserve` as policy B: balanced, and with whole nodes kept back."""
-        self._seen = Followed()
-        self._outlook: Outlook | None = None
+        self._seen = FleetTracker()
+        self._outlook: Forecast | None = None
         self._balanced = reserve
-        self._reserve: Reserve | None = None
-        self._kept = Kept(0)
-        self._asks: dict[Wish, Ask] = {}
-        self._room: Room | None = None
+        self._reserve: WholeNodeReserve | None = None
+        self._kept = LossCache(0)
+        self._asks: dict[DemandedShape, DemandShape] = {}
+        self._room: CardRoom | None = None
         """Of all rows, kept in step with them."""
 
     # -- learning: `lesson` is quick, `learn` is not, `warm` spares the next pods the first look
 
     def lesson(
-        self, fleet: Fleet, history: History, now: float, hosts: Hosts | None = None
+        self, fleet: Fleet, history: History, now: float, hosts: HostColumns | None = None
     ) -> Lesson:
         """What can be learned now; while the history is too short, the default."""
         self.follow(fleet, hosts)
         seen = self._seen
-        past = seen.catalogue.past(history, fleet) if history.enough(now) else Past()
+        past = seen.catalogue.past(history, fleet) if history.enough(now) else Demand()
         kinds = seen.catalogue.describe(seen.kind)
         nodes = replace(seen.rows(None).nodes, kind=seen.kind.copy())
         return Lesson(replace(kinds, nodes=nodes), past)
 
-    def adopt(self, outlook: Outlook) -> None:
+    def adopt(self, outlook: Forecast) -> None:
         """From now on this is expected."""
         self._outlook = outlook
         self._forget()
 
-    def apart(self) -> State:
+    def apart(self) -> PackingState:
         """The same expectations with nothing kept: for another fleet, such as a snapshot."""
-        other = State(reserve=self._balanced)
-        other._seen = Followed(self._seen.catalogue)
+        other = PackingState(reserve=self._balanced)
+        other._seen = FleetTracker(self._seen.catalogue)
         other._outlook = self._outlook
         return other
 
-    def warm(self, fleet: Fleet, wishes: Iterable[Wish]) -> None:
+    def warm(self, fleet: Fleet, wishes: Iterable[DemandedShape]) -> None:
         """Judge all nodes by these shapes now, some milliseconds each."""
         for wish in wishes:
             self.steps(fleet, wish)
 
     @property
-    def outlook(self) -> Outlook:
+    def outlook(self) -> Forecast:
         """What is expected of all kinds met so far."""
         known, seen = self._outlook, self._seen
         if known is None or len(known.kinds) < len(seen.catalogue):
             kinds = seen.catalogue.describe(seen.kind)
-            known = learn(kinds, Past()) if known is None else extended(known, kinds)
+            known = learn(kinds, Demand()) if known is None else extended(known, kinds)
             self._outlook = known
             self._forget()
         return known
 
     # -- answers
 
-    def follow(self, fleet: Fleet, hosts: Hosts | None = None) -> None:
+    def follow(self, fleet: Fleet, hosts: HostColumns | None = None) -> None:
         """Take in what changed. `hosts` are columns over the fleet's rows; None = not known."""
         known = len(self._seen.catalogue)
-        changes = self._seen.follow(fleet, hosts)
+        changes = self._seen.update(fleet, hosts)
         if changes.rows is None or len(self._seen.catalogue) != known:
             self._forget()
             return
@@ -107,20 +107,20 @@ class State:
             for column, fresh in zip(self._room, room(rows, outlook), strict=True):
                 column[changes.rows] = fresh
 
-    def steps(self, fleet: Fleet, wish: Wish) -> Floats:
+    def steps(self, fleet: Fleet, wish: DemandedShape) -> Floats:
         """By how many steps each row's potential grows; infinite where the shape does not fit."""
         outlook = self.outlook
         ask = self.ask(fleet, wish)
         whole = self._whole()
 
         def judge(at: Ints | None) -> tuple[Floats, Ints]:
-            now = whole if at is None else Room(*(column[at] for column in whole))
+            now = whole if at is None else CardRoom(*(column[at] for column in whole))
             rows = self._seen.rows(at)
             found = losses(rows, ask, outlook, balanced=self._balanced, now=now)
             first = found.cards[:, 0] if found.cards.size else np.zeros(len(found.node), np.int64)
             return found.steps, first
 
-        return self._kept.of(_key(wish), judge).steps
+        return self._kept.losses_for(_key(wish), judge).steps
 
     def rows(self, at: Ints | None) -> Rows:
         """Some rows of the fleet as they were followed last; None = all."""
@@ -130,11 +130,11 @@ class State:
         """Row -> place in the fixed order."""
         return self._seen.order
 
-    def of_cards(self, fleet: Fleet, cards: Cards, request: Request) -> Floats:
+    def of_cards(self, fleet: Fleet, cards: CardColumns, request: Request) -> Floats:
         """What each card of some nodes, columns over (nodes, cards), loses by the request."""
         kind = self._seen.catalogue.numbers(cards)
         outlook = self.outlook
-        return card_losses(rows_of(cards, kind), self.ask(fleet, Wish(request)), outlook)
+        return card_losses(free_rows(cards, kind), self.ask(fleet, DemandedShape(request)), outlook)
 
     def reserved(self, count: int) -> list[Floats]:
         """Columns that come before the steps, where whole nodes are kept back."""
@@ -149,7 +149,7 @@ class State:
         self._reserve.settle(idle, left)
         return self._reserve.columns(count, idle)
 
-    def ask(self, fleet: Fleet, wish: Wish) -> Ask:
+    def ask(self, fleet: Fleet, wish: DemandedShape) -> DemandShape:
         """The request on all kinds met so far."""
         key = _key(wish)
         if key not in self._asks:
@@ -162,24 +162,24 @@ class State:
 
     # -- inside
 
-    def _whole(self) -> Room:
+    def _whole(self) -> CardRoom:
         if self._room is None:
             self._room = room(self._seen.rows(None), self.outlook)
         return self._room
 
     def _forget(self) -> None:
-        self._kept = Kept(len(self._seen.order))
+        self._kept = LossCache(len(self._seen.order))
         self._room = self._reserve = None
         self._asks = {}
 
-    def _new_reserve(self, cards: Ints) -> Reserve:
+    def _new_reserve(self, cards: Ints) -> WholeNodeReserve:
         size = int(cards.max(initial=0))
         nodes = whole_nodes(cards, self._seen.kind.max(1, initial=0), max(size, 1))
         in_order = nodes[np.argsort(self._seen.order[nodes], kind="stable")]
-        return Reserve(in_order, max(size, 1), self.outlook.many)
+        return WholeNodeReserve(in_order, max(size, 1), self.outlook.many)
 
 
-def _key(wish: Wish) -> Wish:
+def _key(wish: DemandedShape) -> DemandedShape:
     """What of a wish decides the answer."""
     only = Policy(idle_cards_only=wish.request.policy.idle_cards_only)
     return wish.coarse()._replace(

@@ -13,7 +13,7 @@ from tessera_core.fleet.arrays import Bools, Floats, Ints
 from tessera_core.placement.packing.forecast import MANY
 
 
-class Reserve:
+class WholeNodeReserve:
     """The nodes kept back."""
 
     def __init__(self, nodes: Ints, cards: int, many: float) -> None:

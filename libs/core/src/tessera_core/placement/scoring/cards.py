@@ -12,10 +12,10 @@ from operator import add
 from typing import Final
 
 from tessera_core.fleet.columns import NodeView, each
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.scoring.koordinator import card_score
 from tessera_core.placement.scoring.pressure import felt
-from tessera_schema.requests import CardKey, Heed, Request, Weights
+from tessera_schema.requests import CardKey, PressurePolicy, Request, Weights
 
 
 def usage_score(used: Sequence[float], total: Sequence[float], weights: Weights) -> float:
@@ -32,10 +32,10 @@ def usage_score(used: Sequence[float], total: Sequence[float], weights: Weights)
 
 Column = Sequence[float] | Sequence[tuple[float, float]]
 """A number, or several in order, for each card of a view."""
-Key = Callable[[NodeView, Request, Amounts], Column]
+Key = Callable[[NodeView, Request, CardNeeds], Column]
 
 
-def _usage(view: NodeView, request: Request, need: Amounts) -> Sequence[float]:
+def _usage(view: NodeView, request: Request, need: CardNeeds) -> Sequence[float]:
     s, weights, count, more = view.state, request.policy.weights, len(view.facts), need.slots
     used = zip(
         [sharers + more for sharers in s.sharers.tolist()],
@@ -51,14 +51,14 @@ def _negative(column: Sequence[float]) -> Sequence[float]:
     return [-number for number in column]
 
 
-def _tightest(view: NodeView, _r: Request, _n: Amounts) -> Sequence[tuple[float, float]]:
+def _tightest(view: NodeView, _r: Request, _n: CardNeeds) -> Sequence[tuple[float, float]]:
     s = view.state
     cores, memory = s.cores_total - s.cores_used, s.memory_total - s.memory_used
     return list(zip(cores.tolist(), memory.tolist(), strict=True))
 
 
 def _allocated(*, most: bool) -> Key:
-    def column(view: NodeView, request: Request, need: Amounts) -> Sequence[float]:
+    def column(view: NodeView, request: Request, need: CardNeeds) -> Sequence[float]:
         cards = range(len(view.facts))
         return [-card_score(view, i, request, need, most=most) for i in cards]
 
@@ -81,7 +81,7 @@ KEYS: Final[Mapping[CardKey, Key]] = {
 
 
 def in_order(
-    view: NodeView, cards: list[int], request: Request, need: Amounts,
+    view: NodeView, cards: list[int], request: Request, need: CardNeeds,
     packed: Sequence[float] = (),
 ) -> list[int]:  # fmt: skip
     """The cards, best first by the request's keys, then by index. `packed` is what each card of
@@ -90,18 +90,18 @@ def in_order(
     sign = -1 if policy.highest_index_first else 1
     keys = [_told(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
     match policy.heed:
-        case Heed.FIRST:
+        case PressurePolicy.FIRST:
             keys.insert(0, _pressure)
-        case Heed.TIES:
+        case PressurePolicy.TIES:
             keys.append(_pressure)
-        case Heed.NOTHING:
+        case PressurePolicy.NOTHING:
             pass
     columns = [key(view, request, need) for key in keys]
     ranks = list(zip(*columns, [sign * card.index for card in view.facts], strict=True))
     return sorted(cards, key=ranks.__getitem__)
 
 
-def _pressure(view: NodeView, request: Request, _need: Amounts) -> Sequence[float]:
+def _pressure(view: NodeView, request: Request, _need: CardNeeds) -> Sequence[float]:
     numbers: list[float] = felt(view.state, request).tolist()
     return numbers
 

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from tessera_core.fleet.arrays import Bools, Ints
-from tessera_core.fleet.columns import Cards, NodeView
+from tessera_core.fleet.columns import CardColumns, NodeView
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.fleet.needs import Amounts
+from tessera_core.fleet.needs import CardNeeds
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
 
@@ -53,7 +53,7 @@ def _sum(rows: Ints) -> Ints:
     return sums
 
 
-def card_score(view: NodeView, card: int, request: Request, _need: Amounts, *, most: bool) -> int:
+def card_score(view: NodeView, card: int, request: Request, _need: CardNeeds, *, most: bool) -> int:
     """Score of one card of a node: the higher the better under the strategy."""
     one = slice(card, card + 1)
     state = view.state
@@ -70,6 +70,6 @@ def node_score(fleet: Fleet, request: Request, *, most: bool) -> Ints:
     return score(cards.memory_total, cards.memory_used, counted, request, most=most)
 
 
-def _healthy(cards: Cards) -> Bools:
+def _healthy(cards: CardColumns) -> Bools:
     healthy: Bools = cards.blocked != Reason.CARD_NOT_HEALTH
     return healthy

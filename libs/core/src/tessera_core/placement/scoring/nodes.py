@@ -13,7 +13,7 @@ from tessera_core.placement.packing import ordering as order
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.scoring import pressure
 from tessera_core.placement.scoring.koordinator import node_score
-from tessera_schema.requests import Heed, NodeOrder, Request
+from tessera_schema.requests import NodeOrder, PressurePolicy, Request
 
 
 def keys(
@@ -35,11 +35,11 @@ def keys(
     else:
         columns = _keys(fleet, request, usage or fleet.usage)
     match request.policy.heed:
-        case Heed.FIRST:
+        case PressurePolicy.FIRST:
             columns.insert(0, pressure.of_nodes(fleet, request, room))
-        case Heed.TIES:
+        case PressurePolicy.TIES:
             columns.append(pressure.of_nodes(fleet, request, room))
-        case Heed.NOTHING:
+        case PressurePolicy.NOTHING:
             pass
     return [*columns, fleet.rank]
 

@@ -19,13 +19,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from tessera_core.fleet.arrays import Bools, Codes, Ints
-from tessera_core.fleet.columns import Cards
+from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement import predicates
 from tessera_core.placement.packing.packer import GIVE_WAY, Packer
-from tessera_core.placement.units import Unit
+from tessera_core.placement.units import PlacementUnit
 from tessera_schema.hints import CardHint, NodeHints
-from tessera_schema.requests import Heed, NodeOrder, Policy, Request
+from tessera_schema.requests import NodeOrder, Policy, PressurePolicy, Request
 
 STEPS: Final = 8
 """The pressure of a card that is used all the time."""
@@ -52,15 +52,15 @@ def steps(hint: CardHint) -> int:
     return int(percent * STEPS // 100)
 
 
-def press(fleet: Fleet, told: NodeHints) -> None:
+def set_pressure(fleet: Fleet, told: NodeHints) -> None:
     """From now on the node's cards are under this pressure; those not named are under none."""
     found = {hint.card: steps(hint) for hint in told.cards}
-    fleet.press(told.node, {card: number for card, number in found.items() if number})
+    fleet.set_pressure(told.node, {card: number for card, number in found.items() if number})
 
 
-def heeding(
-    fleet: Fleet, packer: Packer | None, uid: str, wanted: Sequence[Unit]
-) -> Sequence[Unit]:
+def pressure_sensitive_units(
+    fleet: Fleet, packer: Packer | None, uid: str, wanted: Sequence[PlacementUnit]
+) -> Sequence[PlacementUnit]:
     """The units with policies that heed pressure; the very same ones while no card is under any
     that could be felt."""
     if not fleet.pressed or fleet.cards.pressure.max(initial=0) <= SOFT:
@@ -69,12 +69,12 @@ def heeding(
     return tuple(_heeding(unit, named=named) for unit in wanted)
 
 
-def felt(cards: Cards, request: Request) -> Codes:
+def felt(cards: CardColumns, request: Request) -> Codes:
     """What the request feels of the cards: those that are used, and those that nobody holds."""
     soft = not request.cores_percent and not request.exclusive
     least = np.uint8(SOFT if soft else FIRM)
     over: Codes = np.maximum(cards.pressure, least) - least
-    if request.policy.heed is not Heed.FIRST or _takes_all(request):
+    if request.policy.heed is not PressurePolicy.FIRST or _takes_all(request):
         return over
     begun: Codes = np.maximum(over, np.where(cards.sharers == 0, np.uint8(IDLE), np.uint8(0)))
     return begun
@@ -90,7 +90,7 @@ def of_nodes(fleet: Fleet, request: Request, room: Bools | None = None) -> Ints:
     it given those of the least pressure that have room (`room`, where that is known already)."""
     if room is None:
         cards = fleet.cards
-        refused = predicates.rungs(
+        refused = predicates.predicates(
             request,
             predicates.amounts(request, cards),
             cards,
@@ -105,13 +105,13 @@ def of_nodes(fleet: Fleet, request: Request, room: Bools | None = None) -> Ints:
     return column
 
 
-def _heeding(unit: Unit, *, named: bool) -> Unit:
+def _heeding(unit: PlacementUnit, *, named: bool) -> PlacementUnit:
     policy = _policy(unit.lead.policy, named=named)
-    return Unit(
+    return PlacementUnit(
         tuple(replace(part, request=replace(part.request, policy=policy)) for part in unit.parts)
     )
 
 
 def _policy(policy: Policy, *, named: bool) -> Policy:
     first = not named and (policy.node in GIVE_WAY or policy.node is NodeOrder.PACK)
-    return replace(policy, heed=Heed.FIRST if first else Heed.TIES)
+    return replace(policy, heed=PressurePolicy.FIRST if first else PressurePolicy.TIES)

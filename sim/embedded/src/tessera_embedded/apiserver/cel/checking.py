@@ -7,7 +7,7 @@ from typing import Final
 
 from tessera_embedded.apiserver.cel.functions import FUNCTIONS, METHODS
 from tessera_embedded.apiserver.cel.parsing import (
-    Call,
+    CallExpression,
     Entries,
     Expression,
     Field,
@@ -46,7 +46,7 @@ def _unknown(  # noqa: C901  (one case for each kind of node)
                 yield tree.name
         case Field():
             yield from _unknown(tree.of, names)
-        case Call():
+        case CallExpression():
             if tree.name not in (METHODS if tree.method else FUNCTIONS) and (
                 tree.name not in _OPERATORS
             ):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tessera_embedded.apiserver.cel.functions import FUNCTIONS, METHODS, CelError
 from tessera_embedded.apiserver.cel.parsing import (
-    Call,
+    CallExpression,
     Entries,
     Expression,
     Field,
@@ -38,7 +38,7 @@ def evaluate(  # noqa: C901, PLR0911  (one case for each kind of node)
             return _field(tree, scope)
         case Index():
             return _index(evaluate(tree.of, scope), evaluate(tree.key, scope))
-        case Call():
+        case CallExpression():
             return _call(tree, scope)
         case Items():
             return [evaluate(item, scope) for item in tree.items]
@@ -79,7 +79,7 @@ def _index(holder: Any, key: Any) -> Any:
     raise CelError("no such overload: []")
 
 
-def _call(tree: Call, scope: Scope) -> Any:
+def _call(tree: CallExpression, scope: Scope) -> Any:
     if tree.name in ("&&", "||"):
         return _either(tree.args, scope, decides=tree.name == "||")
     if tree.name == "?:":

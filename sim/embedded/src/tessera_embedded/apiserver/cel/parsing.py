@@ -38,7 +38,7 @@ class Index(Struct, frozen=True):
     key: Expression
 
 
-class Call(Struct, frozen=True):
+class CallExpression(Struct, frozen=True):
     """A function or operator; for a method, the receiver is the first argument."""
 
     name: str
@@ -67,7 +67,7 @@ class Loop(Struct, frozen=True):
     steps: tuple[Expression, ...]
 
 
-Expression = Literal | Name | Field | Index | Call | Items | Entries | Loop
+Expression = Literal | Name | Field | Index | CallExpression | Items | Entries | Loop
 
 _MACROS: Final = {
     "all": (1,), "exists": (1,), "exists_one": (1,), "filter": (1,), "map": (1, 2),
@@ -122,7 +122,7 @@ class _Parser:
         if self._take("?"):
             then = self._choice()
             self._need(":")
-            tree = Call("?:", (tree, then, self._choice()))
+            tree = CallExpression("?:", (tree, then, self._choice()))
         self._depth -= 1
         return tree
 
@@ -138,7 +138,7 @@ class _Parser:
         sides = [self._chain(level + 1)]
         while self._take(_CHAINS[level]):
             sides.append(self._chain(level + 1))
-        return Call(_CHAINS[level], tuple(sides)) if len(sides) > 1 else sides[0]
+        return CallExpression(_CHAINS[level], tuple(sides)) if len(sides) > 1 else sides[0]
 
     def _level(self, level: int) -> Expression:
         if level == len(_LEVELS):
@@ -146,7 +146,7 @@ class _Parser:
         tree, depth = self._level(level + 1), self._depth
         while sign := self._take(*_LEVELS[level]):
             self._deeper()
-            tree = Call(sign, (tree, self._level(level + 1)))
+            tree = CallExpression(sign, (tree, self._level(level + 1)))
         self._depth = depth
         return tree
 
@@ -155,7 +155,7 @@ class _Parser:
         if sign is None:
             return self._member()
         self._deeper()
-        tree = Call("negative" if sign == "-" else "!", (self._unary(),))
+        tree = CallExpression("negative" if sign == "-" else "!", (self._unary(),))
         self._depth -= 1
         return tree
 
@@ -179,7 +179,7 @@ class _Parser:
         args = self._until(")")
         if name in _MACROS:
             return self._loop(name, of, args)
-        return Call(name, (of, *args), method=True)
+        return CallExpression(name, (of, *args), method=True)
 
     def _loop(self, macro: str, of: Expression, args: tuple[Expression, ...]) -> Loop:
         if len(args) - 1 not in _MACROS[macro] or not isinstance(args[0], Name):
@@ -221,7 +221,7 @@ class _Parser:
             return Name(name)
         args = self._until(")")
         if name != "has":
-            return Call(name, args)
+            return CallExpression(name, args)
         if len(args) != 1 or not isinstance(args[0], Field):
             raise BadExpression("has() wants a field, such as has(object.metadata.labels)")
         return Field(args[0].of, args[0].name, test=True)

@@ -18,7 +18,7 @@ from tessera_embedded.apiserver.errors import (
     unsupported,
     wrong,
 )
-from tessera_embedded.apiserver.kinds.rules import Rules, take_all
+from tessera_embedded.apiserver.kinds.rules import KindRules, take_all
 from tessera_embedded.apiserver.kinds.schemas import SchemaRules, schema_problems
 from tessera_embedded.apiserver.name_validation import label_problem
 from tessera_embedded.apiserver.resources import Resource
@@ -261,10 +261,10 @@ def served(definition: JsonObject) -> list[Resource]:
     ]
 
 
-def custom(resource: Resource) -> Rules:
+def custom(resource: Resource) -> KindRules:
     """The rules of a custom resource: its schema's, and its status subresource."""
     schema = SchemaRules(resource.schema or {})
-    return Rules(
+    return KindRules(
         settle=schema.prune,
         default=schema.default,
         create=_drop_status if resource.status else _keep,
@@ -296,11 +296,11 @@ def _only_status(new: JsonObject, old: JsonObject) -> None:
         new["status"] = status
 
 
-MUTATING: Final = Rules(_default_mutating, update=take_all, check=_check_webhooks)
-VALIDATING: Final = Rules(_default_webhooks, update=take_all, check=_check_webhooks)
-POLICIES: Final = Rules(_default_policy, check=_check_policy)
-BINDINGS: Final = Rules(update=take_all, check=_check_binding)
-DEFINITIONS: Final = Rules(
+MUTATING: Final = KindRules(_default_mutating, update=take_all, check=_check_webhooks)
+VALIDATING: Final = KindRules(_default_webhooks, update=take_all, check=_check_webhooks)
+POLICIES: Final = KindRules(_default_policy, check=_check_policy)
+BINDINGS: Final = KindRules(update=take_all, check=_check_binding)
+DEFINITIONS: Final = KindRules(
     _default_definition, create=_create_definition, check=_check_definition,
     check_update=_changed_definition,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Final
 
 from tessera_embedded.apiserver.errors import JsonObject
 from tessera_embedded.apiserver.kinds.pod_validation import check, check_update
-from tessera_embedded.apiserver.kinds.rules import Rules
+from tessera_embedded.apiserver.kinds.rules import KindRules
 
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -142,7 +142,7 @@ def set_condition(pod: JsonObject, condition: JsonObject, at: str) -> None:
     conditions[conditions.index(before)] = {"lastTransitionTime": since, **condition}
 
 
-RULES: Final = Rules(
+RULES: Final = KindRules(
     default=_default,
     admit=_admit,
     readmit=_admit,

@@ -20,7 +20,7 @@ from tessera_embedded.apiserver.errors import (
 from tessera_embedded.apiserver.kinds import admission, pods
 from tessera_embedded.apiserver.kinds.fields import settle
 from tessera_embedded.apiserver.kinds.pod_validation import amount_causes
-from tessera_embedded.apiserver.kinds.rules import Rules, take_all
+from tessera_embedded.apiserver.kinds.rules import KindRules, take_all
 from tessera_embedded.apiserver.resources import (
     ADMISSION,
     EVENTS,
@@ -183,22 +183,22 @@ def _check_budget(budget: JsonObject) -> list[Cause]:
     return []
 
 
-_TABLE: Final[Mapping[Shelf, Rules]] = {
+_TABLE: Final[Mapping[Shelf, KindRules]] = {
     ("", "pods"): pods.RULES,
-    ("", "nodes"): Rules(_default_node, _admit_node, check=_check_node),
-    ("", "namespaces"): Rules(
+    ("", "nodes"): KindRules(_default_node, _admit_node, check=_check_node),
+    ("", "namespaces"): KindRules(
         _default_namespace, create=_create_namespace, update=_update_namespace
     ),
-    ("", "configmaps"): Rules(update=take_all, check_update=_frozen_data),
-    ("", "secrets"): Rules(_default_secret, update=take_all, check_update=_secret_update),
-    ("", "events"): Rules(update=take_all, check=_check_event),
-    (EVENTS, "events"): Rules(update=take_all, check=_check_new_event),
-    ("", "resourcequotas"): Rules(_default_quota, create=_empty_status, check=_check_quota),
-    ("", "serviceaccounts"): Rules(update=take_all),
-    ("", "services"): Rules(),
-    (REGISTRATION, "apiservices"): Rules(),
-    ("coordination.k8s.io", "leases"): Rules(update=take_all, check=_check_lease),
-    ("policy", "poddisruptionbudgets"): Rules(
+    ("", "configmaps"): KindRules(update=take_all, check_update=_frozen_data),
+    ("", "secrets"): KindRules(_default_secret, update=take_all, check_update=_secret_update),
+    ("", "events"): KindRules(update=take_all, check=_check_event),
+    (EVENTS, "events"): KindRules(update=take_all, check=_check_new_event),
+    ("", "resourcequotas"): KindRules(_default_quota, create=_empty_status, check=_check_quota),
+    ("", "serviceaccounts"): KindRules(update=take_all),
+    ("", "services"): KindRules(),
+    (REGISTRATION, "apiservices"): KindRules(),
+    ("coordination.k8s.io", "leases"): KindRules(update=take_all, check=_check_lease),
+    ("policy", "poddisruptionbudgets"): KindRules(
         _default_budget, create=_create_budget, check=_check_budget
     ),
     (ADMISSION, "mutatingwebhookconfigurations"): admission.MUTATING,
@@ -210,14 +210,14 @@ _TABLE: Final[Mapping[Shelf, Rules]] = {
 
 
 @cache
-def _built_in(shelf: Shelf, kind: str, version: str) -> Rules:
+def _built_in(shelf: Shelf, kind: str, version: str) -> KindRules:
     def settled(obj: JsonObject) -> list[str]:
         return settle(obj, kind, version)
 
     return msgspec.structs.replace(_TABLE[shelf], settle=settled)
 
 
-def rules_of(resource: Resource) -> Rules:
+def rules_of(resource: Resource) -> KindRules:
     """The rules of a kind; a custom resource has those of its schema."""
     if resource.custom:
         return admission.custom(resource)

@@ -39,7 +39,7 @@ def _know_all(_obj: JsonObject) -> list[str]:
     return []
 
 
-class Rules(Struct, frozen=True):
+class KindRules(Struct, frozen=True):
     """What is particular to a kind on its way into the store."""
 
     default: Callable[[JsonObject], None] = _leave

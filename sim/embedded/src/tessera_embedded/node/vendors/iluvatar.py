@@ -6,19 +6,19 @@ from __future__ import annotations
 from typing import Final
 
 from tessera_core.dialects.iluvatar.result_annotations import ASSIGNED, CARD_NUMBERS
-from tessera_embedded.node.vendor_toolkits import Allocation, Asked, Toolkit
+from tessera_embedded.node.vendor_toolkits import Toolkit, ToolkitAllocation, ToolkitRequest
 
 _UNIT_MIB: Final = 256
 
 
-def _allocate(asked: Asked) -> Allocation | None:
+def _allocate(asked: ToolkitRequest) -> ToolkitAllocation | None:
     numbers = asked.pod.metadata.annotations.get(f"{CARD_NUMBERS}{asked.position}", "")
     if not numbers:
         return None
     cards = numbers.split(",")
     if len(cards) > 1:
-        return Allocation(cards=cards)
-    return Allocation(
+        return ToolkitAllocation(cards=cards)
+    return ToolkitAllocation(
         cards=cards, memory_mib=asked.amount("iluvatar.ai/vcuda-memory") * _UNIT_MIB,
         cores_percent=asked.amount("iluvatar.ai/vcuda-core"),
     )  # fmt: skip

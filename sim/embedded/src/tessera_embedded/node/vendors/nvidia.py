@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from tessera_core.vendors.nvidia import NONE_VISIBLE, VISIBLE
-from tessera_embedded.node.vendor_toolkits import Allocation, Asked, Toolkit
+from tessera_embedded.node.vendor_toolkits import Toolkit, ToolkitAllocation, ToolkitRequest
 
 _NOTHING: Final = ("", NONE_VISIBLE, "none")
 
 
-def _allocate(asked: Asked) -> Allocation | None:
+def _allocate(asked: ToolkitRequest) -> ToolkitAllocation | None:
     value = asked.env.get(VISIBLE, "")
-    return None if value in _NOTHING else Allocation(cards=value.split(","))
+    return None if value in _NOTHING else ToolkitAllocation(cards=value.split(","))
 
 
 TOOLKIT: Final = Toolkit(vendor="nvidia", allocate=_allocate)
