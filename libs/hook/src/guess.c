@@ -70,6 +70,13 @@ void ts_guess_learn(struct ts_guess *guess, uint64_t ns, int others) {
         __atomic_store_n(&guess->samples, samples + 1, __ATOMIC_RELEASE);
 }
 
+/* The entry may have become another function's meanwhile, of which nothing is in flight. */
+void ts_guess_landed(struct ts_guess *guess) {
+    uint32_t now = __atomic_load_n(&guess->inflight, __ATOMIC_RELAXED);
+    while (now && !__atomic_compare_exchange_n(&guess->inflight, &now, now - 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
 void ts_guess_forget(uint64_t key) {
     for (uint32_t i = 0; i < PROBES; i++) {
         struct ts_guess *guess = &table[(home_of(key) + i) & (ENTRIES - 1)];

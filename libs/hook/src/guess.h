@@ -22,6 +22,7 @@ int ts_guess_wants(struct ts_guess *guess); /* should this launch be measured? c
 /* others: they take slices of the card while this runs, and somebody else measures, too. Then one launch
  * that took far longer moves the mean by little, lest every slice that fell into one be taken for it. */
 void ts_guess_learn(struct ts_guess *guess, uint64_t ns, int others);
+void ts_guess_landed(struct ts_guess *guess); /* one of those in flight has come back */
 void ts_guess_forget(uint64_t key);
 void ts_guess_reset(void);
 

@@ -44,7 +44,7 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
     int64_t start = 0, end = 0;
     __atomic_sub_fetch(&card->mine->outstanding_ns, (int64_t)span->predicted, __ATOMIC_RELAXED);
     if (span->guess)
-        __atomic_sub_fetch(&span->guess->inflight, 1, __ATOMIC_RELAXED);
+        ts_guess_landed(span->guess);
     if (real.cuEventElapsedTime(&ms, span->from->event, span->to->event) != CUDA_SUCCESS ||
         !ts_mark_place(context, span->from, &start) || !ts_mark_place(context, span->to, &end)) {
         context->broken = 1;
@@ -81,7 +81,7 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
 static void unsettled(struct ts_context *context, const struct ts_span *span) {
     __atomic_sub_fetch(&context->card->mine->outstanding_ns, (int64_t)span->predicted, __ATOMIC_RELAXED);
     if (span->guess)
-        __atomic_sub_fetch(&span->guess->inflight, 1, __ATOMIC_RELAXED);
+        ts_guess_landed(span->guess);
 }
 
 static void drop_span(struct ts_context *context, uint32_t i) {
