@@ -13,9 +13,10 @@ from tessera_schema.reasons import Reason
 from tests.deploy.manifests import ROOT
 
 TELLS: Final = re.compile(
-    r"""(?:tell|tell_event|_event)\((?:[^()"]|\([^()]*\))*?"([A-Z][A-Za-z]+)\""""
+    r"""(?:record|tell|tell_event|_event)\((?:[^()"]|\([^()]*\))*?"([A-Z][A-Za-z]+)\""""
 )
 """A call that tells an event, up to its reason where that is written there."""
+CALLS: Final = re.compile(r"events\.record\((?:[^()]|\([^()]*\))*\)")
 NAMED: Final = re.compile(r"`([A-Z][A-Za-z]+)`")
 
 
@@ -58,9 +59,12 @@ def test_every_event_is_explained() -> None:
 
 def test_the_reasons_of_events_are_nowhere_else() -> None:
     """`EventRecorder.record` is given a word, or one of the three enumerations."""
-    for path in sources():
-        text = path.read_text(encoding="utf-8")
-        for line in text.splitlines():
-            if re.search(r"events\.tell\(", line):
-                known = ('"', "reason", "str(alarm.wrong)", "about, reason")
-                assert any(word in line for word in known), (path, line)
+    known = ('"', "reason", "str(alarm.wrong)", "about, reason")
+    calls = [
+        (path, call)
+        for path in sources()
+        for call in CALLS.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert calls
+    for path, call in calls:
+        assert any(word in call for word in known), (path, call)
