@@ -16,8 +16,8 @@ import asyncio, os, sys, time
 from pathlib import Path
 from msgspec import Struct
 from tessera_runtime import logs, service
-from tessera_runtime.http.server import HttpSettings, Ports, application, serving, status_routes
-from tessera_runtime.metrics import Registry
+from tessera_runtime.http.server import HttpSettings, PortReporter, application, serving, status_routes
+from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.tracing.tracing import TelemetrySettings
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -26,9 +26,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     http: HttpSettings = HttpSettings()
 
 async def serve(settings):
-    ports = Ports(settings.process.ports_file)
+    ports = PortReporter(settings.process.ports_file)
     app = application(settings.http)
-    app.add_routes(status_routes(ready=str, metrics=Registry("test")))
+    app.add_routes(status_routes(ready=str, metrics=MetricsRegistry("test")))
     async with serving(app, settings.http, ports=ports):
         logs.named("test").info("up")
         try:

@@ -221,7 +221,7 @@ async def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest() -> None:
 
 async def test_a_sink_with_a_bug_ends_the_reflector() -> None:
     class Broken(Memory):
-        def relisted(self, items: list[Pod], started: float, now: float) -> None:
+        def on_list(self, items: list[Pod], started: float, now: float) -> None:
             raise KeyError("a bug")
 
     reflector = a_reflector(FakeKube(a_cluster()), Broken())
