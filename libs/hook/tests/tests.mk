@@ -19,11 +19,15 @@ unit: $(B)/unit
 $(B)/interposer.so: tests/stub/interposer.c
 	@mkdir -p $(@D)
 	$(CC) -O0 -fPIC -shared -D_GNU_SOURCE $< -o $@ -ldl
-cases: all sim $(B)/cases $(B)/points/libtessera.so $(B)/interposer.so
+$(B)/whole-card/libnvidia-ml.so.1: tests/stub/whole_card_nvml.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O0 -g -std=gnu11 -Wall -Wextra -Iabi -fPIC -shared -Wl,-soname,libnvidia-ml.so.1 -Wl,-Bsymbolic $< -o $@
+STUBS := $(B)/interposer.so $(B)/whole-card/libnvidia-ml.so.1
+cases: all sim $(B)/cases $(B)/points/libtessera.so $(STUBS)
 	$(B)/cases $(abspath $(B))
 symbols: all
 	sh tests/symbols.sh $(B)
-memcheck: all sim $(B)/cases ## some cases under valgrind
+memcheck: all sim $(B)/cases $(STUBS) ## some cases under valgrind
 	TEST_UNDER=1 $(B)/cases $(abspath $(B)) allocation_stops pools_are_charged hc_array hc_vmm hc_graph a_graph_that a_pool_that_grows memory_that_outlives contexts_are code_is external ipc_from
 # The library as other compilers' moods would have it: not optimised, and under the sanitizers.
 ASAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -38,9 +42,9 @@ $(B)/asan/libtessera.so: $(LIB) $(OBJ) src/dlsym.S src/tessera.map $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) -O1 -g $(ASAN) $(LIBFLAGS) $(LDLIB) -nostartfiles $(filter-out $(BEFORE_ASAN:%=src/%.c),$(LIB)) $(BEFORE_ASAN:%=$(B)/obj/%.o) src/dlsym.S -o $@ -ldl
 .PHONY: variants sanitize
-variants: all sim $(B)/cases $(B)/interposer.so $(B)/o0/libtessera.so
+variants: all sim $(B)/cases $(STUBS) $(B)/o0/libtessera.so
 	TEST_HOOK=o0/libtessera.so $(B)/cases $(abspath $(B)) rtld dlsym procaddress
-sanitize: all sim $(B)/cases $(B)/interposer.so $(B)/points/libtessera.so $(B)/asan/libtessera.so ## all cases under ASan and UBSan
+sanitize: all sim $(B)/cases $(STUBS) $(B)/points/libtessera.so $(B)/asan/libtessera.so ## all cases under ASan and UBSan
 	$(UNDER_ASAN) $(B)/cases $(abspath $(B))
 # The other compiler: everything built anew, and the cases run on it.
 .PHONY: clang

@@ -5,7 +5,7 @@ abi=$(cd "$(dirname "$0")/../../abi" && pwd)
 headers=${TESSERA_CUDA_HEADERS:-$scratch/headers}
 if [ ! -d "$headers" ]; then
     mkdir -p "$headers"
-    python3 -m pip download -q --no-deps --only-binary :all: -d "$headers" nvidia-cuda-runtime-cu12==12.8.90 nvidia-cuda-runtime==13.5.37 nvidia-nvml-dev-cu12==12.8.90 >/dev/null 2>&1 || { echo "skipped: no headers"; exit 0; }
+    python3 -m pip download -q --no-deps --only-binary :all: -d "$headers" nvidia-cuda-runtime-cu12==12.8.90 nvidia-cuda-runtime==13.5.37 nvidia-nvml-dev==13.5.37 >/dev/null 2>&1 || { echo "skipped: no headers"; exit 0; }
     (cd "$headers" && for wheel in *.whl; do python3 -m zipfile -e "$wheel" .; done)
 fi
 cuda=$(dirname "$(find "$headers" -name cuda.h -not -path '*/cu13/*' | head -1)")
