@@ -16,7 +16,7 @@ import msgspec
 
 from tessera_core.quota.allowance import NO_LIMITS
 from tessera_core.registry import registry as registries
-from tessera_runtime import service
+from tessera_runtime import process
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.http import server
@@ -97,5 +97,5 @@ async def serve(settings: SchedulerSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings = service.settings_or_exit(SchedulerSettings, os.environ)  # noqa: TID251  (a program)
-    sys.exit(service.run(serve, name="idle", settings=settings))
+    settings = process.settings_or_exit(SchedulerSettings, os.environ)  # noqa: TID251  (a program)
+    sys.exit(process.run(serve, name="idle", settings=settings))

@@ -12,7 +12,7 @@ from aiohttp import ClientError, ClientSession
 from tessera_agent.containers.holdings import ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.gpu_manager_http import GpuManagerView, graph, usage
-from tessera_agent.main import serve
+from tessera_agent.main import SERVICE
 from tessera_agent.settings import AgentSettings, NriSettings
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading
 from tessera_core.hook.limits_file import HookLimits
@@ -24,7 +24,8 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_runtime.service import ProcessSettings
+from tessera_runtime.process import ProcessSettings
+from tessera_runtime.service import serve
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardHeld, CardUse, ContainerUse
 from tessera_schema.grants import Share
@@ -197,7 +198,7 @@ async def test_the_agent_serves_them(tmp_path: Path) -> None:
             process=ProcessSettings(ports_file=ports),
         )  # fmt: skip
         async with asyncio.TaskGroup() as group:
-            agent = group.create_task(serve(settings), name="agent")
+            agent = group.create_task(serve(SERVICE, settings), name="agent")
             url = f"http://127.0.0.1:{await port(ports)}"
             async with asyncio.timeout(60):
                 while "GPU1" not in (drawn := (await told(session, f"{url}/graph"))["graph"]):

@@ -9,7 +9,7 @@ import msgspec
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from tessera_agent.main import serve
+from tessera_agent.main import SERVICE
 from tessera_agent.settings import AgentSettings, NriSettings
 from tessera_embedded.apiserver import open_apiserver
 from tessera_runtime.bus.settings import BusSettings
@@ -17,6 +17,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.service import serve
 from tests.bus.worlds import by_hand, on_nats
 
 NODE = "worker.1"
@@ -49,7 +50,7 @@ async def test_an_agent_is_listed_and_says_how_it_is(tmp_path: Path) -> None:
             nri=NriSettings(socket=tmp_path / "nobody.sock"),
         )  # fmt: skip
         async with asyncio.TaskGroup() as group:
-            agent = group.create_task(serve(settings), name="agent")
+            agent = group.create_task(serve(SERVICE, settings), name="agent")
             ping = await asked(client, "$SRV.PING.tessera-agent")
             assert (ping["name"], ping["id"]) == ("tessera-agent", "worker_1-mthreads")
             [endpoint] = (await asked(client, "$SRV.INFO.tessera-agent"))["endpoints"]

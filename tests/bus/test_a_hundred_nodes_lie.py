@@ -20,14 +20,13 @@ from msgspec.structs import replace
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_embedded.nats_server import open_nats
-from tessera_quota.monitor import QuotaEnvironment as QuotaWorld
 from tessera_quota.monitor import QuotaMonitor, open_quota
 from tessera_rebalancer.rebalancer import Rebalancer, open_rebalancer
-from tessera_rebalancer.rebalancer import RebalancerEnvironment as RebalancerWorld
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.metrics import MetricsRegistry
+from tessera_runtime.service import ServiceEnvironment
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
@@ -130,11 +129,11 @@ async def a_stage(folder: Path) -> AsyncGenerator[Stage]:
         ours = replace(QUICK, cluster=CLUSTER, url=server.url)
         async with open_bus(ours, "test", "0") as bus:
             await within(bus.connection_generation(0))
-            watched = QuotaWorld(
+            watched = ServiceEnvironment(
                 kube=world.kube, bus=bus, settings=quota_settings(after_s=1), clock=world.clock,
                 registry=REGISTRY,
             )  # fmt: skip
-            measured = RebalancerWorld(
+            measured = ServiceEnvironment(
                 kube=world.kube, bus=bus, settings=RebalancerSettings(kube=kube),
                 clock=world.clock, registry=REGISTRY,
             )  # fmt: skip

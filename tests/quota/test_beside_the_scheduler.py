@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tessera_quota.monitor import QuotaEnvironment as QuotaWorld
 from tessera_quota.monitor import QuotaMonitor, open_quota
+from tessera_runtime.service import ServiceEnvironment
 from tessera_testing.kube import FakeKube
 from tests.quota.world import CRDS, DEFINITION, settings
 from tests.scheduler.world import REGISTRY, World, leading
@@ -42,7 +42,7 @@ def status(world: World) -> dict[str, Any]:
 
 @asynccontextmanager
 async def monitoring(world: World) -> AsyncGenerator[QuotaMonitor]:
-    around = QuotaWorld(
+    around = ServiceEnvironment(
         kube=FakeKube(world.store), bus=world.bus, settings=settings(), clock=world.clock,
         registry=REGISTRY,
     )  # fmt: skip

@@ -10,13 +10,14 @@ from nats.errors import NoRespondersError
 
 from tessera_core.trust.grants import Signer, new_key
 from tessera_embedded.apiserver import open_apiserver
-from tessera_quota.main import serve
+from tessera_quota.main import SERVICE
 from tessera_quota.settings import QuotaSettings, UsageCountSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.service import serve
 from tests.bus.worlds import by_hand, on_nats
 from tests.quota.world import CRDS, DEFINITION, HOME, keys_of
 
@@ -57,7 +58,7 @@ async def test_the_monitor_is_listed_and_says_how_it_is(tmp_path: Path) -> None:
             http=HttpSettings(),
         )
         async with asyncio.TaskGroup() as group:
-            monitor = group.create_task(serve(settings), name="quota")
+            monitor = group.create_task(serve(SERVICE, settings), name="quota")
             ping = await asked(client, "$SRV.PING.tessera-quota")
             assert (ping["name"], ping["id"]) == ("tessera-quota", "quota")
             [endpoint] = (await asked(client, "$SRV.INFO.tessera-quota"))["endpoints"]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.trust.messages import MessageSigner
-from tessera_quota.monitor import QuotaEnvironment, QuotaMonitor, open_quota
+from tessera_quota.monitor import QuotaMonitor, open_quota
 from tessera_quota.settings import (
     QuotaSettings,
     StatusSettings,
@@ -23,6 +23,7 @@ from tessera_quota.settings import (
 )
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.kube.timestamps import format_time
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode
@@ -232,7 +233,7 @@ async def monitoring(
     cluster: Cluster, config: QuotaSettings | None = None, kube: FakeKube | None = None
 ) -> AsyncGenerator[QuotaMonitor]:
     """A quota monitor of the cluster."""
-    world = QuotaEnvironment(
+    world = ServiceEnvironment(
         kube=kube or cluster.kube, bus=cluster.bus, settings=config or settings(),
         clock=cluster.clock, registry=REGISTRY,
     )  # fmt: skip

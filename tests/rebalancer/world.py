@@ -16,10 +16,11 @@ from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_embedded.apiserver.store import Store
-from tessera_rebalancer.rebalancer import Rebalancer, RebalancerEnvironment, open_rebalancer
+from tessera_rebalancer.rebalancer import Rebalancer, open_rebalancer
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import MIB, Card
 from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage, encode
@@ -190,7 +191,7 @@ async def rebalancing(
     cluster: Cluster, config: RebalancerSettings | None = None
 ) -> AsyncGenerator[Rebalancer]:
     """A rebalancer of the cluster."""
-    world = RebalancerEnvironment(
+    world = ServiceEnvironment(
         kube=FakeKube(cluster.store), bus=cluster.bus, settings=config or settings(),
         clock=cluster.clock, registry=REGISTRY,
     )  # fmt: skip

@@ -15,13 +15,15 @@ PROGRAM = """
 import asyncio, os, sys, time
 from pathlib import Path
 from msgspec import Struct
-from tessera_runtime import logs, service
-from tessera_runtime.http.server import HttpSettings, PortReporter, application, serving, status_routes
+from tessera_runtime import logs, process
+from tessera_runtime.http.server import HttpSettings, PortReporter, application
+from tessera_runtime.http.server import serving, status_routes
 from tessera_runtime.metrics import MetricsRegistry
+from tessera_runtime.process import ProcessSettings
 from tessera_runtime.tracing.tracing import TelemetrySettings
 
 class Settings(Struct, frozen=True, kw_only=True):
-    process: service.ProcessSettings = service.ProcessSettings()
+    process: ProcessSettings = ProcessSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     http: HttpSettings = HttpSettings()
 
@@ -53,8 +55,8 @@ async def stubborn():
             pass
 
 if __name__ == "__main__":
-    settings = service.settings_or_exit(Settings, os.environ)
-    sys.exit(service.run(serve, name="test", settings=settings))
+    settings = process.settings_or_exit(Settings, os.environ)
+    sys.exit(process.run(serve, name="test", settings=settings))
 """
 
 

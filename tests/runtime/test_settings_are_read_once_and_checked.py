@@ -9,7 +9,7 @@ from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.kube.settings import EventSettings, KubeSettings, LeaseSettings
-from tessera_runtime.service import ProcessSettings
+from tessera_runtime.process import ProcessSettings
 from tessera_runtime.settings import load, variable, variables
 from tessera_runtime.tracing.tracing import TelemetrySettings
 

@@ -54,7 +54,7 @@ def test_text_that_is_no_traceparent_counts_as_none(garbage: str) -> None:
 def test_without_a_collector_nothing_is_imported() -> None:
     program = (
         "import sys, asyncio\n"
-        "from tessera_runtime import service, http, metrics\n"
+        "from tessera_runtime import process, http, metrics\n"
         "from tessera_runtime.kube import client, reflector, lease, events\n"
         "from tessera_runtime.tracing import tracing\n"
         "from tessera_runtime.tracing.tracing import TelemetrySettings, open_telemetry\n"

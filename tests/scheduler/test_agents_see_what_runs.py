@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.agent import Agent, open_agent
-from tessera_agent.agent import AgentEnvironment as Around
 from tessera_agent.settings import AgentSettings, NriSettings
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, PodSandbox
 from tessera_runtime.bus.outbox import Outbox, open_outbox
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import CardHeld, DeviceState, decode_device, encode
 from tessera_schema.subjects import DEVICES_BUCKET
@@ -103,11 +103,10 @@ async def agent_on(world: World, node: str, folder: Path) -> AsyncGenerator[Agen
         nri=NriSettings(socket=folder / "nobody.sock"),
     )  # fmt: skip
     card = replace(a_reading(0), id=f"GPU-{node}-0")
-    around = Around(
-        kube=world.kube, bus=world.bus, settings=settings, clock=world.clock, dialects=REGISTRY,
-        reader=FakeReader(card),
+    around = ServiceEnvironment(
+        kube=world.kube, bus=world.bus, settings=settings, clock=world.clock, registry=REGISTRY
     )  # fmt: skip
-    async with open_agent(around) as agent:
+    async with open_agent(around, FakeReader(card)) as agent:
         await until(lambda: agent.keys.verifier is not None and agent.devices.seen.complete)
         yield agent
 

@@ -7,7 +7,7 @@ import pytest
 from tessera_embedded.apiserver.faults import Cut, InjectedFault
 from tessera_runtime.kube.api import Verb
 from tessera_scheduler.main import configured
-from tessera_scheduler.settings import SchedulerDialectsSettings
+from tessera_scheduler.settings import SchedulerDialectsSettings, SchedulerSettings
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 
@@ -40,8 +40,9 @@ async def served(
     kube: FakeKube, settings: SchedulerDialectsSettings | None = None
 ) -> frozenset[str]:
     """Volcano's resource names."""
-    async with configured(kube, settings or SchedulerDialectsSettings()) as registry:
-        return registry.dialects["volcano"].resources
+    dialects = settings or SchedulerDialectsSettings()
+    registry = await configured(kube, SchedulerSettings(dialects=dialects))
+    return registry.dialects["volcano"].resources
 
 
 @pytest.mark.looptime

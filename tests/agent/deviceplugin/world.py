@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.agent import Agent, AgentEnvironment, open_agent
+from tessera_agent.agent import Agent, open_agent
 from tessera_agent.settings import (
     AgentSettings,
     CardDelivery,
@@ -28,6 +28,7 @@ from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.grants import GRANT_KEY, Grant, Share
 from tessera_testing.bus import FakeBus
@@ -79,11 +80,10 @@ class Node:
             "inventory": InventorySettings(kubelet_folder=str(self.folder), slots=4),
         }
         settings = AgentSettings(node=NODE, folder=str(self.folder / "agent"), **(sections | more))
-        world = AgentEnvironment(
-            kube=self.kube, bus=self.bus, settings=settings, clock=LoopClock(), dialects=DIALECTS,
-            reader=self.reader,
+        world = ServiceEnvironment(
+            kube=self.kube, bus=self.bus, settings=settings, clock=LoopClock(), registry=DIALECTS
         )  # fmt: skip
-        async with open_agent(world) as agent:
+        async with open_agent(world, self.reader) as agent:
             if ready:
                 await until(lambda: not agent.problem() and agent.pods.listed)
                 await self.kubelet.until(lambda: all(map(self._is_offered, NAMES)))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.agent import Agent, AgentEnvironment, open_agent
+from tessera_agent.agent import Agent, open_agent
 from tessera_agent.settings import (
     AgentSettings,
     HealthSettings,
@@ -33,6 +33,7 @@ from tessera_kubelet.nri.types import (
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_runtime.kube.settings import EventSettings
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.annotation_keys import SIGNING_KEYS, TRACE_KEY
 from tessera_schema.cards import MIB
 from tessera_schema.device_reports import NodeUsage
@@ -130,11 +131,10 @@ class Node:
         settings = AgentSettings(
             node=NODE, vendor=vendor, folder=str(self.folder / "agent"), **(sections | more)
         )
-        world = AgentEnvironment(
-            kube=self.kube, bus=self.bus, settings=settings, clock=LoopClock(), dialects=DIALECTS,
-            reader=self.reader if vendor == "nvidia" else None,
+        world = ServiceEnvironment(
+            kube=self.kube, bus=self.bus, settings=settings, clock=LoopClock(), registry=DIALECTS
         )  # fmt: skip
-        async with open_agent(world) as agent:
+        async with open_agent(world, self.reader if vendor == "nvidia" else None) as agent:
             if ready:
                 await until(lambda: not agent.problem() and bool(self.runtime.plugins))
             yield agent

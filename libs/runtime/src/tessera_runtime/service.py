@@ -1,176 +1,162 @@
-"""The life of a service's process: logs, traces, signals, and a bounded end.
+"""One service of Tessera: what is the same in all of them is opened here, once.
 
-    def main() -> int:
-        settings = service.settings_or_exit(Settings, os.environ)
-        return service.run(serve, name="agent", settings=settings)
+    SERVICE = Service(
+        name="quota", settings=QuotaSettings, serve=serve, instance=attrgetter("instance"),
+        description="Reports what namespaces use of their quotas.",
+    )
 
-`serve` is one coroutine that opens everything with `async with` and runs until it is cancelled,
-which SIGTERM and SIGINT do. What it opened is closed on the way out; if that takes longer than
-`stop_s`, or a second signal comes, the process ends anyway: whatever it holds must survive that,
-because a node's power supply does not ask either.
+    async def serve(environment: ServiceEnvironment[QuotaSettings], shell: ServiceShell) -> None:
+        async with (
+            open_quota(environment) as quota,
+            shell.serving(ready=quota.problem, metrics=quota.metrics, info=lambda: info(quota)),
+        ):
+            await forever()
 
-    exit status   0 asked to end, and ended         2 the settings make no sense
-                  1 a task failed: see the log      3 did not end in time: see the log
+    sys.exit(run_service(SERVICE, os.environ))
+
+Opened in this order: the Kubernetes client, the dialects, the bus, what the service itself opens,
+the server of health and metrics, the listing on NATS. Nothing depends on the listing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from enum import IntEnum
-from pathlib import Path
-from typing import Annotated, NoReturn, Protocol, TypeVar
+import gc
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final, Generic, NoReturn, TypeVar
 
-import uvloop
-from msgspec import Meta, Struct
+import msgspec
+from aiohttp import web
+from msgspec import Struct
 
-from tessera_runtime import logs
-from tessera_runtime.errors import BadSettings
-from tessera_runtime.logs import LogLevel
-from tessera_runtime.settings import load
-from tessera_runtime.tracing import tracing as telemetry
+from tessera_core.registry.registry import DialectRegistry
+from tessera_runtime import dialect_config, process
+from tessera_runtime.bus.api import Bus
+from tessera_runtime.bus.client import NatsBus, open_bus
+from tessera_runtime.bus.micro_service import MicroService, open_micro
+from tessera_runtime.clock import Clock, SystemClock
+from tessera_runtime.http import server
+from tessera_runtime.http.server import HttpSettings, PortReporter
+from tessera_runtime.kube.api import Kube
+from tessera_runtime.kube.client import open_kube
+from tessera_runtime.metrics import MetricsRegistry
+from tessera_runtime.service_settings import ServiceSettings
+from tessera_schema.subjects import token
 
-log = logs.named("tessera.service")
-
-
-class ProcessSettings(Struct, frozen=True, kw_only=True):
-    """The process itself."""
-
-    log_level: LogLevel = LogLevel.INFO
-    """The least that is logged: debug, info, warning or error."""
-    stop_s: Annotated[float, Meta(gt=0)] = 10.0
-    """Seconds from SIGTERM until the process ends by force; Kubernetes does so after 30."""
-    ports_file: Path | None = None
-    """Where to write `{"<name>": <port>}` once the servers listen, for whoever started us with
-    port 0; nowhere by default."""
-
-
-class ExitStatus(IntEnum):
-    """What a process ends with."""
-
-    ENDED = 0
-    FAILED = 1
-    BAD_SETTINGS = 2
-    STUCK = 3
-
-
-class ServiceSettings(Protocol):
-    """What the settings of every service have."""
-
-    @property
-    def process(self) -> ProcessSettings:
-        """The process itself."""
-        ...
-
-    @property
-    def telemetry(self) -> telemetry.TelemetrySettings:
-        """Where traces go."""
-        ...
+_encode: Final = msgspec.json.Encoder().encode
 
 
 S = TypeVar("S", bound=ServiceSettings)
-K = TypeVar("K", bound=Struct)
 
 
-def settings_or_exit(kind: type[K], environ: Mapping[str, str]) -> K:
-    """`settings.load`, for `__main__`: what is wrong is printed, a problem a line, and the process
-    ends with status 2."""
-    try:
-        return load(kind, environ)
-    except BadSettings as e:
-        sys.stderr.write("".join(f"{line}\n" for line in str(e).split("; ")))
-        sys.exit(ExitStatus.BAD_SETTINGS)
+class ServiceEnvironment(Struct, Generic[S], frozen=True, kw_only=True):
+    """What a service stands on. Tests put doubles in."""
+
+    kube: Kube
+    bus: Bus
+    settings: S
+    clock: Clock
+    registry: DialectRegistry
 
 
-def run(main: Callable[[S], Coroutine[object, object, None]], *, name: str, settings: S) -> int:
-    """Run a service until it is asked to end, or fails; gives the exit status."""
-    with logs.open_logs(f"tessera-{name}", settings.process.log_level):
-        ending = _Ending(settings.process.stop_s)
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                status = runner.run(_supervised(main, name, settings, ending))
-        finally:
-            ending.over()
-    return status
+async def dialects_of_file(_: Kube, settings: ServiceSettings) -> DialectRegistry:
+    """The dialects as their file configures them. Raises BadSettings."""
+    return await asyncio.to_thread(dialect_config.load, settings.dialects.file)
 
 
-async def _supervised(
-    main: Callable[[S], Coroutine[object, object, None]], name: str, settings: S, ending: _Ending
-) -> ExitStatus:
-    ending.watch_signals()
-    async with telemetry.open_telemetry(name, settings.telemetry):
-        try:
-            log.info("starting", pid=os.getpid())
-            await main(settings)
-        except asyncio.CancelledError:
-            if not ending.asked:
-                log.alert("cancelled by nobody")
-                return ExitStatus.FAILED
-        except BadSettings as e:
-            log.alert("bad settings", why=str(e))
-            return ExitStatus.BAD_SETTINGS
-        except Exception as e:  # noqa: BLE001  (the last chance to say why the process ends)
-            for reason in reasons(e):
-                log.alert("failed", exc=reason)
-            return ExitStatus.FAILED
-        finally:
-            ending.begin()
-    log.info("ended")
-    return ExitStatus.ENDED
+class Service(Struct, Generic[S], frozen=True, kw_only=True):
+    """What one service is."""
+
+    name: str
+    """Without `tessera-`: directory, client name, subject and metrics prefix."""
+    settings: type[S]
+    serve: Callable[[ServiceEnvironment[S], ServiceShell], Coroutine[object, object, None]]
+    """Opens the service and runs until cancelled."""
+    instance: Callable[[S], str]
+    """This process's name in messages; another one for each process of the service."""
+    description: str
+    """A sentence for `nats service ls`."""
+    dialects: Callable[[Kube, S], Awaitable[DialectRegistry]] = dialects_of_file
 
 
-def reasons(error: BaseException) -> Iterator[BaseException]:
-    """The errors of which a group is made; an error by itself is its own reason."""
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from reasons(one)
-    else:
-        yield error
+class ServiceShell:
+    """The status server and the listing on NATS of one process."""
+
+    def __init__(
+        self, bus: NatsBus, clock: Clock, http: HttpSettings, ports: PortReporter,
+        listing: MicroService,
+    ) -> None:  # fmt: skip
+        self.ports = ports
+        self._bus = bus
+        self._clock = clock
+        self._http = http
+        self._listing = listing
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        *,
+        ready: Callable[[], str],
+        metrics: MetricsRegistry,
+        info: Callable[[], Struct],
+        routes: Iterable[web.RouteDef] = (),
+        endpoint: str = "",
+    ) -> AsyncGenerator[None]:
+        """Serve `/healthz`, `/readyz`, `/metrics` and `routes`, and be listed on NATS with an
+        endpoint `info`, until left. Raises BadSettings where the address cannot be had.
+
+        `ready` gives the reason why not, or an empty text. Processes that do not stand for each
+        other name an `endpoint` of their own: any one of them would answer a common subject.
+        """
+
+        async def answer(_: bytes) -> bytes:
+            return _encode(info())
+
+        metrics.of_process()
+        app = server.application(self._http)
+        app.add_routes(server.status_routes(ready=ready, metrics=metrics))
+        app.add_routes(routes)
+        listing, name = self._listing, "info"
+        if endpoint:
+            listing, name = msgspec.structs.replace(listing, instance=endpoint), f"info-{endpoint}"
+        async with (
+            server.serving(app, self._http, name="http", ports=self.ports),
+            open_micro(self._bus, self._clock, listing, {name: answer}),
+        ):
+            yield
 
 
-class _Ending:
-    """Once begun, the process ends in time, whatever its tasks, threads and finalisers do."""
+def run_service(service: Service[S], environ: Mapping[str, str]) -> int:
+    """Run a service until the process is asked to end. Returns the exit status of
+    `tessera_runtime.process`; ends the process at once where the settings make no sense."""
+    settings = process.settings_or_exit(service.settings, environ)
+    return process.run(partial(serve, service), name=service.name, settings=settings)
 
-    def __init__(self, stop_s: float) -> None:
-        self.asked = False
-        self._stop_s = stop_s
-        self._timer: threading.Timer | None = None
 
-    def watch_signals(self) -> None:
-        """Have the calling task cancelled by SIGTERM and SIGINT."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
-        self._task = asyncio.current_task()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ask, number)
+async def serve(service: Service[S], settings: S) -> None:
+    """Open what every service stands on, and run the service until cancelled."""
+    clock, full_name = SystemClock(), f"tessera-{service.name}"
+    instance = service.instance(settings)
+    async with open_kube(settings.kube, name=full_name) as kube:
+        registry = await service.dialects(kube, settings)
+        async with open_bus(settings.bus, service.name, instance) as bus:
+            environment = ServiceEnvironment(
+                kube=kube, bus=bus, settings=settings, clock=clock, registry=registry
+            )
+            listing = MicroService(
+                name=full_name, instance=token(instance), description=service.description
+            )
+            ports = PortReporter(settings.process.ports_file)
+            shell = ServiceShell(bus, clock, settings.http, ports, listing)
+            await service.serve(environment, shell)
 
-    def begin(self) -> None:
-        """Start the clock."""
-        if self._timer is None:
-            self._timer = threading.Timer(self._stop_s, self._force, ("not ended in time",))
-            self._timer.daemon = True
-            self._timer.start()
 
-    def over(self) -> None:
-        """Stop the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _ask(self, number: signal.Signals) -> None:
-        if self.asked:
-            self._force(f"second signal: {number.name}")
-        self.asked = True
-        log.info("asked to end", signal=number.name)
-        self.begin()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _force(self, why: str) -> NoReturn:
-        names = sorted(task.get_name() for task in asyncio.all_tasks(self._loop))
-        log.alert("ending by force", why=why, tasks=names)
-        sys.stderr.flush()
-        os._exit(ExitStatus.STUCK)
+async def forever() -> NoReturn:
+    """Wait until cancelled. What was imported and opened by now is out of the collector's way:
+    collections need not walk over it again."""
+    gc.collect()
+    gc.freeze()
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from tessera_agent import nri_plugin
 from tessera_agent.admission import prepare
@@ -52,17 +52,14 @@ from tessera_agent.usage.measurement import UsageMeasurement
 from tessera_agent.usage.process_owners import ProcOwners
 from tessera_agent.usage.sampler import Sampler
 from tessera_core.dialect_kit.monitoring import MonitoringSpec
-from tessera_core.registry.registry import DialectRegistry as Dialects
 from tessera_kubelet.background import open_tasks
 from tessera_kubelet.nri.plugin import Connected, Disconnected
 from tessera_runtime import logs
-from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import open_outbox
-from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import EventRecorder, ObjectRef, open_events
 from tessera_runtime.metrics import MetricsRegistry
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.cards import Card
 from tessera_schema.node_cards import ALLOCATE
 
@@ -72,30 +69,18 @@ if TYPE_CHECKING:
 _log: Final = logs.named("tessera.agent")
 
 
-class AgentEnvironment(Struct, frozen=True, kw_only=True):
-    """What an agent stands in."""
-
-    kube: Kube
-    bus: Bus
-    settings: AgentSettings
-    clock: Clock
-    dialects: Dialects
-    reader: CardReader | None = None
-    """None = the vendor's own."""
-
-
 class Agent:
     """The parts that others may want to see."""
 
     def __init__(
         self,
-        world: AgentEnvironment,
+        world: ServiceEnvironment[AgentSettings],
         reader: CardReader,
         inventory: CardsAnnotationWriter,
         telling: _Telling,
     ):
         """Use `open_agent`."""
-        settings, vendor = world.settings, world.dialects.vendors[world.settings.vendor]
+        settings, vendor = world.settings, world.registry.vendors[world.settings.vendor]
         self.metrics = telling.metrics
         self.holdings = ContainerRegistry()
         states = DeviceStatePublisher(
@@ -111,7 +96,7 @@ class Agent:
             AdmissionDependencies(
                 node=settings.node,
                 vendor=vendor,
-                vendors=world.dialects.vendors,
+                vendors=world.registry.vendors,
                 keys=self.keys,
                 pods=self.pods,
                 holdings=self.holdings,
@@ -123,7 +108,7 @@ class Agent:
         regions = Regions()
         self.preparing = ContainerPreparer(
             prepare.PreparerDependencies(
-                vendor=vendor, judge=judge, dialects=world.dialects.readers,
+                vendor=vendor, judge=judge, dialects=world.registry.readers,
                 holdings=self.holdings, files=files, reach=reach, teller=telling.teller,
                 now=asyncio.get_running_loop().time,
                 stands=prepare.STANDS[settings.giving],
@@ -132,7 +117,7 @@ class Agent:
         self.disagreeing = DeviceCheck(vendor, self.cards, telling.teller)
         self.plugin = CardsPlugin(
             nri_plugin.NriPluginDependencies(
-                vendor=vendor, judge=judge, dialects=world.dialects.readers,
+                vendor=vendor, judge=judge, dialects=world.registry.readers,
                 holdings=self.holdings, preparing=self.preparing,
                 disagreeing=self.disagreeing,
                 teller=telling.teller, now=asyncio.get_running_loop().time,
@@ -236,11 +221,14 @@ class _Telling:
 
 
 @asynccontextmanager
-async def open_agent(world: AgentEnvironment) -> AsyncGenerator[Agent]:
-    """An agent that looks after its node's cards until left. Raises BadSettings."""
+async def open_agent(
+    world: ServiceEnvironment[AgentSettings], reader: CardReader | None = None
+) -> AsyncGenerator[Agent]:
+    """An agent that looks after its node's cards until left; `reader` None = the vendor's own.
+    Raises BadSettings."""
     settings = world.settings
-    if settings.vendor not in world.dialects.vendors:
-        known = ", ".join(sorted(world.dialects.vendors))
+    if settings.vendor not in world.registry.vendors:
+        known = ", ".join(sorted(world.registry.vendors))
         raise BadSettings(f"vendor: {settings.vendor!r}: write one of {known}")
     by_kubelet = device_handover_by(settings)
     speaker = await a_speaker(Path(settings.folder), settings.vendor)
@@ -271,10 +259,9 @@ async def open_agent(world: AgentEnvironment) -> AsyncGenerator[Agent]:
                 node=settings.node,
             )
         )  # fmt: skip
-        reader = world.reader
         if reader is None:
             around = ReaderWorld(
-                node=lambda: inventory.node, registry=world.dialects, clock=world.clock
+                node=lambda: inventory.node, registry=world.registry, clock=world.clock
             )
             reader = await enter(open_reader(settings.vendor, settings.reader, around))
         outlets = EventOutlets(
@@ -291,7 +278,7 @@ async def open_agent(world: AgentEnvironment) -> AsyncGenerator[Agent]:
             )
 
             tools = device_plugin.DevicePluginDependencies(
-                settings=settings, dialects=world.dialects, kube=world.kube, clock=world.clock,
+                settings=settings, dialects=world.registry, kube=world.kube, clock=world.clock,
                 judge=agent.judge, preparing=agent.preparing, holdings=agent.holdings,
                 pods=agent.pods, files=agent.files, teller=telling.teller, cards=agent.cards,
                 devices=agent.devices, handing=by_kubelet,

@@ -8,22 +8,11 @@ Nothing depends on it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Final
-
-import msgspec
 from msgspec import Struct
 
 from tessera_agent.agent import Agent
 from tessera_agent.settings import AgentSettings
-from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import MicroService, open_micro
-from tessera_runtime.clock import Clock
 from tessera_schema.device_reports import CardHeld
-from tessera_schema.subjects import token
-
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class AgentInfo(Struct, frozen=True, kw_only=True):
@@ -48,21 +37,3 @@ def info(agent: Agent, settings: AgentSettings) -> AgentInfo:
         problems=agent.devices.state.problems, cards=len(cards),
         healthy=sum(card.healthy for card in cards), held=agent.holdings.by_card(),
     )  # fmt: skip
-
-
-@asynccontextmanager
-async def listed(
-    bus: NatsBus, clock: Clock, agent: Agent, settings: AgentSettings
-) -> AsyncGenerator[None]:
-    """Be listed whenever NATS is there, until left."""
-
-    async def answer(_: bytes) -> bytes:
-        return _encode(info(agent, settings))
-
-    name = f"{token(settings.node)}-{settings.vendor}"
-    service = MicroService(
-        name="tessera-agent", instance=name,
-        description="Looks after one vendor's cards on one node.",
-    )  # fmt: skip
-    async with open_micro(bus, clock, service, {f"info-{name}": answer}):
-        yield

@@ -11,13 +11,9 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_runtime.bus.outbox import OutboxSettings
-from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.dialect_config import DialectsSettings
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.http.server import HttpSettings
-from tessera_runtime.kube.settings import EventSettings, KubeSettings
-from tessera_runtime.service import ProcessSettings
-from tessera_runtime.tracing.tracing import TelemetrySettings
+from tessera_runtime.service_settings import ServiceSettings
 
 
 class ReaderSettings(Struct, frozen=True, kw_only=True):
@@ -198,7 +194,7 @@ class StoredKeySettings(Struct, frozen=True, kw_only=True):
     told but once. Kept on the node, they are there at once but for the first time."""
 
 
-class AgentSettings(Struct, frozen=True, kw_only=True):
+class AgentSettings(ServiceSettings, frozen=True, kw_only=True):
     """One vendor's agent on one node."""
 
     node: str
@@ -219,14 +215,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     nri: NriSettings = NriSettings()
     plugin: PluginSettings = PluginSettings()
     keys: StoredKeySettings = StoredKeySettings()
-    process: ProcessSettings = ProcessSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
-    dialects: DialectsSettings = DialectsSettings()
-    kube: KubeSettings = KubeSettings()
-    bus: BusSettings = BusSettings(arrange=False)
     outbox: OutboxSettings = OutboxSettings(capacity=2000)
     """Twenty minutes of usage and as many other messages: some 10 MB with 50 containers."""
-    events: EventSettings = EventSettings()
     http: HttpSettings = HttpSettings()
     """Health and metrics; on a node any free port unless told otherwise."""
 

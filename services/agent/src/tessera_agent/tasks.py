@@ -16,16 +16,17 @@ from tessera_agent.settings import AgentSettings
 from tessera_core.inventory.extended_resources import amounts_of
 from tessera_kubelet.nri.plugin import serve
 from tessera_kubelet.nri.settings import NriPluginSettings
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.cards import Card
 
 if TYPE_CHECKING:
-    from tessera_agent.agent import Agent, AgentEnvironment
+    from tessera_agent.agent import Agent
 
 
 def begin(
     tasks: asyncio.TaskGroup,
     agent: Agent,
-    world: AgentEnvironment,
+    world: ServiceEnvironment[AgentSettings],
     inventory: CardsAnnotationWriter,
 ) -> None:
     """Begin all of it."""
@@ -35,7 +36,7 @@ def begin(
     registered = agent.kubelet.names if agent.kubelet else frozenset()
 
     def amounts(cards: Sequence[Card]) -> dict[str, int]:
-        found = amounts_of(world.dialects, settings.vendor, cards)
+        found = amounts_of(world.registry, settings.vendor, cards)
         return {name: amount for name, amount in found.items() if name not in registered}
 
     advertised = ExtendedResources(

@@ -1,35 +1,34 @@
-"""The quota monitor's process: what `open_quota` needs, and a server for health and metrics."""
+"""The quota monitor as a process, and what it answers on NATS."""
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
+from operator import attrgetter
+from typing import Final
 
-from tessera_quota.monitor import QuotaEnvironment, open_quota
-from tessera_quota.service_info import listed
+from tessera_quota.monitor import open_quota
+from tessera_quota.service_info import info
 from tessera_quota.settings import QuotaSettings
-from tessera_runtime import dialect_config
-from tessera_runtime.bus.client import open_bus
-from tessera_runtime.clock import SystemClock
-from tessera_runtime.http import server
-from tessera_runtime.kube.client import open_kube
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever
 
 
-async def serve(settings: QuotaSettings) -> None:
-    """Judge quotas until cancelled."""
-    ports, clock = server.PortReporter(settings.process.ports_file), SystemClock()
-    registry = await asyncio.to_thread(dialect_config.load, settings.dialects.file)
+async def serve(environment: ServiceEnvironment[QuotaSettings], shell: ServiceShell) -> None:
+    """Evaluate quotas until cancelled."""
     async with (
-        open_kube(settings.kube, name="tessera-quota") as kube,
-        open_bus(settings.bus, "quota", settings.instance) as bus,
-        open_quota(
-            QuotaEnvironment(kube=kube, bus=bus, settings=settings, clock=clock, registry=registry)
-        ) as quota,
+        open_quota(environment) as quota,
+        shell.serving(
+            ready=quota.problem,
+            metrics=quota.metrics,
+            info=partial(info, quota, environment.settings.instance),
+        ),
     ):
-        quota.metrics.of_process()
-        app = server.application(settings.http)
-        app.add_routes(server.status_routes(ready=quota.problem, metrics=quota.metrics))
-        async with (
-            server.serving(app, settings.http, name="http", ports=ports),
-            listed(bus, clock, quota, settings.instance),
-        ):
-            await asyncio.Event().wait()
+        await forever()
+
+
+SERVICE: Final = Service(
+    name="quota",
+    settings=QuotaSettings,
+    serve=serve,
+    instance=attrgetter("instance"),
+    description="Tells what namespaces use of their quotas, and throttles what is too much.",
+)

@@ -15,10 +15,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import NoReturn, TypeVar
 
-from msgspec import Struct
-
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.registry import DialectRegistry as Dialects
 from tessera_core.reports.agents import AgentReports
 from tessera_quota.evaluation import EvaluatorDependencies, QuotaEvaluator
 from tessera_quota.events import QuotaEvents
@@ -29,37 +26,27 @@ from tessera_quota.settings import QuotaSettings
 from tessera_quota.status_writer import StatusWriter
 from tessera_quota.usage import UsageListener
 from tessera_runtime.background import running_in_background
-from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox
-from tessera_runtime.clock import Clock
 from tessera_runtime.informers import grant_keys, namespaces
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.installed_kinds import installed
 from tessera_runtime.informers.nodes import LedgerNodes
-from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import EventRecorder, open_events
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.grants import Grant
 
 T = TypeVar("T")
 
 
-class QuotaEnvironment(Struct, frozen=True, kw_only=True):
-    """What a quota monitor stands in."""
-
-    kube: Kube
-    bus: Bus
-    settings: QuotaSettings
-    clock: Clock
-    registry: Dialects
-
-
 class QuotaMonitor:
     """The parts that others may want to see."""
 
-    def __init__(self, world: QuotaEnvironment, outbox: Outbox, events: EventRecorder) -> None:
+    def __init__(
+        self, world: ServiceEnvironment[QuotaSettings], outbox: Outbox, events: EventRecorder
+    ) -> None:
         """Use `open_quota`."""
         settings, now = world.settings, asyncio.get_running_loop().time
         self._world = world
@@ -166,7 +153,7 @@ class QuotaMonitor:
 
 
 @asynccontextmanager
-async def open_quota(world: QuotaEnvironment) -> AsyncGenerator[QuotaMonitor]:
+async def open_quota(world: ServiceEnvironment[QuotaSettings]) -> AsyncGenerator[QuotaMonitor]:
     """A quota monitor that judges until left."""
     settings = world.settings
     async with (

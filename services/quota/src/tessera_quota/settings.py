@@ -6,14 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from tessera_runtime.bus.outbox import OutboxSettings
-from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.dialect_config import DialectsSettings
-from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.informers.grant_keys import GrantKeySettings
-from tessera_runtime.kube.settings import EventSettings, KubeSettings
-from tessera_runtime.service import ProcessSettings
-from tessera_runtime.tracing.tracing import TelemetrySettings
+from tessera_runtime.service_settings import ServiceSettings
 
 Seconds = Annotated[float, Meta(gt=0)]
 
@@ -59,21 +53,12 @@ class StatusSettings(Struct, frozen=True, kw_only=True):
     writes a second."""
 
 
-class QuotaSettings(Struct, frozen=True, kw_only=True):
+class QuotaSettings(ServiceSettings, frozen=True, kw_only=True):
     """Everything."""
 
     instance: str = "quota"
     """This process's name in messages."""
-    process: ProcessSettings = ProcessSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
-    dialects: DialectsSettings = DialectsSettings()
-    kube: KubeSettings = KubeSettings()
-    bus: BusSettings = BusSettings(arrange=False)
-    outbox: OutboxSettings = OutboxSettings()
-    events: EventSettings = EventSettings()
     keys: GrantKeySettings = GrantKeySettings()
     throttle: ThrottleSettings = ThrottleSettings()
     count: UsageCountSettings = UsageCountSettings()
     status: StatusSettings = StatusSettings()
-    http: HttpSettings = HttpSettings(port=8080)
-    """Health and metrics."""

@@ -1,37 +1,34 @@
-"""The rebalancer's process: what `open_rebalancer` needs, and a server for health and metrics."""
+"""The rebalancer as a process, and what it answers on NATS."""
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
+from operator import attrgetter
+from typing import Final
 
-from tessera_rebalancer.rebalancer import RebalancerEnvironment, open_rebalancer
-from tessera_rebalancer.service_info import listed
+from tessera_rebalancer.rebalancer import open_rebalancer
+from tessera_rebalancer.service_info import info
 from tessera_rebalancer.settings import RebalancerSettings
-from tessera_runtime import dialect_config
-from tessera_runtime.bus.client import open_bus
-from tessera_runtime.clock import SystemClock
-from tessera_runtime.http import server
-from tessera_runtime.kube.client import open_kube
+from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever
 
 
-async def serve(settings: RebalancerSettings) -> None:
-    """Tell hints until cancelled."""
-    ports, clock = server.PortReporter(settings.process.ports_file), SystemClock()
-    registry = await asyncio.to_thread(dialect_config.load, settings.dialects.file)
+async def serve(environment: ServiceEnvironment[RebalancerSettings], shell: ServiceShell) -> None:
+    """Publish hints and carry out plans until cancelled."""
     async with (
-        open_kube(settings.kube, name="tessera-rebalancer") as kube,
-        open_bus(settings.bus, "rebalancer", settings.instance) as bus,
-        open_rebalancer(
-            RebalancerEnvironment(
-                kube=kube, bus=bus, settings=settings, clock=clock, registry=registry
-            )
-        ) as rebalancer,
+        open_rebalancer(environment) as rebalancer,
+        shell.serving(
+            ready=rebalancer.problem,
+            metrics=rebalancer.metrics,
+            info=partial(info, rebalancer, environment.settings.instance),
+        ),
     ):
-        rebalancer.metrics.of_process()
-        app = server.application(settings.http)
-        app.add_routes(server.status_routes(ready=rebalancer.problem, metrics=rebalancer.metrics))
-        async with (
-            server.serving(app, settings.http, name="http", ports=ports),
-            listed(bus, clock, rebalancer, settings.instance),
-        ):
-            await asyncio.Event().wait()
+        await forever()
+
+
+SERVICE: Final = Service(
+    name="rebalancer",
+    settings=RebalancerSettings,
+    serve=serve,
+    instance=attrgetter("instance"),
+    description="Tells what usage says about cards, and proposes changes.",
+)

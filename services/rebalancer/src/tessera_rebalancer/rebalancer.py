@@ -15,10 +15,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from msgspec import Struct
-
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.registry import DialectRegistry as Dialects
 from tessera_core.reports.agents import AgentReports
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
@@ -32,35 +29,23 @@ from tessera_rebalancer.pods import GrantedPodReader, GrantedPods
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_rebalancer.usage_listener import UsageConsumer
 from tessera_runtime.background import running_in_background
-from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.outbox import Outbox, open_outbox
-from tessera_runtime.clock import Clock
 from tessera_runtime.informers import grant_keys
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.nodes import LedgerNodes
-from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import open_events
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
+from tessera_runtime.service import ServiceEnvironment
 
 T = TypeVar("T")
-
-
-class RebalancerEnvironment(Struct, frozen=True, kw_only=True):
-    """What a rebalancer stands in."""
-
-    kube: Kube
-    bus: Bus
-    settings: RebalancerSettings
-    clock: Clock
-    registry: Dialects
 
 
 class Rebalancer:
     """Hints, and the parts that others may want to see."""
 
-    def __init__(self, world: RebalancerEnvironment, outbox: Outbox) -> None:
+    def __init__(self, world: ServiceEnvironment[RebalancerSettings], outbox: Outbox) -> None:
         """Use `open_rebalancer`."""
         settings, now = world.settings, asyncio.get_running_loop().time
         self._world = world
@@ -128,7 +113,9 @@ class Rebalancer:
 
 
 @asynccontextmanager
-async def open_rebalancer(world: RebalancerEnvironment) -> AsyncGenerator[Rebalancer]:
+async def open_rebalancer(
+    world: ServiceEnvironment[RebalancerSettings],
+) -> AsyncGenerator[Rebalancer]:
     """A rebalancer that tells hints and carries out plans until left."""
     settings = world.settings
     async with (

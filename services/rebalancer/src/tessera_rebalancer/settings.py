@@ -10,15 +10,9 @@ from tessera_core.usage.hints import SignificantChanges
 from tessera_core.usage.lending_bounds import LendingRules
 from tessera_core.usage.smoothed import SmoothingConstants
 from tessera_rebalancer.plans.settings import PlanSettings
-from tessera_runtime.bus.outbox import OutboxSettings
-from tessera_runtime.bus.settings import BusSettings
-from tessera_runtime.dialect_config import DialectsSettings
 from tessera_runtime.errors import BadSettings
-from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.informers.grant_keys import GrantKeySettings
-from tessera_runtime.kube.settings import EventSettings, KubeSettings
-from tessera_runtime.service import ProcessSettings
-from tessera_runtime.tracing.tracing import TelemetrySettings
+from tessera_runtime.service_settings import ServiceSettings
 
 Seconds = Annotated[float, Meta(gt=0)]
 
@@ -44,17 +38,11 @@ class GrantCountSettings(Struct, frozen=True, kw_only=True):
     does with the same setting."""
 
 
-class RebalancerSettings(Struct, frozen=True, kw_only=True):
+class RebalancerSettings(ServiceSettings, frozen=True, kw_only=True):
     """Everything."""
 
     instance: str = "rebalancer"
     """This process's name in messages."""
-    process: ProcessSettings = ProcessSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
-    dialects: DialectsSettings = DialectsSettings()
-    kube: KubeSettings = KubeSettings()
-    bus: BusSettings = BusSettings(arrange=False)
-    outbox: OutboxSettings = OutboxSettings()
     keys: GrantKeySettings = GrantKeySettings()
     count: GrantCountSettings = GrantCountSettings()
     smoothing: SmoothingConstants = SmoothingConstants()
@@ -62,9 +50,6 @@ class RebalancerSettings(Struct, frozen=True, kw_only=True):
     steps: SignificantChanges = SignificantChanges()
     lending: LendingRules = LendingRules()
     plans: PlanSettings = PlanSettings()
-    events: EventSettings = EventSettings()
-    http: HttpSettings = HttpSettings(port=8080)
-    """Health and metrics."""
 
     def check(self) -> None:
         """Raises BadSettings where numbers contradict each other."""

@@ -7,20 +7,9 @@ One of the replicas answers; `instance` says which. Nothing depends on it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Final
-
-import msgspec
 from msgspec import Struct
 
-from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import MicroService, open_micro
-from tessera_runtime.clock import Clock
 from tessera_scheduler.scheduler import Scheduler
-from tessera_schema.subjects import token
-
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class SchedulerInfo(Struct, frozen=True, kw_only=True):
@@ -46,20 +35,3 @@ def info(scheduler: Scheduler, instance: str) -> SchedulerInfo:
         grants=sum(1 for _ in scheduler.ledger.entries()),
         dialects=tuple(sorted(scheduler.registry.dialects)),
     )  # fmt: skip
-
-
-@asynccontextmanager
-async def listed(
-    bus: NatsBus, clock: Clock, scheduler: Scheduler, instance: str
-) -> AsyncGenerator[None]:
-    """Be listed whenever NATS is there, until left."""
-
-    async def answer(_: bytes) -> bytes:
-        return _encode(info(scheduler, instance))
-
-    service = MicroService(
-        name="tessera-scheduler", instance=token(instance),
-        description="Places pods that ask for shares of accelerators.",
-    )  # fmt: skip
-    async with open_micro(bus, clock, service, {"info": answer}):
-        yield

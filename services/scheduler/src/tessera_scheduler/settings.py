@@ -11,9 +11,8 @@ from tessera_runtime.bus.outbox import OutboxSettings
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.http.server import HttpSettings
-from tessera_runtime.kube.settings import EventSettings, KubeSettings, LeaseSettings
-from tessera_runtime.service import ProcessSettings
-from tessera_runtime.tracing.tracing import TelemetrySettings
+from tessera_runtime.kube.settings import KubeSettings, LeaseSettings
+from tessera_runtime.service_settings import ServiceSettings
 from tessera_scheduler.cache.hints import HintSettings
 from tessera_scheduler.cache.packing import PackingSettings
 from tessera_scheduler.keys.signing_keys import SigningKeySettings
@@ -91,13 +90,11 @@ class SchedulerDialectsSettings(dialects.DialectsSettings, frozen=True, kw_only=
     file says nothing of `volcano.scheduler_conf`; empty = none is read."""
 
 
-class SchedulerSettings(Struct, frozen=True, kw_only=True):
+class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
     """Everything."""
 
     instance: str = ""
     """This replica's name in the Lease and in messages; empty = the host's."""
-    process: ProcessSettings = ProcessSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
     kube: KubeSettings = KubeSettings(gather_s=0.05)
     bus: BusSettings = BusSettings()
     outbox: OutboxSettings = OutboxSettings(gather_s=0.1)
@@ -105,10 +102,8 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     lease: LeaseSettings = LeaseSettings()
     """Its namespace is ours: keys and certificates are there too."""
     gate: GateSettings = GateSettings()
-    events: EventSettings = EventSettings()
     keys: SigningKeySettings = SigningKeySettings()
     dialects: SchedulerDialectsSettings = SchedulerDialectsSettings()
-    """The file is the same for every service."""
     books: LedgerSettings = LedgerSettings()
     quota: ForeignQuotaSettings = ForeignQuotaSettings()
     bind: BindSettings = BindSettings()
@@ -119,8 +114,6 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True):
     and a pod have 200 KiB, so 10 MiB are plenty."""
     webhook: WebhookSettings = WebhookSettings()
     visibility: VisibilitySettings = VisibilitySettings()
-    http: HttpSettings = HttpSettings(port=8080)
-    """Health and metrics."""
 
     @property
     def namespace(self) -> str:
