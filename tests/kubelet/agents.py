@@ -25,11 +25,11 @@ Give = Callable[[PodSandbox, ContainerInfo], Adjustment | CreationRefused]
 
 
 class FakeAgent:
-    """Gives what it is told to give, and remembers what it was told."""
+    """Answers with what it was given, and records every call."""
 
     def __init__(self, give: Give | Adjustment | CreationRefused | None = None) -> None:
         self.give = give or Adjustment()
-        self.told: list[tuple[str, str]] = []
+        self.received: list[tuple[str, str]] = []
         self.pods: Sequence[PodSandbox] = ()
         self.containers: Sequence[ContainerInfo] = ()
         self.asked: list[tuple[PodSandbox, ContainerInfo]] = []
@@ -44,34 +44,34 @@ class FakeAgent:
         return self.give(pod, container) if callable(self.give) else self.give
 
     def container_started(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        self.told.append(("started", container.name))
+        self.received.append(("started", container.name))
 
     def container_stopped(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        self.told.append(("stopped", container.name))
+        self.received.append(("stopped", container.name))
 
     def container_removed(self, pod: PodSandbox, container: ContainerInfo) -> None:
-        self.told.append(("removed", container.name))
+        self.received.append(("removed", container.name))
 
     def pod_stopped(self, pod: PodSandbox) -> None:
-        self.told.append(("pod stopped", pod.name))
+        self.received.append(("pod stopped", pod.name))
 
     def pod_removed(self, pod: PodSandbox) -> None:
-        self.told.append(("pod removed", pod.name))
+        self.received.append(("pod removed", pod.name))
 
 
-class News:
-    """What `serve` tells its observer; can be waited for."""
+class Observations:
+    """What `serve` reports to its observer; can be waited for."""
 
     def __init__(self) -> None:
         self.seen: list[Connected | Disconnected] = []
         self._changed = asyncio.Event()
 
-    def __call__(self, news: Connected | Disconnected) -> None:
-        self.seen.append(news)
+    def __call__(self, observed: Connected | Disconnected) -> None:
+        self.seen.append(observed)
         self._changed.set()
 
     async def until(self, kind: type[Connected | Disconnected], times: int = 1) -> None:
-        while sum(isinstance(news, kind) for news in self.seen) < times:
+        while sum(isinstance(observed, kind) for observed in self.seen) < times:
             self._changed.clear()
             await self._changed.wait()
 
@@ -79,14 +79,14 @@ class News:
 @asynccontextmanager
 async def running(
     agent: FakeAgent, socket: Path, settings: NriPluginSettings | None = None
-) -> AsyncGenerator[News]:
-    """The agent as a plugin of whoever listens at the socket, or will."""
-    news = News()
+) -> AsyncGenerator[Observations]:
+    """The agent as a plugin of the runtime that listens at the socket, or will."""
+    observed = Observations()
     async with open_tasks() as tasks:
         tasks.create_task(
-            serve(socket, agent, settings or NriPluginSettings(), news), name="agent under test"
+            serve(socket, agent, settings or NriPluginSettings(), observed), name="agent under test"
         )
-        yield news
+        yield observed
 
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -19,7 +19,7 @@ class Ends(NamedTuple):
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[None]:
-        """Both read. At the end whoever closes first is lost to the other, which is no failure."""
+        """Both read. The side that closes first is lost to the other, which is no failure."""
         ended = False
         try:
             async with self.near.reading("near"), self.far.reading("far"):

@@ -5,12 +5,18 @@ import asyncio
 import pytest
 
 from tessera_kubelet.background import open_tasks
-from tessera_kubelet.errors import CallFailed, CallTimedOut, LinkLost, LinkStuck, Oversized
+from tessera_kubelet.errors import (
+    CallFailed,
+    CallTimedOut,
+    GrpcCode,
+    LinkLost,
+    LinkStuck,
+    Oversized,
+)
 from tessera_kubelet.nri.mux import Frames, Trunk, frames
 from tessera_kubelet.nri.ttrpc import (
     LONGEST_MESSAGE,
     Client,
-    Code,
     Messages,
     Server,
     TtrpcMessage,
@@ -44,7 +50,7 @@ class Peer:
 
 
 def refuse(payload: bytes) -> bytes:
-    raise CallFailed(Code.FAILED_PRECONDITION, f"not {payload.decode()}")
+    raise CallFailed(GrpcCode.FAILED_PRECONDITION, f"not {payload.decode()}")
 
 
 def break_down(_: bytes) -> bytes:
@@ -79,15 +85,15 @@ async def test_both_ends_call_and_answer_over_one_socket() -> None:
 @pytest.mark.parametrize(
     ("service", "method", "code", "why"),
     [
-        ("svc", "Refuse", Code.FAILED_PRECONDITION, "not a card"),
-        ("svc", "BreakDown", Code.INTERNAL, "RuntimeError: a bug"),
-        ("svc", "TooMuch", Code.RESOURCE_EXHAUSTED, "at most 4194304 are allowed"),
-        ("svc", "Nothing", Code.UNIMPLEMENTED, "svc/Nothing is not served here"),
-        ("other", "Echo", Code.UNIMPLEMENTED, "other/Echo is not served here"),
+        ("svc", "Refuse", GrpcCode.FAILED_PRECONDITION, "not a card"),
+        ("svc", "BreakDown", GrpcCode.INTERNAL, "RuntimeError: a bug"),
+        ("svc", "TooMuch", GrpcCode.RESOURCE_EXHAUSTED, "at most 4194304 are allowed"),
+        ("svc", "Nothing", GrpcCode.UNIMPLEMENTED, "svc/Nothing is not served here"),
+        ("other", "Echo", GrpcCode.UNIMPLEMENTED, "other/Echo is not served here"),
     ],
 )
 async def test_a_failed_call_says_why_and_the_next_one_goes_well(
-    service: str, method: str, code: Code, why: str
+    service: str, method: str, code: GrpcCode, why: str
 ) -> None:
     async with open_ends() as ends:
         client = Client(ends.near, HERE)
@@ -141,7 +147,7 @@ async def test_a_cancelled_call_leaves_the_others_alone() -> None:
             assert given_up.cancelled()
 
 
-async def test_whoever_waits_when_the_connection_ends_is_told() -> None:
+async def test_a_caller_that_waits_when_the_connection_ends_gets_the_error() -> None:
     async def cut_short(client: Client, peer: Peer, ends: Ends) -> None:
         async with ends.near.reading("near"), open_tasks() as tasks:
             tasks.create_task(client.call("svc", "Echo", b"", within_s=20), name="call")
@@ -221,11 +227,11 @@ async def test_what_a_connection_does_not_serve_is_answered_on_its_stream() -> N
     codes = [(a.stream, Response.FromString(a.payload).status.code) for a in answers]
     assert codes == [
         (3, 0),
-        (4, Code.INVALID_ARGUMENT),
-        (3, Code.INVALID_ARGUMENT),
-        (5, Code.UNIMPLEMENTED),
-        (7, Code.INVALID_ARGUMENT),
-        (3, Code.INVALID_ARGUMENT),
+        (4, GrpcCode.INVALID_ARGUMENT),
+        (3, GrpcCode.INVALID_ARGUMENT),
+        (5, GrpcCode.UNIMPLEMENTED),
+        (7, GrpcCode.INVALID_ARGUMENT),
+        (3, GrpcCode.INVALID_ARGUMENT),
         (11, 0),
     ]
 

@@ -37,7 +37,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize(("garbage", "why"), GARBAGE)
-async def test_the_reason_is_told_to_whoever_waits(garbage: bytes, why: str) -> None:
+async def test_a_caller_that_waits_gets_the_reason(garbage: bytes, why: str) -> None:
     async with open_ends() as ends:
         Server(ends.near, 1, "svc", {})
         client = Client(ends.near, 2)
@@ -60,14 +60,14 @@ async def test_an_agent_leaves_a_runtime_that_talks_garbage_and_finds_the_next_o
 
     socket, given = tmp_path / "nri.sock", Adjustment(env={"CARDS": "GPU-1"})
     quick = NriPluginSettings(retry_first_s=0.001, retry_longest_s=0.001)
-    async with running(FakeAgent(given), socket, quick) as news:
-        await news.until(Disconnected)
+    async with running(FakeAgent(given), socket, quick) as observed:
+        await observed.until(Disconnected)
         async with listening(socket, talk):
-            await news.until(Disconnected, 2)
+            await observed.until(Disconnected, 2)
         async with open_runtime(socket, RuntimeSettings()) as runtime:
-            await news.until(Connected)
+            await observed.until(Connected)
             assert await runtime.create_container(POD, CONTAINER) == given
-    reasons = [one.why for one in news.seen if isinstance(one, Disconnected)]
+    reasons = [one.why for one in observed.seen if isinstance(one, Disconnected)]
     assert any(why in reason for reason in reasons)
 
 

@@ -1,4 +1,4 @@
-"""A runtime does not wait for plugins that fail, and fails closed where it is told to."""
+"""A runtime does not wait for plugins that fail, and fails closed where it is configured to."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,13 +12,14 @@ from tessera_kubelet.errors import (
     CallFailed,
     ContainerNotCreated,
     ContainerRefused,
+    GrpcCode,
     PluginMissing,
     SocketUnusable,
 )
 from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
-from tessera_kubelet.nri.ttrpc import Client, Code
+from tessera_kubelet.nri.ttrpc import Client
 from tessera_kubelet.nri.types import Adjustment, NriEvent, PodSandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 from tests.kubelet.agents import CONTAINER, POD, FakeAgent, dialled, running, scripted
@@ -32,7 +33,7 @@ REQUIRED = RuntimeSettings(
 
 
 @pytest.mark.looptime
-async def test_a_plugin_that_does_not_answer_is_cut_off_and_the_others_are_heard(
+async def test_a_plugin_that_does_not_answer_is_cut_off_and_the_others_count(
     tmp_path: Path,
 ) -> None:
     socket = tmp_path / "nri.sock"
@@ -59,7 +60,7 @@ async def test_an_event_that_is_not_answered_cuts_the_plugin_off_too(tmp_path: P
         await runtime.until()
 
 
-async def test_a_plugin_hears_only_what_it_asked_for(tmp_path: Path) -> None:
+async def test_a_plugin_gets_only_the_events_that_it_subscribed_to(tmp_path: Path) -> None:
     stops = pb.ConfigureResponse(
         events=protobuf.mask([NriEvent.STOP_CONTAINER])
     ).SerializeToString()
@@ -93,7 +94,7 @@ async def test_an_unreadable_answer_fails_the_container(tmp_path: Path) -> None:
         (JOINS, "it does not take Synchronize in several messages"),
     ],
 )
-async def test_a_plugin_that_does_not_join_properly_is_not_asked(
+async def test_a_plugin_that_does_not_join_properly_is_not_called(
     tmp_path: Path, answers: Mapping[str, bytes], why: str
 ) -> None:
     socket = tmp_path / "nri.sock"
@@ -108,15 +109,15 @@ async def test_a_plugin_that_does_not_join_properly_is_not_asked(
         ) as runtime,
         scripted(socket, answers),
     ):
-        news = await left.get()
+        observed = await left.get()
         assert runtime.plugins == ()
-    assert isinstance(news, Left)
-    assert news.plugin == SCRIPTED
-    assert news.why.startswith(why)
+    assert isinstance(observed, Left)
+    assert observed.plugin == SCRIPTED
+    assert observed.why.startswith(why)
 
 
 @pytest.mark.looptime
-async def test_who_connects_and_says_nothing_is_shown_out(tmp_path: Path) -> None:
+async def test_a_peer_that_connects_and_says_nothing_is_cut_off(tmp_path: Path) -> None:
     socket = tmp_path / "nri.sock"
     seen: list[Joined | Left] = []
     async with (
@@ -146,7 +147,7 @@ async def test_a_registration_under_a_bad_name_is_refused(
         async with trunk.reading("plugin"):
             with pytest.raises(CallFailed, match=why) as failed:
                 await client.call(protobuf.RUNTIME_SERVICE, "RegisterPlugin", asked, within_s=20)
-            assert failed.value.code == Code.INVALID_ARGUMENT
+            assert failed.value.code == GrpcCode.INVALID_ARGUMENT
 
 
 async def test_without_a_required_plugin_no_container_is_created(tmp_path: Path) -> None:

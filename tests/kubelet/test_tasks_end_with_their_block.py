@@ -60,13 +60,13 @@ async def test_two_errors_come_out_together() -> None:
 async def test_who_cancels_the_block_while_a_task_fails_gets_it_cancelled() -> None:
     failing = asyncio.Event()
 
-    async def fail_when_told() -> None:
+    async def fail_when_set() -> None:
         await failing.wait()
         raise LookupError("gone")
 
     async def block() -> None:
         async with open_tasks() as tasks:
-            tasks.create_task(fail_when_told(), name="failing")
+            tasks.create_task(fail_when_set(), name="failing")
             await for_ever()
 
     async with open_tasks() as outer:

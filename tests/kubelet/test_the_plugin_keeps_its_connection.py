@@ -21,14 +21,14 @@ GIVEN = Adjustment(env={"CARDS": "GPU-1"})
 @pytest.mark.looptime
 async def test_it_waits_for_a_runtime_that_is_not_there_yet(tmp_path: Path) -> None:
     socket, agent = tmp_path / "nri.sock", FakeAgent(GIVEN)
-    async with running(agent, socket) as news:
-        await news.until(Disconnected)
+    async with running(agent, socket) as observed:
+        await observed.until(Disconnected)
         await asyncio.sleep(3600)
         async with open_runtime(socket, RuntimeSettings()) as runtime:
             await runtime.until(TESSERA)
             assert await runtime.create_container(POD, CONTAINER) == GIVEN
-            await news.until(Connected)
-    assert news.seen[:2] == [
+            await observed.until(Connected)
+    assert observed.seen[:2] == [
         Disconnected(why=f"{socket}: No such file or directory"),
         Connected(runtime="tessera-embedded", version="1", answer_within_s=2.0),
     ]
@@ -38,17 +38,17 @@ async def test_it_waits_for_a_runtime_that_is_not_there_yet(tmp_path: Path) -> N
 async def test_it_comes_back_when_the_runtime_restarts(tmp_path: Path) -> None:
     socket, agent = tmp_path / "nri.sock", FakeAgent(GIVEN)
     there: list[ContainerInfo] = []
-    async with running(agent, socket) as news:
+    async with running(agent, socket) as observed:
         for times in (1, 2, 3):
             async with open_runtime(
                 socket, RuntimeSettings(), state=lambda: ([POD], there)
             ) as runtime:
                 await runtime.until(TESSERA)
-                await news.until(Connected, times)
+                await observed.until(Connected, times)
                 assert agent.containers == there
                 assert await runtime.create_container(POD, CONTAINER) == GIVEN
             there.append(CONTAINER)
-            await news.until(Disconnected, times)
+            await observed.until(Disconnected, times)
 
 
 @pytest.mark.looptime
@@ -60,23 +60,25 @@ async def test_it_does_not_hammer_a_runtime_that_rejects_it(tmp_path: Path) -> N
 
     socket = tmp_path / "nri.sock"
     settings = NriPluginSettings(retry_first_s=0.5, retry_longest_s=4)
-    async with listening(socket, reject), running(FakeAgent(), socket, settings) as news:
+    async with listening(socket, reject), running(FakeAgent(), socket, settings) as observed:
         await asyncio.sleep(20)
     waits = [round(b - a, 3) for a, b in pairwise(began)]
     assert waits == [0.5, 1, 2, 4, 4, 4, 4]
-    assert all(isinstance(one, Disconnected) for one in news.seen)
+    assert all(isinstance(one, Disconnected) for one in observed.seen)
 
 
 @pytest.mark.looptime
-async def test_a_runtime_that_never_tells_its_state_is_left(tmp_path: Path) -> None:
+async def test_a_runtime_that_never_sends_its_state_is_left(tmp_path: Path) -> None:
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(100):
             pass
 
     socket = tmp_path / "nri.sock"
-    async with listening(socket, say_nothing), running(FakeAgent(), socket) as news:
-        await news.until(Disconnected)
-    assert news.seen == [Disconnected(why="the runtime did not take the plugin in within 10.0 s")]
+    async with listening(socket, say_nothing), running(FakeAgent(), socket) as observed:
+        await observed.until(Disconnected)
+    assert observed.seen == [
+        Disconnected(why="the runtime did not take the plugin in within 10.0 s")
+    ]
 
 
 async def test_an_agent_that_cannot_take_the_state_is_not_connected(tmp_path: Path) -> None:
@@ -88,9 +90,9 @@ async def test_an_agent_that_cannot_take_the_state_is_not_connected(tmp_path: Pa
     socket = tmp_path / "nri.sock"
     async with (
         open_runtime(socket, RuntimeSettings(), observe=seen.append) as runtime,
-        running(Confused(), socket) as news,
+        running(Confused(), socket) as observed,
     ):
-        await news.until(Disconnected)
+        await observed.until(Disconnected)
         assert runtime.plugins == ()
     assert seen[0] == Left(plugin=TESSERA, why="Synchronize failed: LookupError: a bug")
 
@@ -111,7 +113,9 @@ async def test_a_name_that_no_runtime_accepts_is_said_at_once(
         await serve(tmp_path / "nri.sock", FakeAgent(), settings)
 
 
-async def test_a_large_state_comes_in_several_messages_and_is_told_once(tmp_path: Path) -> None:
+async def test_a_large_state_comes_in_several_messages_and_is_synchronized_once(
+    tmp_path: Path,
+) -> None:
     pods = [
         PodSandbox(
             id=f"p{i}", name=f"job-{i}", uid=f"u{i}", namespace="team", labels={"l": "x" * 900}
@@ -122,14 +126,14 @@ async def test_a_large_state_comes_in_several_messages_and_is_told_once(tmp_path
         ContainerInfo(id=f"c{i}", sandbox_id=f"p{i // 2}", name="main", env={"E": "y" * 400})
         for i in range(400)
     ]
-    told: list[int] = []
+    synchronized: list[int] = []
 
     class Counting(FakeAgent):
         def synchronize(
             self, pods: Sequence[PodSandbox], containers: Sequence[ContainerInfo]
         ) -> None:
             super().synchronize(pods, containers)
-            told.append(1)
+            synchronized.append(1)
 
     socket, agent = tmp_path / "nri.sock", Counting(GIVEN)
     settings = RuntimeSettings(sync_bytes=10_000)
@@ -140,4 +144,4 @@ async def test_a_large_state_comes_in_several_messages_and_is_told_once(tmp_path
         await runtime.until(TESSERA)
         assert await runtime.create_container(POD, CONTAINER) == GIVEN
     assert (agent.pods, agent.containers) == (pods, containers)
-    assert len(told) == 1
+    assert len(synchronized) == 1

@@ -78,10 +78,10 @@ async def test_a_plugin_says_what_it_always_said(tmp_path: Path) -> None:
         )
 
     agent, socket = FakeAgent(give), tmp_path / "nri.sock"
-    async with listening(socket, play), running(agent, socket) as news:
+    async with listening(socket, play), running(agent, socket) as observed:
         await done.wait()
     assert said == [data for side, data in lines if side == "plugin"]
-    assert news.seen[0] == Connected(runtime="real", version="0.10", answer_within_s=2.0)
+    assert observed.seen[0] == Connected(runtime="real", version="0.10", answer_within_s=2.0)
     assert agent.pods == [
         PodSandbox(id="p0", name="pod", uid="u0", namespace="ns", annotations={"big": "xxx"})
     ]
@@ -95,7 +95,7 @@ async def test_a_plugin_says_what_it_always_said(tmp_path: Path) -> None:
         )
     ]
     assert agent.asked == [(THE_POD, THE_CONTAINER), (THE_POD, replace(THE_CONTAINER, name="bad"))]
-    assert agent.told == [("started", "main"), ("stopped", "main")]
+    assert agent.received == [("started", "main"), ("stopped", "main")]
 
 
 async def test_a_runtime_understands_nris_own_plugin_and_calls_it_alike(tmp_path: Path) -> None:
@@ -132,15 +132,15 @@ async def test_a_runtime_understands_nris_own_plugin_and_calls_it_alike(tmp_path
         annotations={"an": "no"},
         cdi=("v/c=1",),
     )
-    theirs = [one for side, data in lines if side == "runtime" for one in calls(data)]
+    recorded = [one for side, data in lines if side == "runtime" for one in calls(data)]
     assert [(one.service, one.method) for one in said] == [
-        (one.service, one.method) for one in theirs
+        (one.service, one.method) for one in recorded
     ]
-    create, theirs_create = (
-        pb.CreateContainerRequest.FromString(of[2].payload) for of in (said, theirs)
+    create, recorded_create = (
+        pb.CreateContainerRequest.FromString(of[2].payload) for of in (said, recorded)
     )
-    assert create.pod == theirs_create.pod
-    assert list(create.container.env) == list(theirs_create.container.env)
+    assert create.pod == recorded_create.pod
+    assert list(create.container.env) == list(recorded_create.container.env)
 
 
 def test_events_and_states_are_numbered_as_on_the_wire() -> None:

@@ -110,7 +110,7 @@ async def test_what_nri_would_read_as_a_removal_is_not_said(
             await runtime.create_container(POD, CONTAINER)
 
 
-async def test_plugins_are_asked_by_index_and_each_sees_what_came_before(tmp_path: Path) -> None:
+async def test_plugins_are_called_by_index_and_each_sees_what_came_before(tmp_path: Path) -> None:
     socket = tmp_path / "nri.sock"
     first, second = FakeAgent(ALL), FakeAgent(Adjustment(env={"TOPOLOGY": "ring"}))
     async with (
@@ -173,7 +173,7 @@ async def test_two_plugins_that_set_the_same_thing_fail_the_container(
             await runtime.create_container(POD, CONTAINER)
 
 
-async def test_the_agent_hears_what_becomes_of_pods_and_containers(tmp_path: Path) -> None:
+async def test_the_agent_gets_the_events_of_pods_and_containers(tmp_path: Path) -> None:
     socket, agent = tmp_path / "nri.sock", FakeAgent()
     async with open_runtime(socket, RuntimeSettings()) as runtime, running(agent, socket):
         await runtime.until(TESSERA)
@@ -184,7 +184,7 @@ async def test_the_agent_hears_what_becomes_of_pods_and_containers(tmp_path: Pat
         await runtime.notify(NriEvent.REMOVE_CONTAINER, POD, CONTAINER)
         await runtime.notify(NriEvent.STOP_POD_SANDBOX, POD)
         await runtime.notify(NriEvent.REMOVE_POD_SANDBOX, POD)
-    assert agent.told == [
+    assert agent.received == [
         ("started", "train"),
         ("stopped", "train"),
         ("removed", "train"),

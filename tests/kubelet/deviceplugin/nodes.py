@@ -27,7 +27,7 @@ Start = Callable[[str, Sequence[str]], Awaitable[AllocateRefused | None]]
 
 
 class FakePlugin:
-    """Answers as it is told to, and remembers what it was asked."""
+    """Answers as it was configured to, and records every call."""
 
     def __init__(
         self,
@@ -58,19 +58,21 @@ class FakePlugin:
         return self.advice
 
 
-class News:
-    """What `serve` tells its observer; can be waited for."""
+class Observations:
+    """What `serve` reports to its observer; can be waited for."""
 
     def __init__(self) -> None:
         self.seen: list[ResourceRegistered | ResourceNotRegistered] = []
         self._changed = asyncio.Event()
 
-    def __call__(self, news: ResourceRegistered | ResourceNotRegistered) -> None:
-        self.seen.append(news)
+    def __call__(self, observed: ResourceRegistered | ResourceNotRegistered) -> None:
+        self.seen.append(observed)
         self._changed.set()
 
     def why(self) -> list[str]:
-        return [news.why for news in self.seen if isinstance(news, ResourceNotRegistered)]
+        return [
+            observed.why for observed in self.seen if isinstance(observed, ResourceNotRegistered)
+        ]
 
     async def until(self, wanted: Callable[[], bool]) -> None:
         while not wanted():
@@ -80,7 +82,7 @@ class News:
     async def until_registered(self, times: int = 1) -> None:
         await self.until(lambda: sum(isinstance(n, ResourceRegistered) for n in self.seen) >= times)
 
-    async def until_told(self, words: str) -> None:
+    async def until_reported(self, words: str) -> None:
         await self.until(lambda: any(words in why for why in self.why()))
 
 
@@ -96,14 +98,15 @@ async def running(
     plugin: FakePlugin,
     offers: DeviceLists | None = None,
     settings: DevicePluginSettings = SOON,
-) -> AsyncGenerator[News]:
+) -> AsyncGenerator[Observations]:
     """The plugin of whatever kubelet is there, or will be."""
-    news = News()
+    observed = Observations()
     async with open_tasks() as tasks:
         tasks.create_task(
-            serve(folder, offers or offering(), plugin, settings, news), name="plugin under test"
+            serve(folder, offers or offering(), plugin, settings, observed),
+            name="plugin under test",
         )
-        yield news
+        yield observed
 
 
 @asynccontextmanager
@@ -112,13 +115,13 @@ async def a_node(
     plugin: FakePlugin | None = None,
     offers: DeviceLists | None = None,
     settings: DevicePluginSettings = SOON,
-) -> AsyncGenerator[tuple[FakeKubelet, News]]:
-    """Kubelet, and the plugin, of which kubelet has heard all that it offers now."""
+) -> AsyncGenerator[tuple[FakeKubelet, Observations]]:
+    """Kubelet, and the plugin, which has sent kubelet all that it offers now."""
     offers = offers or offering()
     async with (
         open_kubelet(folder, pod_resources=folder / "pods.sock") as kubelet,
-        running(folder, plugin or FakePlugin(), offers, settings) as news,
+        running(folder, plugin or FakePlugin(), offers, settings) as observed,
     ):
         await kubelet.until(lambda: all(map(kubelet.devices, offers.resources)))
-        await news.until_registered(len(offers.resources))
-        yield kubelet, news
+        await observed.until_registered(len(offers.resources))
+        yield kubelet, observed

@@ -19,21 +19,21 @@ OWN = "tessera-vendor.example_card.sock"
 
 
 async def test_a_kubelet_that_comes_later_is_waited_for(folder: Path) -> None:
-    async with running(folder, FakePlugin()) as news:
-        await news.until_told("kubelet is not there")
+    async with running(folder, FakePlugin()) as observed:
+        await observed.until_reported("kubelet is not there")
         async with open_kubelet(folder, pod_resources=folder / "pods.sock") as kubelet:
             await kubelet.until_offered(CARD, 2)
-            await news.until_registered()
+            await observed.until_registered()
 
 
 async def test_after_a_restart_it_is_registered_again(folder: Path) -> None:
     plugin = FakePlugin()
-    async with a_node(folder, plugin) as (kubelet, news):
+    async with a_node(folder, plugin) as (kubelet, observed):
         await kubelet.pods.admit("team", "before", {"main": {CARD: 1}})
         for times in (2, 3):
             await kubelet.restart()
             await kubelet.until_offered(CARD, 2)
-            await news.until_registered(times)
+            await observed.until_registered(times)
         await kubelet.pods.admit("team", "after", {"main": {CARD: 1}})
         assert kubelet.registrations == [(CARD, OWN)] * 3
         assert {ids for _, ids in plugin.allocated} == {("c0",), ("c1",)}
@@ -42,28 +42,28 @@ async def test_after_a_restart_it_is_registered_again(folder: Path) -> None:
 async def test_files_of_kubelet_stay(folder: Path) -> None:
     checkpoint = folder / "kubelet_internal_checkpoint"
     checkpoint.write_text("{}", encoding="ascii")
-    async with a_node(folder) as (kubelet, news):
+    async with a_node(folder) as (kubelet, observed):
         await kubelet.restart()
-        await news.until_registered(2)
+        await observed.until_registered(2)
     assert checkpoint.read_text(encoding="ascii") == "{}"
 
 
 async def test_a_kubelet_that_was_killed_leaves_its_socket_and_is_noticed(folder: Path) -> None:
-    async with a_node(folder) as (kubelet, news):
+    async with a_node(folder) as (kubelet, observed):
         await kubelet.kill()
-        await news.until(lambda: isinstance(news.seen[-1], ResourceNotRegistered))
+        await observed.until(lambda: isinstance(observed.seen[-1], ResourceNotRegistered))
         assert (folder / "kubelet.sock").is_socket()
-        await news.until_told("Connection refused")
+        await observed.until_reported("Connection refused")
         await kubelet.start()
         await kubelet.until_offered(CARD, 2)
-        await news.until_registered(2)
+        await observed.until_registered(2)
 
 
-async def test_a_socket_of_ours_that_somebody_removed_is_made_again(folder: Path) -> None:
-    async with a_node(folder) as (kubelet, news):
+async def test_a_socket_of_the_plugin_that_somebody_removed_is_made_again(folder: Path) -> None:
+    async with a_node(folder) as (kubelet, observed):
         (folder / OWN).unlink()
-        await news.until_told("somebody removed it")
-        await news.until_registered(2)
+        await observed.until_reported("somebody removed it")
+        await observed.until_registered(2)
         assert kubelet.registrations == [(CARD, OWN)] * 2
         await kubelet.until_offered(CARD, 2)
         await kubelet.pods.admit("team", "job", {"main": {CARD: 1}})
@@ -76,36 +76,36 @@ async def test_a_socket_that_was_left_behind_is_taken_over(folder: Path) -> None
         await kubelet.until_offered(CARD, 2)
 
 
-async def test_a_file_in_the_way_is_named_and_kept(folder: Path) -> None:
+async def test_a_file_in_the_way_is_named_and_stays(folder: Path) -> None:
     async with open_kubelet(folder, pod_resources=folder / "pods.sock") as kubelet:
         (folder / OWN).write_text("mine", encoding="ascii")
-        async with running(folder, FakePlugin()) as news:
-            await news.until_told("lies there and is no socket; remove it")
+        async with running(folder, FakePlugin()) as observed:
+            await observed.until_reported("lies there and is no socket; remove it")
             assert (folder / OWN).read_text(encoding="ascii") == "mine"
             (folder / OWN).unlink()
             await kubelet.until_offered(CARD, 2)
 
 
-async def test_a_kubelet_that_takes_no_long_lists_is_heard_of(folder: Path) -> None:
+async def test_a_kubelet_that_takes_no_long_lists_is_reported(folder: Path) -> None:
     async with (
         open_kubelet(
             folder, pod_resources=folder / "pods.sock", settings=KubeletSettings(message_bytes=200)
         ),
-        running(folder, FakePlugin(), offering(*MANY)) as news,
+        running(folder, FakePlugin(), offering(*MANY)) as observed,
     ):
-        await news.until_told("kubelet does not watch the devices any more")
-        await news.until_registered(2)
+        await observed.until_reported("kubelet does not watch the devices any more")
+        await observed.until_registered(2)
 
 
 async def test_two_plugins_of_different_prefixes_do_not_disturb_each_other(folder: Path) -> None:
     other = replace(SOON, prefix="other")
     async with (
-        a_node(folder) as (kubelet, news),
+        a_node(folder) as (kubelet, observed),
         running(folder, FakePlugin(), offering(resource="other.example/card"), other),
     ):
         await kubelet.until_offered("other.example/card", 2)
         await kubelet.restart()
         await kubelet.until_offered("other.example/card", 2)
         await kubelet.until_offered(CARD, 2)
-        await news.until_registered(2)
-        assert news.seen[-1] == ResourceRegistered(resource=CARD)
+        await observed.until_registered(2)
+        assert observed.seen[-1] == ResourceRegistered(resource=CARD)

@@ -6,9 +6,8 @@ import pytest
 
 from tessera_kubelet.device_plugin import protobuf
 from tessera_kubelet.device_plugin.types import ContainerAllocation, DeviceNode, PluginDevice
-from tessera_kubelet.errors import CallFailed
+from tessera_kubelet.errors import CallFailed, GrpcCode
 from tessera_kubelet.grpc_channel import open_channel
-from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 from tessera_schema.injections import Mount
 from tests.kubelet.deviceplugin.handmade import number, text
@@ -43,8 +42,8 @@ def test_devices() -> None:
 @pytest.mark.parametrize("health", ["", "healthy", "Sick"])
 def test_whatever_is_not_healthy_is_unhealthy(health: str) -> None:
     golden = text(1, text(1, "c0") + text(2, health))
-    told = pb.ListAndWatchResponse.FromString(golden)
-    assert protobuf.devices(told) == (PluginDevice("c0", healthy=False),)
+    sent = pb.ListAndWatchResponse.FromString(golden)
+    assert protobuf.devices(sent) == (PluginDevice("c0", healthy=False),)
 
 
 def test_what_a_container_gets() -> None:
@@ -66,7 +65,7 @@ def test_what_a_container_gets() -> None:
     assert protobuf.allocation(pb.ContainerAllocateResponse.FromString(golden)) == given
 
 
-def test_what_is_asked() -> None:
+def test_requests_are_kubelets() -> None:
     ids = text(1, "c0") + text(1, "c1")
     allocate = pb.AllocateRequest.FromString(text(1, ids))
     assert list(allocate.container_requests[0].devices_ids) == ["c0", "c1"]
@@ -89,7 +88,7 @@ async def test_garbage_is_refused_and_the_plugin_goes_on(folder: Path, method: s
         async with open_channel(own, message_bytes=SIZE) as channel:
             with pytest.raises(CallFailed, match=f"not a .*{method[-8:]}.*Request") as failed:
                 await channel.call(f"/{protobuf.PLUGIN_SERVICE}/{method}", b"\xff", within_s=60)
-        assert failed.value.code == Code.INVALID_ARGUMENT
+        assert failed.value.code == GrpcCode.INVALID_ARGUMENT
         await kubelet.pods.admit("team", "job", {"main": {CARD: 1}})
 
 
@@ -99,4 +98,4 @@ async def test_calls_to_what_is_not_there_fail(folder: Path) -> None:
         async with open_channel(own, message_bytes=SIZE) as channel:
             with pytest.raises(CallFailed) as failed:
                 await channel.call(f"/{protobuf.PLUGIN_SERVICE}/NotYet", b"", within_s=60)
-    assert failed.value.code == Code.UNIMPLEMENTED
+    assert failed.value.code == GrpcCode.UNIMPLEMENTED

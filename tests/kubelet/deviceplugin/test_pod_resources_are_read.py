@@ -1,4 +1,4 @@
-"""Which container has which ids, as older and newer kubelets tell it."""
+"""Which container has which ids, as older and newer kubelets report it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tessera_kubelet.errors import CallFailed, CallTimedOut, LinkGarbled, SocketNotListening
+from tessera_kubelet.errors import (
+    CallFailed,
+    CallTimedOut,
+    GrpcCode,
+    LinkGarbled,
+    SocketNotListening,
+)
 from tessera_kubelet.grpc_channel import open_server
-from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.pod_resources import SERVICE, PodHolding, PodResources, open_pod_resources
 from tests.kubelet.deviceplugin.handmade import number, text
 from tests.kubelet.deviceplugin.nodes import CARD, SLICE, a_node, offering
@@ -28,7 +33,7 @@ async def answering(
         yield resources
 
 
-async def told(folder: Path, message: bytes) -> tuple[PodHolding, ...]:
+async def listed(folder: Path, message: bytes) -> tuple[PodHolding, ...]:
     async def answer(_: bytes) -> bytes:
         return message
 
@@ -54,19 +59,19 @@ async def test_ids_that_come_one_by_one_or_twice_are_put_together(folder: Path) 
         "main": {CARD: frozenset({"c0", "c1"}), SLICE: frozenset({"s0"})},
         "idle": {},
     }
-    assert await told(folder, message) == (
+    assert await listed(folder, message) == (
         PodHolding(namespace="team", name="job", containers=expected),
     )
 
 
 async def test_ids_that_come_together_are_read_alike(folder: Path) -> None:
     message = pod(text(1, "main") + text(2, text(1, CARD) + text(2, "c0") + text(2, "c1")))
-    (found,) = await told(folder, message)
+    (found,) = await listed(folder, message)
     assert found.containers == {"main": {CARD: frozenset({"c0", "c1"})}}
 
 
 async def test_no_pods_are_no_pods(folder: Path) -> None:
-    assert await told(folder, b"") == ()
+    assert await listed(folder, b"") == ()
 
 
 async def test_a_kubelet_that_is_not_there_may_come(folder: Path) -> None:
@@ -82,13 +87,13 @@ async def test_a_kubelet_that_is_not_there_may_come(folder: Path) -> None:
                     await asyncio.sleep(0.05)
 
 
-async def test_what_goes_wrong_is_told_apart(folder: Path) -> None:
+async def test_failures_are_distinguished(folder: Path) -> None:
     async def hang(_: bytes) -> bytes:
         await asyncio.Event().wait()
         raise AssertionError
 
     async def busy(_: bytes) -> bytes:
-        raise CallFailed(Code.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        raise CallFailed(GrpcCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
     with pytest.raises(CallTimedOut, match=r"List was not answered within 0\.05 s"):
         async with answering(folder, hang, call_s=0.05) as resources:
@@ -97,10 +102,10 @@ async def test_what_goes_wrong_is_told_apart(folder: Path) -> None:
         async with answering(folder, busy) as resources:
             await resources.list()
     with pytest.raises(LinkGarbled, match="not an answer to List"):
-        await told(folder, b"\xff")
+        await listed(folder, b"\xff")
 
 
-async def test_what_was_admitted_is_told_until_the_pod_is_gone(folder: Path) -> None:
+async def test_what_was_admitted_is_listed_until_the_pod_is_gone(folder: Path) -> None:
     async with (
         a_node(folder, offers=offering()) as (kubelet, _),
         open_pod_resources(folder / "pods.sock", 60) as resources,

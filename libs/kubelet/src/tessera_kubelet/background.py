@@ -15,7 +15,7 @@ class _BlockEnded(Exception):
 async def open_tasks() -> AsyncGenerator[asyncio.TaskGroup]:
     """A TaskGroup whose tasks are cancelled when the block ends. A task that fails cancels the
     block. A single error comes out as itself, also when task and block raise the same one; several
-    come out as a group. Whoever cancels the block gets it cancelled, even as a task fails."""
+    come out as a group. A caller that cancels the block gets it cancelled, even as a task fails."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group

@@ -1,10 +1,25 @@
 """What may go wrong between an agent and its node, as one tree.
 
-Each error is named by the state it leaves. `TransientNodeError` may go well when tried again,
-`PermanentNodeError` will not until somebody changes something.
+Each error is named by the state it leaves. `TransientNodeError` may end by itself,
+`PermanentNodeError` lasts until an operator changes something.
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
+
+
+class GrpcCode(IntEnum):
+    """The gRPC status codes that are used here."""
+
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
 
 
 class NodeError(Exception):
@@ -12,19 +27,19 @@ class NodeError(Exception):
 
 
 class TransientNodeError(NodeError):
-    """It may go well when tried again."""
+    """Trying again may succeed."""
 
 
 class PermanentNodeError(NodeError):
-    """Trying again changes nothing."""
+    """Trying again fails until an operator changes something."""
 
 
 class SocketNotListening(TransientNodeError):
-    """There is nobody at the socket."""
+    """No process listens at the socket."""
 
 
 class SocketUnusable(PermanentNodeError):
-    """Nobody can listen at this path."""
+    """No process can listen at this path."""
 
 
 class LinkLost(TransientNodeError):
@@ -62,11 +77,11 @@ class PluginNameInvalid(PermanentNodeError):
 
 
 class AdjustmentUnsupported(PermanentNodeError):
-    """NRI has no words for this adjustment."""
+    """NRI cannot express this adjustment."""
 
 
 class PluginRejected(TransientNodeError):
-    """A plugin did not get as far as being asked about containers."""
+    """The runtime rejected a plugin before it sent any container to it."""
 
 
 class ContainerNotCreated(TransientNodeError):

@@ -21,12 +21,12 @@ import grpc.aio  # type: ignore[import-untyped]  # it has none
 from tessera_kubelet.errors import (
     CallFailed,
     CallTimedOut,
+    GrpcCode,
     LinkLost,
     NodeError,
     SocketNotListening,
     SocketUnusable,
 )
-from tessera_kubelet.nri.ttrpc import Code
 
 LONGEST_PATH = 107
 """Bytes of a socket's path at most, on Linux."""
@@ -43,7 +43,7 @@ Stream = Callable[[bytes], AsyncGenerator[bytes]]
 
 
 class GrpcChannel:
-    """A connection to whoever listens at a socket."""
+    """A connection to the server at a socket."""
 
     def __init__(self, channel: Any, socket: Path) -> None:
         """Made by `open_channel`."""
@@ -52,7 +52,7 @@ class GrpcChannel:
 
     async def call(self, method: str, message: bytes, *, within_s: float | None) -> bytes:
         """The answer; `method` as "/service/Method", no deadline = for as long as it takes. Raises
-        CallFailed, Unanswered, NobodyListens, LinkLost."""
+        CallFailed, CallTimedOut, SocketNotListening, LinkLost."""
         try:
             async with asyncio.timeout(within_s):
                 answer: bytes = await self._channel.unary_unary(method)(message)
@@ -86,8 +86,8 @@ class GrpcChannel:
 
 @asynccontextmanager
 async def open_channel(socket: Path, *, message_bytes: int) -> AsyncGenerator[GrpcChannel]:
-    """Calls to whoever listens at `socket`, while the block lasts. Nothing is dialled before the
-    first call. `message_bytes`: the size of an answer at most."""
+    """Calls to the server at `socket`, while the block lasts. Nothing is dialled before the first
+    call. `message_bytes`: the size of an answer at most."""
     options = [
         *_sizes(message_bytes),
         ("grpc.default_authority", "localhost"),
@@ -143,7 +143,7 @@ async def open_server(
 
 
 class _Serving:
-    """The calls under way."""
+    """Counts the calls under way."""
 
     def __init__(self) -> None:
         self._under_way = 0
@@ -152,14 +152,14 @@ class _Serving:
         self._ending = False
 
     async def drained(self) -> None:
-        """Let those under way end, and none begin."""
+        """Let no call begin, and wait until those under way have ended."""
         self._ending = True
         await self._none.wait()
 
     def of(self, call: Call) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def answer(message: bytes, context: Any) -> bytes:
             if self._ending:
-                return await _abort(context, CallFailed(Code.UNAVAILABLE, "is about to end"))
+                return await _abort(context, CallFailed(GrpcCode.UNAVAILABLE, "is about to end"))
             self._under_way += 1
             self._none.clear()
             context.add_done_callback(self._over)  # once the answer is sent, not only known
@@ -198,7 +198,7 @@ async def _abort(context: Any, failed: CallFailed) -> bytes:
 
 
 def _make_way(socket: Path) -> None:
-    """Remove a socket that somebody left. Raises SocketUnusable."""
+    """Remove a socket that an earlier process left. Raises SocketUnusable."""
     longest = len(os.fsencode(socket))
     if longest > LONGEST_PATH:
         raise SocketUnusable(

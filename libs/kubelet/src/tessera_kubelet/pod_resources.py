@@ -1,8 +1,8 @@
 """Asks kubelet which container has which ids, after the fact.
 
-Kubelet names no uid: a pod that was made anew under its name looks the same here. A container is
-there as soon as kubelet has stored what Allocate answered; init containers that are to end are
-never there.
+Kubelet names no uid: a pod that was created again under its name looks the same here. A container
+is listed as soon as kubelet has stored what Allocate answered; init containers that are to end are
+never listed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MESSAGE_BYTES = 64 << 20
 
 
 class PodHolding(Struct, frozen=True, kw_only=True):
-    """What a pod's containers have."""
+    """The devices of a pod's containers."""
 
     namespace: str
     name: str
@@ -32,7 +32,7 @@ class PodHolding(Struct, frozen=True, kw_only=True):
 
 
 class PodResources:
-    """Kubelet's answers."""
+    """Reads kubelet's PodResources API."""
 
     def __init__(self, channel: GrpcChannel, call_s: float) -> None:
         """Made by `open_pod_resources`."""
@@ -41,14 +41,14 @@ class PodResources:
 
     async def list(self) -> tuple[PodHolding, ...]:
         """All pods that kubelet has, also ones that have ended, by older kubelets. Raises
-        CallFailed, Unanswered, NobodyListens, LinkLost."""
+        CallFailed, CallTimedOut, SocketNotListening, LinkLost."""
         method = f"/{SERVICE}/List"
         answer = await self._channel.call(method, b"", within_s=self._call_s)
         try:
-            told = pb.ListPodResourcesResponse.FromString(answer)
+            response = pb.ListPodResourcesResponse.FromString(answer)
         except DecodeError as e:
             raise LinkGarbled(f"not an answer to List: {e}") from e
-        return tuple(map(_holding, told.pod_resources))
+        return tuple(map(_holding, response.pod_resources))
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def open_pod_resources(socket: Path, call_s: float) -> AsyncGenerator[PodR
 
 
 def message(holdings: Iterable[PodHolding]) -> pb.ListPodResourcesResponse:
-    """As a kubelet of 1.34 would tell it: every id by itself."""
+    """The message as a kubelet of 1.34 sends it: every id by itself."""
     return pb.ListPodResourcesResponse(
         pod_resources=[
             pb.PodResources(
@@ -83,12 +83,12 @@ def message(holdings: Iterable[PodHolding]) -> pb.ListPodResourcesResponse:
     )
 
 
-def _holding(told: pb.PodResources) -> PodHolding:
+def _holding(pod: pb.PodResources) -> PodHolding:
     containers: dict[str, dict[str, frozenset[str]]] = {}
-    for container in told.containers:
+    for container in pod.containers:
         has = containers.setdefault(container.name, {})
         for devices in container.devices:
             has[devices.resource_name] = has.get(devices.resource_name, frozenset()).union(
                 devices.device_ids
             )
-    return PodHolding(namespace=told.namespace, name=told.name, containers=containers)
+    return PodHolding(namespace=pod.namespace, name=pod.name, containers=containers)

@@ -1,4 +1,4 @@
-"""What a plugin has, by resource; whoever watches is told the whole list again on every change."""
+"""What a plugin has, by resource. Every watcher gets the whole list again on every change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ class DeviceLists:
     """The devices of each resource. A resource is named by its first `put` and stays."""
 
     def __init__(self) -> None:
-        """Nothing is offered yet."""
         self._devices: dict[str, tuple[PluginDevice, ...]] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._named = asyncio.Event()
@@ -24,11 +23,11 @@ class DeviceLists:
 
     @property
     def named(self) -> asyncio.Event:
-        """Is set when one more resource is named than now."""
+        """Is set when one more resource than now has a name."""
         return self._named
 
     def put(self, resource: str, devices: Sequence[PluginDevice]) -> None:
-        """This is all that there is of it; kubelet is told at once if it is not what it was, and a
+        """Replace all devices of the resource. Kubelet gets the list at once if it changed, and a
         new resource is registered. Raises ValueError for an id that comes twice."""
         now = tuple(devices)
         if len({device.id for device in now}) < len(now):

@@ -15,7 +15,7 @@ KUBELETS_SOCKET = "kubelet.sock"
 """In the folder that plugins' sockets are in."""
 
 OPTIONS = pb.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
-"""Ours, told in both places: newer kubelets read the one, older ones the other."""
+"""Tessera's, sent in both places: newer kubelets read the one, older ones the other."""
 
 _HEALTHY = "Healthy"
 _UNHEALTHY = "Unhealthy"
@@ -26,9 +26,9 @@ def devices_message(devices: Sequence[PluginDevice]) -> pb.ListAndWatchResponse:
     return pb.ListAndWatchResponse(devices=map(_device_message, devices))
 
 
-def devices(told: pb.ListAndWatchResponse) -> tuple[PluginDevice, ...]:
+def devices(sent: pb.ListAndWatchResponse) -> tuple[PluginDevice, ...]:
     """The whole list; an id that comes twice counts once."""
-    return tuple({device.id: _device(device) for device in told.devices}.values())
+    return tuple({device.id: _device(device) for device in sent.devices}.values())
 
 
 def allocation_message(given: ContainerAllocation) -> pb.ContainerAllocateResponse:
@@ -48,20 +48,20 @@ def allocation_message(given: ContainerAllocation) -> pb.ContainerAllocateRespon
     )
 
 
-def allocation(told: pb.ContainerAllocateResponse) -> ContainerAllocation:
+def allocation(sent: pb.ContainerAllocateResponse) -> ContainerAllocation:
     """What one container gets."""
     return ContainerAllocation(
-        env=dict(told.envs),
+        env=dict(sent.envs),
         mounts=tuple(
             Mount(destination=m.container_path, source=m.host_path, read_only=m.read_only)
-            for m in told.mounts
+            for m in sent.mounts
         ),
         devices=tuple(
             DeviceNode(path=d.container_path, source=d.host_path, permissions=d.permissions)
-            for d in told.devices
+            for d in sent.devices
         ),
-        annotations=dict(told.annotations),
-        cdi_devices=tuple(device.name for device in told.cdi_devices),
+        annotations=dict(sent.annotations),
+        cdi_devices=tuple(device.name for device in sent.cdi_devices),
     )
 
 
@@ -72,6 +72,6 @@ def _device_message(device: PluginDevice) -> pb.Device:
     return message
 
 
-def _device(told: pb.Device) -> PluginDevice:
-    numa = tuple(node.id for node in told.topology.nodes)
-    return PluginDevice(told.id, healthy=told.health == _HEALTHY, numa=numa)
+def _device(sent: pb.Device) -> PluginDevice:
+    numa = tuple(node.id for node in sent.topology.nodes)
+    return PluginDevice(sent.id, healthy=sent.health == _HEALTHY, numa=numa)

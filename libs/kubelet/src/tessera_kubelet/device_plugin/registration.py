@@ -1,7 +1,7 @@
 """The plugin's side: registers each resource with kubelet, and stays registered.
 
-Kubelet forgets its plugins when it restarts and tells nobody, so the sockets are looked at again
-and again. Containers that run do not need this, only those that are to start.
+Kubelet forgets its plugins when it restarts and announces nothing, so the sockets are polled.
+Containers that run do not need this, only those that are to start.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tessera_kubelet.device_plugin.server import DevicePluginServicer
 from tessera_kubelet.device_plugin.settings import DevicePluginSettings
 from tessera_kubelet.device_plugin.sockets import (
     FileIdentity,
+    file_identity,
     kubelets_socket,
-    made,
     plugins_socket,
 )
 from tessera_kubelet.device_plugin.types import (
@@ -52,9 +52,9 @@ async def serve(
     settings: DevicePluginSettings,
     observe: Observer = lambda _: None,
 ) -> NoReturn:
-    """Be kubelet's plugin for all that is offered, until cancelled; a kubelet that is not there is
-    waited for. `folder`: kubelet's, for device plugins. `observe` is told each change. Raises
-    Misnamed, SocketUnusable."""
+    """Be kubelet's plugin for all resources in `offers`, until cancelled. Waits for a kubelet that
+    is not there. `folder`: kubelet's, for device plugins. Calls `observe` with each change. Raises
+    PluginNameInvalid, SocketUnusable."""
     served: set[str] = set()
     async with open_tasks() as tasks:
         while True:
@@ -68,11 +68,11 @@ async def serve(
 
 
 class _Vanished(Exception):
-    """A socket is not there any more, or kubelet does not watch."""
+    """A socket is gone, or kubelet does not watch the devices any more."""
 
 
 class _Registration:
-    """One resource's."""
+    """Keeps one resource registered."""
 
     def __init__(
         self,
@@ -88,9 +88,11 @@ class _Registration:
         self._observe = observe
         self._kubelets = kubelets_socket(folder)
         self._own = plugins_socket(folder, settings.prefix, resource)
-        self._new_asked = partial(DevicePluginServicer, resource, offers, plugin, settings.answer_s)
+        self._new_servicer = partial(
+            DevicePluginServicer, resource, offers, plugin, settings.answer_s
+        )
         self._phase = RegistrationPhase.DETACHED
-        self._told: ResourceRegistered | ResourceNotRegistered | None = None
+        self._reported: ResourceRegistered | ResourceNotRegistered | None = None
 
     async def run(self) -> NoReturn:
         try:
@@ -98,9 +100,9 @@ class _Registration:
                 try:
                     await self._attach(await self._kubelet())
                 except _Vanished as e:
-                    self._tell(ResourceNotRegistered(resource=self._resource, why=str(e)))
+                    self._report(ResourceNotRegistered(resource=self._resource, why=str(e)))
                 except SocketUnusable as e:
-                    self._tell(ResourceNotRegistered(resource=self._resource, why=str(e)))
+                    self._report(ResourceNotRegistered(resource=self._resource, why=str(e)))
                     await asyncio.sleep(self._settings.retry_s)
         finally:
             if self._phase is RegistrationPhase.DETACHED:
@@ -108,28 +110,28 @@ class _Registration:
 
     async def _kubelet(self) -> FileIdentity:
         """Kubelet's socket, as soon as there is one."""
-        while (kubelet := await made(self._kubelets)) is None:
+        while (kubelet := await file_identity(self._kubelets)) is None:
             why = f"{self._kubelets}: kubelet is not there"
-            self._tell(ResourceNotRegistered(resource=self._resource, why=why))
+            self._report(ResourceNotRegistered(resource=self._resource, why=why))
             await asyncio.sleep(self._settings.poll_s)
         return kubelet
 
     async def _attach(self, kubelet: FileIdentity) -> NoReturn:
         """Listen, register and answer for as long as kubelet is this one. Raises _Vanished,
         SocketUnusable."""
-        asked = self._new_asked()
+        servicer = self._new_servicer()
         try:
             async with open_server(
                 self._own,
                 protobuf.PLUGIN_SERVICE,
-                asked.calls(),
-                asked.streams(),
+                servicer.calls(),
+                servicer.streams(),
                 drain_s=self._settings.drain_s,
                 message_bytes=self._settings.message_bytes,
             ):
                 self._move(SocketAppeared())
                 try:
-                    await self._while_there(kubelet, asked)
+                    await self._while_there(kubelet, servicer)
                 except asyncio.CancelledError:
                     self._move(StopAsked())
                     raise
@@ -137,45 +139,45 @@ class _Registration:
             if self._phase is not RegistrationPhase.DETACHED:
                 self._move(SocketVanished())
 
-    async def _while_there(self, kubelet: FileIdentity, asked: DevicePluginServicer) -> NoReturn:
-        own = await made(self._own)
+    async def _while_there(self, kubelet: FileIdentity, servicer: DevicePluginServicer) -> NoReturn:
+        own = await file_identity(self._own)
         async with open_tasks() as tasks:
-            tasks.create_task(self._registered(asked), name=f"registration of {self._resource}")
+            tasks.create_task(self._registered(servicer), name=f"registration of {self._resource}")
             while True:
-                if await made(self._kubelets) != kubelet:
+                if await file_identity(self._kubelets) != kubelet:
                     raise _Vanished(f"{self._kubelets}: kubelet went away or restarted")
-                if own is None or await made(self._own) != own:
+                if own is None or await file_identity(self._own) != own:
                     raise _Vanished(f"{self._own}: somebody removed it")
-                if asked.unwatched.is_set():
+                if servicer.unwatched.is_set():
                     await self._unwatched()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.poll_s):
-                        await asked.unwatched.wait()
+                        await servicer.unwatched.wait()
         raise AssertionError("it ends with an error")
 
     async def _unwatched(self) -> NoReturn:
-        """Begin anew, but not at once: a kubelet that was killed leaves its socket. Raises
+        """Start again, but not at once: a kubelet that was killed leaves its socket. Raises
         _Vanished."""
         why = f"{self._kubelets}: kubelet does not watch the devices any more"
-        self._tell(ResourceNotRegistered(resource=self._resource, why=why))
+        self._report(ResourceNotRegistered(resource=self._resource, why=why))
         await asyncio.sleep(self._settings.poll_s)
         raise _Vanished(why)
 
-    async def _registered(self, asked: DevicePluginServicer) -> None:
+    async def _registered(self, servicer: DevicePluginServicer) -> None:
         """Try until kubelet watches the devices."""
         while True:
             try:
-                await self._register(asked)
+                await self._register(servicer)
                 break
             except NodeError as e:
-                self._tell(ResourceNotRegistered(resource=self._resource, why=str(e)))
+                self._report(ResourceNotRegistered(resource=self._resource, why=str(e)))
                 near = isinstance(e, SocketNotListening)
                 await asyncio.sleep(self._settings.poll_s if near else self._settings.retry_s)
         self._move(Accepted())
-        self._tell(ResourceRegistered(resource=self._resource))
+        self._report(ResourceRegistered(resource=self._resource))
 
-    async def _register(self, asked: DevicePluginServicer) -> None:
-        """Raises KubeletError."""
+    async def _register(self, servicer: DevicePluginServicer) -> None:
+        """Raises NodeError."""
         call_s, message_bytes = self._settings.call_s, self._settings.message_bytes
         async with open_channel(self._own, message_bytes=message_bytes) as channel:
             method = f"/{protobuf.PLUGIN_SERVICE}/GetDevicePluginOptions"
@@ -192,7 +194,7 @@ class _Registration:
         watch_s = self._settings.watch_s
         try:
             async with asyncio.timeout(watch_s):
-                await asked.watched.wait()
+                await servicer.watched.wait()
         except TimeoutError as e:
             raise CallTimedOut(
                 f"kubelet took the registration and did not ask for the devices within {watch_s} s"
@@ -201,7 +203,7 @@ class _Registration:
     def _move(self, event: Event) -> None:
         self._phase = advance(self._phase, event)
 
-    def _tell(self, now: ResourceRegistered | ResourceNotRegistered) -> None:
-        if now != self._told:
-            self._told = now
+    def _report(self, now: ResourceRegistered | ResourceNotRegistered) -> None:
+        if now != self._reported:
+            self._reported = now
             self._observe(now)

@@ -16,9 +16,8 @@ from google.protobuf.message import DecodeError, Message
 from tessera_kubelet.device_plugin import protobuf
 from tessera_kubelet.device_plugin.device_lists import DeviceLists
 from tessera_kubelet.device_plugin.types import AllocateRefused, DevicePlugin
-from tessera_kubelet.errors import CallFailed
+from tessera_kubelet.errors import CallFailed, GrpcCode
 from tessera_kubelet.grpc_channel import Call, Stream
-from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 
 T = TypeVar("T")
@@ -27,16 +26,16 @@ _log = logging.getLogger("tessera_kubelet.deviceplugin.asked")
 
 
 class DevicePluginServicer:
-    """One resource's answers."""
+    """Answers kubelet's calls for one resource."""
 
     def __init__(
         self, resource: str, offers: DeviceLists, plugin: DevicePlugin, answer_s: float
     ) -> None:
         """`answer_s`: seconds that the plugin has for an answer."""
         self.watched = asyncio.Event()
-        """Somebody is told the devices."""
+        """Set while a watcher gets the devices."""
         self.unwatched = asyncio.Event()
-        """Nobody is any more."""
+        """Set once there is no watcher any more."""
         self._watchers = 0
         self._resource = resource
         self._offers = offers
@@ -44,7 +43,7 @@ class DevicePluginServicer:
         self._answer_s = answer_s
 
     def calls(self) -> dict[str, Call]:
-        """By method."""
+        """The unary calls, by method."""
         return {
             "GetDevicePluginOptions": self._options,
             "GetPreferredAllocation": self._preferred,
@@ -53,7 +52,7 @@ class DevicePluginServicer:
         }
 
     def streams(self) -> dict[str, Stream]:
-        """By method."""
+        """The streaming calls, by method."""
         return {"ListAndWatch": self._list_and_watch}
 
     async def _options(self, _: bytes) -> bytes:
@@ -75,9 +74,9 @@ class DevicePluginServicer:
                 self.unwatched.set()
 
     async def _preferred(self, message: bytes) -> bytes:
-        asked = _read(pb.PreferredAllocationRequest, message)
+        request = _read(pb.PreferredAllocationRequest, message)
         answer = pb.PreferredAllocationResponse()
-        for one in asked.container_requests:
+        for one in request.container_requests:
             answer.container_responses.add(device_ids=self._advice(one))
         return answer.SerializeToString()
 
@@ -88,7 +87,7 @@ class DevicePluginServicer:
             return list(
                 self._plugin.preferred(self._resource, available, must, one.allocation_size)
             )
-        except Exception:  # noqa: BLE001  (it is the plugin's, whatever it is, and is only advice)
+        except Exception:  # noqa: BLE001  (any error of the plugin, which only gives advice here)
             _log.exception("no advice on ids", extra={"resource": self._resource})
             return []
 
@@ -98,7 +97,7 @@ class DevicePluginServicer:
             ids = list(one.devices_ids)
             match await self._answer("Allocate", self._plugin.allocate, ids):
                 case AllocateRefused(why=why):
-                    raise CallFailed(Code.FAILED_PRECONDITION, why)
+                    raise CallFailed(GrpcCode.FAILED_PRECONDITION, why)
                 case given:
                     answer.container_responses.append(protobuf.allocation_message(given))
         return answer.SerializeToString()
@@ -107,26 +106,26 @@ class DevicePluginServicer:
         ids = list(_read(pb.PreStartContainerRequest, message).devices_ids)
         refused = await self._answer("PreStartContainer", self._plugin.pre_start, ids)
         if refused is not None:
-            raise CallFailed(Code.FAILED_PRECONDITION, refused.why)
+            raise CallFailed(GrpcCode.FAILED_PRECONDITION, refused.why)
         return pb.PreStartContainerResponse().SerializeToString()
 
     async def _answer(
-        self, method: str, ask: Callable[[str, list[str]], Awaitable[T]], ids: list[str]
+        self, method: str, decide: Callable[[str, list[str]], Awaitable[T]], ids: list[str]
     ) -> T:
         limit = asyncio.timeout(self._answer_s)
         try:
             async with limit:
-                return await ask(self._resource, ids)
+                return await decide(self._resource, ids)
         except Exception as e:
             if limit.expired():
                 words = f"{method} of {self._resource} was not decided within {self._answer_s} s"
-                raise CallFailed(Code.DEADLINE_EXCEEDED, words) from e
+                raise CallFailed(GrpcCode.DEADLINE_EXCEEDED, words) from e
             _log.exception("a call failed", extra={"method": method, "resource": self._resource})
-            raise CallFailed(Code.INTERNAL, f"{type(e).__name__}: {e}") from e
+            raise CallFailed(GrpcCode.INTERNAL, f"{type(e).__name__}: {e}") from e
 
 
 def _read(kind: type[M], message: bytes) -> M:
     try:
         return kind.FromString(message)
     except DecodeError as e:
-        raise CallFailed(Code.INVALID_ARGUMENT, f"not a {kind.__name__}: {e}") from e
+        raise CallFailed(GrpcCode.INVALID_ARGUMENT, f"not a {kind.__name__}: {e}") from e

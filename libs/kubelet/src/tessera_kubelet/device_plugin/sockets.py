@@ -1,7 +1,8 @@
-"""The files that kubelet and its plugins meet at, and how to tell one from its successor.
+"""The files that kubelet and its plugins meet at, and how to distinguish a file from its
+successor.
 
-Nobody announces that kubelet has restarted: it deletes every socket of the folder and makes its
-own anew.
+Kubelet does not announce that it has restarted: it deletes every socket of the folder and makes its
+own again.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class FileIdentity(NamedTuple):
     changed_ns: int
 
 
-async def made(path: Path) -> FileIdentity | None:
-    """What lies there; None = nothing."""
+async def file_identity(path: Path) -> FileIdentity | None:
+    """The file at the path; None = there is none."""
     try:
         found = await asyncio.to_thread(os.lstat, path)
     except OSError:
@@ -45,7 +46,7 @@ def kubelets_socket(folder: Path) -> Path:
 
 def plugins_socket(folder: Path, prefix: str, resource: str) -> Path:
     """Where the plugin `prefix` answers for this resource: the same each time, another one for
-    every resource. Raises Misnamed, SocketUnusable."""
+    every resource. Raises PluginNameInvalid, SocketUnusable."""
     if not re.fullmatch("[a-z0-9-]{1,16}", prefix):
         raise PluginNameInvalid(f'prefix: "{prefix}" must be 1 to 16 of a-z, 0-9 and -')
     path = folder / f"{prefix}-{_short(resource)}.sock"
@@ -61,5 +62,5 @@ def _short(resource: str) -> str:
     if len(plain) <= _LONGEST_NAME and re.fullmatch("[A-Za-z0-9._-]*", plain):
         return plain
     digest = hashlib.sha256(resource.encode()).hexdigest()[:8]
-    kept = re.sub("[^A-Za-z0-9._-]", "_", plain)[: _LONGEST_NAME - 9]
-    return f"{kept}-{digest}"
+    readable = re.sub("[^A-Za-z0-9._-]", "_", plain)[: _LONGEST_NAME - 9]
+    return f"{readable}-{digest}"

@@ -33,7 +33,6 @@ class Frames:
     """Cuts a stream of bytes into frames, wherever the stream was split."""
 
     def __init__(self) -> None:
-        """At the beginning of a frame."""
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -79,7 +78,6 @@ class MuxChannel:
     """One of a trunk's connections, for sending."""
 
     def __init__(self, connection: int, writer: asyncio.StreamWriter) -> None:
-        """Trunks make these."""
         self._connection = connection
         self._writer = writer
 
@@ -96,7 +94,7 @@ class MuxChannel:
 
 
 class Trunk:
-    """The socket, and who listens on which of its connections."""
+    """The socket, with a receiver for each of its connections."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, write_s: float
@@ -110,8 +108,8 @@ class Trunk:
         self._receivers: dict[int, Receiver] = {}
 
     def open(self, connection: int, receiver: Receiver) -> MuxChannel:
-        """Let `receiver` have what comes in on a connection. Frames for connections that nobody
-        opened are dropped, as NRI does."""
+        """Let `receiver` have what comes in on a connection. Frames for connections that are
+        not open are dropped, as NRI does."""
         self._receivers[connection] = receiver
         return MuxChannel(connection, self._writer)
 
@@ -125,10 +123,10 @@ class Trunk:
                 tasks.create_task(self._run(), name=name)
                 yield
         except ExceptionGroup as errors:
-            ours, others = errors.split(NodeError)
-            if ours is None or others is not None:
+            lost, others = errors.split(NodeError)
+            if lost is None or others is not None:
                 raise
-            raise ours.exceptions[0] from errors
+            raise lost.exceptions[0] from errors
         finally:
             self._writer.transport.abort()
             with suppress(OSError):

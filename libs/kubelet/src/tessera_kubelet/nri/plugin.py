@@ -1,4 +1,4 @@
-"""The plugin's side: an agent that a runtime asks about every container it creates.
+"""The plugin's side: an agent that a runtime calls for every container it creates.
 
 The runtime drops a plugin that does not answer in time (2 s unless configured) and goes on without
 it, so every answer is given at once, from memory. `serve` keeps the connection, for ever. Whatever
@@ -19,6 +19,7 @@ from msgspec import Struct
 from tessera_kubelet.errors import (
     CallFailed,
     CallTimedOut,
+    GrpcCode,
     PluginNameInvalid,
     PluginRejected,
     SocketNotListening,
@@ -27,7 +28,7 @@ from tessera_kubelet.errors import (
 from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import NriPluginSettings
-from tessera_kubelet.nri.ttrpc import Client, Code, Handler, Server
+from tessera_kubelet.nri.ttrpc import Client, Handler, Server
 from tessera_kubelet.nri.types import (
     Adjustment,
     ContainerInfo,
@@ -70,7 +71,7 @@ class NriPlugin(Protocol):
 
 
 class Connected(Struct, frozen=True, kw_only=True):
-    """The runtime has told its state and asks about containers from now on."""
+    """The runtime has sent its state and calls the plugin for containers from now on."""
 
     runtime: str
     version: str
@@ -99,25 +100,25 @@ _SUBSCRIBED = (
 async def serve(
     socket: Path, plugin: NriPlugin, settings: NriPluginSettings, observe: Observer = lambda _: None
 ) -> NoReturn:
-    """Be the runtime's plugin until cancelled, connecting anew whenever the connection ends.
-    `observe` is told each change. Raises Misnamed."""
+    """Be the runtime's plugin until cancelled, and connect again whenever the connection ends.
+    Calls `observe` with each change. Raises PluginNameInvalid."""
     _check(settings)
     loop = asyncio.get_running_loop()
-    told: Connected | Disconnected | None = None
+    reported: Connected | Disconnected | None = None
 
-    def tell(now: Connected | Disconnected) -> None:
-        nonlocal told
-        if now != told:
-            told = now
+    def report(now: Connected | Disconnected) -> None:
+        nonlocal reported
+        if now != reported:
+            reported = now
             observe(now)
 
     wait_s = settings.retry_first_s
     while True:
         began = loop.time()
         try:
-            await _session(socket, plugin, settings, tell)
+            await _session(socket, plugin, settings, report)
         except TransientNodeError as e:
-            tell(Disconnected(why=str(e)))
+            report(Disconnected(why=str(e)))
         if loop.time() - began > settings.retry_longest_s:
             wait_s = settings.retry_first_s
         await asyncio.sleep(wait_s)
@@ -132,7 +133,7 @@ def _check(settings: NriPluginSettings) -> None:
 
 
 async def _session(
-    socket: Path, plugin: NriPlugin, settings: NriPluginSettings, tell: Observer
+    socket: Path, plugin: NriPlugin, settings: NriPluginSettings, report: Observer
 ) -> NoReturn:
     try:
         async with asyncio.timeout(settings.register_s):
@@ -145,7 +146,7 @@ async def _session(
     client = Client(trunk, protobuf.RUNTIME_CONNECTION)
     async with trunk.reading("NRI plugin"):
         await _register(client, calls, settings)
-        tell(calls.runtime)
+        report(calls.runtime)
         await asyncio.Event().wait()  # the end of the connection ends it
     raise AssertionError("reading ends with an error")
 
@@ -166,7 +167,7 @@ async def _register(client: Client, calls: _Calls, settings: NriPluginSettings) 
 
 
 class _Calls:
-    """What the runtime calls on one connection."""
+    """Answers the runtime's calls on one connection."""
 
     def __init__(self, plugin: NriPlugin) -> None:
         self.synchronized = asyncio.Event()
@@ -189,46 +190,46 @@ class _Calls:
         }
 
     def _configure(self, payload: bytes) -> bytes:
-        told = pb.ConfigureRequest.FromString(payload)
+        request = pb.ConfigureRequest.FromString(payload)
         self.runtime = Connected(
-            runtime=told.runtime_name,
-            version=told.runtime_version,
-            answer_within_s=told.request_timeout / 1000,
+            runtime=request.runtime_name,
+            version=request.runtime_version,
+            answer_within_s=request.request_timeout / 1000,
         )
         return pb.ConfigureResponse(events=protobuf.mask(_SUBSCRIBED)).SerializeToString()
 
     def _synchronize(self, payload: bytes) -> bytes:
-        told = pb.SynchronizeRequest.FromString(payload)
-        self._pods += map(protobuf.sandbox, told.pods)
-        self._containers += map(protobuf.container, told.containers)
-        if not told.more:
+        request = pb.SynchronizeRequest.FromString(payload)
+        self._pods += map(protobuf.sandbox, request.pods)
+        self._containers += map(protobuf.container, request.containers)
+        if not request.more:
             pods, self._pods = self._pods, []
             containers, self._containers = self._containers, []
             self._plugin.synchronize(pods, containers)
             self.synchronized.set()
-        return pb.SynchronizeResponse(more=told.more).SerializeToString()
+        return pb.SynchronizeResponse(more=request.more).SerializeToString()
 
     def _create_container(self, payload: bytes) -> bytes:
-        asked = pb.CreateContainerRequest.FromString(payload)
-        pod, container = protobuf.sandbox(asked.pod), protobuf.container(asked.container)
+        request = pb.CreateContainerRequest.FromString(payload)
+        pod, container = protobuf.sandbox(request.pod), protobuf.container(request.container)
         match self._plugin.create_container(pod, container):
             case CreationRefused(why=why):
-                raise CallFailed(Code.FAILED_PRECONDITION, why)
+                raise CallFailed(GrpcCode.FAILED_PRECONDITION, why)
             case Adjustment() as given:
                 adjust = protobuf.adjustment_message(given)
                 return pb.CreateContainerResponse(adjust=adjust).SerializeToString()
 
     def _stop_container(self, payload: bytes) -> bytes:
-        told = pb.StopContainerRequest.FromString(payload)
+        request = pb.StopContainerRequest.FromString(payload)
         self._plugin.container_stopped(
-            protobuf.sandbox(told.pod), protobuf.container(told.container)
+            protobuf.sandbox(request.pod), protobuf.container(request.container)
         )
         return b""
 
     def _state_change(self, payload: bytes) -> bytes:
-        told = pb.StateChangeEvent.FromString(payload)
-        pod, container = protobuf.sandbox(told.pod), protobuf.container(told.container)
-        match int(told.event):
+        request = pb.StateChangeEvent.FromString(payload)
+        pod, container = protobuf.sandbox(request.pod), protobuf.container(request.container)
+        match int(request.event):
             case NriEvent.POST_START_CONTAINER:
                 self._plugin.container_started(pod, container)
             case NriEvent.REMOVE_CONTAINER:
@@ -243,5 +244,5 @@ class _Calls:
 
 
 def _nothing(_: bytes) -> bytes:
-    """The empty answer to a call that the plugin did not subscribe to, or need not heed."""
+    """The empty answer to a call that the plugin did not subscribe to, or need not answer."""
     return b""

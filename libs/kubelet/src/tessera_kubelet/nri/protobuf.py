@@ -1,4 +1,4 @@
-"""Between NRI's messages and our nouns. Protobuf goes no further than here and its callers."""
+"""Converts NRI's messages from and to `types`. Only this module and its callers see protobuf."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def mask(events: Iterable[NriEvent]) -> int:
     return sum(1 << (event - 1) for event in set(events))
 
 
-def sandbox(told: pb.PodSandbox) -> PodSandbox:
+def sandbox(sent: pb.PodSandbox) -> PodSandbox:
     """A pod as it came in."""
     return PodSandbox(
-        id=told.id,
-        name=told.name,
-        uid=told.uid,
-        namespace=told.namespace,
-        labels=dict(told.labels),
-        annotations=dict(told.annotations),
+        id=sent.id,
+        name=sent.name,
+        uid=sent.uid,
+        namespace=sent.namespace,
+        labels=dict(sent.labels),
+        annotations=dict(sent.annotations),
     )
 
 
@@ -56,22 +56,22 @@ def sandbox_message(pod: PodSandbox) -> pb.PodSandbox:
     )
 
 
-def container(told: pb.Container) -> ContainerInfo:
+def container(sent: pb.Container) -> ContainerInfo:
     """A container as it came in. A state of a later NRI is unknown."""
     return ContainerInfo(
-        id=told.id,
-        sandbox_id=told.pod_sandbox_id,
-        name=told.name,
-        state=_STATES.get(told.state, NriContainerState.UNKNOWN),
-        labels=dict(told.labels),
-        annotations=dict(told.annotations),
-        args=tuple(told.args),
-        env=dict(_pair(entry) for entry in told.env),
-        set_twice=_repeated(_pair(entry)[0] for entry in told.env),
-        mounts=tuple(_mount(m) for m in told.mounts),
-        devices=tuple(_device(d) for d in told.linux.devices),
-        cgroup=told.linux.cgroups_path,
-        pid=told.pid,
+        id=sent.id,
+        sandbox_id=sent.pod_sandbox_id,
+        name=sent.name,
+        state=_STATES.get(sent.state, NriContainerState.UNKNOWN),
+        labels=dict(sent.labels),
+        annotations=dict(sent.annotations),
+        args=tuple(sent.args),
+        env=dict(_pair(entry) for entry in sent.env),
+        set_twice=_repeated(_pair(entry)[0] for entry in sent.env),
+        mounts=tuple(_mount(m) for m in sent.mounts),
+        devices=tuple(_device(d) for d in sent.linux.devices),
+        cgroup=sent.linux.cgroups_path,
+        pid=sent.pid,
     )
 
 
@@ -97,38 +97,38 @@ def container_message(of: ContainerInfo) -> pb.Container:
     )
 
 
-def adjustment(told: pb.ContainerAdjustment) -> Adjustment:
-    """An adjustment as it came in. Raises Unsayable where it takes something away."""
-    asked = Adjustment(
-        env={e.key: e.value for e in told.env},
-        mounts=tuple(_mount(m) for m in told.mounts),
-        devices=tuple(_device(d) for d in told.linux.devices),
-        cdi=tuple(d.name for d in told.CDI_devices),
-        annotations=dict(told.annotations),
+def adjustment(sent: pb.ContainerAdjustment) -> Adjustment:
+    """An adjustment as it came in. Raises AdjustmentUnsupported where it takes something away."""
+    given = Adjustment(
+        env={e.key: e.value for e in sent.env},
+        mounts=tuple(_mount(m) for m in sent.mounts),
+        devices=tuple(_device(d) for d in sent.linux.devices),
+        cdi=tuple(d.name for d in sent.CDI_devices),
+        annotations=dict(sent.annotations),
     )
-    _only_adds(asked)
-    return asked
+    _only_adds(given)
+    return given
 
 
-def adjustment_message(asked: Adjustment) -> pb.ContainerAdjustment:
-    """An adjustment as it goes out. Raises Unsayable where a name would be read as: take this
-    away."""
-    _only_adds(asked)
+def adjustment_message(given: Adjustment) -> pb.ContainerAdjustment:
+    """An adjustment as it goes out. Raises AdjustmentUnsupported where a name
+    would be read as: take this away."""
+    _only_adds(given)
     return pb.ContainerAdjustment(
-        env=[pb.KeyValue(key=name, value=value) for name, value in asked.env.items()],
-        mounts=[_mount_message(m) for m in asked.mounts],
-        linux=pb.LinuxContainerAdjustment(devices=[_device_message(d) for d in asked.devices]),
-        CDI_devices=[pb.CDIDevice(name=name) for name in asked.cdi],
-        annotations=asked.annotations,
+        env=[pb.KeyValue(key=name, value=value) for name, value in given.env.items()],
+        mounts=[_mount_message(m) for m in given.mounts],
+        linux=pb.LinuxContainerAdjustment(devices=[_device_message(d) for d in given.devices]),
+        CDI_devices=[pb.CDIDevice(name=name) for name in given.cdi],
+        annotations=given.annotations,
     )
 
 
-def _only_adds(asked: Adjustment) -> None:
+def _only_adds(given: Adjustment) -> None:
     named: Mapping[str, Iterable[str]] = {
-        "env": asked.env,
-        "mounts": (m.destination for m in asked.mounts),
-        "devices": (d.path for d in asked.devices),
-        "annotations": asked.annotations,
+        "env": given.env,
+        "mounts": (m.destination for m in given.mounts),
+        "devices": (d.path for d in given.devices),
+        "annotations": given.annotations,
     }
     for what, names in named.items():
         for name in names:
@@ -148,8 +148,8 @@ def _repeated(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name, count in Counter(names).items() if count > 1)
 
 
-def _mount(told: pb.Mount) -> Mount:
-    return Mount(destination=told.destination, source=told.source, read_only="ro" in told.options)
+def _mount(sent: pb.Mount) -> Mount:
+    return Mount(destination=sent.destination, source=sent.source, read_only="ro" in sent.options)
 
 
 def _mount_message(mount: Mount) -> pb.Mount:
@@ -161,8 +161,8 @@ def _mount_message(mount: Mount) -> pb.Mount:
     )
 
 
-def _device(told: pb.LinuxDevice) -> NriDevice:
-    return NriDevice(path=told.path, type=told.type, major=told.major, minor=told.minor)
+def _device(sent: pb.LinuxDevice) -> NriDevice:
+    return NriDevice(path=sent.path, type=sent.type, major=sent.major, minor=sent.minor)
 
 
 def _device_message(device: NriDevice) -> pb.LinuxDevice:

@@ -1,4 +1,4 @@
-"""What the two sides of NRI can be told."""
+"""Settings of the two sides of NRI."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from msgspec import Struct
 
 
 class NriPluginSettings(Struct, frozen=True, kw_only=True):
-    """An agent's, as a plugin."""
+    """Settings of a plugin."""
 
     name: str = "tessera"
     """How the runtime lists the plugin, and requires it (`required_plugins`)."""
     index: str = "10"
     """Two digits: plugins are asked in this order, and each sees what the ones before did."""
     register_s: float = 10.0
-    """Seconds from the connection until the runtime has told its whole state; a runtime may hold
+    """Seconds from the connection until the runtime has sent its whole state; a runtime may hold
     the connection back for a while when several plugins come at once."""
     write_s: float = 2.0
     """Seconds that a runtime with 16 MiB of unread answers may take to read on; a live one has
     none unread."""
     retry_first_s: float = 0.05
     """Seconds until the first attempt after the runtime went away: it may be back at once, and
-    containers that it creates meanwhile are created without us."""
+    the plugin does not see containers that it creates meanwhile."""
     retry_longest_s: float = 1.0
     """Seconds between attempts at most. A missing socket costs microseconds to find missing."""
 
 
 class RuntimeSettings(Struct, frozen=True, kw_only=True):
-    """A runtime's."""
+    """Settings of a simulated runtime."""
 
     name: str = "tessera-embedded"
     """How the runtime calls itself."""

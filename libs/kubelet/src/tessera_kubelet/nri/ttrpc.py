@@ -17,7 +17,14 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from tessera_kubelet.errors import CallFailed, CallTimedOut, LinkGarbled, LinkLost, Oversized
+from tessera_kubelet.errors import (
+    CallFailed,
+    CallTimedOut,
+    GrpcCode,
+    LinkGarbled,
+    LinkLost,
+    Oversized,
+)
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.proto.ttrpc_pb2 import Request, Response, Status
 
@@ -40,19 +47,6 @@ class TtrpcMessageKind(IntEnum):
     DATA = 3
 
 
-class Code(IntEnum):
-    """The gRPC status codes that are used here."""
-
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-
-
 class TtrpcMessage(NamedTuple):
     """A message as it came in."""
 
@@ -66,7 +60,6 @@ class Messages:
     """Cuts a stream of bytes into messages, wherever the stream was split."""
 
     def __init__(self) -> None:
-        """At the beginning of a message."""
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[TtrpcMessage]:
@@ -105,7 +98,7 @@ class Client:
         self._lost: LinkLost | None = None
 
     async def call(self, service: str, method: str, payload: bytes, *, within_s: float) -> bytes:
-        """The answer's payload. Raises CallFailed, Unanswered, LinkLost, Oversized."""
+        """The answer's payload. Raises CallFailed, CallTimedOut, LinkLost, Oversized."""
         if self._lost is not None:
             raise self._lost
         request = Request(
@@ -131,7 +124,8 @@ class Client:
         return response.payload
 
     def receive(self, data: bytes) -> None:
-        """Hand answers to those who wait; late ones are dropped. Raises LinkGarbled."""
+        """Resolve the calls that wait for these answers; late answers are dropped. Raises
+        LinkGarbled."""
         for came in self._messages.feed(data):
             answer = self._waiting.get(came.stream)
             if answer is None or answer.done():
@@ -144,7 +138,7 @@ class Client:
                 raise LinkGarbled(f"an answer is not a Response: {e}") from e
 
     def lost(self, error: LinkLost) -> None:
-        """Fail all who wait, and all who come."""
+        """Fail all calls that wait, and every later one."""
         self._lost = error
         for answer in self._waiting.values():
             if not answer.done():
@@ -176,25 +170,25 @@ class Server:
             self._send(came.stream, answer)
 
     def lost(self, error: LinkLost) -> None:
-        """Nobody waits here."""
+        """Nothing to do: a server has no calls that wait."""
 
     def _answer(self, came: TtrpcMessage) -> bytes:
         if came.kind == TtrpcMessageKind.DATA or came.flags & _REMOTE_OPEN:
-            raise CallFailed(Code.UNIMPLEMENTED, "streams are not served here, only calls")
+            raise CallFailed(GrpcCode.UNIMPLEMENTED, "streams are not served here, only calls")
         if came.stream % 2 == 0 or came.stream <= self._last:
             raise CallFailed(
-                Code.INVALID_ARGUMENT,
+                GrpcCode.INVALID_ARGUMENT,
                 f"stream id {came.stream} is not odd and greater than {self._last}",
             )
         self._last = came.stream
         try:
             request = Request.FromString(came.payload)
         except DecodeError as e:
-            raise CallFailed(Code.INVALID_ARGUMENT, f"not a Request: {e}") from e
+            raise CallFailed(GrpcCode.INVALID_ARGUMENT, f"not a Request: {e}") from e
         handler = self._handlers.get(request.method) if request.service == self._service else None
         if handler is None:
             raise CallFailed(
-                Code.UNIMPLEMENTED, f"{request.service}/{request.method} is not served here"
+                GrpcCode.UNIMPLEMENTED, f"{request.service}/{request.method} is not served here"
             )
         return self._handle(request, handler)
 
@@ -205,16 +199,16 @@ class Server:
             raise
         except DecodeError as e:
             message = f"not a request for {request.method}: {e}"
-            raise CallFailed(Code.INVALID_ARGUMENT, message) from e
+            raise CallFailed(GrpcCode.INVALID_ARGUMENT, message) from e
         except Exception as e:
             _log.exception("a call failed", extra={"method": request.method})
-            raise CallFailed(Code.INTERNAL, f"{type(e).__name__}: {e}") from e
+            raise CallFailed(GrpcCode.INTERNAL, f"{type(e).__name__}: {e}") from e
 
     def _send(self, stream: int, answer: Response) -> None:
         try:
             out = message(stream, TtrpcMessageKind.RESPONSE, answer.SerializeToString())
         except Oversized as e:
-            status = Status(code=Code.RESOURCE_EXHAUSTED, message=str(e))
+            status = Status(code=GrpcCode.RESOURCE_EXHAUSTED, message=str(e))
             out = message(
                 stream, TtrpcMessageKind.RESPONSE, Response(status=status).SerializeToString()
             )

@@ -81,7 +81,7 @@ class ContainerInfo(Struct, frozen=True, kw_only=True):
     cgroup: str = ""
     """The path that the runtime gives its cgroup, in the runtime's notation."""
     pid: int = 0
-    """Of its first process; 0 = not running, or not told."""
+    """Of its first process; 0 = not running, or not known."""
 
 
 class Adjustment(Struct, frozen=True, kw_only=True):

@@ -24,9 +24,8 @@ from tessera_kubelet.device_plugin import protobuf
 from tessera_kubelet.device_plugin.settings import KubeletSettings
 from tessera_kubelet.device_plugin.sockets import kubelets_socket
 from tessera_kubelet.device_plugin.types import PluginDevice
-from tessera_kubelet.errors import CallFailed, NodeError
+from tessera_kubelet.errors import CallFailed, GrpcCode, NodeError
 from tessera_kubelet.grpc_channel import open_server
-from tessera_kubelet.nri.ttrpc import Code
 from tessera_kubelet.proto import deviceplugin_pb2 as pb
 
 
@@ -133,7 +132,7 @@ class FakeKubelet:
         try:
             await hosted.reach()
         except NodeError as e:
-            raise CallFailed(Code.UNKNOWN, f"the plugin cannot be reached: {e}") from e
+            raise CallFailed(GrpcCode.UNKNOWN, f"the plugin cannot be reached: {e}") from e
         before, self._hosted[resource] = self._hosted.get(resource), hosted
         if before is not None:
             before.replaced.set()
@@ -167,12 +166,14 @@ def _checked(message: bytes) -> pb.RegisterRequest:
     try:
         asked = pb.RegisterRequest.FromString(message)
     except DecodeError as e:
-        raise CallFailed(Code.INTERNAL, f"not a RegisterRequest: {e}") from e
+        raise CallFailed(GrpcCode.INTERNAL, f"not a RegisterRequest: {e}") from e
     if asked.version != protobuf.VERSION:
-        raise CallFailed(Code.UNKNOWN, f'API version "{asked.version}" is not {protobuf.VERSION}')
+        raise CallFailed(
+            GrpcCode.UNKNOWN, f'API version "{asked.version}" is not {protobuf.VERSION}'
+        )
     if not _is_extended(asked.resource_name):
         words = f'"{asked.resource_name}" is not the name of an extended resource'
-        raise CallFailed(Code.UNKNOWN, words)
+        raise CallFailed(GrpcCode.UNKNOWN, words)
     return asked
 
 

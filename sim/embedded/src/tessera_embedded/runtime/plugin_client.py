@@ -14,6 +14,7 @@ from tessera_kubelet.errors import (
     CallFailed,
     CallTimedOut,
     ContainerRefused,
+    GrpcCode,
     LinkLost,
     Oversized,
     PluginRejected,
@@ -21,7 +22,7 @@ from tessera_kubelet.errors import (
 from tessera_kubelet.nri import protobuf
 from tessera_kubelet.nri.mux import Trunk
 from tessera_kubelet.nri.settings import RuntimeSettings
-from tessera_kubelet.nri.ttrpc import Client, Code, Server
+from tessera_kubelet.nri.ttrpc import Client, Server
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, NriEvent, PodSandbox
 from tessera_kubelet.proto import nri_pb2 as pb
 
@@ -149,13 +150,13 @@ class HostedPlugin:
     def _register_plugin(self, payload: bytes) -> bytes:
         asked = pb.RegisterPluginRequest.FromString(payload)
         if not asked.plugin_name:
-            raise CallFailed(Code.INVALID_ARGUMENT, "plugin_name: is empty")
+            raise CallFailed(GrpcCode.INVALID_ARGUMENT, "plugin_name: is empty")
         if not re.fullmatch("[0-9]{2}", asked.plugin_idx):
             raise CallFailed(
-                Code.INVALID_ARGUMENT, f'plugin_idx: "{asked.plugin_idx}" must be two digits'
+                GrpcCode.INVALID_ARGUMENT, f'plugin_idx: "{asked.plugin_idx}" must be two digits'
             )
         if self._registered.done():
-            raise CallFailed(Code.FAILED_PRECONDITION, "the plugin is registered already")
+            raise CallFailed(GrpcCode.FAILED_PRECONDITION, "the plugin is registered already")
         self._registered.set_result(asked)
         return b""
 

@@ -1,4 +1,4 @@
-"""Each resource is registered by itself; kubelet is told the whole list, on every change again."""
+"""Each resource is registered by itself; kubelet gets the whole list again on every change."""
 
 import stat
 from pathlib import Path
@@ -21,12 +21,12 @@ from tests.kubelet.deviceplugin.nodes import (
 )
 
 
-async def test_what_is_offered_is_registered_and_told(folder: Path) -> None:
+async def test_what_is_offered_is_registered_and_listed(folder: Path) -> None:
     devices = (PluginDevice("c0", numa=(0, 1)), PluginDevice("c1", healthy=False))
-    async with a_node(folder, offers=offering(*devices)) as (kubelet, news):
+    async with a_node(folder, offers=offering(*devices)) as (kubelet, observed):
         await kubelet.until_offered(CARD, 1)
         assert kubelet.devices(CARD) == devices
-        assert news.seen == [ResourceRegistered(resource=CARD)]
+        assert observed.seen == [ResourceRegistered(resource=CARD)]
 
 
 async def test_options_are_the_same_wherever_kubelet_reads_them(folder: Path) -> None:
@@ -37,7 +37,7 @@ async def test_options_are_the_same_wherever_kubelet_reads_them(folder: Path) ->
     assert answered.get_preferred_allocation_available
 
 
-async def test_each_change_is_told_whole_and_no_change_is_not(folder: Path) -> None:
+async def test_each_change_is_sent_whole_and_no_change_is_not(folder: Path) -> None:
     offers = offering(*TWO)
     async with a_node(folder, offers=offers) as (kubelet, _):
         await kubelet.until_offered(CARD, 2)
@@ -55,11 +55,11 @@ async def test_each_change_is_told_whole_and_no_change_is_not(folder: Path) -> N
 async def test_each_resource_has_its_own_socket(folder: Path) -> None:
     offers = offering(PluginDevice("c0"))
     offers.put(SLICE, [PluginDevice("s0"), PluginDevice("s1")])
-    async with a_node(folder, offers=offers) as (kubelet, news):
+    async with a_node(folder, offers=offers) as (kubelet, observed):
         await kubelet.until_offered(SLICE, 2)
         await kubelet.until_offered(CARD, 1)
         offers.put("other.example/late", TWO)
-        await news.until_registered(3)
+        await observed.until_registered(3)
         await kubelet.until_offered("other.example/late", 2)
         assert sorted(kubelet.registrations) == [
             ("other.example/late", "tessera-other.example_late.sock"),
@@ -68,7 +68,7 @@ async def test_each_resource_has_its_own_socket(folder: Path) -> None:
         ]
 
 
-async def test_sixty_thousand_are_told_in_one_message(folder: Path) -> None:
+async def test_sixty_thousand_are_sent_in_one_message(folder: Path) -> None:
     offers = offering(*(PluginDevice(f"slot-{n}") for n in range(60_000)))
     async with a_node(folder, offers=offers) as (kubelet, _):
         await kubelet.until_offered(CARD, 60_000)
@@ -85,9 +85,9 @@ async def test_a_name_that_kubelet_does_not_take_is_tried_until_it_does(folder: 
     offers = offering(resource="kubernetes.io/card")
     offers.put("vendor.example/" + "x" * 64, TWO)
     offers.put("requests.vendor.example/card", TWO)
-    async with a_node(folder) as (kubelet, _), running(folder, FakePlugin(), offers) as news:
+    async with a_node(folder) as (kubelet, _), running(folder, FakePlugin(), offers) as observed:
         for resource in offers.resources:
-            await news.until_told(f'"{resource}" is not the name of an extended resource')
+            await observed.until_reported(f'"{resource}" is not the name of an extended resource')
         assert kubelet.registrations == [(CARD, "tessera-vendor.example_card.sock")]
 
 
@@ -115,8 +115,10 @@ async def test_names_that_are_long_or_odd_have_sockets_of_their_own(folder: Path
 
 async def test_settings_that_cannot_be_are_named(folder: Path) -> None:
     with pytest.raises(PluginNameInvalid, match='prefix: "Tes sera" must be 1 to 16 of'):
-        async with running(folder, FakePlugin(), settings=replace(SOON, prefix="Tes sera")) as news:
-            await news.until_registered()
+        async with running(
+            folder, FakePlugin(), settings=replace(SOON, prefix="Tes sera")
+        ) as observed:
+            await observed.until_registered()
     with pytest.raises(SocketUnusable, match="107 bytes at most"):
-        async with running(folder / ("x" * 100), FakePlugin()) as news:
-            await news.until_registered()
+        async with running(folder / ("x" * 100), FakePlugin()) as observed:
+            await observed.until_registered()

@@ -1,4 +1,4 @@
-"""What a container gets is what the plugin answers; what goes wrong is told in its own words."""
+"""What a container gets is what the plugin answers; a failure is reported in its own words."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -62,7 +62,7 @@ async def test_a_container_gets_what_the_plugin_gives(folder: Path) -> None:
         assert (resource, set(ids)) == (CARD, {"c0", "c1"})
 
 
-async def test_each_container_and_resource_is_asked_for_by_itself(folder: Path) -> None:
+async def test_each_container_and_resource_is_allocated_by_itself(folder: Path) -> None:
     async def give(resource: str, ids: Sequence[str]) -> ContainerAllocation:
         return ContainerAllocation(env={resource: ",".join(ids), "BOTH": resource})
 
@@ -122,7 +122,7 @@ async def test_a_plugin_that_hangs_holds_up_nothing_else_and_not_for_ever(folder
             await kubelet.pods.start("team", "next", "main")
 
 
-async def test_every_start_is_asked_about_with_the_same_ids(folder: Path) -> None:
+async def test_every_start_comes_with_the_same_ids(folder: Path) -> None:
     plugin = FakePlugin()
     async with a_node(folder, plugin) as (kubelet, _):
         await kubelet.pods.admit("team", "job", {"main": {CARD: 1}})
