@@ -42,7 +42,7 @@ from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.recovery.adopt import adopt
 from tessera_core.registry.registry import DialectRegistry, load
 from tessera_core.scheduling.filter import Filter
-from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tessera_schema.kube import Node, Pod
 from tessera_schema.quotas import Limit
 

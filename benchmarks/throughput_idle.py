@@ -28,7 +28,7 @@ from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_scheduler import webhook
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.webhook import open_webhook
-from tessera_schema.extender import (
+from tessera_schema.endpoints.extender import (
     ExtenderBindingResult,
     ExtenderFilterResult,
     decode_args,

@@ -21,8 +21,8 @@ from tessera_core.usage.lending_terms import GrantedShare, granted_shares_of
 from tessera_core.usage.smoothed import SmoothingConstants
 from tessera_core.usage.smoother import Smoother
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
-from tessera_schema.hints import NodeHints
+from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
+from tessera_schema.messages.hints import NodeHints
 
 HINT_S: Final = 300.0
 CONSTANTS: Final = SmoothingConstants(load_s=SmoothingConstants().load_s / 3)

@@ -25,8 +25,8 @@ from tessera_core.rebalance.joint_fit import parts_of
 from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.rebalance.plan_budget import Former, spent
 from tessera_core.rebalance.proposals import EnabledPlanKinds, ProposalRules, propose
-from tessera_schema.hints import CardHint
 from tessera_schema.kube import Node, ObjectMeta
+from tessera_schema.messages.hints import CardHint
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus
 
 PLAN_S: Final = 1800.0

@@ -17,7 +17,7 @@ from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.vendors import nvidia
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.cards import Card
-from tessera_schema.device_reports import DeviceState
+from tessera_schema.messages.device_reports import DeviceState
 from tessera_schema.node_cards import NodeCardsAnnotation, decode_node_cards, encode_node_cards
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store

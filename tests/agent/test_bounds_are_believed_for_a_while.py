@@ -6,7 +6,7 @@ import pytest
 
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.lending.bounds import LendingBounds
-from tessera_schema.hints import LendingBound, NodeHints
+from tessera_schema.messages.hints import LendingBound, NodeHints
 from tessera_testing.clock import LoopClock
 
 pytestmark = pytest.mark.looptime

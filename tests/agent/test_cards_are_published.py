@@ -12,7 +12,7 @@ from tessera_embedded.apiserver.faults import Answer, Effect, Hang
 from tessera_embedded.apiserver.faults import InjectedFault as ApiFault
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_schema.cards import Card
-from tessera_schema.device_reports import DeviceState, decode_device
+from tessera_schema.messages.device_reports import DeviceState, decode_device
 from tessera_schema.node_cards import decode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET
 from tessera_testing.bus import FakeBus

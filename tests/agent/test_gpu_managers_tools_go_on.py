@@ -27,8 +27,8 @@ from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.process import ProcessSettings
 from tessera_runtime.service import serve
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import CardHeld, CardUse, ContainerUse
 from tessera_schema.grants import Share
+from tessera_schema.messages.device_reports import CardHeld, CardUse, ContainerUse
 
 GIB = 1024 * MIB
 SAME_SWITCH, OTHER_SOCKET = 50, 10

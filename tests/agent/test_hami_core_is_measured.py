@@ -15,8 +15,8 @@ from tessera_core.hook.hami_core_region import CACHE_ENV
 from tessera_core.hook.usage_file import Gap, Spoilt
 from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import CardUse, ContainerUse, decode_usage
 from tessera_schema.injections import Mount
+from tessera_schema.messages.device_reports import CardUse, ContainerUse, decode_usage
 from tessera_testing.builders import a_card
 from tests.agent.nri.world import NODE, Node, a_node, a_pod, a_share, granted, until
 from tests.core.test_regions_of_hami_core import UUID, a_region

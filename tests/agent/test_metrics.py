@@ -4,7 +4,7 @@ from tessera_agent.metrics import AgentMetrics, GrantedAmounts, MetricsSnapshot
 from tessera_core.hook.usage_file import Spoilt
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
+from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 
 CARDS = tuple(
     Card(id=f"GPU-{i}", index=i, vendor="v", model="M", memory_bytes=1000 * MIB, healthy=i == 0)

@@ -27,7 +27,7 @@ from tessera_core.node.usage_rates import (
     use_between,
 )
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardUse, ContainerUse
+from tessera_schema.messages.device_reports import CardUse, ContainerUse
 from tests.agent.usagefile import a_usage, memory
 
 CARD = "GPU-0a"

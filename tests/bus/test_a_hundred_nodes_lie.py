@@ -30,7 +30,8 @@ from tessera_runtime.service import ServiceEnvironment
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import (
+from tessera_schema.grants import Share
+from tessera_schema.messages.device_reports import (
     CardHeld,
     CardUse,
     ContainerUse,
@@ -39,8 +40,7 @@ from tessera_schema.device_reports import (
     Occupied,
     encode,
 )
-from tessera_schema.envelope import Envelope
-from tessera_schema.grants import Share
+from tessera_schema.messages.envelope import Envelope
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET, token
 from tests.bus.worlds import QUICK, within

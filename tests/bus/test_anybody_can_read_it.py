@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import SystemClock
-from tessera_schema.event_catalogue import CATALOGUE, EventType, sample
+from tessera_schema.messages.event_catalogue import CATALOGUE, EventType, sample
 from tessera_testing.event_docs import asyncapi, events_page
 from tests.bus.worlds import QUICK, by_hand, on_nats, within
 

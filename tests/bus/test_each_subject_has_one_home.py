@@ -6,7 +6,7 @@ from tessera_runtime.bus.api import MessageRejected
 from tessera_runtime.bus.stream_setup import StreamFingerprint, difference
 from tessera_runtime.bus.streams import StreamLayout
 from tessera_runtime.bus.subject_patterns import matches, meet
-from tessera_schema.event_catalogue import CATALOGUE, EventType, sample
+from tessera_schema.messages.event_catalogue import CATALOGUE, EventType, sample
 from tessera_schema.subjects import DEVICES_BUCKET, device, every
 
 LAYOUT = StreamLayout("default")

@@ -9,7 +9,7 @@ import pytest
 
 from tessera_runtime.bus.outbox import Outbox, OutboxSettings, open_outbox
 from tessera_runtime.errors import BusAway
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 from tessera_schema.subjects import DEVICES_BUCKET, device, every, usage
 from tessera_testing.bus import FakeBus
 from tests.bus.worlds import CLUSTER

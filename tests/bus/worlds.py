@@ -19,7 +19,7 @@ from tessera_runtime.bus.api import Bus, Message, Resync
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BusAway
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 from tessera_schema.subjects import DEVICES_BUCKET, usage
 from tessera_testing.bus import FakeBus
 

@@ -11,7 +11,7 @@ from tessera_cli.__main__ import run
 from tessera_cli.event_lines import as_line
 from tessera_cli.events import as_json
 from tessera_runtime.bus.api import Message
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -18,9 +18,9 @@ from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
-from tessera_schema.device_reports import DeviceState, encode
-from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import CATALOGUE, DEVICE_STATE, EventType, sample
+from tessera_schema.messages.device_reports import DeviceState, encode
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.event_catalogue import CATALOGUE, DEVICE_STATE, EventType, sample
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.bus.worlds import QUICK, on_nats, within
 

@@ -9,7 +9,7 @@ import pytest
 
 from tessera_cli.explain import text
 from tessera_embedded.apiserver import open_apiserver
-from tessera_schema import visibility
+from tessera_schema.endpoints import visibility
 from tests.cli.conftest import Ran, Tessera
 
 FOUND = visibility.PodExplanation(

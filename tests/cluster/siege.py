@@ -17,9 +17,9 @@ from tessera_runtime.bus.client import open_bus
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
-from tessera_schema.device_reports import DeviceState, Occupied, encode
-from tessera_schema.event_catalogue import DEVICE_STATE
 from tessera_schema.grants import Share
+from tessera_schema.messages.device_reports import DeviceState, Occupied, encode
+from tessera_schema.messages.event_catalogue import DEVICE_STATE
 from tessera_schema.node_cards import NodeCardsAnnotation
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.cluster.objects import a_share, a_share_pod, some_cards

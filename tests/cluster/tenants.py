@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tessera_schema.visibility import ROOT
+from tessera_schema.endpoints.visibility import ROOT
 from tests.cluster.cluster import SERVICES, RealCluster
 from tests.cluster.plane import HOME
 from tests.contract.client import Client, open_client

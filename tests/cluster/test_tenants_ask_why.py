@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tessera_schema.visibility import PLURAL, ROOT
+from tessera_schema.endpoints.visibility import PLURAL, ROOT
 from tests.cluster.cluster import OpenCluster, RealCluster
 from tests.cluster.objects import a_share, a_share_pod
 from tests.cluster.tenants import REGISTERED, a_home, a_tenant, reached

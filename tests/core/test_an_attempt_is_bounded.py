@@ -32,7 +32,7 @@ from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
 from tessera_core.scheduling.preemption import nodes_made_feasible
 from tessera_schema.cards import MIB
-from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import CardKey, ContainerRequest, PodRequest, Policy, Request, Role
 from tessera_testing.builders import a_card

@@ -11,7 +11,7 @@ from tessera_core.placement.placer import Placer
 from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import MAX_ANSWERS, MOST_ASKED, Filter
-from tessera_schema.extender import (
+from tessera_schema.endpoints.extender import (
     MOST_NODES,
     MOST_VICTIMS,
     ExtenderFilterResult,

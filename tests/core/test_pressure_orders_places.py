@@ -18,7 +18,7 @@ from tessera_core.placement.scoring import pressure
 from tessera_core.placement.units import units
 from tessera_core.scheduling.prioritize import node_scores
 from tessera_schema.cards import MIB, Card
-from tessera_schema.hints import CardHint, NodeHints
+from tessera_schema.messages.hints import CardHint, NodeHints
 from tessera_schema.requests import (
     CardKey,
     ContainerRequest,

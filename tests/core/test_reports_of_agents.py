@@ -14,7 +14,9 @@ from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner, sender_problem
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import (
+from tessera_schema.grants import Grant, Share
+from tessera_schema.kube import Node, ObjectMeta
+from tessera_schema.messages.device_reports import (
     CardLoad,
     CardUse,
     ContainerUse,
@@ -22,9 +24,7 @@ from tessera_schema.device_reports import (
     NodeUsage,
     encode,
 )
-from tessera_schema.envelope import Envelope
-from tessera_schema.grants import Grant, Share
-from tessera_schema.kube import Node, ObjectMeta
+from tessera_schema.messages.envelope import Envelope
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card
 

@@ -16,8 +16,8 @@ from tessera_demo.scenario import Scenario, name_of
 from tessera_demo.trace_tree import tree
 from tessera_embedded.collector import Collected
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
+from tessera_schema.messages.device_reports import CardUse, ContainerUse, NodeUsage, encode
 
 CARD = "GPU-1"
 

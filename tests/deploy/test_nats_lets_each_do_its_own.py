@@ -26,7 +26,7 @@ from tessera_runtime.bus.micro_service import MicroService, ask, open_micro
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway, TesseraError
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 from tessera_schema.subjects import (
     DEVICES_BUCKET,
     HINTS_BUCKET,

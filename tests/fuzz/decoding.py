@@ -40,11 +40,12 @@ from tessera_kubelet.errors import AdjustmentUnsupported, LinkGarbled
 from tessera_kubelet.nri import mux, protobuf, ttrpc
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, PodSandbox
 from tessera_kubelet.proto import nri_pb2 as pb
-from tessera_schema import device_reports, grants, node_cards, resizes
+from tessera_schema import grants, node_cards, resizes
 from tessera_schema.cards import Card
 from tessera_schema.grants import Grant, Share, UnknownGrantVersion
 from tessera_schema.injections import Mount
 from tessera_schema.json_codec import decoder
+from tessera_schema.messages import device_reports
 from tessera_testing.builders import a_card, a_node
 from tests.agent.usagefile import a_usage
 from tests.core.test_regions_of_hami_core import a_region

@@ -21,7 +21,7 @@ from tessera_core.recovery.adopt import adopt
 from tessera_core.scheduling.filter import Filter
 from tessera_core.trust.grants import Signer, Verifier, published_key
 from tessera_schema.cards import Card
-from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, encode_grant
 from tessera_schema.kube import Node, Pod
 from tests.dialects.test_every_dialect import NODE, SAMPLES

@@ -14,7 +14,7 @@ from tessera_core.kube.quantity import BadQuantity
 from tessera_core.usage.smoother import Smoother
 from tessera_runtime.http.fast_request import UNKNOWN, FastRequest
 from tessera_schema.cards import Card
-from tessera_schema.device_reports import NodeUsage
+from tessera_schema.messages.device_reports import NodeUsage
 from tests.fuzz import decoding, limitsreader, placing, pods, requests, usages
 from tests.fuzz.fuzzer import Found, Fuzzer, fuzz
 

@@ -17,8 +17,8 @@ from tessera_core.usage.smoother import Smoother
 from tessera_quota.usage import LONGEST_S, UsageListener
 from tessera_runtime.bus.api import Message
 from tessera_schema import subjects
-from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Grant, Share
+from tessera_schema.messages.envelope import Envelope
 from tessera_testing.builders import a_card
 from tests.fuzz.fuzzer import Fuzzer
 

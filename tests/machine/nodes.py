@@ -21,9 +21,9 @@ from tessera_core.node.container_admission import (
     admit_container,
 )
 from tessera_runtime.bus.outbox import Outbox
-from tessera_schema.device_reports import DeviceState, Occupied, encode
 from tessera_schema.grants import GRANT_KEY, Grant, Share
 from tessera_schema.kube import Container, Pod
+from tessera_schema.messages.device_reports import DeviceState, Occupied, encode
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.machine.cluster import Cluster
 from tests.machine.truth import fits

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_scheduler.extender.handlers import NotLeading
-from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.reasons import Reason
 from tests.machine.cluster import Cluster
 from tests.machine.replicas import Replica

@@ -23,7 +23,7 @@ from tessera_core.placement.units import units
 from tessera_core.quota.allowance import NO_LIMITS
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
-from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
 from tessera_testing.builders import a_card

@@ -15,9 +15,9 @@ from tessera_quota.monitor import QuotaMonitor
 from tessera_quota.quota_state import MOST_HOURS
 from tessera_schema import subjects
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage, encode
-from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import USAGE_MEASURED
+from tessera_schema.messages.device_reports import CardUse, ContainerUse, NodeUsage, encode
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.event_catalogue import USAGE_MEASURED
 from tests.quota.world import NODE, SPEAKER, VENDOR, Cluster, monitoring, settings, until
 
 pytestmark = pytest.mark.looptime

@@ -10,7 +10,7 @@ import pytest
 
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.annotation_keys import WAKE_KEY
-from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tests.quota.test_beside_the_scheduler import a_cluster, monitoring, status
 from tests.scheduler.world import World, cards_on, leading, until
 

@@ -12,7 +12,7 @@ from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.quota.objects import AcceleratorQuota, accelerator_limit
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
-from tessera_schema.extender import ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tessera_schema.kube import ObjectMeta
 from tessera_testing.builders import a_card
 from tests.dialects.adding import acme

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardUse
+from tessera_schema.messages.device_reports import CardUse
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored, QuotaThrottled
 from tests.quota.world import Cluster, monitoring, settings
 

@@ -6,7 +6,7 @@ import pytest
 
 from tessera_core.trust.grants import Signer, new_key
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardUse
+from tessera_schema.messages.device_reports import CardUse
 from tests.quota.world import Cluster, monitoring, settings
 
 pytestmark = pytest.mark.looptime

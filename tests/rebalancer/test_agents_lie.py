@@ -11,9 +11,15 @@ from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_rebalancer.rebalancer import Rebalancer
 from tessera_schema import subjects
-from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage, encode
-from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import USAGE_MEASURED
+from tessera_schema.messages.device_reports import (
+    CardLoad,
+    CardUse,
+    ContainerUse,
+    NodeUsage,
+    encode,
+)
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.event_catalogue import USAGE_MEASURED
 from tests.rebalancer.world import NODE, SPEAKER, VENDOR, Cluster, a_use, rebalancing, until
 
 pytestmark = pytest.mark.looptime

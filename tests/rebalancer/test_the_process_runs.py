@@ -19,7 +19,7 @@ from tessera_embedded.nats_server import NatsServer, open_nats
 from tessera_runtime.bus.api import Message, Resync
 from tessera_runtime.bus.client import open_bus
 from tessera_runtime.errors import BusAway
-from tessera_schema.hints import NodeHints, decode_hints
+from tessera_schema.messages.hints import NodeHints, decode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 from tests.bus.worlds import PATIENCE_S, QUICK, by_hand, within
 from tests.rebalancer.world import Agents, Objects, a_use

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from tessera_scheduler.cache.hints import HintSettings
 from tessera_scheduler.scheduler import Scheduler
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import HINT_TOLD
-from tessera_schema.hints import CardHint, NodeHints, encode_hints
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.event_catalogue import HINT_TOLD
+from tessera_schema.messages.hints import CardHint, NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 from tests.rebalancer.world import Cluster, a_use, rebalancing
 from tests.scheduler.world import World, counted, leading

@@ -23,11 +23,17 @@ from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage, encode
-from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import USAGE_MEASURED
 from tessera_schema.grants import Grant, Share, encode_grant
-from tessera_schema.hints import NodeHints, decode_hints
+from tessera_schema.messages.device_reports import (
+    CardLoad,
+    CardUse,
+    ContainerUse,
+    NodeUsage,
+    encode,
+)
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.event_catalogue import USAGE_MEASURED
+from tessera_schema.messages.hints import NodeHints, decode_hints
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import HINTS_BUCKET, token, usage
 from tessera_testing.builders import a_card

@@ -6,8 +6,12 @@ import re
 import pytest
 
 from tessera_core.machines.allocation import AllocationPhase
-from tessera_schema.allocation_events import AllocationGranted, AllocationReleased, decode_event
 from tessera_schema.cards import MIB
+from tessera_schema.messages.allocation_events import (
+    AllocationGranted,
+    AllocationReleased,
+    decode_event,
+)
 from tests.scheduler.world import BINDING, World, leading, phase, the_entry, until
 
 pytestmark = pytest.mark.looptime

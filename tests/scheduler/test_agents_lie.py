@@ -12,9 +12,9 @@ from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardHeld, DeviceState, Occupied, encode
-from tessera_schema.envelope import Envelope
 from tessera_schema.grants import Share
+from tessera_schema.messages.device_reports import CardHeld, DeviceState, Occupied, encode
+from tessera_schema.messages.envelope import Envelope
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.scheduler.world import CARDS, World, cards_on, counted, doubted, leading

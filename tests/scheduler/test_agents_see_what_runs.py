@@ -16,7 +16,7 @@ from tessera_kubelet.nri.types import Adjustment, ContainerInfo, PodSandbox
 from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import CardHeld, DeviceState, decode_device, encode
+from tessera_schema.messages.device_reports import CardHeld, DeviceState, decode_device, encode
 from tessera_schema.subjects import DEVICES_BUCKET
 from tessera_testing.readers import FakeReader, a_reading
 from tests.scheduler.world import REGISTRY, World, cards_on, counted, leading, phase, until

@@ -11,7 +11,7 @@ import pytest
 from tessera_core.trust.grants import new_key
 from tessera_core.trust.messages import MessageSigner, sender_problem
 from tessera_runtime.bus.outbox import Sign, open_outbox
-from tessera_schema.device_reports import DeviceState, encode
+from tessera_schema.messages.device_reports import DeviceState, encode
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.scheduler.world import CARDS, World, cards_on, doubted, leading, standing_by, until

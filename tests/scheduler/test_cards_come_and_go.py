@@ -7,8 +7,8 @@ import pytest
 
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import DeviceState, Occupied, encode
 from tessera_schema.grants import Share
+from tessera_schema.messages.device_reports import DeviceState, Occupied, encode
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.scheduler.world import (
     World,

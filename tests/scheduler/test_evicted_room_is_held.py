@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tessera_scheduler.scheduler import Scheduler
-from tessera_schema.extender import ExtenderPreemptionResult
+from tessera_schema.endpoints.extender import ExtenderPreemptionResult
 from tests.scheduler.world import World, leading, standing_by, until
 
 pytestmark = pytest.mark.looptime

@@ -11,9 +11,9 @@ from tessera_runtime.clock import SystemClock
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.hints import MOST_BYTES, MOST_NODES, HintCache, HintSettings
 from tessera_scheduler.metrics import SchedulerMetrics
-from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import HINT_TOLD
-from tessera_schema.hints import CardHint, NodeHints, encode_hints
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.event_catalogue import HINT_TOLD
+from tessera_schema.messages.hints import CardHint, NodeHints, encode_hints
 
 pytestmark = pytest.mark.looptime
 NOW = 1_700_000_000.0

@@ -13,7 +13,7 @@ from tessera_runtime.http import server
 from tessera_runtime.http.server import HttpSettings
 from tessera_scheduler.extender.handlers import answers
 from tessera_scheduler.scheduler import Scheduler
-from tessera_schema.extender import ExtenderPreemptionResult, HostPriority
+from tessera_schema.endpoints.extender import ExtenderPreemptionResult, HostPriority
 from tests.scheduler.world import World, counted, leading, phase, standing_by
 
 PREFERS: dict[str, Any] = {

@@ -21,7 +21,7 @@ from tessera_runtime.kube.settings import KubeSettings, LeaseSettings
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.settings import LedgerSettings, SchedulerSettings
 from tessera_schema.cards import Card
-from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
 from tessera_schema.kube import Pod
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards

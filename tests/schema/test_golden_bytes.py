@@ -5,15 +5,6 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tessera_schema.allocation_events import (
-    AllocationEvent,
-    AllocationGranted,
-    AllocationRefused,
-    AllocationReleased,
-    decode_event,
-    encode_event,
-    subject,
-)
 from tessera_schema.cards import Card
 from tessera_schema.decisions import (
     DecisionRecord,
@@ -21,7 +12,7 @@ from tessera_schema.decisions import (
     decode_decision,
     encode_decision,
 )
-from tessera_schema.extender import (
+from tessera_schema.endpoints.extender import (
     ExtenderFilterResult,
     decode_args,
     decode_names,
@@ -35,6 +26,15 @@ from tessera_schema.grants import (
     encode_grant,
 )
 from tessera_schema.injections import Injection, Mount
+from tessera_schema.messages.allocation_events import (
+    AllocationEvent,
+    AllocationGranted,
+    AllocationRefused,
+    AllocationReleased,
+    decode_event,
+    encode_event,
+    subject,
+)
 from tessera_schema.node_cards import (
     ALLOCATE,
     NodeCardsAnnotation,

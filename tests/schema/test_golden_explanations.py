@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tessera_schema import visibility
+from tessera_schema.endpoints import visibility
 
 WRITTEN = (
     b'{"kind":"PodExplanation","apiVersion":"visibility.tessera.dev/v1alpha1","metadata":'

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
-from tessera_schema.device_reports import decode_device, decode_usage
 from tessera_schema.grants import decode_grant
-from tessera_schema.hints import decode_hints
+from tessera_schema.messages.device_reports import decode_device, decode_usage
+from tessera_schema.messages.hints import decode_hints
 
 DEEP = '{"version":1,"uid":' + "[" * 100_000 + "]" * 100_000 + "}"
 

@@ -14,7 +14,7 @@ from tessera_embedded.ports import held_ports
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.visibility import PodExplanation
+from tessera_schema.endpoints.visibility import PodExplanation
 from tests.scheduler.test_the_process_runs import (
     a_process,
     environment,

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tessera_schema.visibility import GROUP, PLURAL, ROOT, VERSION
+from tessera_schema.endpoints.visibility import GROUP, PLURAL, ROOT, VERSION
 from tests.contract.certificates import Authority
 from tests.visibility.world import Plane, asking
 

@@ -13,8 +13,8 @@ from tessera_scheduler.visibility import VisibilitySettings, handler
 from tessera_scheduler.visibility.pod_explanations import NODES_MOST
 from tessera_scheduler.visibility.reviews import NAMESPACES_MOST
 from tessera_scheduler.visibility.settings import USER_MOST
+from tessera_schema.endpoints.visibility import PLURAL, ROOT
 from tessera_schema.quotas import Limit
-from tessera_schema.visibility import PLURAL, ROOT
 from tests.visibility.world import Plane, asking
 
 LIST = f"{ROOT}/namespaces/team/{PLURAL}"

@@ -20,7 +20,13 @@ from tessera_scheduler.explain.explanation import ExplanationSources
 from tessera_scheduler.visibility import VisibilityEnvironment, VisibilitySettings, open_visibility
 from tessera_scheduler.webhook.certificates import CertificateSettings
 from tessera_scheduler.webhook.settings import WebhookSettings
-from tessera_schema.visibility import GROUP, PLURAL, ROOT, PodExplanation, decode_pod_explanation
+from tessera_schema.endpoints.visibility import (
+    GROUP,
+    PLURAL,
+    ROOT,
+    PodExplanation,
+    decode_pod_explanation,
+)
 from tests.contract.certificates import Authority, Pair
 from tests.visibility.books import REGISTRY, Scheduler
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tessera_core.quota.allowance import Allowance, QuotaUsage
 from tessera_scheduler.webhook.review import mutate, validate
 from tessera_scheduler.webhook.rules import Setting
-from tessera_schema.admission_review import NotAReview, decode_review
+from tessera_schema.endpoints.admission_review import NotAReview, decode_review
 from tessera_schema.quotas import Limit
 from tests.dialects.garbage import AMOUNTS
 from tests.webhook.setting import (

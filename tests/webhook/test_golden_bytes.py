@@ -3,7 +3,7 @@ defaults."""
 
 from __future__ import annotations
 
-from tessera_schema.admission_review import ReviewAnswer, ReviewStatus, encode_review
+from tessera_schema.endpoints.admission_review import ReviewAnswer, ReviewStatus, encode_review
 
 
 def test_an_answer_to_the_api_server() -> None:

@@ -31,7 +31,7 @@ from tessera_runtime.informers.namespaces import LedgerNamespaces, NamespaceSumm
 from tessera_runtime.kube.reflector import WatchEventType
 from tessera_scheduler.webhook.namespaces import NamespacePolicies as NotesOf
 from tessera_scheduler.webhook.rules import Setting
-from tessera_schema.extender import ExtenderArgs
+from tessera_schema.endpoints.extender import ExtenderArgs
 from tessera_schema.kube import Pod
 from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_node

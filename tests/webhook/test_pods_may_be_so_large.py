@@ -23,8 +23,8 @@ from tessera_core.recovery.estimate import estimate_shares
 from tessera_core.registry.registry import load
 from tessera_core.scheduling.filter import Filter
 from tessera_scheduler.webhook.oversize import unread
-from tessera_schema.admission_review import ReviewAnswer, decode_review
-from tessera_schema.extender import ExtenderArgs
+from tessera_schema.endpoints.admission_review import ReviewAnswer, decode_review
+from tessera_schema.endpoints.extender import ExtenderArgs
 from tessera_schema.kube import HostPath, Pod, Volume, VolumeMount
 from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_card, a_container, a_node, a_pod

@@ -14,10 +14,10 @@ from tessera_core.hook.limits_file import PATH
 from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
-from tessera_schema.allocation_events import AllocationRunning, decode_event
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import decode_device
 from tessera_schema.grants import GRANT_KEY
+from tessera_schema.messages.allocation_events import AllocationRunning, decode_event
+from tessera_schema.messages.device_reports import decode_device
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.agent.deviceplugin.world import ONE, TEAM, Node, a_node, container_id, ended, running
 from tests.agent.limitsfile import limits_in

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tessera_agent.lending.throttle import MOST_QUOTAS, ThrottledNamespaces
 from tessera_agent.settings import LendingSettings, ResizeSettings
 from tessera_core.hook.limits_file import CardLimit, Mode
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 from tessera_schema.quotas import (
     QuotaEvent,
     QuotaExceeded,

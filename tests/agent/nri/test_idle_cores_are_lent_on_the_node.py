@@ -19,8 +19,8 @@ from tessera_runtime.errors import ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.annotation_keys import ACROSS_NAMESPACES_LABEL, LENDING_KEY
-from tessera_schema.envelope import Envelope
-from tessera_schema.hints import LendingBound, NodeHints, encode_hints
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.hints import LendingBound, NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 from tessera_testing.clock import LoopClock
 from tests.agent.limitsfile import limits_in

@@ -9,9 +9,13 @@ from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook.records import padded
 from tessera_kubelet.nri.types import Adjustment
 from tessera_runtime.tracing.tracing import TelemetrySettings, open_telemetry
-from tessera_schema.allocation_events import AllocationPrepared, AllocationRunning, decode_event
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import decode_device, decode_usage
+from tessera_schema.messages.allocation_events import (
+    AllocationPrepared,
+    AllocationRunning,
+    decode_event,
+)
+from tessera_schema.messages.device_reports import decode_device, decode_usage
 from tests.agent.nri.world import (
     NODE,
     TRACE,

@@ -36,9 +36,9 @@ from tessera_runtime.kube.settings import EventSettings
 from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.annotation_keys import SIGNING_KEYS, TRACE_KEY
 from tessera_schema.cards import MIB
-from tessera_schema.device_reports import NodeUsage
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tessera_schema.injections import Injection
+from tessera_schema.messages.device_reports import NodeUsage
 from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tessera_core.usage.lending_terms import GrantedShare
 from tessera_core.usage.smoothed import Key, SmoothCard
 from tessera_core.usage.smoother import Smoother
-from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
+from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 
 NODE = "n0"
 AT = 1_795_000_000.0

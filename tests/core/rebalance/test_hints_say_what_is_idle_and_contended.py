@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tessera_core.usage.hints import HintBuilder, SignificantChanges, is_significant
 from tessera_core.usage.lending_terms import Holders
 from tessera_core.usage.smoother import Smoother
-from tessera_schema.hints import CardHint, NodeHints, decode_hints, encode_hints
+from tessera_schema.messages.hints import CardHint, NodeHints, decode_hints, encode_hints
 from tests.core.rebalance.measured import AT, GIB, NODE, a_use, granted, measure
 
 

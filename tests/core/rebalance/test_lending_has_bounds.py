@@ -11,9 +11,9 @@ from tessera_core.usage.lending_bounds import LendingRules
 from tessera_core.usage.lending_terms import GrantedShare, Holders, granted_shares_of
 from tessera_core.usage.smoothed import Key
 from tessera_core.usage.smoother import Smoother
-from tessera_schema.device_reports import ContainerUse
 from tessera_schema.grants import Grant, Share
 from tessera_schema.kube import Pod
+from tessera_schema.messages.device_reports import ContainerUse
 from tessera_testing.builders import a_container, a_pod
 from tests.core.rebalance.measured import GIB, NODE, a_use, granted, key, measure
 

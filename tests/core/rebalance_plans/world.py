@@ -16,8 +16,8 @@ from tessera_core.rebalance.movable_pods import RunningPod
 from tessera_core.registry.registry import load
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
-from tessera_schema.hints import CardHint
 from tessera_schema.kube import Node, Pod
+from tessera_schema.messages.hints import CardHint
 from tessera_schema.quotas import Limit
 from tessera_schema.requests import PodRequest
 from tessera_testing.builders import a_card, a_container, a_node, a_pod

@@ -22,7 +22,7 @@ from tessera_core.scheduling.filter import Filter
 from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_scheduler.cache.quotas import QuotaCache
 from tessera_schema.cards import MIB
-from tessera_schema.extender import decode_args
+from tessera_schema.endpoints.extender import decode_args
 from tessera_schema.injections import Mount
 from tessera_schema.kube import ObjectMeta
 from tessera_testing.builders import a_node

@@ -15,7 +15,7 @@ from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_scheduler.extender.handlers import NotLeading
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_schema.extender import ExtenderBindingResult, ExtenderFilterResult
+from tessera_schema.endpoints.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.plans import PlanPhase
 from tests.rebalancer.plans.world import (
     REGISTRY,

@@ -27,7 +27,7 @@ from tessera_runtime.metrics import MetricsRegistry
 from tessera_schema.annotation_keys import RESERVE_KEY, SIGNING_KEYS
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share, encode_grant
-from tessera_schema.hints import CardHint, NodeHints
+from tessera_schema.messages.hints import CardHint, NodeHints
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.plans import (
     PLANS,

@@ -1,5 +1,4 @@
-"""Everything that the scheduler can say about one pod. `tessera_schema.visibility` is what is
-answered of it."""
+"""Everything that the scheduler can say about one pod; `endpoints.visibility` is the answer."""
 
 from __future__ import annotations
 

@@ -21,9 +21,16 @@ from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import EventRecorder, of_pod
 from tessera_runtime.metrics import CounterMetricFamily, Metric, MetricsRegistry
-from tessera_schema import allocation_events as events
-from tessera_schema import event_catalogue, subjects
-from tessera_schema.device_reports import CardHeld, DeviceState, NodeUsage, Occupied, encode
+from tessera_schema import subjects
+from tessera_schema.messages import allocation_events as events
+from tessera_schema.messages import event_catalogue
+from tessera_schema.messages.device_reports import (
+    CardHeld,
+    DeviceState,
+    NodeUsage,
+    Occupied,
+    encode,
+)
 
 _log: Final = logs.named("tessera.agent.containers")
 _REMEMBERED: Final = 4096

@@ -27,7 +27,7 @@ from tessera_core.topology import render
 from tessera_core.topology.tree import FreeCards, Leaf, grow
 from tessera_runtime.metrics import CONTENT_TYPE
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import CardHeld, CardUse, ContainerUse
+from tessera_schema.messages.device_reports import CardHeld, CardUse, ContainerUse
 
 CLUSTER: Final = "clusterName"
 """Annotation by which platforms say whose pod it is."""

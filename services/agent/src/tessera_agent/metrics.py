@@ -15,7 +15,7 @@ from msgspec import Struct
 from tessera_core.hook.usage_file import Spoilt
 from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import CardUse, ContainerUse, NodeUsage
+from tessera_schema.messages.device_reports import CardUse, ContainerUse, NodeUsage
 
 _CARD: Final = ("card", "index", "model")
 _USE: Final = ("namespace", "pod", "container", "card")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tessera_agent.agent import Agent
 from tessera_agent.settings import AgentSettings
-from tessera_schema.device_reports import CardHeld
+from tessera_schema.messages.device_reports import CardHeld
 
 
 class AgentInfo(Struct, frozen=True, kw_only=True):

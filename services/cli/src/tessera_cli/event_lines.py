@@ -12,15 +12,15 @@ import msgspec
 
 from tessera_cli.text import printable
 from tessera_runtime.bus.api import Message
-from tessera_schema.allocation_events import (
+from tessera_schema.cards import MIB
+from tessera_schema.messages.allocation_events import (
     AllocationGranted,
     AllocationRefused,
     AllocationReleased,
 )
-from tessera_schema.allocation_events import decode_event as decode_allocation
-from tessera_schema.cards import MIB
-from tessera_schema.device_reports import ContainerUse, decode_device, decode_usage
-from tessera_schema.hints import decode_hints
+from tessera_schema.messages.allocation_events import decode_event as decode_allocation
+from tessera_schema.messages.device_reports import ContainerUse, decode_device, decode_usage
+from tessera_schema.messages.hints import decode_hints
 
 LONGEST: Final = 400
 """Characters of a line; a longer one is cut."""

@@ -17,8 +17,8 @@ from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube import timestamps
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import EventRecorder, ObjectRef, of_pod
-from tessera_schema import event_catalogue
 from tessera_schema.annotation_keys import GROUP, QUOTA_KIND
+from tessera_schema.messages import event_catalogue
 from tessera_schema.quotas import (
     QuotaEvent,
     QuotaExceeded,

@@ -17,7 +17,7 @@ from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.usage import GrantOf
 from tessera_runtime.bus.api import Bus, Message
 from tessera_schema import subjects
-from tessera_schema.device_reports import ContainerUse, NodeUsage
+from tessera_schema.messages.device_reports import ContainerUse, NodeUsage
 
 LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be. An agent's intervals together may be

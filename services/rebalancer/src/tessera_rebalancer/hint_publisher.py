@@ -17,8 +17,8 @@ from tessera_rebalancer.pods import GrantedPods
 from tessera_rebalancer.settings import HintPublisherSettings
 from tessera_rebalancer.usage_listener import UsageConsumer
 from tessera_runtime.bus.outbox import Outbox
-from tessera_schema.event_catalogue import HINT_TOLD
-from tessera_schema.hints import NodeHints, encode_hints
+from tessera_schema.messages.event_catalogue import HINT_TOLD
+from tessera_schema.messages.hints import NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET, token
 
 _FORGET_EVERY: Final = 60

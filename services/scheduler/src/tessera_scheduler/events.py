@@ -10,7 +10,9 @@ from typing import Final, Protocol
 
 from tessera_core.explain.refusals import WaitingPodMessages
 from tessera_core.scheduling.filter import FilterAnswer
-from tessera_schema.allocation_events import (
+from tessera_schema.annotation_keys import TRACE_KEY
+from tessera_schema.grants import Grant
+from tessera_schema.messages.allocation_events import (
     AllocationEvent,
     AllocationGranted,
     AllocationRefused,
@@ -18,8 +20,6 @@ from tessera_schema.allocation_events import (
     encode_event,
     subject,
 )
-from tessera_schema.annotation_keys import TRACE_KEY
-from tessera_schema.grants import Grant
 from tessera_schema.reasons import Reason
 from tessera_schema.verdicts import Verdict
 

@@ -16,7 +16,7 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.device_reports import ContainerUse, decode_usage
+from tessera_schema.messages.device_reports import ContainerUse, decode_usage
 from tessera_schema.subjects import ROOT
 
 log = logs.named("tessera.demo")

@@ -11,9 +11,9 @@ from msgspec import Struct
 from tessera_demo.observations import Observations, ObservedUse
 from tessera_demo.scenario import BEYOND_QUOTA, REFUSED, WAITS, Scenario, name_of
 from tessera_embedded.collector import Collected
+from tessera_schema.endpoints.visibility import PodExplanation
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
 from tessera_schema.reasons import Reason
-from tessera_schema.visibility import PodExplanation
 
 OUT_OF_MEMORY: Final = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""

@@ -40,8 +40,8 @@ from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
 from tessera_schema.annotation_keys import CARDS_PREFIX, TRACE_KEY
+from tessera_schema.endpoints.visibility import Meta, PodExplanation
 from tessera_schema.subjects import usage
-from tessera_schema.visibility import Meta, PodExplanation
 
 _SEEN_S: Final = 180.0
 """Seconds for everything to be seen; what is missing then is told."""

@@ -16,7 +16,7 @@ from tessera_runtime.bus.api import Message, MessageRejected, PublishError, Resy
 from tessera_runtime.bus.streams import Stream, StreamLayout, check_key
 from tessera_runtime.bus.subject_patterns import matches
 from tessera_runtime.errors import BusAway
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 
 
 class _Log:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from tessera_runtime.bus.streams import Stream, StreamLayout
-from tessera_schema.envelope import Envelope
-from tessera_schema.event_catalogue import CATALOGUE, PARAMETERS, EventType, sample
+from tessera_schema.messages.envelope import Envelope
+from tessera_schema.messages.event_catalogue import CATALOGUE, PARAMETERS, EventType, sample
 
 _HEADERS: Final = {
     "ce-specversion": "`1.0`: CloudEvents, binary mode.",
@@ -38,7 +38,7 @@ _OPTIONAL: Final = frozenset({"traceparent", "ce-signature"})
 _INTRODUCTION: Final = """\
 # Messages
 
-<!-- Made by `make generate` from tessera_schema.event_catalogue: edit that. -->
+<!-- Made by `make generate` from tessera_schema.messages.event_catalogue: edit that. -->
 
 Tessera publishes what happens on NATS. The subject `tessera.v1.<cluster>.>` has everything about a
 cluster:

@@ -25,7 +25,7 @@ from tessera_core.hook.usage_file import (
     Unbuilt,
     UsageFile,
 )
-from tessera_schema.device_reports import CardUse, ContainerUse
+from tessera_schema.messages.device_reports import CardUse, ContainerUse
 
 _SECOND: Final = 1_000_000_000
 _FULL: Final = 1000

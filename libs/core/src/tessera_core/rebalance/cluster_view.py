@@ -19,8 +19,8 @@ from tessera_core.rebalance.movable_pods import MoveRules, RunningPod, cost, not
 from tessera_core.rebalance.plan_budget import BudgetRules, Spent, overspent
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_schema.grants import Share
-from tessera_schema.hints import CardHint
 from tessera_schema.kube import Node, Pod
+from tessera_schema.messages.hints import CardHint
 from tessera_schema.requests import PodRequest
 
 T = TypeVar("T")

@@ -20,10 +20,15 @@ from tessera_core.trust.messages import sender_problem
 from tessera_schema import subjects
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
-from tessera_schema.device_reports import DeviceState, NodeUsage, decode_device, decode_usage
-from tessera_schema.envelope import Envelope
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Node
+from tessera_schema.messages.device_reports import (
+    DeviceState,
+    NodeUsage,
+    decode_device,
+    decode_usage,
+)
+from tessera_schema.messages.envelope import Envelope
 
 T = TypeVar("T", DeviceState, NodeUsage)
 MOST_BYTES: Final = 1 << 20

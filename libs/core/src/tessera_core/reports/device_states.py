@@ -18,8 +18,8 @@ from tessera_core.grants.checks import credible
 from tessera_core.inventory.merge import MOST_SLOTS
 from tessera_core.reports.doubts import Doubt, Doubts
 from tessera_schema.cards import MOST_CORES_PERCENT, MOST_MEMORY_BYTES, Card
-from tessera_schema.device_reports import CardHeld, DeviceState, Occupied
 from tessera_schema.grants import Share
+from tessera_schema.messages.device_reports import CardHeld, DeviceState, Occupied
 
 MOST_OCCUPIED: Final = 1_024
 """Pods that are gone and whose containers run on, in one report. A node has some hundred pods."""

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from tessera_core.reports.doubts import Doubt, Doubts
 from tessera_schema.cards import MOST_MEMORY_BYTES, Card
-from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 from tessera_schema.grants import Grant, Share
+from tessera_schema.messages.device_reports import CardLoad, CardUse, ContainerUse, NodeUsage
 
 MOST_UNIX_S: Final = 100_000_000_000
 """A moment later than this (the year 5138) is no time."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.fleet import Fleet
-from tessera_schema.extender import decode_name_set, decode_names
+from tessera_schema.endpoints.extender import decode_name_set, decode_names
 
 _KEPT: Final = 64
 """Narrowed offers that are kept while one offer keeps coming."""

@@ -43,7 +43,7 @@ from tessera_core.scheduling.prioritize import (
     has_placement_preferences,
 )
 from tessera_core.scheduling.reserve import Reserved, Unschedulable, try_reserve
-from tessera_schema.extender import (
+from tessera_schema.endpoints.extender import (
     ExtenderArgs,
     ExtenderFilterResult,
     decode_args,

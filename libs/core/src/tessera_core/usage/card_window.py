@@ -13,7 +13,7 @@ from tessera_core.usage.window_columns import (
     WindowColumns,
     WindowSample,
 )
-from tessera_schema.device_reports import CardUse, NodeUsage
+from tessera_schema.messages.device_reports import CardUse, NodeUsage
 
 _LONGEST_S: Final = 60.0
 """An interval that claims to be longer is not believed to be."""

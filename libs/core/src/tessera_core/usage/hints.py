@@ -9,7 +9,7 @@ from msgspec import Struct
 from tessera_core.usage.lending_bounds import LendingRules, card_bounds, is_full
 from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.smoothed import SmoothCard, SmoothContainer, SmoothNode
-from tessera_schema.hints import CardHint, LendingBound, NodeHints
+from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints
 
 _NOTHING = GrantedShare()
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from tessera_core.usage.lending_terms import GrantedShare, Holders
 from tessera_core.usage.smoothed import SmoothCard
-from tessera_schema.hints import LendingBound
+from tessera_schema.messages.hints import LendingBound
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 _WHOLE = 100.0

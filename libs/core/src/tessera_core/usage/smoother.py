@@ -15,7 +15,7 @@ import math
 
 from tessera_core.usage.card_window import CardWindow
 from tessera_core.usage.smoothed import SmoothingConstants, SmoothNode
-from tessera_schema.device_reports import NodeUsage
+from tessera_schema.messages.device_reports import NodeUsage
 
 
 class Smoother:

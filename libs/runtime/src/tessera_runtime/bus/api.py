@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from tessera_runtime.errors import BusAway, Permanent
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 
 
 class MessageRejected(Permanent):

@@ -20,7 +20,7 @@ from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.bus.streams import check_key
 from tessera_runtime.bus.subscription import Subscription
 from tessera_runtime.errors import BusAway
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 
 
 def _ignore(what: str) -> None:

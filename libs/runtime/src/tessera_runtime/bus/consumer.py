@@ -14,7 +14,7 @@ from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.bus.pull_session import ConsumerSpec, PullSession, StreamMessage, open_session
 from tessera_runtime.bus.reconnect import ReconnectingClient
 from tessera_runtime.errors import BusAway
-from tessera_schema.envelope import BadEnvelope
+from tessera_schema.messages.envelope import BadEnvelope
 
 log = logs.named("tessera.bus")
 SECOND_NS: Final = 1_000_000_000

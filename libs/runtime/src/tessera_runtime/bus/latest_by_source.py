@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 
 T = TypeVar("T")
 _SOURCES: Final = 4

@@ -29,7 +29,7 @@ from tessera_runtime.bus.api import Bus, Message, MessageRejected, PublishError
 from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway
-from tessera_schema.envelope import Envelope
+from tessera_schema.messages.envelope import Envelope
 
 log = logs.named("tessera.bus")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")

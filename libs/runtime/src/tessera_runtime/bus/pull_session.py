@@ -21,7 +21,7 @@ from tessera_runtime.bus.request_queue import Delivery, Inbox
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.bus.streams import StreamSubject
 from tessera_runtime.errors import BusAway
-from tessera_schema.envelope import read_envelope
+from tessera_schema.messages.envelope import read_envelope
 
 DONE: Final = b"+ACK"
 NOT_DONE: Final = b"-NAK"

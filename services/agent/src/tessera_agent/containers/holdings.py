@@ -18,8 +18,8 @@ from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.fleet.charges import Charge, charge_of
 from tessera_core.hook.limits_file import HookLimits
 from tessera_kubelet.nri.types import PodSandbox
-from tessera_schema.device_reports import CardHeld
 from tessera_schema.grants import Grant, Share
+from tessera_schema.messages.device_reports import CardHeld
 
 
 class ContainerStage(StrEnum):

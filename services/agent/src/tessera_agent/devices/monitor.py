@@ -22,8 +22,8 @@ from tessera_core.dialect_kit.monitoring import MonitoringSpec
 from tessera_core.dialect_kit.readings import Readings
 from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
-from tessera_schema.device_reports import DeviceState, encode
-from tessera_schema.event_catalogue import DEVICE_STATE
+from tessera_schema.messages.device_reports import DeviceState, encode
+from tessera_schema.messages.event_catalogue import DEVICE_STATE
 from tessera_schema.subjects import DEVICES_BUCKET, token
 
 _log: Final = logs.named("tessera.agent.cards")

@@ -17,7 +17,7 @@ from tessera_core.hook.records import uuid_key
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, Resync
 from tessera_runtime.clock import Clock
-from tessera_schema.hints import NodeHints, decode_hints
+from tessera_schema.messages.hints import NodeHints, decode_hints
 from tessera_schema.subjects import HINTS_BUCKET, token
 
 _log: Final = logs.named("tessera.agent.bounds")

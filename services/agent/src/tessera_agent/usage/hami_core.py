@@ -34,7 +34,7 @@ from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import Gap, Spoilt
 from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_schema.cards import Card
-from tessera_schema.device_reports import CardUse, ContainerUse
+from tessera_schema.messages.device_reports import CardUse, ContainerUse
 
 MEASURED_BY: Final = "hami-core"
 EVERY_S: Final = 5.0

@@ -29,7 +29,7 @@ from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.tracing import tracing
 from tessera_schema.annotation_keys import TRACE_KEY
-from tessera_schema.device_reports import ContainerUse, NodeUsage, Occupied
+from tessera_schema.messages.device_reports import ContainerUse, NodeUsage, Occupied
 
 _log: Final = logs.named("tessera.agent.measuring")
 _FULL: Final = 100

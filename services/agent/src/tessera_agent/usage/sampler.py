@@ -31,7 +31,7 @@ from tessera_core.node.usage_rates import (
     use_between,
 )
 from tessera_schema.cards import MIB, Card
-from tessera_schema.device_reports import CardLoad, ContainerUse, NodeUsage
+from tessera_schema.messages.device_reports import CardLoad, ContainerUse, NodeUsage
 
 _LOOKS_SEEN: Final = 3
 """Looks for which it counts that the driver saw a container work."""

@@ -15,7 +15,7 @@ from tessera_cli.kubeconfig import ClusterTarget
 from tessera_runtime.errors import ApiBusy, ApiForbidden, ApiLost, ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Verb
-from tessera_schema.visibility import (
+from tessera_schema.endpoints.visibility import (
     GROUP,
     PLURAL,
     VERSION,

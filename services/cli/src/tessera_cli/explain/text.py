@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tessera_schema.visibility import (
+from tessera_schema.endpoints.visibility import (
     CardHolder,
     CardState,
     LimitState,

@@ -28,8 +28,8 @@ from tessera_runtime.informers.installed_kinds import installed
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.hints import CardHint, NodeHints
 from tessera_schema.kube import Pod
+from tessera_schema.messages.hints import CardHint, NodeHints
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from tessera_runtime import logs
 from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.events import EventRecorder, of_pod
-from tessera_schema import event_catalogue
+from tessera_schema.messages import event_catalogue
 from tessera_schema.plans import (
     PlanDeclined,
     PlanDone,

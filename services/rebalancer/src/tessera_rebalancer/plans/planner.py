@@ -25,7 +25,7 @@ from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube import timestamps
-from tessera_schema.hints import NodeHints
+from tessera_schema.messages.hints import NodeHints
 from tessera_schema.plans import PlanKind, PlanPhase, PlanSpec, PlanStatus
 
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.reflector import Reflector
 from tessera_runtime.metrics import MetricsRegistry
-from tessera_schema.hints import NodeHints
+from tessera_schema.messages.hints import NodeHints
 from tessera_schema.plans import PLANS
 
 

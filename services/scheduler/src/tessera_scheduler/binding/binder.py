@@ -46,7 +46,7 @@ from tessera_scheduler.binding.request import (
 from tessera_scheduler.events import trace_of
 from tessera_scheduler.settings import BindSettings
 from tessera_schema.annotation_keys import TERM_KEY, TRACE_KEY
-from tessera_schema.extender import ExtenderBindingArgs
+from tessera_schema.endpoints.extender import ExtenderBindingArgs
 from tessera_schema.grants import GRANT_KEY, Grant
 from tessera_schema.kube import Pod
 

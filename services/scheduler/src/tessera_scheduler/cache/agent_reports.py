@@ -18,7 +18,7 @@ from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.cores import milli
 from tessera_core.ledger.ledger import Ledger
 from tessera_runtime import logs
-from tessera_schema.device_reports import CardHeld, DeviceState
+from tessera_schema.messages.device_reports import CardHeld, DeviceState
 
 PATIENCE_S: Final = 10.0
 """Seconds after which a difference that is told again counts: agents repeat themselves every 30."""

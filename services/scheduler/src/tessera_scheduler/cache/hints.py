@@ -20,7 +20,7 @@ from tessera_runtime.bus.api import Bus, Message
 from tessera_runtime.bus.latest_by_source import LatestBySource
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.metrics import SchedulerMetrics
-from tessera_schema.hints import NodeHints, decode_hints
+from tessera_schema.messages.hints import NodeHints, decode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 
 _log: Final = logs.named("tessera.scheduler.hints")

@@ -24,9 +24,9 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports, Voices, voices_of
 from tessera_runtime import logs
 from tessera_schema.cards import Card
-from tessera_schema.device_reports import DeviceState
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Custom, Node
+from tessera_schema.messages.device_reports import DeviceState
 
 WARNINGS: Final = 5_000
 """Nodes whose warnings are remembered, so that each is told once."""

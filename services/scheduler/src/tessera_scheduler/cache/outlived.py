@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from tessera_core.ledger.entries import ObservedPod
 from tessera_core.ledger.ledger import Ledger
-from tessera_schema.device_reports import DeviceState, Occupied
 from tessera_schema.grants import Grant, Share
+from tessera_schema.messages.device_reports import DeviceState, Occupied
 
 OCCUPIED: Final = "occupied/"
 """Begins the uids under which they are held."""

@@ -27,7 +27,7 @@ from tessera_runtime.tracing import tracing
 from tessera_scheduler.binding.binder import Binder
 from tessera_scheduler.events import AllocationEvents, trace_of
 from tessera_scheduler.metrics import SchedulerMetrics
-from tessera_schema.extender import (
+from tessera_schema.endpoints.extender import (
     ExtenderArgs,
     ExtenderBindingResult,
     ExtenderPreemptionResult,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.create_or_update import Json, ObjectLocation, create_or_update
 from tessera_scheduler.webhook.registration import is_in
-from tessera_schema.visibility import GROUP, VERSION
+from tessera_schema.endpoints.visibility import GROUP, VERSION
 
 _API: Final = "apiregistration.k8s.io/v1"
 NAME: Final = f"{VERSION}.{GROUP}"

@@ -18,8 +18,8 @@ from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance
 from tessera_scheduler.explain.explanation import PIECE, ExplanationSources
-from tessera_schema import visibility
 from tessera_schema.cards import MIB
+from tessera_schema.endpoints import visibility
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import PodRequest
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tessera_schema.visibility import API_VERSION, GROUP, KIND, PLURAL, VERSION
+from tessera_schema.endpoints.visibility import API_VERSION, GROUP, KIND, PLURAL, VERSION
 
 _VERSION: Final = {"groupVersion": API_VERSION, "version": VERSION}
 _GROUP: Final[dict[str, Any]] = {

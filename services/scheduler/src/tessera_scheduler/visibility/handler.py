@@ -30,9 +30,7 @@ from tessera_scheduler.visibility.pod_explanations import brief, whole
 from tessera_scheduler.visibility.reviews import Action, Reviews
 from tessera_scheduler.visibility.settings import USER_MOST, VisibilitySettings
 from tessera_scheduler.visibility.statuses import StatusRefusal, forbidden, no_such_pod
-from tessera_schema.json_codec import decoder
-from tessera_schema.kube import Pod
-from tessera_schema.visibility import (
+from tessera_schema.endpoints.visibility import (
     GROUP,
     PLURAL,
     ROOT,
@@ -41,6 +39,8 @@ from tessera_schema.visibility import (
     PodExplanation,
     PodExplanationList,
 )
+from tessera_schema.json_codec import decoder
+from tessera_schema.kube import Pod
 
 LIST_MOST: Final = 100
 """Pods of one page of a list."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tessera_core.explain.advice import Advice
 from tessera_core.explain.advice import BlockingPod as InTheWay
-from tessera_schema import visibility
+from tessera_schema.endpoints import visibility
 from tessera_schema.reasons import Reason
 
 HIDDEN: Final = "a pod of another namespace"

@@ -15,8 +15,8 @@ from tessera_runtime.kube import timestamps
 from tessera_scheduler.explain.explanation import ExplanationSources, admitted, explain, unasked
 from tessera_scheduler.visibility.cards import with_cards
 from tessera_scheduler.visibility.names import DraftAnswer, See
-from tessera_schema import visibility
 from tessera_schema.cards import MIB
+from tessera_schema.endpoints import visibility
 from tessera_schema.explanation import UNASKED, Explanation
 from tessera_schema.kube import Pod
 from tessera_schema.reasons import Reason

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from tessera_schema.visibility import GROUP, PLURAL
+from tessera_schema.endpoints.visibility import GROUP, PLURAL
 
 _REASONS: Final = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tessera_schema.visibility import ExplanationListMeta, PodExplanation
+from tessera_schema.endpoints.visibility import ExplanationListMeta, PodExplanation
 
 _KIND: Final = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 _COLUMNS: Final = (

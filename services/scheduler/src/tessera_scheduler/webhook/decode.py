@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tessera_core.admission.pod_patch import PodChanges, patch
 from tessera_core.kube.json_patch import JsonPatchStep
-from tessera_schema.admission_review import ReviewRequest
+from tessera_schema.endpoints.admission_review import ReviewRequest
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 

@@ -13,8 +13,8 @@ from tessera_core.registry.registry import DialectRegistry
 from tessera_scheduler.webhook.decode import read_old, read_pod, steps_to
 from tessera_scheduler.webhook.responses import allowed, refused, written_by_us
 from tessera_scheduler.webhook.rules import Setting, WebhookRules
-from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.annotation_keys import GROUP
+from tessera_schema.endpoints.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.resizes import RESIZE_KEY
 

@@ -20,14 +20,14 @@ from tessera_scheduler.webhook.oversize import unread
 from tessera_scheduler.webhook.responses import refused
 from tessera_scheduler.webhook.review import mutate, validate
 from tessera_scheduler.webhook.rules import Setting, WebhookRules
-from tessera_schema.admission_review import (
+from tessera_schema.annotation_keys import TRACE_KEY
+from tessera_schema.endpoints.admission_review import (
     NotAReview,
     ReviewAnswer,
     ReviewRequest,
     decode_review,
     encode_review,
 )
-from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta
 

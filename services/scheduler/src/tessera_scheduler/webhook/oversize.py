@@ -22,8 +22,8 @@ from tessera_core.admission.pod_size import (
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_scheduler.webhook.responses import allowed, refused
 from tessera_scheduler.webhook.rules import Setting, WebhookRules
-from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.annotation_keys import GROUP
+from tessera_schema.endpoints.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta, Pod, PodSpec
 

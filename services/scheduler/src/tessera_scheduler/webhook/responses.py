@@ -8,7 +8,12 @@ from typing import Final
 
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.kube.json_patch import JsonPatchStep
-from tessera_schema.admission_review import ReviewAnswer, ReviewRequest, ReviewStatus, encoded_patch
+from tessera_schema.endpoints.admission_review import (
+    ReviewAnswer,
+    ReviewRequest,
+    ReviewStatus,
+    encoded_patch,
+)
 from tessera_schema.reasons import Reason
 
 MAX_WARNING: Final = 256

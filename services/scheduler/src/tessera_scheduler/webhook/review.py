@@ -25,8 +25,8 @@ from tessera_scheduler.webhook.hidden_cards import hidden
 from tessera_scheduler.webhook.oversize import crowded
 from tessera_scheduler.webhook.responses import allowed, refused, written_by_us
 from tessera_scheduler.webhook.rules import Setting, WebhookRules
-from tessera_schema.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.annotation_keys import TRACE_KEY
+from tessera_schema.endpoints.admission_review import ReviewAnswer, ReviewRequest
 from tessera_schema.kube import Pod
 
 

@@ -24,7 +24,7 @@ from tessera_core.fleet.fleet import Fleet
 from tessera_core.placement import predicates
 from tessera_core.placement.packing.packer import GIVE_WAY, Packer
 from tessera_core.placement.units import PlacementUnit
-from tessera_schema.hints import CardHint, NodeHints
+from tessera_schema.messages.hints import CardHint, NodeHints
 from tessera_schema.requests import NodeOrder, Policy, PressurePolicy, Request
 
 STEPS: Final = 8

@@ -11,17 +11,23 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_schema.allocation_events import (
+from tessera_schema.cards import Card
+from tessera_schema.grants import Grant, Share
+from tessera_schema.messages.allocation_events import (
     AllocationGranted,
     AllocationPrepared,
     AllocationRefused,
     AllocationReleased,
     AllocationRunning,
 )
-from tessera_schema.cards import Card
-from tessera_schema.device_reports import CardLoad, CardUse, ContainerUse, DeviceState, NodeUsage
-from tessera_schema.grants import Grant, Share
-from tessera_schema.hints import CardHint, LendingBound, NodeHints
+from tessera_schema.messages.device_reports import (
+    CardLoad,
+    CardUse,
+    ContainerUse,
+    DeviceState,
+    NodeUsage,
+)
+from tessera_schema.messages.hints import CardHint, LendingBound, NodeHints
 from tessera_schema.plans import (
     PlanDeclined,
     PlanDone,

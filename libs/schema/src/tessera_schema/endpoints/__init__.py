@@ -1,0 +1,1 @@
+"""Bodies that kube-scheduler and the API server exchange with Tessera over HTTP."""
