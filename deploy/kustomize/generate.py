@@ -83,7 +83,7 @@ def files() -> dict[Path, str]:
     known = registry.load()
     made = {
         "base/scheduler/kube-scheduler.yaml": _text(_scheduling(known, (SCHEDULER,))),
-        "base/dialects/dialects.yaml": _text({n: {"enabled": True} for n in known.readers}),
+        "base/dialects/dialects.yaml": _text(_switches(known, {})),
         "components/scheduler-aliases/kube-scheduler.yaml": _text(
             _scheduling(known, kube_scheduler_config.profiles(known))
         ),
@@ -115,9 +115,14 @@ def component(config: Mapping[str, Json], *, aliases: bool) -> dict[str, str]:
             "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component",
             "configMapGenerator": made, "patches": list(_key_patches(known)),
         }),
-        "dialects.yaml": _text({n: {"enabled": True, **config.get(n, {})} for n in known.readers}),
+        "dialects.yaml": _text(_switches(known, config)),
         "kube-scheduler.yaml": _text(_scheduling(known, names)),
     }  # fmt: skip
+
+
+def _switches(known: DialectRegistry, config: Mapping[str, Json]) -> Json:
+    """Which dialects pods may use, and their options."""
+    return {n: {"enabled": n not in known.opt_in, **config.get(n, {})} for n in known.readers}
 
 
 def _key_patches(known: DialectRegistry) -> Iterator[Json]:

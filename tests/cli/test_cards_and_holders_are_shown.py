@@ -20,6 +20,9 @@ DUMPS = Path(__file__).parent / "dumps"
 MIGRATE = Path(__file__).parents[2] / "docs" / "migrate.md"
 NOTHING = "tessera: no pod waits for a place: nothing to plan\n"
 FULL = bound("full", "GPU-n1-0,NVIDIA,16000,50:;")
+SYSTEMS = sorted(path.name.removesuffix(".out.json") for path in DUMPS.glob("*.out.json"))
+WARNED = frozenset({"hami"})
+"""Systems in whose dump something could not be read."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,21 +38,19 @@ def document(tessera: Tessera, *arguments: str, stdin: str = "", status: int = 0
     return found
 
 
-@pytest.mark.parametrize(
-    ("system", "status"), [("hami", 2), ("volcano", 0), ("koordinator", 0), ("gpumanager", 0)]
-)
+@pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("form", ["txt", "narrow.txt", "out.json"])
 def test_a_dump_of_running_pods_shows_cards_and_holders(
-    tessera: Tessera, monkeypatch: pytest.MonkeyPatch, system: str, status: int, form: str
+    tessera: Tessera, monkeypatch: pytest.MonkeyPatch, system: str, form: str
 ) -> None:
     if form == "narrow.txt":
         monkeypatch.setenv("COLUMNS", "72")
     more = ("-o", "json") if form == "out.json" else ()
     ran = tessera("place", "-f", str(DUMPS / f"{system}.json"), *more)
     assert ran.out == (DUMPS / f"{system}.{form}").read_text()
-    assert ran.status == status
+    assert ran.status == (2 if system in WARNED else 0)
     assert ran.err.endswith(NOTHING)
-    assert (ran.err == NOTHING) == (status == 0)
+    assert (ran.err == NOTHING) == (system not in WARNED)
 
 
 @pytest.mark.parametrize("columns", ["", "72"])
@@ -68,10 +69,9 @@ def test_pods_that_wait_are_shown_beside_card_by_card(
 
 
 def test_the_sums_are_those_of_the_holders(tessera: Tessera) -> None:
-    for system in ("hami", "volcano", "koordinator", "gpumanager"):
-        found = document(
-            tessera, "-f", str(DUMPS / f"{system}.json"), status=2 if system == "hami" else 0
-        )
+    for system in SYSTEMS:
+        status = 2 if system in WARNED else 0
+        found = document(tessera, "-f", str(DUMPS / f"{system}.json"), status=status)
         cards = [card for of in found["nodes"] for card in of["cards"]]
         assert sum(len(card["holders"]) for card in cards) >= 4
         for card in cards:

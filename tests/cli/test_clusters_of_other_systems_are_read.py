@@ -151,6 +151,7 @@ COUNTED = node("v", 0, capacity={"volcano.sh/gpu-memory": "20000", "volcano.sh/g
 TENCENT = node(
     "t", 0, capacity={"tencent.com/vcuda-core": "200", "tencent.com/vcuda-memory": "120"}
 )
+ALIYUN = node("a", 0, capacity={"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"})
 KOORDINATOR = node("k", 0)
 DEVICE = {
     "apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device",
@@ -216,6 +217,21 @@ ALLOCATED = json.dumps(
             {"tencent.com/vcuda-core": "60", "tencent.com/vcuda-memory": "10"},
             0,
             id="gpumanager",
+        ),
+        pytest.param(
+            [ALIYUN],
+            running(
+                "a",
+                {"aliyun.com/gpu-mem": "10"},
+                {
+                    "ALIYUN_COM_GPU_MEM_IDX": "0",
+                    "ALIYUN_COM_GPU_MEM_POD": "10",
+                    "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+                },
+            ),
+            {"aliyun.com/gpu-mem": "6"},
+            1,
+            id="aliyun",
         ),
         pytest.param(
             [KOORDINATOR, DEVICE],

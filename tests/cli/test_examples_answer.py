@@ -22,7 +22,8 @@ def _but_agents(warnings: list[str]) -> list[str]:
 
 def test_there_is_one_file_for_each_seed_and_a_mixed_one() -> None:
     assert {p.stem for p in GOOD} >= {
-        "iluvatar", "volcano", "koordinator", "mthreads", "gpumanager", "mixed",
+        "iluvatar", "volcano", "koordinator", "mthreads", "gpumanager", "aliyun",
+        "mixed",
     }  # fmt: skip
     assert REFUSED
 
@@ -76,4 +77,6 @@ def test_the_numbers_of_the_seeds_come_out(tessera: Tessera) -> None:
     assert tiles["gpushare-half"] == [(16384, 50)]
     assert tiles["vcuda-half"] == [(7680, 50)]
     assert len(tiles["vcuda-two-cards"]) == 2
+    assert tiles["gpushare-compute"] == [(4096, 30)]
+    assert tiles["gpushare-two-cards"] == [(4096, 0), (4096, 0)]
     assert len(tiles["two-makes"]) == 3

@@ -122,8 +122,8 @@ SYSTEMS: Final = (
         },
     ),
     System(
-        name="GPU Manager",
-        folders=("gpumanager",),
+        name="GPU Manager (and Aliyun's gpushare)",
+        folders=("gpumanager", "aliyun"),
         listed="""
             A03 A05 A06 A10 A11 A12 A13 A14 A15 A16 A18 A19 A20 A22 A23 A24 A25 A26 A27 A28 A29
             A31 A33 A36 A38 A39 A40 A42 A43 A48 A49 B04 B11 C01 C02 C03 C04 C05 C06 C07 C08 C09
@@ -138,7 +138,7 @@ SYSTEMS: Final = (
             ),
             "node labels and a list of active pods are its agent's own": "E16 E17",
             "no registration from within containers": "F-procself",
-            "Aliyun's gpushare": "G20 G21 G22 G23 G24 G30",
+            "kubectl's plugin for Aliyun's gpushare is not part of Tessera": "G30",
         },
     ),
 )  # fmt: skip

@@ -55,6 +55,10 @@ SAMPLES: dict[str, list[dict[str, Quantity]]] = {
         {"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 10},
         {"inspur.com/vcuda-core": 200},
     ],
+    "aliyun": [
+        {"aliyun.com/gpu-mem": 6},
+        {"aliyun.com/gpu-mem": 4, "aliyun.com/gpu-core.percentage": 25},
+    ],
 }
 BY_SAMPLE = [
     pytest.param(name, limits, id=f"{name}-{i}")

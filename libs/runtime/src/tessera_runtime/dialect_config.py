@@ -23,7 +23,8 @@ class DialectsSettings(Struct, frozen=True, kw_only=True):
 
     file: Path | None = None
     """A YAML or JSON file: dialect -> option -> value, `enabled: false` among them; none = the
-    defaults of all. Give every service the same."""
+    defaults of all, by which dialects that must be asked for are off. Give every service the
+    same."""
 
 
 def load(file: Path | None, unsaid: Options | None = None) -> DialectRegistry:
@@ -35,7 +36,7 @@ def load(file: Path | None, unsaid: Options | None = None) -> DialectRegistry:
             config = msgspec.yaml.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
         for name, options in (unsaid or {}).items():
             config[name] = {**options, **config.get(name, {})}
-        return registry.load(config)
+        return registry.load(config, installed=True)
     except OSError as e:
         raise BadSettings(f"dialects.file: {file}: {e.strerror}: name a file to read") from e
     except (msgspec.DecodeError, BadConfiguration, ImportError) as e:

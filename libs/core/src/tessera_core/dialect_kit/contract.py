@@ -4,6 +4,7 @@ A dialect is one module (or small package) in `tessera_core.dialects` that offer
 
     class Options(Struct, frozen=True, forbid_unknown_fields=True): ...   # what users may configure
     def dialect(options: Options) -> Dialect: ...
+    OPT_IN: Final = True   # where an installation must ask for it: see `DialectRegistry.opt_in`
 
 Fit, scoring, the ledger, quota and the transport of annotations are written once, elsewhere;
 a dialect never places anything and never reads anything but its arguments.
@@ -198,7 +199,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Names whose amounts are all that a device plugin has to tell pods apart: kubelet says how
     much of which name it wants, and not for whom. Each container that admission lets pass, and
     that asks for cards, has one of them. A plugin of ours registers just these. All count cards
-    or percents of them, but for Volcano's `gpu-memory`: MiB, or what its factor makes of them."""
+    or percents of them, but for two of memory: Volcano's `gpu-memory` and Aliyun's `gpu-mem`."""
     allocates: bool = False
     """Its own device plugin tells pods apart by nothing but how much they ask for."""
     assigned: frozenset[str] = frozenset()

@@ -41,9 +41,8 @@ class MemoryUnit(Struct, frozen=True):
     @property
     def words(self) -> str:
         """What is counted: `MiB`, `units of 256 MiB`."""
-        if self.bytes == 1:
-            return "bytes"
-        return "MiB" if self.bytes == MIB else f"units of {self.bytes // MIB} MiB"
+        names = {1: "bytes", MIB: "MiB", _GIB: "GiB"}
+        return names.get(self.bytes) or f"units of {self.bytes // MIB} MiB"
 
     def units(self, memory_bytes: int) -> int:
         """So many bytes in this unit, rounded up."""

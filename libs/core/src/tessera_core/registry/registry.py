@@ -39,6 +39,9 @@ class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ordered: frozenset[str] = frozenset()
     """The dialects whose configuration names an order of nodes or cards, be it the default one:
     somebody wants it."""
+    opt_in: frozenset[str] = frozenset()
+    """The dialects that an installation serves only where its configuration says `enabled: true`:
+    their pods name no scheduler, so where their own system runs too, its pods would be taken."""
 
     @cached_property
     def plain_env(self) -> dict[str, str]:
@@ -57,13 +60,17 @@ def _siblings(package: ModuleType) -> list[ModuleType]:
 
 
 def load(
-    config: Mapping[str, Mapping[str, Any]] | None = None, extra: Iterable[ModuleType] = ()
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    extra: Iterable[ModuleType] = (),
+    *,
+    installed: bool = False,
 ) -> DialectRegistry:
     """Load every dialect that is not switched off.
 
     `config` maps a dialect's name to its options; the option `enabled: false` switches it off.
-    `extra` are dialect modules from elsewhere. Raises BadConfiguration for an unknown dialect or
-    option, and when two dialects own one resource name.
+    `extra` are dialect modules from elsewhere. `installed`: for pods that are really placed, so
+    that a dialect whose module says `OPT_IN` is off unless `config` switches it on. Raises
+    BadConfiguration for an unknown dialect or option, and when two dialects own one resource name.
     """
     config = config or {}
     modules = {m.__name__.rpartition(".")[2]: m for m in (*_siblings(dialects), *extra)}
@@ -72,10 +79,11 @@ def load(
         raise BadConfiguration(
             f"dialects.{unknown[0]}: no such dialect; known: {', '.join(modules)}"
         )
+    opt_in = frozenset(name for name, module in modules.items() if getattr(module, "OPT_IN", False))
     readers, on, ordered = {}, {}, set()
     for name, module in modules.items():
         options = dict(config.get(name) or {})
-        enabled = options.pop("enabled", True)
+        enabled = options.pop("enabled", not (installed and name in opt_in))
         if not isinstance(enabled, bool):
             raise BadConfiguration(f"dialects.{name}.enabled: {enabled!r}: write true or false")
         try:
@@ -96,6 +104,7 @@ def load(
         vendors={m.VENDOR.name: m.VENDOR for m in _siblings(vendors)},
         owners=_owners(on.values()),
         ordered=frozenset(ordered),
+        opt_in=opt_in,
     )
 
 

@@ -1,0 +1,29 @@
+"""Plans serve every dialect. An installation must switch on those whose pods name no scheduler,
+since their own system may run in the same cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tessera_core.registry.registry import load
+from tessera_runtime import dialect_config
+
+OPT_IN = sorted(load().opt_in)
+
+
+def test_some_are_off_in_an_installation() -> None:
+    assert OPT_IN
+    assert load().dialects.keys() == load().readers.keys()
+
+
+@pytest.mark.parametrize("name", OPT_IN)
+def test_an_installation_serves_it_where_its_file_says_so(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "dialects.yaml"
+    file.write_text(f"{name}: {{enabled: true}}\n")
+    assert name not in dialect_config.load(None).dialects
+    assert name in dialect_config.load(None).readers, "its pods hold their cards all the same"
+    assert name in dialect_config.load(file).dialects
+    file.write_text("hami: {enabled: true}\n")
+    assert name not in dialect_config.load(file).dialects
