@@ -28,6 +28,9 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUextMemory_st *CUexternalMemory;
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+typedef struct CUuserObject_st *CUuserObject;
+typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
+typedef unsigned int CUlogIterator;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 #define CU_STREAM_LEGACY ((CUstream)0x1)
@@ -40,6 +43,8 @@ typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef void (*CUhostFn)(void *userData);
 typedef size_t (*CUoccupancyB2DSize)(int blockSize);
+typedef void (*CUstreamCallback)(CUstream hStream, int status, void *userData); /* status: a CUresult */
+typedef void (*CUlogsCallback)(void *data, CUlogLevel logLevel, char *message, size_t length);
 
 typedef struct CUuuid_st {
     char bytes[16];
@@ -266,6 +271,28 @@ typedef struct CUgraphExecUpdateResultInfo_st {
     CUgraphNode errorNode;
     CUgraphNode errorFromNode;
 } CUgraphExecUpdateResultInfo;
+
+typedef struct CUmulticastObjectProp_st {
+    unsigned int numDevices;
+    size_t size;
+    unsigned long long handleTypes;
+    unsigned long long flags;
+} CUmulticastObjectProp;
+
+typedef union CUstreamBatchMemOpParams_union {
+    CUstreamBatchMemOpType operation; /* the first word of every member */
+    struct {
+        CUstreamBatchMemOpType operation;
+        CUdeviceptr address;
+        union {
+            cuuint32_t value;
+            cuuint64_t value64;
+        };
+        unsigned int flags;
+        CUdeviceptr alias;
+    } writeValue; /* and waitValue, alike */
+    cuuint64_t pad[6];
+} CUstreamBatchMemOpParams;
 
 typedef struct CUexecAffinityParam_st {
     CUexecAffinityType type;

@@ -156,6 +156,22 @@ typedef struct nvmlSample_st {
     unsigned long long sampleValue; /* a union: 8 bytes, an unsigned int in most */
 } nvmlSample_t;
 
+typedef struct nvmlFieldValue_st {
+    unsigned int fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    int valueType, nvmlReturn;
+    unsigned long long value; /* a union of 8 bytes */
+} nvmlFieldValue_t;
+
+typedef struct nvmlGpuFabricInfo_v2_st {
+    unsigned int version;
+    unsigned char clusterUuid[16];
+    int status;
+    unsigned int cliqueId;
+    unsigned char state; /* 0: no fabric */
+    unsigned int healthMask;
+} nvmlGpuFabricInfo_v2_t;
+
 typedef struct nvmlEventData_st {
     nvmlDevice_t device;
     unsigned long long eventType, eventData;

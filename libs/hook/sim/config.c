@@ -31,9 +31,10 @@ static void defaults(SimConfig *c)
     c->scale = 1;
     c->slice_ns = 2000000;
     c->sample_ns = 166666667;     /* assumed: NVML samples six times a second */
-    c->context_bytes = 300 * MIB; /* assumed: some 500 MiB on an H100, less on smaller cards */
+    c->context_bytes = c->context_most = 300 * MIB; /* assumed: some 500 MiB on an H100, less on smaller cards */
     c->module_bytes = 0;          /* assumed: small modules fit into what the context took */
-    c->alloc_granule = 512;       /* assumed: the real driver carves small allocations from 2 MiB pages */
+    c->alloc_granule = SIM_GRANULE;
+    c->lazy = 1;
     c->pool_chunk = 32 * MIB;     /* assumed */
     c->data_bytes = 64 * MIB;
     c->kernel_ns = 10000;
@@ -49,6 +50,7 @@ static void defaults(SimConfig *c)
         card->numa = i / 4;
         card->capability = 80;
         card->bytes = 16384 * MIB;
+        card->parent = card->slice = SIM_NONE;
     }
 }
 
@@ -88,6 +90,8 @@ static bool set_card(SimCardConfig *card, const char *key, const char *value)
         card->minor = (uint32_t)strtoul(value, NULL, 0);
     else if (!strcmp(key, "uuid"))
         parse_uuid(value, card->uuid);
+    else if (!strcmp(key, "mig"))
+        card->mig = (uint32_t)strtoul(value, NULL, 0);
     else if (!strcmp(key, "pci"))
         sscanf(value, "%x:%x:%x", &card->pci_domain, &card->pci_bus, &card->pci_device);
     else
@@ -111,9 +115,11 @@ static void set(SimConfig *c, const char *key, const char *value)
         uint64_t *place;
     } numbers[] = {
         {"slice_ns", &c->slice_ns},           {"sample_ns", &c->sample_ns},
-        {"context", &c->context_bytes},       {"module", &c->module_bytes}, {"granule", &c->alloc_granule},
+        {"module", &c->module_bytes}, {"granule", &c->alloc_granule},
         {"pool_chunk", &c->pool_chunk},       {"data", &c->data_bytes},     {"kernel_ns", &c->kernel_ns},
         {"thunks", &c->thunks},               {"nameless", &c->nameless},
+        {"lazy", &c->lazy},                   {"mps", &c->mps},             {"bias", &c->bias},
+        {"accounting", &c->accounting},       {"multicast", &c->multicast},
     };
     uint64_t n = size_of(value);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -121,7 +127,11 @@ static void set(SimConfig *c, const char *key, const char *value)
             *numbers[i].place = n;
             return;
         }
-    if (!strcmp(key, "cards"))
+    const char *most = strchr(value, '-');
+    if (!strcmp(key, "context")) {
+        c->context_bytes = n;
+        c->context_most = most ? size_of(most + 1) : n;
+    } else if (!strcmp(key, "cards"))
         c->cards = n > SIM_CARDS ? SIM_CARDS : (uint32_t)n;
     else if (!strcmp(key, "participants"))
         c->participants = (uint32_t)n;
@@ -160,14 +170,32 @@ static void apply(SimConfig *c, char *text)
     }
 }
 
+/* Slices come behind the cards: hardware of their own, as far as programs can tell. Equal parts (assumed; real profiles leave rests). */
+static void cut(SimConfig *c)
+{
+    uint32_t whole = c->cards;
+    for (uint32_t i = 0; i < whole; i++)
+        for (uint32_t k = 0; k < c->card[i].mig && c->cards < SIM_CARDS; k++) {
+            SimCardConfig *slice = &c->card[c->cards++];
+            *slice = c->card[i];
+            slice->mig = 0;
+            slice->parent = i;
+            slice->slice = k;
+            slice->bytes = (slice->bytes - slice->reserved) / c->card[i].mig / SIM_GRANULE * SIM_GRANULE;
+            slice->reserved = 0;
+            slice->sms /= c->card[i].mig;
+            slice->uuid[15] = (unsigned char)(slice->uuid[15] + k + 1);
+        }
+}
+
 void sim_config_load(SimConfig *config)
 {
     const char *given = getenv("TESSERA_SIM_CONFIG");
     char text[8192] = "";
     defaults(config);
-    if (!given || !*given)
-        return;
-    FILE *file = strchr(given, '=') ? NULL : fopen(given, "re");
+    if (!given)
+        given = "";
+    FILE *file = !*given || strchr(given, '=') ? NULL : fopen(given, "re");
     if (file) {
         size_t n = fread(text, 1, sizeof text - 1, file);
         text[n] = 0;
@@ -184,4 +212,5 @@ void sim_config_load(SimConfig *config)
         config->sample_ns = 1000000;
     if (config->pool_chunk < SIM_GRANULE)
         config->pool_chunk = SIM_GRANULE;
+    cut(config);
 }

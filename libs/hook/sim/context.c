@@ -25,19 +25,27 @@ CUresult sim_current(CUcontext *ctx)
     return check(*ctx);
 }
 
+static uint64_t context_bytes(void) /* the same for every context of a process */
+{
+    const SimConfig *c = &sim->config;
+    uint64_t steps = c->context_most > c->context_bytes ? (c->context_most - c->context_bytes) / SIM_GRANULE + 1 : 1;
+    return c->context_bytes + sim_process() * UINT64_C(2654435761) % steps * SIM_GRANULE;
+}
+
 CUresult sim_context_new(CUcontext ctx, CUdevice device, unsigned flags)
 {
     uint32_t card;
     CUresult r = sim_card_of(device, &card);
     if (r)
         return r;
-    if (!sim_take(card, sim->config.context_bytes))
+    uint64_t bytes = context_bytes();
+    if (!sim_take(card, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     sim_lock();
     uint32_t slot = sim_new_context(card);
     sim_unlock();
     if (slot == SIM_NONE) {
-        sim_give(card, sim->config.context_bytes);
+        sim_give(card, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     ctx->card = card;
@@ -46,7 +54,7 @@ CUresult sim_context_new(CUcontext ctx, CUdevice device, unsigned flags)
     ctx->id = sim_next_id();
     ctx->flags = flags;
     ctx->api = 3020;
-    ctx->held = sim->config.context_bytes;
+    ctx->held = bytes;
     ctx->peers = 0;
     memset(ctx->limit, 0, sizeof ctx->limit);
     ctx->limit[CU_LIMIT_STACK_SIZE] = 1024;

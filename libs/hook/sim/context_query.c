@@ -132,3 +132,50 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer)
     ctx->peers &= ~(1ull << peer->card);
     return CUDA_SUCCESS;
 }
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+    CURRENT(ctx);
+    ctx->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+/* Preferences: taken, without an effect. */
+CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
+{
+    CURRENT(ctx);
+    (void)ctx;
+    NEED(config);
+    *config = CU_FUNC_CACHE_PREFER_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+{
+    CURRENT(ctx);
+    (void)ctx, (void)config;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
+{
+    CURRENT(ctx);
+    (void)ctx;
+    NEED(config);
+    *config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+    CURRENT(ctx);
+    (void)ctx, (void)config;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxResetPersistingL2Cache(void)
+{
+    CURRENT(ctx);
+    (void)ctx;
+    return CUDA_SUCCESS;
+}

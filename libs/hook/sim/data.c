@@ -51,8 +51,6 @@ unsigned char *sim_data(CUdeviceptr address, size_t bytes, bool write)
     return *data ? *data + offset : NULL;
 }
 
-static bool in_arena(CUdeviceptr p) { return (p >= UINT64_C(0x200000000000) && p < UINT64_C(0x700000000000)) || p < UINT64_C(0xf0000000); }
-
 /* How far from here one source of bytes reaches; false: no memory of ours, though its address is in our range. */
 static bool reach(CUdeviceptr p, const void *host, size_t bytes, size_t *length)
 {
@@ -61,7 +59,7 @@ static bool reach(CUdeviceptr p, const void *host, size_t bytes, size_t *length)
         return true;
     Range *r = sim_range_at(p);
     if (!r)
-        return !in_arena(p);
+        return !sim_va_ours(p); /* pageable memory of the host */
     size_t left = r->size - (p - r->base);
     if (left < bytes)
         *length = left;

@@ -8,6 +8,15 @@
 static uint32_t visible[SIM_CARDS];
 static int count;
 
+/* A card in MIG mode stands for its first slice: a process can use one of them. */
+static uint32_t usable(uint32_t card)
+{
+    for (uint32_t i = 0; sim->config.card[card].mig && i < sim->config.cards; i++)
+        if (sim->config.card[i].parent == card)
+            return i;
+    return card;
+}
+
 /* The list ends at the first entry that names no card; a card named twice hides them all (assumed of duplicates). */
 CUresult sim_devices_load(void)
 {
@@ -16,7 +25,7 @@ CUresult sim_devices_load(void)
     count = 0;
     if (!list) {
         for (; count < (int)n; count++)
-            visible[count] = cards[count];
+            visible[count] = usable(cards[count]);
         return count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
     }
     while (*list && count < SIM_CARDS) {
@@ -24,6 +33,7 @@ CUresult sim_devices_load(void)
         uint32_t card = sim_choose(list, length, cards, n);
         if (card == SIM_NONE)
             break;
+        card = usable(card);
         for (int i = 0; i < count; i++)
             if (visible[i] == card) {
                 count = 0;
@@ -93,11 +103,20 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
     NEED(uuid);
     if (sim->config.nameless)
         return CUDA_ERROR_UNKNOWN;
-    memcpy(uuid->bytes, card->uuid, 16);
+    memcpy(uuid->bytes, card->parent == SIM_NONE ? card->uuid : sim->config.card[card->parent].uuid, 16);
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) { return cuDeviceGetUuid(uuid, dev); }
+/* The second version names the slice, where the first names the card that it is of. */
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+{
+    CARD(dev);
+    NEED(uuid);
+    if (sim->config.nameless)
+        return CUDA_ERROR_UNKNOWN;
+    memcpy(uuid->bytes, card->uuid, 16);
+    return CUDA_SUCCESS;
+}
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {

@@ -37,7 +37,10 @@ static int constant(CUdevice_attribute attrib)
         {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
         {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, 1},
+        {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1},
         {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+        {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 166912},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
@@ -70,6 +73,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attrib, CUdevice de
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: *value = (int)card->pci_domain; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = card->capability / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = card->capability % 10; break;
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED: *value = sim->config.multicast != 0; break;
     default: *value = constant(attrib);
     }
     return CUDA_SUCCESS;

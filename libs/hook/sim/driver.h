@@ -18,7 +18,8 @@ typedef struct Phys Phys;
 typedef struct { /* an allocation or mapping in this process's address space */
     CUdeviceptr base;
     size_t size;
-    uint64_t held; /* physical bytes that it keeps on its card by itself */
+    uint64_t held;  /* physical bytes that it keeps on its card by itself */
+    uint64_t small; /* bytes of pages that it shares with others */
     RangeKind kind;
     uint32_t card, flags;
     CUcontext ctx;
@@ -39,6 +40,7 @@ struct Phys { /* a VMM allocation */
     uint64_t bytes;
     unsigned handles, maps;
     bool host;
+    unsigned devices; /* of a multicast object, which has no memory of its own; else 0 */
     uint32_t block;
     uint64_t generation;
     CUmemAllocationProp prop;
@@ -101,6 +103,7 @@ struct CUfunc_st {
     bool from_argument; /* the first kernel parameter is a uint64_t: its duration */
     int attribute[CU_FUNC_ATTRIBUTE_MAX];
     unsigned block_threads;
+    CUkernel kernel; /* that stands for it */
     struct CUfunc_st *next;
 };
 
@@ -108,7 +111,7 @@ struct CUmod_st {
     uint32_t magic;
     CUcontext ctx;
     uint64_t ctx_id, held;
-    bool closed, library; /* closed: only the functions that its text names exist */
+    bool closed, loaded; /* closed: only the functions that its text names exist; loaded: it is on the card, and held is charged */
     struct CUfunc_st *functions;
     struct Global { char name[128]; size_t bytes; CUdeviceptr ptr; struct Global *next; } *globals;
 };
@@ -154,6 +157,7 @@ CUcontext sim_primary(uint32_t card);
 /* range.c: local lock held */
 CUdeviceptr sim_va_take(size_t size, size_t align, bool low);
 void sim_va_give(CUdeviceptr base, size_t size);
+bool sim_va_ours(CUdeviceptr address);
 Range *sim_range_new(RangeKind kind, CUdeviceptr base, size_t size);
 Range *sim_range_at(CUdeviceptr address);
 void sim_range_delete(Range *range);
@@ -165,8 +169,11 @@ CUresult sim_copy(CUdeviceptr dst, void *host_dst, CUdeviceptr src, const void *
 bool sim_block_data(uint32_t block, size_t bytes, unsigned char **data);
 /* vmm.c */
 Phys *sim_phys(CUmemGenericAllocationHandle handle); /* NULL unless a handle is still open */
+void sim_phys_let_go(Phys *phys); /* frees it when neither a handle nor a mapping is left; local lock held */
+void sim_multicast_forget(Phys *object); /* multicast.c */
 /* memory.c */
 CUresult sim_alloc(CUdeviceptr *dptr, size_t bytes, RangeKind kind, bool low);
+CUresult sim_alone(Range *range); /* gives a small allocation pages of its own, before they are shared; local lock held */
 /* pool.c */
 void sim_pools_settle(void);       /* after a synchronisation: what no pool may keep goes back */
 bool sim_pools_shrink(uint32_t card); /* a card is full: unused pool memory goes back */
@@ -186,7 +193,13 @@ CUresult sim_enqueue_nothing(CUstream stream);
 /* event.c */
 void sim_events_close(CUcontext ctx);
 CUresult sim_host_enqueue(CUstream stream, CUhostFn fn, void *data); /* hostfunc.c */
+/* user_object.c */
+typedef struct Kept Kept; /* what a graph keeps alive */
+Kept *sim_kept_copy(const Kept *list);
+void sim_kept_drop(Kept *list);
 /* module.c */
+CUresult sim_module_load(CUmodule module); /* to the card, where it is not yet */
+CUresult sim_module_function(CUfunction *function, CUmodule module, const char *name);
 Kernel sim_kernel(CUfunction f, uint64_t gx, uint64_t gy, uint64_t gz, void **params, void **extra);
 /* capture.c */
 CUresult sim_unsafe(void);                   /* for calls that captures forbid; an offence ends those captures */

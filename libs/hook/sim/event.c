@@ -3,12 +3,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static CUevent events; /* all of this process; local lock */
 
 typedef struct {
     uint64_t magic;
-    uint32_t slot, reserved;
+    uint32_t slot, pid;
+    uint64_t space;
 } EventHandle;
 
 static CUresult check(CUevent e)
@@ -48,6 +50,12 @@ CUresult cuEventCreate(CUevent *event, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
+/* The record that queries and waits are about: the last of this process, and of an event that processes share, the last of any. */
+static uint64_t last_record(CUevent e)
+{
+    return e->flags & CU_EVENT_INTERPROCESS ? __atomic_load_n(&sim->event[e->slot].issued, __ATOMIC_ACQUIRE) : e->recorded;
+}
+
 static void close_event(CUevent e) /* local lock held */
 {
     for (CUevent *at = &events; *at; at = &(*at)->next)
@@ -56,7 +64,8 @@ static void close_event(CUevent e) /* local lock held */
             break;
         }
     sim_lock();
-    sim_drop_event(e->slot);
+    if (!e->imported)
+        sim_drop_event(e->slot);
     sim_unlock();
     free(e->deps);
     sim_object_free(e, sizeof *e);
@@ -135,7 +144,7 @@ CUresult cuEventQuery(CUevent event)
         return r;
     sim_lock();
     sim_catch_up(event->ctx->card);
-    bool done = sim->event[event->slot].done >= event->recorded;
+    bool done = sim->event[event->slot].done >= last_record(event);
     if (!done)
         sim_poll();
     sim_unlock();
@@ -147,7 +156,7 @@ CUresult cuEventSynchronize(CUevent event)
     CUresult r = may_ask(event);
     if (r)
         return r;
-    sim_wait_on(SIM_WAIT_EVENT, event->slot, event->recorded);
+    sim_wait_on(SIM_WAIT_EVENT, event->slot, last_record(event));
     sim_pools_settle();
     return CUDA_SUCCESS;
 }
@@ -202,16 +211,59 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
             node->event = event;
         return r ? r : sim_capture_add(s, node);
     }
-    if (!event->recorded)
+    if (!last_record(event))
         return CUDA_SUCCESS;
     sim_lock();
     sim_catch_up(s->ctx->card);
     SimOp *op = sim_push(s->slot, SIM_OP_WAIT);
     if (op) {
         op->event = event->slot;
-        op->generation = event->recorded;
+        op->generation = last_record(event);
         sim_catch_up(s->ctx->card);
     }
     sim_unlock();
     return op ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+    CUresult r = check(event);
+    if (r)
+        return r;
+    NEED(handle);
+    if (!(event->flags & CU_EVENT_INTERPROCESS))
+        return CUDA_ERROR_INVALID_HANDLE;
+    EventHandle h = {.magic = SIM_MAGIC, .slot = event->slot, .pid = (uint32_t)getpid(), .space = sim_pid_space()};
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &h, sizeof h);
+    return CUDA_SUCCESS;
+}
+
+/* The opened event is the exporter's, and of no use once that is gone (assumed; the real one keeps it). */
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
+{
+    CUcontext ctx;
+    EventHandle h;
+    CUresult r = sim_current(&ctx);
+    if (r)
+        return r;
+    memcpy(&h, &handle, sizeof h);
+    if (!event || h.magic != SIM_MAGIC || h.slot >= SIM_EVENTS || !sim->event[h.slot].live)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (h.pid == (uint32_t)getpid() && h.space == sim_pid_space())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUevent e = sim_object_new(SIM_EVENT, sizeof *e);
+    if (!e)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    e->slot = h.slot;
+    e->ctx = ctx;
+    e->ctx_id = ctx->id;
+    e->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+    e->imported = true;
+    sim_local_lock();
+    e->next = events;
+    events = e;
+    sim_local_unlock();
+    *event = e;
+    return CUDA_SUCCESS;
 }

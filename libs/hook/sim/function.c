@@ -72,14 +72,51 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
     FUNCTION(function);
     NEED(state);
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    *state = function->module->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
 }
 
 CUresult cuFuncLoad(CUfunction function)
 {
     FUNCTION(function);
+    return sim_module_load(function->module);
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config)
+{
+    FUNCTION(function);
+    (void)config;
     return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction function, int blocks, int block_size)
+{
+    FUNCTION(function);
+    if (!bytes || blocks < 1 || block_size < 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    *bytes = 166912 / (unsigned)blocks;
+    return CUDA_SUCCESS;
+}
+
+/* Clusters are of one block here. */
+CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function, const CUlaunchConfig *config)
+{
+    FUNCTION(function);
+    if (!size || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    *size = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *config)
+{
+    int blocks = 0;
+    FUNCTION(function);
+    if (!clusters || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult r = cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, (int)(config->blockDimX * config->blockDimY * config->blockDimZ), config->sharedMemBytes);
+    *clusters = blocks * (int)sim->config.card[function->module->ctx->card].sms;
+    return r;
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size, size_t shared, unsigned int flags)

@@ -46,6 +46,7 @@ CUresult cuGraphDestroy(CUgraph graph)
         next = n->next;
         free_node(n);
     }
+    sim_kept_drop(graph->kept);
     sim_object_free(graph, sizeof *graph);
     return CUDA_SUCCESS;
 }
@@ -115,6 +116,8 @@ CUresult sim_graph_clone(CUgraph *clone, CUgraph original)
         for (size_t d = 0; d < n->dep_count && map[i]->deps; d++)
             map[i]->deps[d] = map[n->deps[d]->mark];
     free(map);
+    if (!r)
+        (*clone)->kept = sim_kept_copy(original->kept);
     return r;
 }
 

@@ -39,6 +39,7 @@ struct CUgraph_st {
     CUgraphNode first, last;
     size_t count;
     bool owned; /* by a child node of another graph */
+    Kept *kept;
 };
 
 typedef struct {
@@ -62,6 +63,7 @@ struct CUgraphExec_st {
     CUcontext ctx;
     ExecNode *nodes;
     size_t count;
+    Kept *kept;
 };
 
 CUresult sim_graph_check(CUgraph graph);

@@ -63,6 +63,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
     e->ctx = ctx;
     e->nodes = nodes;
     e->count = at;
+    e->kept = sim_kept_copy(graph->kept);
     *exec = e;
     return CUDA_SUCCESS;
 }
@@ -170,6 +171,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     if (r)
         return r;
     free(exec->nodes);
+    sim_kept_drop(exec->kept);
     sim_object_free(exec, sizeof *exec);
     return CUDA_SUCCESS;
 }

@@ -2,6 +2,8 @@
  * helper holds time still while a function runs. */
 #include "graph.h"
 
+#include <stdlib.h>
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static SimOp *next_ready(uint32_t *card_index) /* lock held */
@@ -80,4 +82,34 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data)
         return r ? r : sim_capture_add(s, node);
     }
     return sim_host_enqueue(s, fn, data);
+}
+
+typedef struct {
+    CUstreamCallback fn;
+    CUstream stream;
+    void *data;
+} Callback;
+
+static void call_back(void *arg)
+{
+    Callback c = *(Callback *)arg;
+    free(arg);
+    c.fn(c.stream, CUDA_SUCCESS, c.data);
+}
+
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback fn, void *data, unsigned int flags)
+{
+    CUstream s;
+    CUresult error, r = sim_stream(stream, &s);
+    if (r)
+        return r;
+    if (!fn || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sim_capturing(s, &error))
+        return error ? error : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    Callback *c = malloc(sizeof *c);
+    if (!c)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *c = (Callback){fn, stream, data};
+    return sim_host_enqueue(s, call_back, c);
 }

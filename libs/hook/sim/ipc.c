@@ -20,7 +20,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
     Range *range = sim_range_at(dptr);
     if (!range || range->kind != RANGE_DEVICE)
         r = CUDA_ERROR_INVALID_VALUE; /* neither pool, VMM nor managed memory can be shared this way */
-    else if (range->block == SIM_NONE) {
+    else if (range->block == SIM_NONE && !(r = sim_alone(range))) {
         range->block = sim_block_share(range->card, range->held, &range->generation);
         if (range->block == SIM_NONE)
             r = CUDA_ERROR_OUT_OF_MEMORY;

@@ -75,20 +75,49 @@ CUresult cuLibraryUnload(CUlibrary library)
     return CUDA_SUCCESS;
 }
 
+/* One kernel object for a function, however often it is asked for. */
+static CUresult kernel_of(CUkernel *kernel, CUlibrary library, CUfunction f)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&making);
+    CUkernel k = f->kernel ? f->kernel : sim_object_new(SIM_KERNEL_OBJECT, sizeof *k);
+    if (k) {
+        k->library = library;
+        k->function = f;
+        f->kernel = k;
+    }
+    pthread_mutex_unlock(&making);
+    *kernel = k;
+    return k ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
     CUfunction f;
     ENTER();
     if (!kernel || !alive(library))
         return CUDA_ERROR_INVALID_HANDLE;
-    CUresult r = cuModuleGetFunction(&f, library->module, name);
-    CUkernel k = r ? NULL : sim_object_new(SIM_KERNEL_OBJECT, sizeof *k);
-    if (!k)
-        return r ? r : CUDA_ERROR_OUT_OF_MEMORY;
-    k->library = library;
-    k->function = f;
-    *kernel = k;
-    return CUDA_SUCCESS;
+    CUresult r = sim_module_function(&f, library->module, name);
+    return r ? r : kernel_of(kernel, library, f);
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary library)
+{
+    ENTER();
+    return alive(library) ? cuModuleGetFunctionCount(count, library->module) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary library)
+{
+    CUresult r = CUDA_SUCCESS;
+    ENTER();
+    if (!alive(library))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!kernels || !count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (CUfunction f = library->module->functions; f && count && !r; f = f->next, count--)
+        r = kernel_of(kernels++, library, f);
+    return r;
 }
 
 CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
@@ -112,6 +141,39 @@ CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
     if (!function || !kernel || kernel->magic != SIM_KERNEL_OBJECT)
         return CUDA_ERROR_INVALID_HANDLE;
     *function = kernel->function;
+    return sim_module_load(kernel->function->module);
+}
+
+#define KERNEL(out)                                                     \
+    ENTER();                                                            \
+    if (!kernel || kernel->magic != SIM_KERNEL_OBJECT)                  \
+        return CUDA_ERROR_INVALID_HANDLE;                               \
+    NEED(out)
+
+CUresult cuKernelGetName(const char **name, CUkernel kernel)
+{
+    KERNEL(name);
+    *name = kernel->function->name;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel kernel)
+{
+    KERNEL(library);
+    *library = kernel->library;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *size)
+{
+    KERNEL(offset);
+    return cuFuncGetParamInfo(kernel->function, index, offset, size);
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+    KERNEL(true);
+    (void)config, (void)dev;
     return CUDA_SUCCESS;
 }
 

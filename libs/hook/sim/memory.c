@@ -9,6 +9,69 @@ static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * t
 /* Takes physical memory; a full card first gets back what pools of this process keep unused (assumed). */
 static bool take(uint32_t card, uint64_t bytes) { return sim_take(card, bytes) || (sim_pools_shrink(card) && sim_take(card, bytes)); }
 
+/* Allocations below half a page share pages, those of this process only and without gaps between them (assumed); others have whole
+ * pages of their own. */
+static struct {
+    uint64_t used, held;
+} shared[SIM_CARDS]; /* local lock */
+
+static bool join_pages(uint32_t card, uint64_t bytes)
+{
+    uint64_t want = round_up(shared[card].used + bytes, sim->config.alloc_granule);
+    if (want > shared[card].held && !sim_take(card, want - shared[card].held))
+        return false;
+    shared[card].held = want > shared[card].held ? want : shared[card].held;
+    shared[card].used += bytes;
+    return true;
+}
+
+static void leave_pages(uint32_t card, uint64_t bytes)
+{
+    shared[card].used -= bytes;
+    uint64_t want = round_up(shared[card].used, sim->config.alloc_granule);
+    if (want < shared[card].held)
+        sim_give(card, shared[card].held - want);
+    shared[card].held = want;
+}
+
+CUresult sim_alone(Range *range)
+{
+    if (!range->small)
+        return CUDA_SUCCESS;
+    if (!sim_take(range->card, sim->config.alloc_granule))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    leave_pages(range->card, range->small);
+    range->small = 0;
+    range->held = sim->config.alloc_granule;
+    return CUDA_SUCCESS;
+}
+
+static bool take_for(uint32_t card, size_t bytes, uint64_t *held, uint64_t *small)
+{
+    uint64_t page = sim->config.alloc_granule;
+    *small = page > 1024 && bytes < page / 2 ? round_up(bytes, 512) : 0;
+    *held = *small ? 0 : round_up(bytes, page);
+    if (!*small)
+        return take(card, *held);
+    sim_local_lock();
+    bool got = join_pages(card, *small);
+    sim_local_unlock();
+    if (!got && sim_pools_shrink(card)) {
+        sim_local_lock();
+        got = join_pages(card, *small);
+        sim_local_unlock();
+    }
+    return got;
+}
+
+static void give_for(uint32_t card, uint64_t held, uint64_t small) /* local lock held */
+{
+    if (held)
+        sim_give(card, held);
+    if (small)
+        leave_pages(card, small);
+}
+
 CUresult sim_alloc(CUdeviceptr *dptr, size_t bytes, RangeKind kind, bool low)
 {
     CUcontext ctx;
@@ -21,8 +84,8 @@ CUresult sim_alloc(CUdeviceptr *dptr, size_t bytes, RangeKind kind, bool low)
         return r;
     if (bytes > sim_capacity(ctx->card))
         return CUDA_ERROR_OUT_OF_MEMORY; /* also keeps the rounding below from overflowing */
-    uint64_t held = round_up(bytes, sim->config.alloc_granule);
-    if (!take(ctx->card, held))
+    uint64_t held, small;
+    if (!take_for(ctx->card, bytes, &held, &small))
         return CUDA_ERROR_OUT_OF_MEMORY;
     sim_local_lock();
     CUdeviceptr base = sim_va_take(bytes, 512, low);
@@ -31,12 +94,13 @@ CUresult sim_alloc(CUdeviceptr *dptr, size_t bytes, RangeKind kind, bool low)
         range->card = ctx->card;
         range->ctx = ctx;
         range->held = held;
+        range->small = small;
+    } else {
+        give_for(ctx->card, held, small);
     }
     sim_local_unlock();
-    if (!range) {
-        sim_give(ctx->card, held);
+    if (!range)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     *dptr = base;
     return CUDA_SUCCESS;
 }
@@ -91,8 +155,8 @@ void sim_forget_range(Range *range)
     size_t size = range->size;
     if (range->block != SIM_NONE)
         sim_block_drop(range->block);
-    else if (range->held)
-        sim_give(range->card, range->held);
+    else
+        give_for(range->card, range->held, range->small);
     if (range->resident)
         sim_give(range->card, range->resident);
     if (range->data)

@@ -6,7 +6,10 @@
  *   kernel NAME ns=arg0                    the first kernel parameter is a uint64_t holding the nanoseconds
  *   global NAME bytes=64
  *
- * Any other image (PTX, cubin, fatbin) is taken to hold whatever is asked for, with the machine's default duration. */
+ * Any other image (PTX, cubin, fatbin) is taken to hold whatever is asked for, with the machine's default duration.
+ *
+ * With lazy=1, the default since CUDA 12.2, a module takes its device memory when a function or a variable of it is first asked for, and
+ * one of a library when a kernel of it is first launched or made a function (assumed: all of a module at once). */
 #include "driver.h"
 
 #include <stdio.h>
@@ -74,6 +77,16 @@ static void read_text(CUmodule module, const char *image)
     free(text);
 }
 
+CUresult sim_module_load(CUmodule m)
+{
+    static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&loading);
+    bool loaded = m->loaded || sim_context_charge(m->ctx, m->held);
+    m->loaded = loaded;
+    pthread_mutex_unlock(&loading);
+    return loaded ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     CUcontext ctx;
@@ -92,9 +105,9 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     m->held = sim->config.module_bytes;
     if (strncmp(image, heading, sizeof heading - 1) == 0)
         read_text(m, image);
-    if (!sim_context_charge(ctx, m->held)) {
+    if (!sim->config.lazy && (r = sim_module_load(m))) {
         sim_object_free(m, sizeof *m);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return r;
     }
     *module = m;
     return CUDA_SUCCESS;
@@ -147,12 +160,13 @@ CUresult cuModuleUnload(CUmodule module)
         sim_local_unlock();
         free(g);
     }
-    sim_context_uncharge(module->ctx, module->ctx_id, module->held);
+    if (module->loaded)
+        sim_context_uncharge(module->ctx, module->ctx_id, module->held);
     sim_object_free(module, sizeof *module);
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+CUresult sim_module_function(CUfunction *function, CUmodule module, const char *name)
 {
     ENTER();
     if (!function || !name)
@@ -170,6 +184,12 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
     return *function ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    CUresult r = sim_module_function(function, module, name);
+    return r ? r : sim_module_load(module);
+}
+
 CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
 {
     ENTER();
@@ -181,6 +201,16 @@ CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule module)
     return CUDA_SUCCESS;
 }
 
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module)
+{
+    ENTER();
+    if (!functions || !count || !alive(module))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (CUfunction f = module->functions; f && count; f = f->next, count--)
+        *functions++ = f;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule module, const char *name)
 {
     ENTER();
@@ -189,7 +219,9 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule module,
     for (struct Global *g = module->globals; g; g = g->next) {
         if (strcmp(g->name, name))
             continue;
-        CUresult r = g->ptr ? CUDA_SUCCESS : cuMemAlloc_v2(&g->ptr, g->bytes);
+        CUresult r = sim_module_load(module);
+        if (!r && !g->ptr)
+            r = cuMemAlloc_v2(&g->ptr, g->bytes);
         if (dptr)
             *dptr = g->ptr;
         if (bytes)
@@ -203,7 +235,7 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
     ENTER();
     NEED(mode);
-    *mode = CU_MODULE_LAZY_LOADING;
+    *mode = sim->config.lazy ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
     return CUDA_SUCCESS;
 }
 

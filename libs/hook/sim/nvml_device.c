@@ -92,6 +92,8 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     CARD(device, utilization);
+    if (card->mig || card->parent != SIM_NONE)
+        return NVML_ERROR_NOT_SUPPORTED; /* neither a card in MIG mode nor a slice has one */
     sim_lock();
     sim_sweep();
     sim_catch_up(index);
@@ -121,20 +123,6 @@ nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t
 {
     CARD(device, mode);
     *mode = NVML_FEATURE_ENABLED;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
-{
-    CARD(device, current && pending);
-    *current = *pending = 0;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
-{
-    CARD(device, count);
-    *count = 0;
     return NVML_SUCCESS;
 }
 

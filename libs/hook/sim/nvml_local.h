@@ -13,6 +13,7 @@ nvmlReturn_t sim_nvml_ready(void);
 nvmlReturn_t sim_nvml_card(nvmlDevice_t device, uint32_t *card);
 uint32_t sim_nvml_count(void);
 nvmlDevice_t sim_nvml_device(uint32_t index);
+nvmlDevice_t sim_nvml_slice(uint32_t card); /* the handle of a slice, or of any card */
 nvmlReturn_t sim_nvml_text(const char *from, char *to, unsigned length);
 
 #define READY()                             \

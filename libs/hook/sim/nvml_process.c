@@ -1,25 +1,21 @@
-/* NVML: processes on a card, and how busy each keeps it. The unversioned list is the 16-byte v1 ABI, _v2 and _v3 the 24-byte one. */
+/* NVML: processes on a card. The unversioned list is the 16-byte v1 ABI, _v2 and _v3 the 24-byte one. */
 #include "nvml_local.h"
 
-#include <string.h>
-
 typedef struct {
-    uint32_t pid;
+    uint32_t pid, instance;
     uint64_t bytes;
 } Found;
 
-static uint32_t on_card(uint32_t card, Found found[SIM_PROCS])
+static uint32_t on_hardware(uint32_t card, Found found[SIM_PROCS], uint32_t n) /* lock held */
 {
     bool has[SIM_PROCS] = {false};
-    uint32_t n = 0;
-    sim_lock();
-    sim_sweep();
     for (uint32_t i = 0; i < SIM_CONTEXTS; i++)
         if (sim->context[i].live && sim->context[i].card == card)
             has[sim->context[i].proc] = true;
-    for (uint32_t i = 0; i < sim->procs_high; i++) {
+    for (uint32_t i = 0; i < sim->procs_high && n < SIM_PROCS; i++) {
         if (!sim->proc[i].live || !has[i])
             continue;
+        found[n].instance = sim->config.card[card].parent == SIM_NONE ? NVML_NO_INSTANCE : sim->config.card[card].slice + 1;
         found[n].pid = sim_pid_seen(i);
         if (!found[n].pid)
             continue; /* of a container that is not ours to see */
@@ -29,15 +25,31 @@ static uint32_t on_card(uint32_t card, Found found[SIM_PROCS])
                 found[n].bytes += sim->block[b].bytes; /* shared memory shows with one holder */
         n++;
     }
+    return n;
+}
+
+static uint32_t on_card(uint32_t card, Found found[SIM_PROCS])
+{
+    sim_lock();
+    sim_sweep();
+    uint32_t n = on_hardware(card, found, 0);
+    for (uint32_t i = 0; i < sim->config.cards; i++)
+        if (sim->config.card[i].parent == card)
+            n = on_hardware(i, found, n);
     sim_unlock();
     return n;
 }
 
-static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool v1, bool compute)
+enum { COMPUTE, GRAPHICS, MPS };
+
+/* The clients of MPS are in a list of their own. */
+static uint32_t of_kind(uint32_t card, int kind, Found found[SIM_PROCS]) { return kind == (sim->config.mps ? MPS : COMPUTE) ? on_card(card, found) : 0; }
+
+static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool v1, int kind)
 {
     Found found[SIM_PROCS];
     CARD(device, count);
-    uint32_t n = compute ? on_card(index, found) : 0;
+    uint32_t n = of_kind(index, kind, found);
     if (*count && !infos)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (*count < n) {
@@ -48,57 +60,34 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool
         if (v1)
             ((nvmlProcessInfo_v1_t *)infos)[i] = (nvmlProcessInfo_v1_t){found[i].pid, found[i].bytes};
         else
-            ((nvmlProcessInfo_v2_t *)infos)[i] = (nvmlProcessInfo_v2_t){found[i].pid, found[i].bytes, NVML_NO_INSTANCE, NVML_NO_INSTANCE};
+            ((nvmlProcessInfo_v2_t *)infos)[i] = (nvmlProcessInfo_v2_t){found[i].pid, found[i].bytes, found[i].instance, found[i].instance == NVML_NO_INSTANCE ? NVML_NO_INSTANCE : 0};
     }
     *count = n;
     return NVML_SUCCESS;
 }
 
-#define LISTS(kind, compute)                                                                                                                                          \
-    nvmlReturn_t nvmlDeviceGet##kind##RunningProcesses(nvmlDevice_t d, unsigned int *n, nvmlProcessInfo_v1_t *infos) { return list(d, n, infos, true, compute); }     \
-    nvmlReturn_t nvmlDeviceGet##kind##RunningProcesses_v2(nvmlDevice_t d, unsigned int *n, nvmlProcessInfo_v2_t *infos) { return list(d, n, infos, false, compute); } \
-    nvmlReturn_t nvmlDeviceGet##kind##RunningProcesses_v3(nvmlDevice_t d, unsigned int *n, nvmlProcessInfo_t *infos) { return list(d, n, infos, false, compute); }
-LISTS(Compute, true)
-LISTS(Graphics, false)
-LISTS(MPSCompute, false)
+#define LISTS(name, kind)                                                                                                                                         \
+    nvmlReturn_t nvmlDeviceGet##name##RunningProcesses(nvmlDevice_t d, unsigned int *n, nvmlProcessInfo_v1_t *infos) { return list(d, n, infos, true, kind); }     \
+    nvmlReturn_t nvmlDeviceGet##name##RunningProcesses_v2(nvmlDevice_t d, unsigned int *n, nvmlProcessInfo_v2_t *infos) { return list(d, n, infos, false, kind); } \
+    nvmlReturn_t nvmlDeviceGet##name##RunningProcesses_v3(nvmlDevice_t d, unsigned int *n, nvmlProcessInfo_t *infos) { return list(d, n, infos, false, kind); }
+LISTS(Compute, COMPUTE)
+LISTS(Graphics, GRAPHICS)
+LISTS(MPSCompute, MPS)
 
-static bool there(const SimSample *s) { return sim->proc[s->proc].live && sim->proc[s->proc].pid == s->pid; }
-
-/* The latest sample of every process after last_seen; none at all is NOT_FOUND, as from the real library. */
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples, unsigned int *count, unsigned long long last_seen)
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_v1_t *out)
 {
-    const SimSample *latest[SIM_PROCS];
-    uint32_t n = 0;
-    CARD(device, count);
-    if (!samples) {
-        *count = SIM_PROCS;
+    Found found[SIM_PROCS];
+    CARD(device, out);
+    if (out->version != NVML_PROCESS_DETAIL_LIST_V1_VERSION)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (out->mode > MPS)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    uint32_t n = of_kind(index, (int)out->mode, found), room = out->procArray ? out->numProcArrayEntries : 0;
+    out->numProcArrayEntries = n;
+    if (room < n)
         return NVML_ERROR_INSUFFICIENT_SIZE;
-    }
-    nvmlReturn_t r = NVML_SUCCESS;
-    sim_lock();
-    sim_sweep();
-    sim_catch_up(index);
-    const SimCard *c = &sim->card[index];
-    for (uint32_t back = 1; back <= SIM_SAMPLES && back <= c->sample_at; back++) {
-        const SimSample *s = &c->sample[(c->sample_at - back) % SIM_SAMPLES];
-        bool known = s->time_us <= last_seen;
-        for (uint32_t i = 0; i < n && !known; i++)
-            known = latest[i]->proc == s->proc && latest[i]->pid == s->pid;
-        if (!known && there(s) && !sim_pid_seen(s->proc))
-            continue;
-        if (!known && n < SIM_PROCS)
-            latest[n++] = s;
-    }
-    if (n > *count)
-        r = NVML_ERROR_INSUFFICIENT_SIZE;
-    for (uint32_t i = 0; i < n && !r; i++) {
-        memset(&samples[i], 0, sizeof samples[i]);
-        samples[i].pid = there(latest[i]) ? sim_pid_seen(latest[i]->proc) : latest[i]->pid;
-        samples[i].timeStamp = latest[i]->time_us;
-        samples[i].smUtil = latest[i]->percent;
-        samples[i].memUtil = latest[i]->percent / 2;
-    }
-    sim_unlock();
-    *count = n;
-    return r ? r : n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+    for (uint32_t i = 0; i < n; i++)
+        out->procArray[i] = (nvmlProcessDetail_v1_t){found[i].pid, found[i].bytes, found[i].instance, found[i].instance == NVML_NO_INSTANCE ? NVML_NO_INSTANCE : 0, 0};
+    return NVML_SUCCESS;
 }
+

@@ -6,7 +6,7 @@
 #include <strings.h>
 
 static unsigned users;
-static struct nvmlDevice_st devices[SIM_CARDS];
+static struct nvmlDevice_st devices[SIM_CARDS], slices[SIM_CARDS];
 static uint32_t count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -22,6 +22,8 @@ nvmlReturn_t nvmlInit_v2(void)
             count = sim_visible(cards);
             for (uint32_t i = 0; i < count; i++)
                 devices[i] = (struct nvmlDevice_st){0x4e564d4c, i, cards[i]};
+            for (uint32_t i = 0; i < SIM_CARDS; i++)
+                slices[i] = (struct nvmlDevice_st){0x4e564d4c, sim->config.card[i].slice, i};
         }
     }
     users += r == NVML_SUCCESS;
@@ -50,10 +52,13 @@ nvmlReturn_t sim_nvml_ready(void) { return users ? NVML_SUCCESS : NVML_ERROR_UNI
 uint32_t sim_nvml_count(void) { return count; }
 nvmlDevice_t sim_nvml_device(uint32_t index) { return &devices[index]; }
 
+nvmlDevice_t sim_nvml_slice(uint32_t card) { return &slices[card]; }
+
 nvmlReturn_t sim_nvml_card(nvmlDevice_t device, uint32_t *card)
 {
     READY();
-    if (device < devices || device >= devices + count)
+    bool slice = device >= slices && device < slices + sim->config.cards && sim->config.card[device - slices].parent != SIM_NONE;
+    if (!slice && (device < devices || device >= devices + count))
         return NVML_ERROR_INVALID_ARGUMENT;
     *card = device->card;
     return NVML_SUCCESS;
@@ -151,6 +156,14 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         sim_uuid_text(devices[i].card, text);
         if (strcasecmp(text, uuid) == 0) {
             *device = &devices[i];
+            return NVML_SUCCESS;
+        }
+    }
+    for (uint32_t i = 0; i < sim->config.cards; i++) {
+        char text[SIM_UUID_TEXT];
+        sim_uuid_text(i, text);
+        if (sim->config.card[i].parent != SIM_NONE && strcasecmp(text, uuid) == 0) {
+            *device = &slices[i];
             return NVML_SUCCESS;
         }
     }

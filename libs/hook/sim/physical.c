@@ -49,5 +49,8 @@ void sim_used(uint32_t card, uint64_t *used)
     sim_lock();
     sim_sweep();
     *used = sim->card[card].used;
+    for (uint32_t i = 0; i < sim->config.cards; i++)
+        if (sim->config.card[i].parent == card) /* a card in MIG mode holds what its slices do */
+            *used += sim->card[i].used;
     sim_unlock();
 }

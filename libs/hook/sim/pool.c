@@ -251,3 +251,33 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLo
     *flags = location->id == pool->props.location.id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
+
+/* By location and kind of memory (CUDA 13): here pinned memory of cards only. */
+static CUresult at_location(const CUmemLocation *location, CUmemAllocationType type, uint32_t *card)
+{
+    ENTER();
+    if (!location || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_card_of(location->id, card);
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    uint32_t card;
+    CUresult r = at_location(location, type, &card);
+    return r ? r : cuDeviceGetDefaultMemPool(pool, location->id);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+    uint32_t card;
+    CUresult r = at_location(location, type, &card);
+    return r ? r : cuDeviceGetMemPool(pool, location->id);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    uint32_t card;
+    CUresult r = at_location(location, type, &card);
+    return r ? r : cuDeviceSetMemPool(location->id, pool);
+}

@@ -38,6 +38,9 @@ CUdeviceptr sim_va_take(size_t size, size_t align, bool low)
     return base;
 }
 
+/* Device addresses: those handed out, with a margin behind them, so that what is written beyond the end is told from host memory. */
+bool sim_va_ours(CUdeviceptr p) { return (p >= ARENA && p < next_address[0] + (UINT64_C(1) << 40)) || (p >= LOW && p < UINT64_C(0xf0000000)) || p < 65536; }
+
 void sim_va_give(CUdeviceptr base, size_t size)
 {
     bool low = base < ARENA;

@@ -1,4 +1,6 @@
-/* Utilisation as NVML sees it: in every sample period, the share of time in which the card, and each process on it, had a kernel. */
+/* Utilisation as NVML sees it: in every sample period, the share of time in which the card, and each process on it, had a kernel, in
+ * whole percents. With bias=1 a process counts while a kernel of it waits for its turn, too: the sum over processes is then more than
+ * the card's own (as real cards are said to do it; not measured). */
 #include "state.h"
 
 static void close_period(uint32_t index)
@@ -21,16 +23,19 @@ static void close_period(uint32_t index)
     card->sample_end += period;
 }
 
-void sim_account(uint32_t index, uint32_t proc, uint64_t from, uint64_t until)
+void sim_account(uint32_t index, const SimBusy *busy, uint64_t from, uint64_t until)
 {
     SimCard *card = &sim->card[index];
     while (from < until) {
         uint64_t end = until < card->sample_end ? until : card->sample_end;
-        if (proc != SIM_NONE) {
+        if (busy) {
             card->busy_ns += end - from;
             card->sample_busy += end - from;
-            sim->proc[proc].busy_ns[index] += end - from;
-            sim->proc[proc].sample_busy[index] += end - from;
+            for (uint32_t i = 0; i < busy->running; i++)
+                sim->proc[busy->runs[i]].busy_ns[index] += end - from;
+            uint32_t seen = sim->config.bias ? busy->resident : busy->running;
+            for (uint32_t i = 0; i < seen; i++)
+                sim->proc[(sim->config.bias ? busy->here : busy->runs)[i]].sample_busy[index] += end - from;
         } else if (card->sample_busy == 0 && until > card->sample_end) { /* long idleness needs no period after period */
             uint64_t whole = (until - card->sample_end) / sim->config.sample_ns;
             card->last_percent = 0;

@@ -25,7 +25,7 @@ enum {
 };
 #define SIM_NONE UINT32_MAX
 #define SIM_MAGIC UINT64_C(0x6d69735f61726574)
-#define SIM_LAYOUT 2u
+#define SIM_LAYOUT 3u
 #define SIM_GRANULE (UINT64_C(2) << 20) /* physical granularity of VMM allocations */
 
 typedef enum { SIM_CLOCK_REAL, SIM_CLOCK_SCALED, SIM_CLOCK_VIRTUAL } SimClockMode;
@@ -38,6 +38,8 @@ typedef struct {
     uint32_t numa;
     int32_t capability;      /* 10 * major + minor */
     int32_t compute_mode;
+    uint32_t mig;            /* slices that the card is cut into; 0: MIG is off */
+    uint32_t parent, slice;  /* of a slice: its card, and which one it is; else SIM_NONE */
     uint64_t bytes, reserved; /* reserved: taken by the driver itself, seen in NVML only */
 } SimCardConfig;
 
@@ -48,13 +50,19 @@ typedef struct {
     uint64_t slice_ns;          /* time slice between contexts; a switch itself costs nothing (assumed) */
     uint64_t sample_ns;         /* period of utilisation samples */
     uint64_t context_bytes;     /* every context */
+    uint64_t context_most;      /* and up to so much, by process */
     uint64_t module_bytes;      /* every loaded module without a size of its own */
-    uint64_t alloc_granule;     /* cuMemAlloc sizes are rounded up to this */
+    uint64_t alloc_granule;     /* cuMemAlloc takes pages of this; what is below half of one shares them */
     uint64_t pool_chunk;        /* pools grow by this */
     uint64_t data_bytes;        /* contents of longer writes are not kept */
     uint64_t kernel_ns;         /* kernels that state no duration */
     uint64_t nameless;          /* 1: the driver does not give the UUIDs of its cards */
     uint64_t thunks;            /* 1: cuGetProcAddress answers with addresses of its own */
+    uint64_t lazy;              /* 1: code is on the card from its first use on, not from its loading */
+    uint64_t mps;               /* 1: contexts of all processes run side by side, and NVML does not tell them apart */
+    uint64_t bias;              /* 1: NVML counts a process as busy while it has a kernel on the card, in its turn or not */
+    uint64_t accounting;        /* 1: NVML's accounting is on */
+    uint64_t multicast;         /* 1: cards have multicast objects */
     uint32_t participants;      /* virtual time stands still until so many threads have joined */
     SimCardConfig card[SIM_CARDS];
 } SimConfig;
@@ -204,7 +212,11 @@ uint64_t sim_next_change(uint32_t card); /* UINT64_MAX: idle */
 void sim_catch_up(uint32_t card);        /* to the present */
 bool sim_stream_may_run(const SimStream *stream, const SimOp *head);
 /* samples.c: lock held */
-void sim_account(uint32_t card, uint32_t proc, uint64_t from, uint64_t until);
+typedef struct { /* processes: those that run, and those with a kernel on the card at all (kept for bias=1 only) */
+    uint32_t running, resident;
+    uint16_t runs[SIM_PROCS], here[SIM_PROCS];
+} SimBusy;
+void sim_account(uint32_t card, const SimBusy *busy, uint64_t from, uint64_t until); /* NULL: nothing runs */
 /* clock.c */
 uint64_t sim_now(void); /* nanoseconds since the machine started */
 /* wait.c */

@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static CUstream streams; /* all of this process; local lock */
 static _Thread_local struct {
@@ -277,3 +278,35 @@ CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *ctx, CUgreenCtx *green)
     return CUDA_SUCCESS;
 }
 
+
+CUresult cuStreamGetDevice(CUstream stream, CUdevice *device)
+{
+    STREAM(device);
+    *device = s->ctx->device;
+    return CUDA_SUCCESS;
+}
+
+/* Attributes are taken, and answered with zeros (assumed: nobody reads back what he set). */
+CUresult cuStreamSetAttribute(CUstream stream, CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
+{
+    (void)id;
+    STREAM(value);
+    (void)s;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetAttribute(CUstream stream, CUlaunchAttributeID id, CUlaunchAttributeValue *value)
+{
+    STREAM(value);
+    memset(value, 0, sizeof *value);
+    if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+        value->priority = s->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+    CUstream to, from;
+    CUresult r = sim_stream(dst, &to);
+    return r ? r : sim_stream(src, &from);
+}

@@ -2,13 +2,15 @@
  *
  * Within a context every stream runs in order and streams run side by side: kernels that together fit on the card run at full speed,
  * others share it in proportion (a kernel fills the card when it has a block for every SM). Contexts never run at once: they take
- * turns of one time slice, a context without runnable work gives its turn up, and nothing is sliced while one is alone. */
+ * turns of one time slice, a context without runnable work gives its turn up, and nothing is sliced while one is alone. Under MPS
+ * there are no turns: all contexts share the card as the streams of one do. */
 #include "state.h"
 
 typedef struct {
     uint16_t running[SIM_STREAMS];
     uint32_t count;
     uint64_t demand, step; /* step: until something changes */
+    SimBusy busy;
 } Plan;
 
 bool sim_stream_may_run(const SimStream *s, const SimOp *head)
@@ -87,14 +89,25 @@ static uint32_t turn(SimCard *card, const Plan *all, bool *alone)
     return next != SIM_NONE ? next : first;
 }
 
+static void note(uint16_t *list, uint32_t *count, uint32_t proc)
+{
+    for (uint32_t i = 0; i < *count; i++)
+        if (list[i] == proc)
+            return;
+    list[(*count)++] = (uint16_t)proc;
+}
+
+static uint32_t proc_of(uint32_t stream) { return sim->context[sim->stream[stream].context].proc; }
+
 static void choose(SimCard *card, Plan *plan)
 {
-    bool alone;
+    bool alone = true;
     uint32_t kept = 0;
     settle(card);
     plan->count = 0;
     plan->demand = 0;
     plan->step = UINT64_MAX;
+    plan->busy.running = plan->busy.resident = 0;
     for (uint32_t i = 0; i < card->active_count; i++) {
         const SimStream *s = &sim->stream[card->active[i]];
         const SimOp *head = &sim->op[s->head];
@@ -103,11 +116,15 @@ static void choose(SimCard *card, Plan *plan)
     }
     if (plan->count == 0)
         return;
-    card->context = turn(card, plan, &alone);
+    if (sim->config.bias)
+        for (uint32_t i = 0; i < plan->count; i++)
+            note(plan->busy.here, &plan->busy.resident, proc_of(plan->running[i]));
+    card->context = sim->config.mps ? sim->stream[plan->running[0]].context : turn(card, plan, &alone);
     for (uint32_t i = 0; i < plan->count; i++)
-        if (sim->stream[plan->running[i]].context == card->context) {
+        if (sim->config.mps || sim->stream[plan->running[i]].context == card->context) {
             plan->running[kept++] = plan->running[i];
             plan->demand += sim->op[sim->stream[plan->running[kept - 1]].head].demand;
+            note(plan->busy.runs, &plan->busy.running, proc_of(plan->running[kept - 1]));
         }
     plan->count = kept;
     if (plan->demand < SIM_FULL)
@@ -132,8 +149,7 @@ void sim_advance(uint32_t index, uint64_t until)
         if (plan.count == 0 || room == 0)
             break;
         uint64_t step = plan.step < room ? plan.step : room;
-        uint32_t proc = sim->context[card->context].proc;
-        sim_account(index, proc, card->now, card->now + step);
+        sim_account(index, &plan.busy, card->now, card->now + step);
         sim_kill_point();
         for (uint32_t i = 0; i < plan.count; i++) {
             SimOp *op = &sim->op[sim->stream[plan.running[i]].head];
@@ -146,7 +162,7 @@ void sim_advance(uint32_t index, uint64_t until)
         card->now += step;
     }
     if (until > card->now) {
-        sim_account(index, SIM_NONE, card->now, until);
+        sim_account(index, NULL, card->now, until);
         card->now = until;
     }
 }

@@ -9,7 +9,7 @@
 void sim_uuid_text(uint32_t card, char text[SIM_UUID_TEXT])
 {
     const unsigned char *u = sim->config.card[card].uuid;
-    int at = snprintf(text, SIM_UUID_TEXT, "GPU-");
+    int at = snprintf(text, SIM_UUID_TEXT, sim->config.card[card].parent == SIM_NONE ? "GPU-" : "MIG-");
     for (int b = 0; b < 16; b++)
         at += snprintf(text + at, (size_t)(SIM_UUID_TEXT - at), b == 4 || b == 6 || b == 8 || b == 10 ? "-%02x" : "%02x", u[b]);
 }
@@ -21,6 +21,16 @@ uint32_t sim_choose(const char *word, size_t length, const uint32_t *cards, uint
     while (length && *word == ' ') {
         word++;
         length--;
+    }
+    if (length >= 4 && !strncmp(word, "MIG-", 4)) {
+        for (uint32_t i = 0; i < sim->config.cards; i++) {
+            char uuid[SIM_UUID_TEXT];
+            sim_uuid_text(i, uuid);
+            for (uint32_t k = 0; k < count; k++)
+                if ((sim->config.card[i].parent == cards[k] || cards[k] == i) && !strncmp(uuid, word, length))
+                    return i;
+        }
+        return SIM_NONE;
     }
     if (length < 4 || strncmp(word, "GPU-", 4)) {
         long index = strtol(word, &end, 10);
@@ -42,13 +52,15 @@ uint32_t sim_visible(uint32_t cards[SIM_CARDS])
 {
     uint32_t all[SIM_CARDS], n = 0;
     const char *list = getenv("TESSERA_SIM_DEVICES");
+    uint32_t whole = 0;
     for (uint32_t i = 0; i < sim->config.cards; i++)
-        all[i] = cards[i] = i;
+        if (sim->config.card[i].parent == SIM_NONE)
+            all[whole] = cards[whole] = i, whole++;
     if (!list || !strcmp(list, "all"))
-        return sim->config.cards;
+        return whole;
     while (*list) {
         size_t length = strcspn(list, ",");
-        uint32_t card = sim_choose(list, length, all, sim->config.cards);
+        uint32_t card = sim_choose(list, length, all, whole);
         if (card != SIM_NONE && n < SIM_CARDS)
             cards[n++] = card;
         list += length + (list[length] == ',');

@@ -137,10 +137,12 @@ Phys *sim_phys(CUmemGenericAllocationHandle handle)
     return phys && phys->magic == SIM_PHYS && phys->handles ? phys : NULL;
 }
 
-static void let_go(Phys *phys)
+void sim_phys_let_go(Phys *phys)
 {
     if (phys->handles || phys->maps)
         return;
+    if (phys->devices)
+        sim_multicast_forget(phys);
     if (phys->block != SIM_NONE)
         sim_block_drop(phys->block);
     else if (!phys->host)
@@ -157,7 +159,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     Phys *phys = sim_phys(handle);
     if (phys) {
         phys->handles--;
-        let_go(phys);
+        sim_phys_let_go(phys);
     }
     sim_local_unlock();
     return phys ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -227,7 +229,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
         p += range->size;
         sim_range_delete(range);
         phys->maps--;
-        let_go(phys);
+        sim_phys_let_go(phys);
     }
     sim_local_unlock();
     return size ? result : CUDA_ERROR_INVALID_VALUE;

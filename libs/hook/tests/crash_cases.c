@@ -113,7 +113,7 @@ TEST(take_six_hundred, "memory=1024", NULL) {
  * the sum of charges must be what the machine says that the processes hold. */
 #define WALKERS 8
 #define ROUNDS 10
-TEST(random_operations_add_up, "memory=1024", NULL) {
+TEST(random_operations_add_up, "memory=1024", "granule=512") {
     pid_t pids[WALKERS];
     long all = getenv("SOAK") ? atol(getenv("SOAK")) : 200000;
     for (unsigned i = 0; i < WALKERS; i++) {

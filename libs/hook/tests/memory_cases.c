@@ -84,7 +84,7 @@ TEST(killed_process_gives_everything_back_at_once, "memory=1024", NULL) {
     EQUAL(charged(), 900 * MIB);
 }
 
-TEST(pitch_is_charged_as_the_driver_laid_it_out, "memory=1024", NULL) {
+TEST(pitch_is_charged_as_the_driver_laid_it_out, "memory=1024", "granule=512") {
     CUdeviceptr p;
     size_t pitch;
     begin();

@@ -209,7 +209,7 @@ TEST(hc_a_second_release_of_the_primary_context_is_the_one_that_counts, "memory=
     EQUAL(charged(), 0);
 }
 
-TEST(code_is_overhead_until_it_is_unloaded, "memory=1024", "module=20m") {
+TEST(code_is_overhead_until_it_is_unloaded, "memory=1024", "module=20m lazy=0") {
     CUmodule module;
     CUlibrary library;
     char path[512];
@@ -228,7 +228,7 @@ TEST(code_is_overhead_until_it_is_unloaded, "memory=1024", "module=20m") {
     EQUAL(charged(), 0);
 }
 
-TEST(code_is_charged_where_the_policy_says_so, "memory=1024 card_flags=2", "module=20m context=100m") {
+TEST(code_is_charged_where_the_policy_says_so, "memory=1024 card_flags=2", "module=20m context=100m lazy=0") {
     CUmodule module;
     begin();
     EQUAL(CU(cuModuleLoadData)(&module, "tessera-sim-module\nkernel spin ns=5\n"), 0);

@@ -164,7 +164,7 @@ TEST(the_primary_context_goes_by_its_first_version_too, "memory=1024 card_flags=
     EQUAL(charged(), 0);
 }
 
-TEST(code_loaded_in_every_way_is_overhead, "memory=1024", "module=20m") {
+TEST(code_loaded_in_every_way_is_overhead, "memory=1024", "module=20m lazy=0") {
     CUmodule module[3];
     char path[512];
     const char *code = "tessera-sim-module\nkernel spin ns=5\n";
@@ -184,7 +184,7 @@ TEST(code_loaded_in_every_way_is_overhead, "memory=1024", "module=20m") {
     EQUAL(usage()->slot[0].overhead_bytes, 0);
 }
 
-TEST(a_library_from_memory_is_overhead, "memory=1024", "module=20m") {
+TEST(a_library_from_memory_is_overhead, "memory=1024", "module=20m lazy=0") {
     CUlibrary library;
     begin();
     EQUAL(CU(cuLibraryLoadData)(&library, "tessera-sim-module\nkernel spin ns=5\n", NULL, NULL, 0, NULL, NULL, 0), 0);

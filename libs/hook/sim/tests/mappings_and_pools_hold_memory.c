@@ -1,4 +1,4 @@
-/* sim: memory=1g context=0 cards=2
+/* sim: granule=512 memory=1g context=0 cards=2
  * VMM memory lives until the last release and the last unmap; pools keep what they reserved; arrays have their true sizes; sharing. */
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-/* sim: memory=1g context=100m
+/* sim: granule=512 memory=1g context=100m
  * One physical memory that all processes share; what a process holds ends with it. */
 #include <signal.h>
 
