@@ -271,13 +271,13 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
         assert len(list(scheduler.ledger.entries())) <= 4 + LIARS * 10
 
         await until(lambda: status(world).get("used", {}).get("cards") == 4, 30)
-        await stage.quota.judging.evaluate()
-        judged = stage.quota.judging.statuses["default/q"]
+        await stage.quota.evaluator.evaluate()
+        judged = stage.quota.evaluator.statuses["default/q"]
         assert (judged.phase, judged.seen.memory, judged.hours.seen) == ("Within", "0", 0)
         assert stage.quota.usage.measured() == {}
         assert stage.rebalancer.measured() == []
-        assert not set(stage.rebalancer.teller.told) & set(HONEST)
-        assert set(stage.rebalancer.smoother.nodes()) <= set(map(liar, range(LIARS)))
+        assert not set(stage.rebalancer.publisher.published) & set(HONEST)
+        assert set(stage.rebalancer.usage.smoother.nodes()) <= set(map(liar, range(LIARS)))
         reasons = {"vendor", "subject", "node", "unsigned", "signature", "card", "excess"}
         assert reasons <= set(doubted(scheduler.measures.registry))
         assert {"unsigned", "signature", "pod", "node"} <= set(doubted(stage.quota.metrics))

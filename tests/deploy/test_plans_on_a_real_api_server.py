@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_rebalancer.plans.eviction import Evictor
 from tessera_rebalancer.plans.plan_store import PlanGone, PlanStore
-from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
@@ -63,13 +63,13 @@ async def test_a_plan_lives_and_is_removed(installed: Installed, tmp_path: Path)
         assert (made.spec, made.status) == (SPEC, PlanStatus())
         await plans.approve(made, "policy")
         with pytest.raises(PlanGone):
-            await plans.put(made, PlanStatus(phase=PlanPhase.DECLINED), exact=True)
+            await plans.write_status(made, PlanStatus(phase=PlanPhase.DECLINED), exact=True)
         approved = await plans.read(name)
         assert (approved.spec.decision, approved.spec.decided_by) == ("approved", "policy")
         status = PlanStatus(phase=PlanPhase.STARTED, started="2026-11-21T00:00:00Z", before=40)
-        started = await plans.put(approved, status, exact=True)
+        started = await plans.write_status(approved, status, exact=True)
         ended = msgspec.structs.replace(status, phase=PlanPhase.DONE, gained=12.5)
-        await plans.put(started, ended)
+        await plans.write_status(started, ended)
         assert (await plans.read(name)).status == ended
         await plans.delete(started)
         with pytest.raises(PlanGone):

@@ -72,8 +72,8 @@ async def test_no_hint_is_made_of_what_another_published(
             await report(cluster, number, use, uid, node=node, by=by)
             await asyncio.sleep(2)
         assert cluster.hints() is None
-        assert rebalancer.teller.told == {}
-        assert rebalancer.smoother.nodes() == ()
+        assert rebalancer.publisher.published == {}
+        assert rebalancer.usage.smoother.nodes() == ()
         assert doubted(rebalancer) == {reason: 60}
 
 

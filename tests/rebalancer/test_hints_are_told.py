@@ -57,7 +57,7 @@ async def test_a_node_that_fell_silent_is_told_of_no_more_even_when_nats_comes_b
         assert cluster.told()
         await asyncio.sleep(60)
         before = len(cluster.told())
-        assert rebalancer.teller.told == {}
+        assert rebalancer.publisher.published == {}
         cluster.bus.away()
         cluster.bus.back()
         await asyncio.sleep(60)

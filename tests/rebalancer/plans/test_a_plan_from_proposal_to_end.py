@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tessera_core.rebalance.proposals import EnabledPlanKinds
-from tessera_rebalancer.plans.settings import PaceSettings
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_schema.plans import (
     PlanDeclined,
     PlanDone,

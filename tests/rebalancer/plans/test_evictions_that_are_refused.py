@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from tessera_embedded.apiserver.faults import Answer, Cut, InjectedFault
-from tessera_rebalancer.plans.settings import PaceSettings
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_schema.plans import PlanFailed, PlanKind, PlanPhase
 from tests.rebalancer.plans.test_a_plan_that_was_interrupted import two_to_move
 from tests.rebalancer.plans.world import Cluster, planning, settings, until

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tessera_core.rebalance.cluster_view import WorthRules
 from tessera_core.rebalance.plan_gains import GainRules
-from tessera_rebalancer.plans.settings import PaceSettings
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_runtime.kube.timestamps import format_time
 from tessera_schema.plans import PlanKind, PlanPhase
 from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until
@@ -79,8 +79,8 @@ async def test_proposing_stops_when_gains_do_not_come_and_says_so() -> None:
     async with planning(cluster, replace(HOUR, gain=rules)) as plans:
         await asyncio.sleep(200)
         assert len(cluster.plans()) == 2
-        assert plans.judging.paused is not None
-        assert "gained 20 of 200 card-seconds" in plans.judging.paused.why
+        assert plans.planner.paused is not None
+        assert "gained 20 of 200 card-seconds" in plans.planner.paused.why
         assert cluster.metric("plans_paused") == 1
         notes = [status.message for _, _, status in cluster.plans()]
         assert any("nothing is proposed until" in note for note in notes)

@@ -36,7 +36,7 @@ async def test_a_namespace_is_limited_by_its_labels_while_it_has_them() -> None:
     async with planning(cluster) as plans:
         await asyncio.sleep(60)
         assert cluster.plans() == []
-        assert "quota" in plans.judging.why_not["default/w"]
+        assert "quota" in plans.planner.why_not["default/w"]
         label(cluster, team=None)
         await until(cluster.plans)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.trust.grants import Verifier
-from tessera_rebalancer.plans.pod_reader import PlanPodReader
+from tessera_rebalancer.plans.pod_summary import summary
+from tessera_runtime.informers.grant_keys import GrantKeys
+from tessera_runtime.informers.pods import PodSummaryReader
 from tests.rebalancer.plans.world import REGISTRY, Cluster, planning, until
 
 pytestmark = pytest.mark.looptime
@@ -50,7 +52,7 @@ async def test_it_is_not_moved(pod: dict[str, Any]) -> None:
     cluster = cluster_of(**pod)
     async with planning(cluster) as plans:
         await asyncio.sleep(60)
-        assert plans.judging.why_not == {
+        assert plans.planner.why_not == {
             "default/w": "no pods that may move leave room for it and fit elsewhere"
         }
     assert cluster.plans() == []
@@ -74,7 +76,9 @@ async def test_it_may_be_moved(pod: dict[str, Any]) -> None:
 
 def test_a_pod_of_an_odd_form_holds_its_cards_and_stays() -> None:
     ledger = Ledger()
-    reader = PlanPodReader(REGISTRY, ledger, lambda: Verifier({}), migration=False)
+    reader = PodSummaryReader(
+        REGISTRY, ledger.fleet, GrantKeys(), partial(summary, profiles=frozenset()), migration=False
+    )
     limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000"}
     container = {"name": "c", "resources": {"limits": limits}, "ports": "odd"}
     pod = {"metadata": {"uid": "u"}, "spec": {"nodeName": "n", "containers": [container]}}
@@ -115,4 +119,4 @@ async def test_a_grant_that_nobody_signed_holds_nothing() -> None:
     cluster.note("b", {"tessera.dev/grant": forged})
     async with planning(cluster) as plans:
         await asyncio.sleep(30)
-        assert [one.pod.name for one in plans.view.pods.running().values()] == ["default/a"]
+        assert [one.pod.name for one in plans.watch.pods.running().values()] == ["default/a"]

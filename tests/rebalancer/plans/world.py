@@ -16,14 +16,16 @@ from tessera_core.rebalance.movable_pods import MoveRules
 from tessera_core.registry.registry import load
 from tessera_core.trust.grants import Signer, new_key, published_key
 from tessera_core.usage.smoothed import SmoothContainer
-from tessera_rebalancer.plans.cluster_watch import ViewSettings
-from tessera_rebalancer.plans.service import PlanEnvironment, PlanService, open_plans
-from tessera_rebalancer.plans.settings import PlanSettings
+from tessera_rebalancer.plan_settings import PlanSettings
+from tessera_rebalancer.plans.service import PlanService
+from tessera_rebalancer.settings import RebalancerSettings
+from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.outbox import open_outbox
 from tessera_runtime.kube.events import open_events
 from tessera_runtime.kube.settings import EventSettings, KubeSettings
 from tessera_runtime.kube.timestamps import format_time
 from tessera_runtime.metrics import MetricsRegistry
+from tessera_runtime.service import ServiceEnvironment
 from tessera_schema.annotation_keys import RESERVE_KEY, SIGNING_KEYS
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share, encode_grant
@@ -54,6 +56,8 @@ VENDOR = "nvidia"
 PROFILE = "tessera-scheduler"
 CARD_MIB = 16000
 HOUR_S = 3600.0
+
+QUIET = KubeSettings(watch_s=100_000, silence_s=200_000)
 
 
 class Cluster:
@@ -297,16 +301,29 @@ async def planning(
         ) as events,
         asyncio.TaskGroup() as group,
     ):
-        world = PlanEnvironment(
-            kube=kube, clock=cluster.clock, registry=REGISTRY, outbox=outbox, events=events,
-            metrics=_fresh(cluster), settings=config, cluster="default",
-            view=ViewSettings(kube=KubeSettings(watch_s=100_000, silence_s=200_000)),
-            hints=lambda: cluster.hints, measured=lambda: cluster.measured,
+        environment = ServiceEnvironment(
+            kube=kube, bus=cluster.bus, settings=RebalancerSettings(plans=config, kube=QUIET),
+            clock=cluster.clock, registry=REGISTRY,
         )  # fmt: skip
+        plans = PlanService(environment, outbox, events, _fresh(cluster), Usage(cluster))
         ending = group.create_task(cluster.kubelet() if kubelet else asyncio.sleep(0), name="kl")
-        async with open_plans(world) as plans:
+        async with running_in_background(plans.run(), "plans"):
             yield plans
         ending.cancel()
+
+
+class Usage:
+    """What the test says was measured of the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def hints(self) -> Mapping[str, NodeHints]:
+        return self._cluster.hints
+
+    def measured(self) -> Sequence[SmoothContainer]:
+        return self._cluster.measured
 
 
 def _fresh(cluster: Cluster) -> MetricsRegistry:

@@ -3,22 +3,34 @@ node and reason."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
+from tessera_core.reports.agents import AgentReports
 from tessera_core.reports.doubts import Doubt
 from tessera_runtime import logs
-from tessera_runtime.metrics import Counter
+from tessera_runtime.metrics import Counter, MetricsRegistry
 
 MOST_LOGGED: Final = 10_000
 """Pairs of node and reason that are remembered as logged; beyond it the oldest are forgotten."""
 _EARLY: Final = frozenset({Doubt.NODE, Doubt.CARD, Doubt.POD})
-"""What an honest report may be doubted for: it may come before the API server has told us of its
-node's annotation or of a pod, or after the pod has ended."""
+"""What an honest report may be doubted for: it may come before the API server has reported its
+node's annotation or its pod, or after the pod has ended."""
 _log: Final = logs.named("tessera.reports")
 
 
+def counted_reports(
+    cluster: str, vendors: Container[str], metrics: MetricsRegistry
+) -> AgentReports:
+    """Reports whose doubts are counted by a metric `news_disbelieved`."""
+    doubted = metrics.counter(
+        "news_disbelieved", "Reports of agents that do not count", ("reason",)
+    )
+    return AgentReports(cluster, vendors, DoubtedReports(doubted))
+
+
 class DoubtedReports:
-    """A `tessera_core.reports.doubts.Notice`."""
+    """Counts doubts, and logs the first of each node and reason: a `doubts.Notice`."""
 
     def __init__(self, metric: Counter) -> None:
         """`metric` has one label, the reason; every reason begins at zero."""
@@ -26,7 +38,7 @@ class DoubtedReports:
         self._logged: dict[tuple[str, Doubt], None] = {}
 
     def __call__(self, node: str, doubt: Doubt, what: str) -> None:
-        """Takes one; an empty node is one that is not known."""
+        """Count one; an empty node is one that is not known."""
         self._count[doubt].inc()
         if (node, doubt) in self._logged:
             return

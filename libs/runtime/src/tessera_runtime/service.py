@@ -36,11 +36,13 @@ from tessera_runtime import dialect_config, process
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.bus.client import NatsBus, open_bus
 from tessera_runtime.bus.micro_service import MicroService, open_micro
+from tessera_runtime.bus.outbox import Outbox, open_outbox
 from tessera_runtime.clock import Clock, SystemClock
 from tessera_runtime.http import server
 from tessera_runtime.http.server import HttpSettings, PortReporter
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.client import open_kube
+from tessera_runtime.kube.events import EventRecorder, open_events
 from tessera_runtime.metrics import MetricsRegistry
 from tessera_runtime.service_settings import ServiceSettings
 from tessera_schema.subjects import token
@@ -64,6 +66,26 @@ class ServiceEnvironment(Struct, Generic[S], frozen=True, kw_only=True):
 async def dialects_of_file(_: Kube, settings: ServiceSettings) -> DialectRegistry:
     """The dialects as their file configures them. Raises BadSettings."""
     return await asyncio.to_thread(dialect_config.load, settings.dialects.file)
+
+
+@asynccontextmanager
+async def open_publishers(
+    environment: ServiceEnvironment[S], name: str, instance: str
+) -> AsyncGenerator[tuple[Outbox, EventRecorder]]:
+    """Where a service publishes: the bus, and the Kubernetes Events of the objects concerned."""
+    settings = environment.settings
+    async with (
+        open_outbox(
+            environment.bus, environment.clock, name, instance, settings=settings.outbox
+        ) as outbox,
+        open_events(
+            environment.kube,
+            settings.events,
+            component=f"tessera-{name}",
+            clock=environment.clock,
+        ) as events,
+    ):
+        yield outbox, events
 
 
 class Service(Struct, Generic[S], frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""All quotas, judged again and again: from what is held, asked and measured to a status, and to
-what is told when a phase changes.
+"""All quotas, evaluated again and again: what is held, requested and measured becomes a status, and
+an event when a phase changes.
 
-It decides nothing about placement. The scheduler counts by itself, so that nothing of this has to
-run for a quota to hold.
+It decides nothing about placement. The scheduler counts by itself, so that quotas hold while this
+service is away.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tessera_core.machines.throttle import ThrottlePhase
 from tessera_core.quota.allowance import QuotaUsage, Uses
 from tessera_core.quota.status import Measured, amounts, excess, parts, quantity, waiting
 from tessera_quota.events import QuotaEvents
-from tessera_quota.idle_grants import idle_grant, resting
+from tessera_quota.idle_grants import idle_grant, idle_pods
 from tessera_quota.pods import QuotaPods
 from tessera_quota.quota_objects import AcceleratorQuotaSummary, QuotaObjects
 from tessera_quota.quota_state import PhaseChange, QuotaState
@@ -30,166 +30,175 @@ from tessera_runtime.kube import timestamps
 from tessera_schema.quotas import Limit, MeasuredUse, QuotaStatus
 
 _FORGET_EVERY: Final = 60
-"""Judgements between two looks for nodes that are gone."""
-
-
-class EvaluatorDependencies(Struct, frozen=True, kw_only=True):
-    """What a judgement is made of."""
-
-    ledger: Ledger
-    pods: QuotaPods
-    usage: UsageListener
-    settings: QuotaSettings
-    teller: QuotaEvents
-    clock: Clock
-    now: Callable[[], float]
-    """The loop's time."""
+"""Evaluations between two looks for nodes that are gone."""
 
 
 class Measurements(Struct, frozen=True, kw_only=True):
-    """What was measured, as one judgement of all quotas sees it."""
+    """What was measured, as one evaluation of all quotas sees it."""
 
     use: Mapping[Key, Measured]
     active: Mapping[str, float]
     """Pod uid -> Unix time of its last GPU time."""
 
 
-class _Held(NamedTuple):
+class _GrantedUse(NamedTuple):
     used: Uses
     assumed: Uses
     """The part of it that has not started."""
     silent: int
-    """Running pods of which nothing was heard lately."""
+    """Running pods of which nothing was measured lately."""
 
 
 class QuotaEvaluator:
-    """Judges."""
+    """The phase and the status of each AcceleratorQuota."""
 
-    def __init__(self, made_of: EvaluatorDependencies) -> None:
-        """No quota is known; `objects` is the sink for them."""
-        self.objects = QuotaObjects(made_of.ledger, self._gone)
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        pods: QuotaPods,
+        usage: UsageListener,
+        settings: QuotaSettings,
+        events: QuotaEvents,
+        clock: Clock,
+        now: Callable[[], float],
+    ) -> None:
+        """`now` is the loop's time."""
+        self.objects = QuotaObjects(ledger, self._remove)
+        """The handler for AcceleratorQuotas."""
         self.statuses: dict[str, QuotaStatus] = {}
-        """The newest of each quota, by key; for whoever writes and shows them."""
-        self.judged = asyncio.Event()
-        """Set by each judgement; whoever waits for it clears it."""
-        self._of = made_of
-        self._tracked: dict[str, QuotaState] = {}
-        self._told_at: dict[str, float] = {}
+        """The newest of each quota, by key."""
+        self.evaluated = asyncio.Event()
+        """Set by each evaluation; the task that waits for it clears it."""
+        self._ledger = ledger
+        self._pods = pods
+        self._usage = usage
+        self._settings = settings
+        self._events = events
+        self._clock = clock
+        self._now = now
+        self._states: dict[str, QuotaState] = {}
+        self._published_at: dict[str, float] = {}
 
     async def run(self) -> NoReturn:
-        """Judge for ever, as often as is set."""
+        """Evaluate for ever, every `count.every_s` seconds."""
         while True:
             for _ in range(_FORGET_EVERY):
                 await self.evaluate()
-                await asyncio.sleep(self._of.settings.count.every_s)
-            self._of.usage.forget()
-            self._of.teller.keep(self._of.usage.last_active().keys())
+                await asyncio.sleep(self._settings.count.every_s)
+            self._usage.forget()
+            self._events.keep_only(self._usage.last_active().keys())
 
     async def evaluate(self) -> None:
-        """Judge every quota once; others on the loop have their turn in between."""
-        measured = Measurements(use=self._of.usage.measured(), active=self._of.usage.last_active())
+        """Evaluate every quota once; other tasks on the loop run in between."""
+        measured = Measurements(use=self._usage.measured(), active=self._usage.last_active())
         for key in list(self.objects.known):
-            sight = self.objects.known.get(key)
-            if sight is not None:
-                self.statuses[key] = self._status(self._resolved(sight), measured)
+            quota = self.objects.known.get(key)
+            if quota is not None:
+                self.statuses[key] = self._status(self._resolved(quota), measured)
             await asyncio.sleep(0)
-        self.judged.set()
+        self.evaluated.set()
 
-    def _gone(self, sight: AcceleratorQuotaSummary) -> None:
-        self.statuses.pop(sight.key, None)
-        self._told_at.pop(sight.key, None)
-        sight = self._resolved(sight)
-        tracked = self._tracked.pop(sight.key, None)
-        if tracked is not None and tracked.phase is not ThrottlePhase.WITHIN:
-            self._of.teller.gone(sight)
+    def _remove(self, quota: AcceleratorQuotaSummary) -> None:
+        self.statuses.pop(quota.key, None)
+        self._published_at.pop(quota.key, None)
+        state = self._states.pop(quota.key, None)
+        if state is not None and state.phase is not ThrottlePhase.WITHIN:
+            self._events.publish_removal(self._resolved(quota))
 
-    def _resolved(self, sight: AcceleratorQuotaSummary) -> AcceleratorQuotaSummary:
-        """With the namespaces that it selects at this moment."""
-        if sight.limit is None:
-            return sight
-        return replace(sight, limit=self._of.ledger.resolved(sight.limit))
+    def _resolved(self, quota: AcceleratorQuotaSummary) -> AcceleratorQuotaSummary:
+        """The quota with the namespaces that it selects at this moment."""
+        if quota.limit is None:
+            return quota
+        return replace(quota, limit=self._ledger.resolved(quota.limit))
 
-    def _status(self, sight: AcceleratorQuotaSummary, measured: Measurements) -> QuotaStatus:
-        of, wall, now = self._of, self._of.clock.time(), self._of.now()
-        tracked = self._tracked.get(sight.key)
-        if tracked is None:
-            tracked = self._tracked[sight.key] = QuotaState(sight.status, wall=wall, now=now)
-        limit = sight.limit
+    def _status(self, quota: AcceleratorQuotaSummary, measured: Measurements) -> QuotaStatus:
+        wall, now = self._clock.time(), self._now()
+        state = self._states.get(quota.key)
+        if state is None:
+            state = self._states[quota.key] = QuotaState(quota.status, wall=wall, now=now)
+        limit = quota.limit
         if limit is None:
-            change = tracked.evaluate("", sight.after_s, throttles=False, wall=wall, now=now)
-            status = _shown(sight, tracked, "")
-            self._tell(sight, status, change, now)
+            change = state.evaluate("", quota.after_s, throttles=False, wall=wall, now=now)
+            status = _phase_status(quota, state, "")
+            self._publish(quota, status, change, now)
             return status
-        held = self._held(limit, measured)
-        seconds = of.usage.gpu_seconds(limit.group, limit.vendor)
-        tracked.count(parts(limit, held.used), seconds, now)
-        seen = _seen(limit, measured.use)
+        granted = self._granted(limit, measured)
+        state.count(
+            parts(limit, granted.used), self._usage.gpu_seconds(limit.group, limit.vendor), now
+        )
+        use = _measured(limit, measured.use)
         message = ""
         if limit.group:
-            message = excess(of.ledger.allowance(limit.group[0]), limit, seen)
-        throttles = sight.cores_percent < 100
-        change = tracked.evaluate(message, sight.after_s, throttles=throttles, wall=wall, now=now)
-        idle = resting(of.pods, limit, measured.active, wall - of.settings.count.idle_s)
+            message = excess(self._ledger.allowance(limit.group[0]), limit, use)
+        throttles = quota.cores_percent < 100
+        change = state.evaluate(message, quota.after_s, throttles=throttles, wall=wall, now=now)
+        count = self._settings.count
+        idle = idle_pods(self._pods, limit, measured.active, wall - count.idle_s)
+        requests = (each for name in limit.group for each in self._pods.waiting(name))
         status = replace(
-            _shown(sight, tracked, message),
-            used=amounts(limit, held.used), assumed=amounts(limit, held.assumed),
-            waiting=waiting(limit, (asks for n in limit.group for asks in of.pods.waiting(n))),
+            _phase_status(quota, state, message),
+            used=amounts(limit, granted.used),
+            assumed=amounts(limit, granted.assumed),
+            waiting=waiting(limit, requests),
             seen=MeasuredUse(
-                memory=quantity(seen.memory_bytes), cores=round(seen.cores_percent, 1),
-                silent=held.silent,
+                memory=quantity(use.memory_bytes),
+                cores=round(use.cores_percent, 1),
+                silent=granted.silent,
             ),
             idle_pods=len(idle),
-            idle=tuple(idle_grant(*each) for each in idle[: of.settings.count.idle_shown]),
-        )  # fmt: skip
-        self._tell(sight, status, change, now)
+            idle=tuple(idle_grant(*each) for each in idle[: count.idle_shown]),
+        )
+        self._publish(quota, status, change, now)
         for pod, since, _ in idle:
-            of.teller.idle(pod, since)
+            self._events.publish_idle(pod, since)
         return status
 
-    def _held(self, limit: Limit, measured: Measurements) -> _Held:
+    def _granted(self, limit: Limit, measured: Measurements) -> _GrantedUse:
         used: dict[tuple[str, str], QuotaUsage] = {}
         assumed: dict[tuple[str, str], QuotaUsage] = {}
         silent = 0
         for namespace in limit.group:
-            for pod, entry in self._of.pods.holding(namespace):
+            for pod, entry in self._pods.holding(namespace):
                 silent += pod.runs and pod.uid not in measured.active
                 for total in (used,) if pod.runs else (used, assumed):
                     for key, use in entry.uses.items():
                         total[key] = total.get(key, QuotaUsage()).plus(use)
-        return _Held(used, assumed, silent)
+        return _GrantedUse(used, assumed, silent)
 
-    def _tell(
-        self, sight: AcceleratorQuotaSummary, status: QuotaStatus, change: PhaseChange, now: float
+    def _publish(
+        self, quota: AcceleratorQuotaSummary, status: QuotaStatus, change: PhaseChange, now: float
     ) -> None:
+        # A throttle in force is repeated for agents that have come since.
         again = (
             status.phase == ThrottlePhase.THROTTLED
-            and now - self._told_at.get(sight.key, now) >= self._of.settings.throttle.tell_s
+            and now - self._published_at.get(quota.key, now) >= self._settings.throttle.tell_s
         )
         if change is not PhaseChange.NOTHING:
-            self._of.teller.changed(sight, status, change)
+            self._events.publish_change(quota, status, change)
         elif again:
-            self._of.teller.again(sight, status)
-        if change is not PhaseChange.NOTHING or again or sight.key not in self._told_at:
-            self._told_at[sight.key] = now
+            self._events.publish_throttle(quota, status)
+        if change is not PhaseChange.NOTHING or again or quota.key not in self._published_at:
+            self._published_at[quota.key] = now
 
 
-def _shown(sight: AcceleratorQuotaSummary, tracked: QuotaState, message: str) -> QuotaStatus:
+def _phase_status(quota: AcceleratorQuotaSummary, state: QuotaState, message: str) -> QuotaStatus:
     """What a status says of the object and its phase."""
-    throttled = tracked.phase is ThrottlePhase.THROTTLED
-    ends = tracked.phase is ThrottlePhase.GRACE and sight.cores_percent < 100
+    throttled = state.phase is ThrottlePhase.THROTTLED
+    ends = state.phase is ThrottlePhase.GRACE and quota.cores_percent < 100
     return QuotaStatus(
-        observed_generation=sight.generation,
-        phase=tracked.phase.value,
-        phase_since=timestamps.format_time(tracked.since),
-        throttles_at=timestamps.format_time(tracked.since + sight.after_s) if ends else "",
-        cores_percent=sight.cores_percent if throttled else 100,
+        observed_generation=quota.generation,
+        phase=state.phase.value,
+        phase_since=timestamps.format_time(state.since),
+        throttles_at=timestamps.format_time(state.since + quota.after_s) if ends else "",
+        cores_percent=quota.cores_percent if throttled else 100,
         message=message,
-        problem=sight.problem,
-        hours=tracked.hours,
+        problem=quota.problem,
+        hours=state.hours,
     )
 
 
-def _seen(limit: Limit, use: Mapping[Key, Measured]) -> Measured:
+def _measured(limit: Limit, use: Mapping[Key, Measured]) -> Measured:
     mine = [
         each for (namespace, vendor), each in use.items()
         if namespace in limit.group and limit.vendor in ("", vendor)

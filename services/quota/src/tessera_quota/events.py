@@ -1,6 +1,7 @@
-"""What is told when a quota's phase changes: news on the bus, Kubernetes Events for people.
+"""What is published when a quota's phase changes: messages on the bus, Kubernetes Events for
+people.
 
-The status on the object is what lasts; whoever missed the news finds it there.
+The status on the object is what lasts: a reader that missed the message finds it there.
 """
 
 from __future__ import annotations
@@ -38,47 +39,47 @@ _TYPES: Final[dict[type[QuotaEvent], str]] = {
 
 
 class QuotaEvents:
-    """Tells; never waits, never fails."""
+    """Publishes quota events. Never waits, never raises."""
 
     def __init__(self, outbox: Outbox, events: EventRecorder, cluster: str) -> None:
-        """Nothing was told yet."""
+        """`cluster` is the third token of the subjects."""
         self._outbox = outbox
         self._events = events
         self._cluster = cluster
         self._idle: dict[str, float] = {}
 
-    def changed(
-        self, sight: AcceleratorQuotaSummary, status: QuotaStatus, change: PhaseChange
+    def publish_change(
+        self, quota: AcceleratorQuotaSummary, status: QuotaStatus, change: PhaseChange
     ) -> None:
-        """The quota has entered another phase."""
-        _log.info("quota", quota=sight.key, phase=status.phase, told=status.message)
+        """Publish that the quota has entered another phase."""
+        _log.info("quota", quota=quota.key, phase=status.phase, told=status.message)
         match change:
             case PhaseChange.EXCEEDED:
                 then = f"; its cores are lowered at {status.throttles_at}"
-                self._send(_exceeded(sight, status))
+                self._send(_exceeded(quota, status))
                 text = status.message + (then if status.throttles_at else "")
-                self._event(sight, "QuotaExceeded", text, warning=True)
+                self._event(quota, "QuotaExceeded", text, warning=True)
             case PhaseChange.THROTTLED:
-                self._send(_throttled(sight, status))
+                self._send(_throttled(quota, status))
                 text = f"{status.message}; cores are lowered to {status.cores_percent:g} percent"
-                self._event(sight, "QuotaThrottled", text, warning=True)
+                self._event(quota, "QuotaThrottled", text, warning=True)
             case PhaseChange.RESTORED:
-                self._send(_restored(sight))
-                self._event(sight, "QuotaRestored", "no more is used than may be", warning=False)
+                self._send(_restored(quota))
+                self._event(quota, "QuotaRestored", "no more is used than may be", warning=False)
             case PhaseChange.NOTHING:
                 return
 
-    def again(self, sight: AcceleratorQuotaSummary, status: QuotaStatus) -> None:
-        """A throttle is still in force."""
-        self._send(_throttled(sight, status))
+    def publish_throttle(self, quota: AcceleratorQuotaSummary, status: QuotaStatus) -> None:
+        """Publish that a throttle is in force; no Kubernetes Event repeats it."""
+        self._send(_throttled(quota, status))
 
-    def gone(self, sight: AcceleratorQuotaSummary) -> None:
-        """A quota that was exceeded is no more."""
-        _log.info("quota gone", quota=sight.key)
-        self._send(_restored(sight))
+    def publish_removal(self, quota: AcceleratorQuotaSummary) -> None:
+        """Publish that a quota which was exceeded was deleted."""
+        _log.info("quota gone", quota=quota.key)
+        self._send(_restored(quota))
 
-    def idle(self, pod: QuotaPodSummary, since: float) -> None:
-        """A pod's cards rest since then; told once."""
+    def publish_idle(self, pod: QuotaPodSummary, since: float) -> None:
+        """Record once that a pod's cards are idle since a Unix time."""
         if self._idle.get(pod.uid) == since:
             return
         self._idle[pod.uid] = since
@@ -86,16 +87,16 @@ class QuotaEvents:
         text = f"holds cards and has used no GPU time since {timestamps.format_time(since)}"
         self._events.record(about, "IdleGrant", text)
 
-    def keep(self, uids: Set[str]) -> None:
-        """Forget all other pods."""
+    def keep_only(self, uids: Set[str]) -> None:
+        """Forget all other idle pods."""
         for uid in self._idle.keys() - uids:
             del self._idle[uid]
 
     def _event(
-        self, sight: AcceleratorQuotaSummary, reason: str, text: str, *, warning: bool
+        self, quota: AcceleratorQuotaSummary, reason: str, text: str, *, warning: bool
     ) -> None:
         about = ObjectRef(
-            QUOTA_KIND, sight.of.name, sight.of.namespace, sight.of.uid, f"{GROUP}/{VERSION}"
+            QUOTA_KIND, quota.of.name, quota.of.namespace, quota.of.uid, f"{GROUP}/{VERSION}"
         )
         self._events.record(about, reason, text, warning=warning)
 
@@ -105,29 +106,29 @@ class QuotaEvents:
         )
 
 
-def _group(sight: AcceleratorQuotaSummary) -> tuple[str, ...]:
-    return sight.limit.group if sight.limit is not None else (sight.of.namespace,)
+def _group(quota: AcceleratorQuotaSummary) -> tuple[str, ...]:
+    return quota.limit.group if quota.limit is not None else (quota.of.namespace,)
 
 
-def _exceeded(sight: AcceleratorQuotaSummary, status: QuotaStatus) -> QuotaExceeded:
+def _exceeded(quota: AcceleratorQuotaSummary, status: QuotaStatus) -> QuotaExceeded:
     return QuotaExceeded(
-        namespace=sight.of.namespace,
-        quota=sight.of.name,
+        namespace=quota.of.namespace,
+        quota=quota.of.name,
         message=status.message,
-        namespaces=_group(sight),
+        namespaces=_group(quota),
         throttles_at=status.throttles_at,
     )
 
 
-def _throttled(sight: AcceleratorQuotaSummary, status: QuotaStatus) -> QuotaThrottled:
+def _throttled(quota: AcceleratorQuotaSummary, status: QuotaStatus) -> QuotaThrottled:
     return QuotaThrottled(
-        namespace=sight.of.namespace, quota=sight.of.name, message=status.message,
-        cores_percent=status.cores_percent, namespaces=_group(sight),
-        vendor=sight.limit.vendor if sight.limit is not None else "",
+        namespace=quota.of.namespace, quota=quota.of.name, message=status.message,
+        cores_percent=status.cores_percent, namespaces=_group(quota),
+        vendor=quota.limit.vendor if quota.limit is not None else "",
     )  # fmt: skip
 
 
-def _restored(sight: AcceleratorQuotaSummary) -> QuotaRestored:
+def _restored(quota: AcceleratorQuotaSummary) -> QuotaRestored:
     return QuotaRestored(
-        namespace=sight.of.namespace, quota=sight.of.name, namespaces=_group(sight)
+        namespace=quota.of.namespace, quota=quota.of.name, namespaces=_group(quota)
     )

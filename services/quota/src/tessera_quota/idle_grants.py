@@ -1,6 +1,6 @@
-"""Grants that rest: running pods that hold cards and have had no GPU time for long.
+"""Idle grants: running pods that hold cards and have had no GPU time for long.
 
-A pod of which nothing is heard is not idle: nobody knows.
+A pod of which nothing was measured lately is not called idle: its use is unknown.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tessera_runtime.kube import timestamps
 from tessera_schema.quotas import IdleGrant, Limit
 
 _ALL: Final = Limit(namespace="", source="every card")
-Resting = tuple[QuotaPodSummary, float, LedgerEntry]
-"""A pod, since when it rests, and its page in the books."""
+IdlePod = tuple[QuotaPodSummary, float, LedgerEntry]
+"""A pod, the Unix time since which it is idle, and its entry in the ledger."""
 
 
-def resting(
+def idle_pods(
     pods: QuotaPods, limit: Limit, active: Mapping[str, float], before: float
-) -> list[Resting]:
+) -> list[IdlePod]:
     """The pods that the limit counts and that have had no GPU time since `before` (Unix time), the
-    longest at rest first."""
+    one that is idle longest first. `active` has the Unix time of each pod's last GPU time."""
     found = []
     for namespace in limit.group:
         for pod, entry in pods.holding(namespace):
@@ -36,12 +36,12 @@ def resting(
 
 
 def idle_grant(pod: QuotaPodSummary, since: float, entry: LedgerEntry) -> IdleGrant:
-    """As a status shows it."""
-    held = amounts(_ALL, entry.uses)
+    """An idle pod as a status shows it."""
+    total = amounts(_ALL, entry.uses)
     return IdleGrant(
         pod=f"{pod.namespace}/{pod.name}",
         since=timestamps.format_time(since),
-        memory=held.memory,
-        cores=held.cores,
-        cards=held.cards,
+        memory=total.memory,
+        cores=total.cores,
+        cards=total.cards,
     )

@@ -1,4 +1,4 @@
-"""The quota monitor's metrics: read when they are scraped, from what was last judged.
+"""The quota monitor's metrics: read when they are scraped, from the last evaluation.
 
 `hami_resource_quota_used` and `hami_resource_quota_limit` have HAMi's names and labels, so that its
 users' dashboards go on. Where several ResourceQuotas limit one resource, the lowest limit is shown.
@@ -19,7 +19,7 @@ _LABELS = ("namespace", "quota")
 
 
 class QuotaMetrics:
-    """Collects."""
+    """The families of the quota monitor."""
 
     def __init__(
         self, registry: MetricsRegistry, objects: QuotaObjects, statuses: Mapping[str, QuotaStatus],
@@ -37,7 +37,7 @@ class QuotaMetrics:
         """Every family, those without samples included."""
         yield from self._of_uses()
         yield from self._of_statuses()
-        yield from self._as_hami()
+        yield from self._hami_families()
         for name, count in self._counts().items():
             family = CounterMetricFamily(self._full(name), name.replace("_", " ").capitalize())
             family.add_metric((), count)
@@ -50,10 +50,10 @@ class QuotaMetrics:
         memory = self._gauge("used_memory_bytes", "Device memory held.")
         cores = self._gauge("used_cores_percent", "Cores held, 100 = a card.")
         cards = self._gauge("used_cards", "Cards held, once for each pod that holds a part.")
-        for sight in self._objects.known.values():
-            if sight.limit is not None:
-                labels = (sight.of.namespace, sight.of.name)
-                used = self._ledger.used(sight.limit)
+        for quota in self._objects.known.values():
+            if quota.limit is not None:
+                labels = (quota.of.namespace, quota.of.name)
+                used = self._ledger.used(quota.limit)
                 memory.add_metric(labels, used.memory_bytes)
                 cores.add_metric(labels, used.cores_percent)
                 cards.add_metric(labels, used.cards)
@@ -75,7 +75,7 @@ class QuotaMetrics:
             seen.add_metric(labels, status.hours.seen)
         yield from (phases, waits, idle, granted, seen)
 
-    def _as_hami(self) -> Iterable[Metric]:
+    def _hami_families(self) -> Iterable[Metric]:
         used = GaugeMetricFamily(
             "hami_resource_quota_used", "Used, in MiB or percent.",
             labels=("namespace", "quota_name", "limit"),
@@ -84,14 +84,14 @@ class QuotaMetrics:
             "hami_resource_quota_limit", "Allowed, in MiB or percent.",
             labels=("namespace", "quota_name"),
         )  # fmt: skip
-        shown: dict[tuple[str, str], tuple[float, float]] = {}
-        for limit in (limit for each in self._objects.theirs.values() for limit in each):
+        lowest: dict[tuple[str, str], tuple[float, float]] = {}
+        for limit in (limit for each in self._objects.foreign.values() for limit in each):
             use = self._ledger.allowance(limit.namespace).used(limit)
             resource = limit.source.partition("(limits.")[2].rstrip(")")
             have, most = _amount(limit, use.memory_bytes, use.cores_percent, use.cards)
-            before = shown.get((limit.namespace, resource), (have, most))
-            shown[limit.namespace, resource] = have, min(most, before[1])
-        for (namespace, resource), (have, most) in shown.items():
+            before = lowest.get((limit.namespace, resource), (have, most))
+            lowest[limit.namespace, resource] = have, min(most, before[1])
+        for (namespace, resource), (have, most) in lowest.items():
             used.add_metric((namespace, resource, f"{most:g}"), have)
             limits.add_metric((namespace, resource), most)
         yield from (used, limits)

@@ -1,11 +1,11 @@
 """A whole quota monitor in one event loop.
 
-    async with open_quota(world) as quota:
+    async with open_quota(environment) as quota:
         ...
 
-It opens no sockets; `tessera_quota.main` serves it. One process does for a cluster: two would write
-the same statuses in turn and tell everything twice, and nothing worse. While it is away quotas hold
-all the same, statuses stand still, and grace goes on.
+It opens no sockets; `tessera_quota.main` serves it. One process is enough for a cluster: two would
+write the same statuses in turn and publish each event twice, and nothing worse. While it is away
+quotas hold all the same, statuses stand still, and grace goes on.
 """
 
 from __future__ import annotations
@@ -16,76 +16,71 @@ from contextlib import asynccontextmanager
 from typing import NoReturn, TypeVar
 
 from tessera_core.ledger.ledger import Ledger
-from tessera_core.reports.agents import AgentReports
-from tessera_quota.evaluation import EvaluatorDependencies, QuotaEvaluator
+from tessera_quota.evaluation import QuotaEvaluator
 from tessera_quota.events import QuotaEvents
 from tessera_quota.metrics import QuotaMetrics
-from tessera_quota.pods import QuotaPodReader, QuotaPods
+from tessera_quota.pods import QuotaPods, summary
 from tessera_quota.quota_objects import ForeignQuotas, QuotaReader
 from tessera_quota.settings import QuotaSettings
 from tessera_quota.status_writer import StatusWriter
 from tessera_quota.usage import UsageListener
 from tessera_runtime.background import running_in_background
-from tessera_runtime.bus.outbox import Outbox, open_outbox
+from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.informers import grant_keys, namespaces
 from tessera_runtime.informers.grant_keys import GrantKeys
-from tessera_runtime.informers.installed_kinds import installed
+from tessera_runtime.informers.installed_kinds import watch_when_installed
 from tessera_runtime.informers.nodes import LedgerNodes
-from tessera_runtime.kube.events import EventRecorder, open_events
+from tessera_runtime.informers.pods import PodSummaryReader
+from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.metrics import MetricsRegistry
-from tessera_runtime.report_doubts import DoubtedReports
-from tessera_runtime.service import ServiceEnvironment
+from tessera_runtime.report_doubts import counted_reports
+from tessera_runtime.service import ServiceEnvironment, open_publishers
 from tessera_schema.grants import Grant
 
 T = TypeVar("T")
 
 
 class QuotaMonitor:
-    """The parts that others may want to see."""
+    """Watches, the ledger, and the evaluation that is made from them."""
 
     def __init__(
-        self, world: ServiceEnvironment[QuotaSettings], outbox: Outbox, events: EventRecorder
+        self, environment: ServiceEnvironment[QuotaSettings], outbox: Outbox, events: EventRecorder
     ) -> None:
         """Use `open_quota`."""
-        settings, now = world.settings, asyncio.get_running_loop().time
-        self._world = world
+        settings, now = environment.settings, asyncio.get_running_loop().time
+        self._environment = environment
         self.ledger, self.keys = Ledger(), GrantKeys()
         self.pods = QuotaPods(self.ledger)
         self.metrics = MetricsRegistry("quota")
-        doubted = self.metrics.counter(
-            "news_disbelieved", "Reports of agents that do not count", ("reason",)
-        )
-        self._reports = AgentReports(
-            settings.bus.cluster, world.registry.vendors, DoubtedReports(doubted)
+        self._reports = counted_reports(
+            settings.bus.cluster, environment.registry.vendors, self.metrics
         )
         self.usage = UsageListener(self._reports, self._grant_of, now, settings.count.stale_s)
-        self.judging = QuotaEvaluator(
-            EvaluatorDependencies(
-                ledger=self.ledger,
-                pods=self.pods,
-                usage=self.usage,
-                settings=settings,
-                teller=QuotaEvents(outbox, events, settings.bus.cluster),
-                clock=world.clock,
-                now=now,
-            )
+        self.evaluator = QuotaEvaluator(
+            ledger=self.ledger,
+            pods=self.pods,
+            usage=self.usage,
+            settings=settings,
+            events=QuotaEvents(outbox, events, settings.bus.cluster),
+            clock=environment.clock,
+            now=now,
         )
-        self.writer = StatusWriter(world.kube, self.judging, settings.status, now)
+        self.writer = StatusWriter(environment.kube, self.evaluator, settings.status, now)
         QuotaMetrics(
-            self.metrics, self.judging.objects, self.judging.statuses, self.ledger,
+            self.metrics, self.evaluator.objects, self.evaluator.statuses, self.ledger,
             lambda: {
                 "status_write_failures": self.writer.failures,
                 "usage_messages_unreadable": self.usage.unreadable,
             },
         )  # fmt: skip
         self.installed = asyncio.Event()
-        """Set once AcceleratorQuota's definition was seen and its objects were read."""
+        """Set once AcceleratorQuota is installed and its objects were read."""
         self.counting = asyncio.Event()
         """Set once pods were read."""
 
     def problem(self) -> str:
-        """Why nothing is judged now; empty when it is."""
+        """Why quotas are not evaluated now; empty when they are."""
         if not self.keys.known.is_set():
             return "the scheduler's public keys have not been read yet"
         if not self.counting.is_set():
@@ -95,31 +90,36 @@ class QuotaMonitor:
         return ""
 
     async def run(self) -> None:
-        """Watch and judge, until cancelled."""
-        world, settings = self._world, self._world.settings
-        reader = QuotaReader(world.registry, settings.throttle)
-        nodes = LedgerNodes(world.registry, self.ledger, self._reports)
+        """Watch and evaluate, until cancelled."""
+        environment, settings = self._environment, self._environment.settings
+        reader = QuotaReader(environment.registry, settings.throttle)
+        nodes = LedgerNodes(environment.registry, self.ledger, self._reports)
         async with asyncio.TaskGroup() as group:
             known = self._reflector(grant_keys.watched(settings.keys.namespace), self.keys)
             cards = self._reflector(nodes.watched(), nodes)
-            theirs = self._reflector(reader.watched_theirs(), ForeignQuotas(self.judging.objects))
+            foreign = self._reflector(
+                reader.watched_foreign(), ForeignQuotas(self.evaluator.objects)
+            )
             groups = self._reflector(
                 namespaces.watched(), namespaces.LedgerNamespaces(self.ledger, lambda: None)
             )
             group.create_task(known.run(), name="key watcher")
             group.create_task(cards.run(), name="node watcher")
-            group.create_task(theirs.run(), name="resource quota watcher")
+            group.create_task(foreign.run(), name="resource quota watcher")
             group.create_task(groups.run(), name="namespace watcher")
-            for first in (cards, theirs, groups):
+            for first in (cards, foreign, groups):
                 await first.synced.wait()
             await self.keys.known.wait()
             group.create_task(self._watch_pods(), name="pod watcher")
             await self.counting.wait()
-            bus = self.usage.listen(world.bus, settings.bus.cluster)
+            bus = self.usage.listen(environment.bus, settings.bus.cluster)
             group.create_task(bus, name="usage listener")  # it counts for known nodes and pods
-            group.create_task(self._watch_own(reader), name="quota watcher")
+            own = self._reflector(reader.watched(), self.evaluator.objects)
+            look_s = settings.count.look_s
+            watching = watch_when_installed(environment.kube, own, look_s, self.installed)
+            group.create_task(watching, name="quota watcher")
             await self.installed.wait()
-            group.create_task(self.judging.run(), name="judging")
+            group.create_task(self.evaluator.run(), name="quota evaluation")
             group.create_task(self.writer.run(), name="status writer")
 
     def _grant_of(self, uid: str) -> Grant | None:
@@ -128,42 +128,28 @@ class QuotaMonitor:
 
     async def _watch_pods(self) -> NoReturn:
         """Pods, from a new list whenever other keys are published."""
-        world = self._world
-        reader = QuotaPodReader(
-            world.registry, self.ledger, lambda: self.keys.verifier,
-            migration=world.settings.count.migration,
+        environment = self._environment
+        reader = PodSummaryReader(
+            environment.registry, self.ledger.fleet, self.keys, summary,
+            migration=environment.settings.count.migration,
         )  # fmt: skip
         await grant_keys.watch_with(
-            self.keys, lambda: self._reflector(reader.watched(), self.pods), self.counting
+            self.keys, lambda: self._reflector(reader.list_watch(), self.pods), self.counting
         )
 
-    async def _watch_own(self, reader: QuotaReader) -> NoReturn:
-        """AcceleratorQuotas, once their definition is there."""
-        world, watched = self._world, reader.watched()
-        await installed(world.kube, watched.path, world.settings.count.look_s)
-        reflector = self._reflector(watched, self.judging.objects)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(reflector.run(), name="quota reflector")
-            await reflector.synced.wait()
-            self.installed.set()
-        raise AssertionError("watches never end")
-
-    def _reflector(self, watched: ListWatch[T], sink: Handler[T]) -> Reflector[T]:
-        return Reflector(self._world.kube, watched, sink, settings=self._world.settings.kube)
+    def _reflector(self, watched: ListWatch[T], handler: Handler[T]) -> Reflector[T]:
+        return Reflector(
+            self._environment.kube, watched, handler, settings=self._environment.settings.kube
+        )
 
 
 @asynccontextmanager
-async def open_quota(world: ServiceEnvironment[QuotaSettings]) -> AsyncGenerator[QuotaMonitor]:
-    """A quota monitor that judges until left."""
-    settings = world.settings
-    async with (
-        open_outbox(
-            world.bus, world.clock, "quota", settings.instance, settings=settings.outbox
-        ) as outbox,
-        open_events(
-            world.kube, settings.events, component="tessera-quota", clock=world.clock
-        ) as events,
-    ):
-        quota = QuotaMonitor(world, outbox, events)
+async def open_quota(
+    environment: ServiceEnvironment[QuotaSettings],
+) -> AsyncGenerator[QuotaMonitor]:
+    """A quota monitor that evaluates quotas until left."""
+    instance = environment.settings.instance
+    async with open_publishers(environment, "quota", instance) as (outbox, events):
+        quota = QuotaMonitor(environment, outbox, events)
         async with running_in_background(quota.run(), "quota"):
             yield quota

@@ -1,6 +1,7 @@
-"""AcceleratorQuotas as they are seen: what they limit, and what their status said before us.
+"""AcceleratorQuotas as the API server has them: what they limit, and their status at the start.
 
-One that makes no sense keeps what it limited before, if it was ever right, as in the scheduler.
+An object that cannot be read keeps what it limited before, if it was ever right, as in the
+scheduler.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Rest(Struct, frozen=True):
 
 
 _quota = decoder(AcceleratorQuota)
-_theirs = decoder(ResourceQuota)
+_foreign = decoder(ResourceQuota)
 _rest = decoder(_Rest)
 _status = decoder(QuotaStatus)
 
@@ -54,12 +55,13 @@ class AcceleratorQuotaSummary(Struct, frozen=True, kw_only=True):
     of: Identity
     generation: int = 0
     limit: Limit | None = None
-    """None = it makes no sense."""
+    """None = the object cannot be read."""
     problem: str = ""
+    """Why it cannot be read; empty when it can."""
     after_s: float = 0
     cores_percent: float = 100
     status: QuotaStatus = QuotaStatus()
-    """As it was when read; empty where there is none, or none of ours."""
+    """As it was when read; empty where there is none, or it cannot be read."""
 
     @property
     def key(self) -> str:
@@ -71,24 +73,24 @@ class QuotaReader:
     """Reads quota objects."""
 
     def __init__(self, registry: DialectRegistry, throttle: ThrottleSettings) -> None:
-        """`throttle` is what an object does not say."""
+        """`throttle` holds for objects that do not say."""
         self._registry = registry
         self._throttle = throttle
 
     def watched(self) -> ListWatch[AcceleratorQuotaSummary]:
-        """Where our own are."""
+        """Where AcceleratorQuotas are."""
         return ListWatch(ACCELERATOR_QUOTAS, self.read)
 
-    def watched_theirs(self) -> ListWatch[tuple[str, tuple[Limit, ...]]]:
-        """Where Kubernetes' own are."""
-        return ListWatch(RESOURCE_QUOTAS, self.read_theirs)
+    def watched_foreign(self) -> ListWatch[tuple[str, tuple[Limit, ...]]]:
+        """Where ResourceQuotas are."""
+        return ListWatch(RESOURCE_QUOTAS, self.read_foreign)
 
     def read(self, raw: bytes) -> AcceleratorQuotaSummary:
-        """Raises msgspec.DecodeError for what is no object at all; everything else that makes no
-        sense is a problem."""
+        """The summary. Raises msgspec.DecodeError for what is no object at all; whatever else
+        cannot be read is its `problem`."""
         of, rest = identity(raw), _rest(raw)
-        status = _before(rest.status)
-        sight = AcceleratorQuotaSummary(of=of, generation=rest.metadata.generation, status=status)
+        status = _former_status(rest.status)
+        summary = AcceleratorQuotaSummary(of=of, generation=rest.metadata.generation, status=status)
         try:
             quota = _quota(raw)
             after_s, percent = throttle_of(
@@ -96,17 +98,17 @@ class QuotaReader:
             )
             limit = accelerator_limit(quota, self._registry)
         except (BadLimit, msgspec.DecodeError) as e:
-            return replace(sight, problem=str(e))
-        return replace(sight, limit=limit, after_s=after_s, cores_percent=percent)
+            return replace(summary, problem=str(e))
+        return replace(summary, limit=limit, after_s=after_s, cores_percent=percent)
 
-    def read_theirs(self, raw: bytes) -> tuple[str, tuple[Limit, ...]]:
+    def read_foreign(self, raw: bytes) -> tuple[str, tuple[Limit, ...]]:
         """Key and limits of a ResourceQuota. Raises msgspec.DecodeError, BadLimit."""
-        quota = _theirs(raw)
+        quota = _foreign(raw)
         limits = tuple(resource_limits(quota, self._registry, lambda _: None))
         return f"{quota.metadata.namespace}/{quota.metadata.name}", limits
 
 
-def _before(status: Raw) -> QuotaStatus:
+def _former_status(status: Raw) -> QuotaStatus:
     try:
         return _status(bytes(status))
     except msgspec.DecodeError:
@@ -116,7 +118,7 @@ def _before(status: Raw) -> QuotaStatus:
 def _as_before(
     item: AcceleratorQuotaSummary, before: AcceleratorQuotaSummary | None
 ) -> AcceleratorQuotaSummary:
-    """What makes no sense limits what it did before."""
+    """What cannot be read limits what it did before."""
     if not item.problem or before is None:
         return item
     return replace(
@@ -125,23 +127,25 @@ def _as_before(
 
 
 class QuotaObjects:
-    """All AcceleratorQuotas; a sink that keeps the ledger's limits."""
+    """All AcceleratorQuotas; a handler that keeps the ledger's limits."""
 
-    def __init__(self, ledger: Ledger, gone: Callable[[AcceleratorQuotaSummary], None]) -> None:
-        """`gone` is told of each object that is no more."""
+    def __init__(
+        self, ledger: Ledger, on_delete: Callable[[AcceleratorQuotaSummary], None]
+    ) -> None:
+        """`on_delete` is called with each object that was deleted."""
         self.known: dict[str, AcceleratorQuotaSummary] = {}
         """By key, each with what it limits now."""
-        self.theirs: dict[str, tuple[Limit, ...]] = {}
+        self.foreign: dict[str, tuple[Limit, ...]] = {}
         """What ResourceQuotas limit, by key."""
         self._ledger = ledger
-        self._gone = gone
+        self._on_delete = on_delete
 
     def on_list(self, items: list[AcceleratorQuotaSummary], started: float, now: float) -> None:
         """See `Handler.on_list`."""
         del started, now
         for key in set(self.known).difference(item.key for item in items):
             self._drop(key)
-        self._know(items)
+        self._put(items)
 
     def on_event(self, change: WatchEventType, item: AcceleratorQuotaSummary, now: float) -> None:
         """See `Handler.on_event`."""
@@ -150,9 +154,9 @@ class QuotaObjects:
             self._drop(item.key)
             self.set_limits()
         else:
-            self._know([item])
+            self._put([item])
 
-    def _know(self, items: Iterable[AcceleratorQuotaSummary]) -> None:
+    def _put(self, items: Iterable[AcceleratorQuotaSummary]) -> None:
         for item in items:
             before = self.known.get(item.key)
             if before is not None and before.of.uid != item.of.uid:
@@ -164,21 +168,20 @@ class QuotaObjects:
         self.set_limits()
 
     def _drop(self, key: str) -> None:
-        sight = self.known.pop(key, None)
-        if sight is not None:
-            self._gone(sight)
+        quota = self.known.pop(key, None)
+        if quota is not None:
+            self._on_delete(quota)
 
     def set_limits(self) -> None:
-        """Bring everything that limits to the ledger."""
-        ours = [item.limit for item in self.known.values() if item.limit is not None]
-        self._ledger.set_limits([*ours, *(one for each in self.theirs.values() for one in each)])
+        """Write all limits, those of ResourceQuotas included, to the ledger."""
+        own = [item.limit for item in self.known.values() if item.limit is not None]
+        self._ledger.set_limits([*own, *(one for each in self.foreign.values() for one in each)])
 
 
 class ForeignQuotas:
-    """ResourceQuotas; a sink. They have no phase and no status of ours."""
+    """A handler for ResourceQuotas, which limit too and have no phase."""
 
     def __init__(self, objects: QuotaObjects) -> None:
-        """Brings them to the objects' limits."""
         self._objects = objects
 
     def on_list(
@@ -186,7 +189,7 @@ class ForeignQuotas:
     ) -> None:
         """See `Handler.on_list`."""
         del started, now
-        self._objects.theirs = dict(items)
+        self._objects.foreign = dict(items)
         self._objects.set_limits()
 
     def on_event(
@@ -195,5 +198,5 @@ class ForeignQuotas:
         """See `Handler.on_event`."""
         del now
         key, limits = item
-        self._objects.theirs[key] = limits if change is not WatchEventType.DELETED else ()
+        self._objects.foreign[key] = limits if change is not WatchEventType.DELETED else ()
         self._objects.set_limits()

@@ -1,7 +1,7 @@
 """One AcceleratorQuota through time: its phase, since when, and the hours it has used.
 
-Grace is measured by the loop's clock; what of it had passed before a restart is read from the
-status, so that being restarted neither spares nor hurries anybody.
+Grace is measured by the loop's clock. The status says what of it had passed before a restart, so
+that a restart neither lengthens nor shortens it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_HOURS: Final = 10_000_000_000
 
 
 class PhaseChange(StrEnum):
-    """What a judgement changed."""
+    """What an evaluation changed."""
 
     NOTHING = "nothing"
     EXCEEDED = "exceeded"
@@ -41,7 +41,7 @@ _CHANGES = {
 
 
 class QuotaState:
-    """Where a quota is."""
+    """The phase and the counted hours of one quota."""
 
     def __init__(self, before: QuotaStatus, *, wall: float, now: float) -> None:
         """`before` is the status that the object bears; `wall` is Unix time, `now` the loop's."""
@@ -62,7 +62,8 @@ class QuotaState:
     def evaluate(
         self, over: str, after_s: float, *, throttles: bool, wall: float, now: float
     ) -> PhaseChange:
-        """What is used beyond the quota, if anything; grace lasts `after_s`."""
+        """Enter the phase that follows from `over`, what is used beyond the quota (empty =
+        nothing). Grace lasts `after_s`; without `throttles` no throttle follows it."""
         before = self.phase
         self._advance(Exceeded() if over else ReturnedBelow(), wall, now)
         if self.phase is ThrottlePhase.GRACE and throttles and now - self._began >= after_s:
@@ -72,8 +73,8 @@ class QuotaState:
         return _CHANGES[self.phase]
 
     def count(self, parts: float, gpu_seconds: float, now: float) -> None:
-        """So many cards have been held since the last count; `gpu_seconds` were measured since this
-        process began."""
+        """Add hours: `parts` cards have been held since the last count, and `gpu_seconds` were
+        measured since this process began."""
         self._granted_h += parts * (now - self._counted_at) / 3600
         if self._gpu_seconds is not None:
             self._seen_h += max(gpu_seconds - self._gpu_seconds, 0) / 3600
@@ -81,7 +82,7 @@ class QuotaState:
 
     @property
     def hours(self) -> Hours:
-        """So far."""
+        """The hours so far, rounded to 0.0001."""
         return Hours(
             since=timestamps.format_time(self._hours_since), granted=round(self._granted_h, 4),
             seen=round(self._seen_h, 4),

@@ -1,4 +1,4 @@
-"""The quota monitor among the services that NATS lists (`nats service ls`).
+"""What the quota monitor answers on NATS, where it is listed (`nats service ls`).
 
     nats request tessera.ask.<cluster>.quota.info ''
 
@@ -18,18 +18,18 @@ class QuotaInfo(Struct, frozen=True, kw_only=True):
 
     instance: str
     problem: str
-    """Why nothing is judged; empty when it is."""
+    """Why quotas are not evaluated; empty when they are."""
     quotas: int
     """AcceleratorQuotas."""
     exceeded: tuple[str, ...]
-    """Those that are not within, as `namespace/name`."""
+    """Those in another phase than within, as `namespace/name`."""
 
 
 def info(quota: QuotaMonitor, instance: str) -> QuotaInfo:
     """How the monitor is now."""
-    statuses = quota.judging.statuses
+    statuses = quota.evaluator.statuses
     exceeded = (key for key, status in statuses.items() if status.phase != ThrottlePhase.WITHIN)
     return QuotaInfo(
-        instance=instance, problem=quota.problem(), quotas=len(quota.judging.objects.known),
+        instance=instance, problem=quota.problem(), quotas=len(quota.evaluator.objects.known),
         exceeded=tuple(sorted(exceeded)),
     )  # fmt: skip

@@ -13,8 +13,8 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class ThrottleSettings(Struct, frozen=True, kw_only=True):
-    """What becomes of pods that run while more is used than may be. An AcceleratorQuota's
-    `spec.throttle` goes before."""
+    """What happens to running pods of a quota that is exceeded. An AcceleratorQuota's
+    `spec.throttle` takes precedence."""
 
     after_s: Annotated[float, Meta(ge=0)] = 600.0
     """Seconds of grace: enough to end a job in good order, or to ask for more."""
@@ -22,20 +22,21 @@ class ThrottleSettings(Struct, frozen=True, kw_only=True):
     """Of the cores that a container was granted, what it gets then: it is felt, and nothing
     breaks. 100 = nobody is throttled."""
     tell_s: Seconds = 60.0
-    """Seconds after which a throttle in force is told again, for agents that have come since."""
+    """Seconds after which a throttle in force is published again, for agents that have come
+    since."""
 
 
 class UsageCountSettings(Struct, frozen=True, kw_only=True):
     """How use is counted."""
 
     every_s: Seconds = 5.0
-    """Seconds between two judgements of all quotas."""
+    """Seconds between two evaluations of all quotas."""
     stale_s: Seconds = 30.0
-    """Seconds after which what a node measured counts no more: agents tell every two."""
+    """Seconds after which what a node measured counts no more: agents report every two."""
     idle_s: Seconds = 3600.0
-    """Seconds without any GPU time after which a pod's cards are reported as resting."""
+    """Seconds without any GPU time after which a pod's cards are reported as idle."""
     idle_shown: Annotated[int, Meta(ge=0)] = 10
-    """Resting pods that a status names; it counts them all."""
+    """Idle pods that a status names; it counts them all."""
     migration: bool = False
     """Count what HAMi, Volcano, Koordinator and GPU Manager wrote on running pods, as the scheduler
     does with the same setting."""
@@ -54,7 +55,7 @@ class StatusSettings(Struct, frozen=True, kw_only=True):
 
 
 class QuotaSettings(ServiceSettings, frozen=True, kw_only=True):
-    """Everything."""
+    """All settings of the quota monitor."""
 
     instance: str = "quota"
     """This process's name in messages."""

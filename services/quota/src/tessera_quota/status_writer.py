@@ -29,50 +29,51 @@ Written = tuple[str, QuotaStatus, float]
 
 
 class StatusWriter:
-    """Writes."""
+    """Writes statuses that are new, or due."""
 
     def __init__(
         self,
         kube: Kube,
-        judging: QuotaEvaluator,
+        evaluator: QuotaEvaluator,
         settings: StatusSettings,
         now: Callable[[], float],
     ) -> None:
         """`now` is the loop's time."""
         self.failures = 0
+        """Statuses that could not be written; each is written with the next turn."""
         self._kube = kube
-        self._judging = judging
+        self._evaluator = evaluator
         self._settings = settings
         self._now = now
         self._written: dict[str, Written] = {}
 
     async def run(self) -> None:
-        """Write after each judgement, for ever."""
+        """Write after each evaluation, for ever."""
         while True:
-            await self._judging.judged.wait()
-            self._judging.judged.clear()
-            known = self._judging.objects.known
+            await self._evaluator.evaluated.wait()
+            self._evaluator.evaluated.clear()
+            known = self._evaluator.objects.known
             for key in self._written.keys() - known.keys():
                 del self._written[key]
-            for key, status in list(self._judging.statuses.items()):
+            for key, status in list(self._evaluator.statuses.items()):
                 if key in known and self._due(known[key], status):
                     await self._write(known[key], status)
 
-    def _due(self, sight: AcceleratorQuotaSummary, status: QuotaStatus) -> bool:
-        uid, before, at = self._written.get(sight.key, (sight.of.uid, sight.status, -1e9))
-        if uid != sight.of.uid or before.phase != status.phase:
+    def _due(self, quota: AcceleratorQuotaSummary, status: QuotaStatus) -> bool:
+        uid, before, at = self._written.get(quota.key, (quota.of.uid, quota.status, -1e9))
+        if uid != quota.of.uid or before.phase != status.phase:
             return True
         if before == status:
             return False
         same = _calm(before) == _calm(status)
         return self._now() - at >= (self._settings.calm_s if same else self._settings.write_s)
 
-    async def _write(self, sight: AcceleratorQuotaSummary, status: QuotaStatus) -> None:
+    async def _write(self, quota: AcceleratorQuotaSummary, status: QuotaStatus) -> None:
         path = paths.in_group(
-            GROUP, VERSION, "acceleratorquotas", namespace=sight.of.namespace, name=sight.of.name
+            GROUP, VERSION, "acceleratorquotas", namespace=quota.of.namespace, name=quota.of.name
         )
         steps = [
-            require("/metadata/uid", sight.of.uid),
+            require("/metadata/uid", quota.of.uid),
             add("/status", msgspec.to_builtins(status, str_keys=True)),
         ]
         at = self._now()
@@ -82,9 +83,9 @@ class StatusWriter:
             return
         except TesseraError as e:
             self.failures += 1
-            _log.warning("status not written", quota=sight.key, why=str(e))
+            _log.warning("status not written", quota=quota.key, why=str(e))
         else:
-            self._written[sight.key] = sight.of.uid, status, at
+            self._written[quota.key] = quota.of.uid, status, at
 
 
 def _calm(status: QuotaStatus) -> QuotaStatus:

@@ -1,4 +1,4 @@
-"""What agents measure of containers: the newest of each node, and GPU time in all since we began.
+"""What agents measure of containers: the newest of each node, and all GPU time since the start.
 
 Throttling depends on it, so it counts as `tessera_core.reports` says: for containers that hold
 shares on that node, as much as their cards have, and for no longer than time has passed.
@@ -30,23 +30,23 @@ class _Agent(Struct):
     """What one agent measured."""
 
     began: float
-    """When its first report came."""
+    """Loop time of its first report."""
     at: float
-    """When its newest did."""
+    """Loop time of its newest report."""
     usage: NodeUsage
     counted_s: float = 0.0
-    """Its intervals so far."""
+    """Sum of the intervals that were believed."""
 
 
 class UsageListener:
-    """What was measured."""
+    """Receives usage reports, and answers what was measured."""
 
     def __init__(
         self, reports: AgentReports, grant_of: GrantOf, now: Callable[[], float], stale_s: float
     ) -> None:
         """`now` is the loop's time; what is older than `stale_s` counts no more."""
         self.unreadable = 0
-        """Messages that made no sense."""
+        """Messages that could not be decoded."""
         self._reports = reports
         self._grant_of = grant_of
         self._now = now
@@ -56,16 +56,18 @@ class UsageListener:
         self._seconds: dict[Key, float] = {}
 
     async def listen(self, bus: Bus, cluster: str) -> None:
-        """Take in what every node reports, for ever."""
-        async with bus.subscribe(subjects.usage(cluster, "*")) as told:
-            async for news in told:
-                self.receive(news)
+        """Receive what every node reports, for ever."""
+        async with bus.subscribe(subjects.usage(cluster, "*")) as messages:
+            async for message in messages:
+                self.receive(message)
 
-    def receive(self, news: Message) -> None:
-        """One message; repeats and late ones change nothing."""
-        message = ReceivedReport(subject=news.subject, envelope=news.envelope, data=news.data)
+    def receive(self, message: Message) -> None:
+        """Count one message; repeats and late ones change nothing."""
+        report = ReceivedReport(
+            subject=message.subject, envelope=message.envelope, data=message.data
+        )
         try:
-            usage = self._reports.usage(message, self._grant_of)
+            usage = self._reports.usage(report, self._grant_of)
         except msgspec.DecodeError:
             self.unreadable += 1
             return
@@ -76,7 +78,7 @@ class UsageListener:
             self._count(container, usage, interval_s)
 
     def gpu_seconds(self, namespaces: Iterable[str], vendor: str) -> float:
-        """GPU time measured since we began; an empty vendor is all of them."""
+        """GPU time measured since the start; an empty vendor is all of them."""
         return sum(
             self._seconds[key] for key in self._seconds
             if key[0] in namespaces and vendor in ("", key[1])
@@ -103,17 +105,17 @@ class UsageListener:
         }
 
     def forget(self) -> None:
-        """Drop nodes that have been silent for long, and pods and namespaces that nobody measures
-        any more."""
+        """Drop nodes that have been silent for long, and pods and namespaces that are not
+        measured any more."""
         now = self._now()
         for key, agent in list(self._agents.items()):
             if now - agent.at > max(600.0, 2 * self._stale_s):
                 del self._agents[key]
                 self._reports.silent(*key)
-        told = [(c, a.usage.vendor) for a in self._agents.values() for c in a.usage.containers]
-        for uid in self._pods.keys() - {container.uid for container, _ in told}:
+        uses = [(c, a.usage.vendor) for a in self._agents.values() for c in a.usage.containers]
+        for uid in self._pods.keys() - {container.uid for container, _ in uses}:
             del self._pods[uid]
-        for of in self._seconds.keys() - {(container.namespace, of) for container, of in told}:
+        for of in self._seconds.keys() - {(container.namespace, of) for container, of in uses}:
             del self._seconds[of]
 
     def _fresh(self) -> Iterable[NodeUsage]:

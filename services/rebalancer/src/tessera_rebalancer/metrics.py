@@ -1,4 +1,4 @@
-"""The rebalancer's metrics: read when they are scraped, from what was last told."""
+"""The rebalancer's metrics: read when they are scraped, from what was published last."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metr
 
 
 class RebalancerMetrics:
-    """Collects."""
+    """The families of hints and usage."""
 
     def __init__(
-        self, registry: MetricsRegistry, teller: HintPublisher, usage: UsageConsumer
+        self, registry: MetricsRegistry, publisher: HintPublisher, usage: UsageConsumer
     ) -> None:
         """Registers itself."""
         self._full = registry.full
-        self._teller = teller
+        self._publisher = publisher
         self._usage = usage
         registry.collect(self.collect)
 
     def collect(self) -> Iterable[Metric]:
         """Every family, those without samples included."""
         nodes = GaugeMetricFamily(
-            self._full("hinted_nodes"), "Nodes that are measured.", value=len(self._teller.told)
+            self._full("hinted_nodes"),
+            "Nodes that are measured.",
+            value=len(self._publisher.published),
         )
         yield nodes
         yield from self._of_cards()
         usage = self._usage
-        yield self._counter("hints_told", "Messages with hints.", self._teller.count)
+        yield self._counter("hints_told", "Messages with hints.", self._publisher.count)
         yield self._counter("usage_messages", "Measurements that counted.", usage.taken)
         yield self._counter("usage_messages_late", "Late ones and repeats.", usage.late)
         yield self._counter("usage_messages_unreadable", "Made no sense.", usage.unreadable)
@@ -39,8 +41,8 @@ class RebalancerMetrics:
         waits = self._gauge("card_contended_percent", "Time that somebody waited.")
         cores = self._gauge("card_idle_cores_percent", "Cores granted and not used.")
         memory = self._gauge("card_idle_memory_bytes", "Memory granted and not used.")
-        for node, told in self._teller.told.items():
-            for card in told.cards:
+        for node, hints in self._publisher.published.items():
+            for card in hints.cards:
                 labels = node, card.card
                 busy.add_metric(labels, card.busy_percent)
                 waits.add_metric(labels, card.contended_percent)

@@ -1,4 +1,4 @@
-"""The rebalancer among the services that NATS lists (`nats service ls`).
+"""What the rebalancer answers on NATS, where it is listed (`nats service ls`).
 
     nats request tessera.ask.<cluster>.rebalancer.info ''
 
@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from tessera_rebalancer.rebalancer import Rebalancer
 
-_MOST_SHOWN: Final = 20
+_MOST_NAMED: Final = 20
 _CONTENDED: Final = 25.0
-"""Percent of the time from which a card is shown as contended."""
+"""Percent of the time from which a card is named as contended."""
 
 
 class RebalancerInfo(Struct, frozen=True, kw_only=True):
@@ -23,23 +23,23 @@ class RebalancerInfo(Struct, frozen=True, kw_only=True):
 
     instance: str
     problem: str
-    """Why nothing is told; empty when it is."""
+    """Why no hints are published; empty when they are."""
     nodes: int
     """Nodes that are measured."""
     contended: tuple[str, ...]
-    """The cards where most is waited, as `node/card`; no more than 20."""
+    """The most contended cards, as `node/card`; at most 20."""
 
 
 def info(rebalancer: Rebalancer, instance: str) -> RebalancerInfo:
     """How the rebalancer is now."""
-    told = rebalancer.teller.told
+    published = rebalancer.publisher.published
     waits = sorted(
         (-card.contended_percent, f"{node}/{card.card}")
-        for node, hints in told.items()
+        for node, hints in published.items()
         for card in hints.cards
         if card.contended_percent >= _CONTENDED
     )
     return RebalancerInfo(
-        instance=instance, problem=rebalancer.problem(), nodes=len(told),
-        contended=tuple(name for _, name in waits[:_MOST_SHOWN]),
+        instance=instance, problem=rebalancer.problem(), nodes=len(published),
+        contended=tuple(name for _, name in waits[:_MOST_NAMED]),
     )  # fmt: skip

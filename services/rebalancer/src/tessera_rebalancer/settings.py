@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from tessera_core.usage.hints import SignificantChanges
 from tessera_core.usage.lending_bounds import LendingRules
 from tessera_core.usage.smoothed import SmoothingConstants
-from tessera_rebalancer.plans.settings import PlanSettings
+from tessera_rebalancer.plan_settings import PlanSettings
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.informers.grant_keys import GrantKeySettings
 from tessera_runtime.service_settings import ServiceSettings
@@ -18,20 +18,20 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class HintPublisherSettings(Struct, frozen=True, kw_only=True):
-    """How often hints are told. A card that becomes contended is told of within five seconds of the
-    message that shows it."""
+    """How often hints are published. A hint says that a card is contended within five seconds of
+    the message that shows it."""
 
     look_s: Seconds = 1.0
     """Seconds between two looks at what was measured."""
     least_s: Seconds = 2.0
     """Seconds between two messages about one node, whatever changes."""
     again_s: Seconds = 30.0
-    """Seconds after which hints are told again unchanged, so that they are not taken for old: the
-    scheduler lets go of them after 90."""
+    """Seconds after which hints are published again unchanged, so that they do not count as old:
+    the scheduler drops them after 90."""
 
 
 class GrantCountSettings(Struct, frozen=True, kw_only=True):
-    """What is counted as held."""
+    """Which grants count."""
 
     migration: bool = False
     """Count what HAMi, Volcano, Koordinator and GPU Manager wrote on running pods, as the scheduler
@@ -39,7 +39,7 @@ class GrantCountSettings(Struct, frozen=True, kw_only=True):
 
 
 class RebalancerSettings(ServiceSettings, frozen=True, kw_only=True):
-    """Everything."""
+    """All settings of the rebalancer."""
 
     instance: str = "rebalancer"
     """This process's name in messages."""

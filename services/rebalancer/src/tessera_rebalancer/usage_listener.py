@@ -1,7 +1,7 @@
 """What agents measure, smoothed as it comes.
 
-It counts as `tessera_core.reports` says, and decides no grant: hints, bounds for lending and plans
-are made of it.
+`tessera_core.reports` says what counts. No grant is decided by it: hints, bounds for lending and
+plans are made of it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import msgspec
 
 from tessera_core.reports.agents import AgentReports, ReceivedReport
 from tessera_core.reports.usage import GrantOf
+from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
 from tessera_runtime.bus.api import Bus, Message
 from tessera_schema import subjects
 
 
 class UsageConsumer:
-    """Takes in."""
+    """Receives usage reports, and smooths what counts."""
 
     def __init__(
         self, smoother: Smoother, reports: AgentReports, grant_of: GrantOf,
@@ -27,10 +28,11 @@ class UsageConsumer:
     ) -> None:  # fmt: skip
         """`now` is the loop's time."""
         self.taken = self.late = self.unreadable = 0
-        """Messages that counted, that were late, repeats or of others, and that made no sense."""
+        """Messages that counted, that were late, repeats or of others, and that could not be
+        decoded."""
         self.fresh: set[str] = set()
-        """Nodes of which something new was measured; whoever looks takes them out."""
-        self._smoother = smoother
+        """Nodes of which something new was measured; the reader takes them out."""
+        self.smoother = smoother
         self._reports = reports
         self._grant_of = grant_of
         self._now = now
@@ -38,31 +40,39 @@ class UsageConsumer:
         """Nodes and vendors of which the smoother has something."""
 
     async def listen(self, bus: Bus, cluster: str) -> NoReturn:
-        """Take in what every node reports, for ever."""
-        async with bus.subscribe(subjects.usage(cluster, "*")) as told:
-            async for news in told:
-                self.receive(news)
-        raise AssertionError("news never ends")
+        """Receive what every node reports, for ever."""
+        async with bus.subscribe(subjects.usage(cluster, "*")) as messages:
+            async for message in messages:
+                self.receive(message)
+        raise AssertionError("a subscription never ends")
 
-    def receive(self, news: Message) -> None:
-        """One message; repeats and late ones change nothing."""
-        message = ReceivedReport(subject=news.subject, envelope=news.envelope, data=news.data)
+    def receive(self, message: Message) -> None:
+        """Count one message; repeats and late ones change nothing."""
+        report = ReceivedReport(
+            subject=message.subject, envelope=message.envelope, data=message.data
+        )
         try:
-            usage = self._reports.usage(message, self._grant_of)
+            usage = self._reports.usage(report, self._grant_of)
         except msgspec.DecodeError:
             self.unreadable += 1
             return
-        if usage is not None and self._smoother.take(usage, self._now()):
+        if usage is not None and self.smoother.take(usage, self._now()):
             self.taken += 1
             self.fresh.add(usage.node)
             self._measured.add((usage.node, usage.vendor))
         else:
             self.late += 1
 
+    def containers(self) -> list[SmoothContainer]:
+        """Containers of which something was measured lately, once for each of their cards."""
+        now = self._now()
+        nodes = (self.smoother.node(node, now) for node in self.smoother.nodes())
+        return [one for node in nodes if node for card in node.cards for one in card.containers]
+
     def forget(self) -> None:
         """Drop nodes that have been silent for long."""
-        self._smoother.forget(self._now())
-        known = set(self._smoother.nodes())
+        self.smoother.forget(self._now())
+        known = set(self.smoother.nodes())
         for node, vendor in [each for each in self._measured if each[0] not in known]:
             self._measured.discard((node, vendor))
             self._reports.silent(node, vendor)

@@ -49,9 +49,9 @@ class LedgerNodes:
 
     def read(self, raw: bytes) -> NodeCardsSummary:
         """Raises msgspec.DecodeError."""
-        return self.sight(_node(raw))
+        return self.summary(_node(raw))
 
-    def sight(self, node: Node) -> NodeCardsSummary:
+    def summary(self, node: Node) -> NodeCardsSummary:
         """What is kept of a node."""
         return NodeCardsSummary(node.name, cards_of(self._registry, node, {})[0], voices_of(node))
 

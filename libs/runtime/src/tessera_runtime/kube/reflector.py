@@ -114,6 +114,8 @@ class Reflector(Generic[T]):
         self.breaks = 0
         """Watches that ended otherwise than in order; these three are for metrics."""
         self._kube = kube
+        self.path = watched.path
+        """Of the list."""
         self._watched = watched
         self._sink = sink
         self._settings = settings

@@ -1,6 +1,6 @@
-"""What is told of plans: news on the bus, Kubernetes Events on the pods that they are about.
+"""What is published about plans: messages on the bus, Kubernetes Events on the pods concerned.
 
-The RebalancePlan itself is what lasts; whoever missed the news finds it there.
+The RebalancePlan itself is what lasts: a reader that missed the message finds it there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPES: Final[dict[type[PlanEvent], str]] = {
 
 
 class PlanEvents:
-    """Tells; never waits, never fails."""
+    """Publishes plan events. Never waits, never raises."""
 
     def __init__(self, outbox: Outbox, events: EventRecorder, cluster: str) -> None:
         """`cluster` is the third token of the subjects."""
@@ -46,37 +46,37 @@ class PlanEvents:
         self._events = events
         self._cluster = cluster
 
-    def entered(self, sight: PlanObject) -> None:
-        """The plan has come to the phase that it is in."""
-        status, spec = sight.status, sight.spec
+    def publish_phase(self, plan: PlanObject) -> None:
+        """Publish that the plan has entered its present phase."""
+        status, spec = plan.status, plan.spec
         common: dict[str, Any] = {
-            "plan": sight.name, "kind": spec.kind, "for_pod": spec.for_pod, "cost": spec.cost,
+            "plan": plan.name, "kind": spec.kind, "for_pod": spec.for_pod, "cost": spec.cost,
             "pods": tuple(step.pod for step in spec.steps), "gain": spec.gain,
             "message": status.message or spec.reason,
         }  # fmt: skip
-        _log.info("plan", plan=sight.name, phase=status.phase, told=common["message"])
+        _log.info("plan", plan=plan.name, phase=status.phase, told=common["message"])
         match status.phase:
             case PlanPhase.PROPOSED:
                 self._send(PlanProposed(**common, dry_run=spec.dry_run))
-                self._tell(sight, "RebalanceProposed", spec.reason)
+                self._record(plan, "RebalanceProposed", spec.reason)
             case PlanPhase.STARTED:
                 self._send(PlanStarted(**common, decided_by=spec.decided_by))
                 by = f" (approved by {spec.decided_by})" if spec.decided_by else ""
-                self._tell(sight, "RebalanceStarted", f"{spec.reason}{by}")
+                self._record(plan, "RebalanceStarted", f"{spec.reason}{by}")
             case PlanPhase.DONE:
                 self._send(PlanDone(**common))
-                self._tell(sight, "RebalanceDone", status.message or "all steps were done")
+                self._record(plan, "RebalanceDone", status.message or "all steps were done")
             case PlanPhase.DECLINED:
                 self._send(PlanDeclined(**common))
-                self._tell(sight, "RebalanceDeclined", status.message)
+                self._record(plan, "RebalanceDeclined", status.message)
             case PlanPhase.FAILED:
                 self._send(PlanFailed(**common))
-                self._tell(sight, "RebalanceFailed", status.message, warning=True)
+                self._record(plan, "RebalanceFailed", status.message, warning=True)
 
-    def _tell(self, sight: PlanObject, reason: str, text: str, *, warning: bool = False) -> None:
-        for pod in _about(sight):
+    def _record(self, plan: PlanObject, reason: str, text: str, *, warning: bool = False) -> None:
+        for pod in _pods_of(plan):
             about = of_pod(PodKey(pod.namespace, pod.name, pod.uid))
-            self._events.record(about, reason, f"plan {sight.name}: {text}", warning=warning)
+            self._events.record(about, reason, f"plan {plan.name}: {text}", warning=warning)
 
     def _send(self, event: PlanEvent) -> None:
         self._outbox.publish(
@@ -84,9 +84,9 @@ class PlanEvents:
         )
 
 
-def _about(sight: PlanObject) -> Iterator[PodOfPlan]:
+def _pods_of(plan: PlanObject) -> Iterator[PodOfPlan]:
     """The pods of a plan, each once."""
-    pods = {step.pod.uid: step.pod for step in sight.spec.steps}
-    if sight.spec.for_pod is not None:
-        pods[sight.spec.for_pod.uid] = sight.spec.for_pod
+    pods = {step.pod.uid: step.pod for step in plan.spec.steps}
+    if plan.spec.for_pod is not None:
+        pods[plan.spec.for_pod.uid] = plan.spec.for_pod
     yield from pods.values()

@@ -1,7 +1,7 @@
 """One pod evicted, through the API server, which keeps disruption budgets.
 
-Asking twice is harmless: the pod's uid is a precondition. What does not succeed in time is given
-up, and says why. Nothing is deleted past its budget, and no grace is shortened.
+Evicting twice is harmless: the pod's uid is a precondition. What does not succeed in time is given
+up, with the reason. Nothing is deleted past its budget, and no grace is shortened.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_core.rebalance.movable_pods import move_hint
-from tessera_rebalancer.plans.settings import PaceSettings
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube import paths
@@ -31,28 +31,28 @@ class _NotYet(Struct, frozen=True):
 
 
 class Evictor:
-    """Evicts."""
+    """Evicts pods, and waits until they have ended."""
 
     def __init__(self, kube: Kube, pace: PaceSettings) -> None:
-        """`pace` says how long is too long."""
         self._kube = kube
         self._pace = pace
 
     async def evict(self, pod: PodKey) -> str:
-        """Evict it and wait until it has ended; why that was given up, empty when it has."""
+        """Evict a pod and wait until it has ended. Returns why that was given up; empty when it
+        has."""
         pace, now = self._pace, asyncio.get_running_loop().time
         began, why = now(), ""
         while now() - began < pace.evict_s:
-            turned = await self._attempt(pod)
-            if isinstance(turned, str):
-                return turned
-            why = turned.why
+            outcome = await self._attempt(pod)
+            if isinstance(outcome, str):
+                return outcome
+            why = outcome.why
             _log.info("not evicted yet", pod=f"{pod.namespace}/{pod.name}", why=why)
-            await asyncio.sleep(turned.wait_s)
+            await asyncio.sleep(outcome.wait_s)
         return f"given up after {pace.evict_s:g} s: {why}"
 
     async def _attempt(self, pod: PodKey) -> str | _NotYet:
-        """What came of it, or that it is to be tried again."""
+        """The answer of `evict`, or that it is to be tried again."""
         pace = self._pace
         try:
             found = await read_back(self._kube, pod)
@@ -61,16 +61,16 @@ class Evictor:
             if not found.metadata.deletion_timestamp:
                 if move_hint(found) == "false":
                     return f"its owner does not want it ({REBALANCE_KEY})"
-                await self._ask(pod)
+                await self._create_eviction(pod)
             return await self._ended(pod)
         except ApiBusy as e:
             return _NotYet(str(e), max(e.retry_after_s, pace.again_s))
         except (Transient, ApiNotFound, ApiConflict) as e:
-            return _NotYet(str(e), pace.look_s)  # if it is gone the next look tells
+            return _NotYet(str(e), pace.look_s)  # if it is gone the next read shows it
         except ApiRefused as e:
             return str(e)
 
-    async def _ask(self, pod: PodKey) -> None:
+    async def _create_eviction(self, pod: PodKey) -> None:
         body = {
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": pod.name, "namespace": pod.namespace},
@@ -80,7 +80,7 @@ class Evictor:
         await self._kube.call(Verb.POST, path, body=_encode(body))
 
     async def _ended(self, pod: PodKey) -> str:
-        """Wait until a pod that was told to end has."""
+        """Wait until a pod that is being deleted has ended."""
         pace, now = self._pace, asyncio.get_running_loop().time
         began = now()
         while now() - began < pace.gone_s:

@@ -1,7 +1,7 @@
 """Carries plans out, one at a time, each step written down before it is done.
 
     Proposed, approved --[does it still hold?]--> Started
-    for each step:  room kept for who waits -> stepsBegun + 1 -> the step -> stepsDone + 1
+    for each step:  room reserved for the waiting pod -> stepsBegun + 1 -> the step -> stepsDone + 1
     Done | Failed
 
 A plan that is found Started was interrupted: it goes on where it was. A step that had been begun
@@ -11,19 +11,18 @@ is done again, which is harmless: an eviction names the pod's uid, and a pod tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.machines.plan import Approved, Broken, Event, Finished, Refuted, advance
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_rebalancer.plans.events import PlanEvents
 from tessera_rebalancer.plans.eviction import Evictor
 from tessera_rebalancer.plans.plan_store import PlanGone, PlanObject, PlanStore
+from tessera_rebalancer.plans.planner import RebalancePlanner
 from tessera_rebalancer.plans.reservation import RoomReservation, RoomState
 from tessera_rebalancer.plans.resize import ResizeRequester
-from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiRefused, Transient
@@ -35,148 +34,147 @@ from tessera_schema.plans import PlanKind, PlanPhase, PlanStatus, PlanStep
 _log: Final = logs.named("tessera.rebalancer.plans.executing")
 
 
-class ExecutorDependencies(Struct, frozen=True, kw_only=True):
-    """What plans are carried out with."""
-
-    kube: Kube
-    plans: PlanStore
-    teller: PlanEvents
-    clock: Clock
-    pace: PaceSettings
-    stale: Callable[[PlanObject], Awaitable[str]]
-    """Why a plan that has not started does not hold; empty when it does."""
-    contention: Callable[[PlanObject], float | None]
-    """Of the card that a plan is about, percent of the time; None = nobody knows."""
-
-
 class PlanExecutor:
-    """Carries out."""
+    """Carries out plans, one at a time."""
 
-    def __init__(self, means: ExecutorDependencies) -> None:
-        """`run` does it."""
-        self._means = means
-        self._evicting = Evictor(means.kube, means.pace)
-        self._room = RoomReservation(means.kube, means.clock, means.pace)
-        self._resizing = ResizeRequester(means.kube, means.pace)
+    def __init__(
+        self,
+        kube: Kube,
+        plans: PlanStore,
+        planner: RebalancePlanner,
+        events: PlanEvents,
+        *,
+        clock: Clock,
+        pace: PaceSettings,
+    ) -> None:
+        self._plans = plans
+        self._planner = planner
+        self._events = events
+        self._clock = clock
+        self._pace = pace
+        self._evictor = Evictor(kube, pace)
+        self._room = RoomReservation(kube, clock, pace)
+        self._resizer = ResizeRequester(kube, pace)
 
     async def run(self) -> NoReturn:
         """Carry out what has started and what is approved, the oldest first, for ever."""
-        plans = self._means.plans
         while True:
-            plans.news.clear()
+            self._plans.changed.clear()
             try:
-                await self.turn()
+                await self.carry_out_all()
             except (Transient, ApiRefused) as e:
                 _log.warning("plan put off", why=str(e))
-                await asyncio.sleep(self._means.pace.again_s)
+                await asyncio.sleep(self._pace.again_s)
                 continue
-            await plans.news.wait()
+            await self._plans.changed.wait()
 
-    async def turn(self) -> None:
-        """One walk over all plans. Raises as `Kube.call` does."""
-        plans = self._means.plans
-        for sight in (*plans.in_phase(PlanPhase.STARTED), *plans.in_phase(PlanPhase.PROPOSED)):
+    async def carry_out_all(self) -> None:
+        """Go through all plans once. Raises as `Kube.call` does."""
+        for plan in (
+            *self._plans.in_phase(PlanPhase.STARTED),
+            *self._plans.in_phase(PlanPhase.PROPOSED),
+        ):
             try:
-                await self._look_at(sight)
+                await self._advance(plan)
             except PlanGone:
-                _log.info("plan is gone, or has changed meanwhile", plan=sight.name)
+                _log.info("plan is gone, or has changed meanwhile", plan=plan.name)
 
-    async def _look_at(self, sight: PlanObject) -> None:
-        if sight.status.phase is PlanPhase.PROPOSED:
-            started = await self._decided(sight)
+    async def _advance(self, plan: PlanObject) -> None:
+        if plan.status.phase is PlanPhase.PROPOSED:
+            started = await self._started(plan)
         else:
-            started = await self._means.plans.read(sight.name)
+            started = await self._plans.read(plan.name)
             if started.status.phase is not PlanPhase.STARTED:
                 return
-            self._means.teller.entered(started)
+            self._events.publish_phase(started)
         if started is not None:
             await self._carry_out(started)
 
-    # -- decisions
+    # decisions
 
-    async def _decided(self, sight: PlanObject) -> PlanObject | None:
+    async def _started(self, plan: PlanObject) -> PlanObject | None:
         """The plan, started, if it is to be carried out now."""
-        if sight.spec.decision == "declined":
-            by = f" by {sight.spec.decided_by}" if sight.spec.decided_by else ""
-            await self._enter(sight, Refuted(), f"declined{by}")
+        if plan.spec.decision == "declined":
+            by = f" by {plan.spec.decided_by}" if plan.spec.decided_by else ""
+            await self._enter(plan, Refuted(), f"declined{by}")
             return None
-        if sight.spec.decision != "approved" or sight.spec.dry_run:
+        if plan.spec.decision != "approved" or plan.spec.dry_run:
             return None
-        sight = await self._means.plans.read(sight.name)  # a decision may have been taken back
-        if sight.spec.decision != "approved" or sight.status.phase is not PlanPhase.PROPOSED:
+        plan = await self._plans.read(plan.name)  # a decision may have been taken back
+        if plan.spec.decision != "approved" or plan.status.phase is not PlanPhase.PROPOSED:
             return None
-        stale = await self._means.stale(sight)
+        stale = await self._planner.stale(plan)
         if stale:
-            await self._enter(sight, Refuted(), stale)
+            await self._enter(plan, Refuted(), stale)
             return None
-        before = round(self._means.contention(sight) or 0, 1)
-        started = replace(sight.status, started=self._stamp(), before=before)
-        return await self._enter(replace(sight, status=started), Approved(), "")
+        before = round(self._planner.contention(plan) or 0, 1)
+        started = replace(plan.status, started=self._stamp(), before=before)
+        return await self._enter(replace(plan, status=started), Approved(), "")
 
-    async def _enter(self, sight: PlanObject, event: Event, message: str) -> PlanObject:
-        """The plan in its next phase, written and told."""
-        phase = advance(sight.status.phase, event)
-        status = replace(sight.status, phase=phase, message=message)
+    async def _enter(self, plan: PlanObject, event: Event, message: str) -> PlanObject:
+        """The plan in its next phase, written and published."""
+        phase = advance(plan.status.phase, event)
+        status = replace(plan.status, phase=phase, message=message)
         if phase is not PlanPhase.STARTED:
             status = replace(status, ended=self._stamp())
-        first = sight.status.phase is PlanPhase.PROPOSED
-        entered = await self._means.plans.put(sight, status, exact=first)
-        self._means.teller.entered(entered)
+        first = plan.status.phase is PlanPhase.PROPOSED
+        entered = await self._plans.write_status(plan, status, exact=first)
+        self._events.publish_phase(entered)
         return entered
 
-    # -- steps
+    # steps
 
-    async def _carry_out(self, sight: PlanObject) -> None:
+    async def _carry_out(self, plan: PlanObject) -> None:
         try:
-            await (self._resize(sight) if sight.spec.kind is PlanKind.RESIZE else self._move(sight))
+            await (self._resize(plan) if plan.spec.kind is PlanKind.RESIZE else self._move(plan))
         except PlanGone:
-            await self._room.give_up(sight)
+            await self._room.release(plan)
             raise
 
-    async def _move(self, sight: PlanObject) -> None:
-        steps = sight.spec.steps
-        for number in range(sight.status.steps_done, len(steps)):
-            kept = await self._room.keep(sight)
-            if kept is not RoomState.WAITS:
-                await self._needless(sight, kept)
+    async def _move(self, plan: PlanObject) -> None:
+        steps = plan.spec.steps
+        for number in range(plan.status.steps_done, len(steps)):
+            room = await self._room.reserve(plan)
+            if room is not RoomState.WAITS:
+                await self._end_unneeded(plan, room)
                 return
-            sight = await self._written(sight, steps_begun=number + 1)
+            plan = await self._with_steps(plan, steps_begun=number + 1)
             step = steps[number]
-            why = await self._evicting.evict(_key(step))
+            why = await self._evictor.evict(_key(step))
             if why:
-                await self._room.give_up(sight)
+                await self._room.release(plan)
                 text = f"{step.pod.namespace}/{step.pod.name} is not evicted: {why}"
-                await self._enter(sight, Broken(), text)
+                await self._enter(plan, Broken(), text)
                 return
-            sight = await self._written(sight, steps_done=number + 1)
-        await self._enter(sight, Finished(), f"{len(steps)} pods have left {steps[0].pod.node}")
+            plan = await self._with_steps(plan, steps_done=number + 1)
+        await self._enter(plan, Finished(), f"{len(steps)} pods have left {steps[0].pod.node}")
 
-    async def _needless(self, sight: PlanObject, kept: RoomState) -> None:
-        """The pod for which room was made needs it no more."""
-        done = sight.status.steps_begun
-        text = f"{kept}; {done} of {len(sight.spec.steps)} steps were done"
-        await self._enter(sight, Finished() if done else Refuted(), text)
+    async def _end_unneeded(self, plan: PlanObject, room: RoomState) -> None:
+        """End a plan whose waiting pod does not need the room any more."""
+        done = plan.status.steps_begun
+        text = f"{room}; {done} of {len(plan.spec.steps)} steps were done"
+        await self._enter(plan, Finished() if done else Refuted(), text)
 
-    async def _resize(self, sight: PlanObject) -> None:
-        kept = await self._room.keep(sight)
-        if kept is not RoomState.WAITS and not sight.status.steps_begun:
-            await self._needless(sight, kept)
+    async def _resize(self, plan: PlanObject) -> None:
+        room = await self._room.reserve(plan)
+        if room is not RoomState.WAITS and not plan.status.steps_begun:
+            await self._end_unneeded(plan, room)
             return
-        begun = await self._written(sight, steps_begun=len(sight.spec.steps))
-        why = await self._resizing.resize(begun)
+        begun = await self._with_steps(plan, steps_begun=len(plan.spec.steps))
+        why = await self._resizer.resize(begun)
         if why:
-            await self._room.give_up(begun)
+            await self._room.release(begun)
             await self._enter(begun, Broken(), why)
         else:
-            done = await self._written(begun, steps_done=len(sight.spec.steps))
+            done = await self._with_steps(begun, steps_done=len(plan.spec.steps))
             await self._enter(done, Finished(), "the scheduler has granted it")
 
-    async def _written(self, sight: PlanObject, **steps: int) -> PlanObject:
-        changed: PlanStatus = replace(sight.status, **steps)
-        return sight if changed == sight.status else await self._means.plans.put(sight, changed)
+    async def _with_steps(self, plan: PlanObject, **steps: int) -> PlanObject:
+        changed: PlanStatus = replace(plan.status, **steps)
+        return plan if changed == plan.status else await self._plans.write_status(plan, changed)
 
     def _stamp(self) -> str:
-        return timestamps.format_time(self._means.clock.time())
+        return timestamps.format_time(self._clock.time())
 
 
 def _key(step: PlanStep) -> PodKey:

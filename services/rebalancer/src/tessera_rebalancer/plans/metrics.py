@@ -12,15 +12,15 @@ from tessera_schema.plans import PlanKind, PlanPhase
 
 
 class PlanMetrics:
-    """Collects."""
+    """The families of plans."""
 
     def __init__(
-        self, registry: MetricsRegistry, plans: PlanStore, judging: RebalancePlanner
+        self, registry: MetricsRegistry, plans: PlanStore, planner: RebalancePlanner
     ) -> None:
         """Registers itself."""
         self._full = registry.full
         self._plans = plans
-        self._judging = judging
+        self._planner = planner
         registry.collect(self.collect)
 
     def collect(self) -> Iterable[Metric]:
@@ -39,12 +39,12 @@ class PlanMetrics:
         paused = GaugeMetricFamily(
             self._full("plans_paused"), "1 while nothing is proposed as gains do not come."
         )
-        paused.add_metric((), float(self._judging.paused is not None))
+        paused.add_metric((), float(self._planner.paused is not None))
         yield paused
         failures = CounterMetricFamily(
             self._full("plan_round_failures"), "Rounds that the API server kept from being done."
         )
-        failures.add_metric((), self._judging.failures)
+        failures.add_metric((), self._planner.failures)
         yield failures
 
     def _made(self) -> Metric:
@@ -52,7 +52,7 @@ class PlanMetrics:
             self._full("plans_proposed"), "Plans that were proposed.", labels=("kind",)
         )
         for kind in PlanKind:
-            made.add_metric((kind,), self._judging.proposed[kind])
+            made.add_metric((kind,), self._planner.proposed[kind])
         return made
 
     def _seconds(self, what: str, text: str) -> Metric:
@@ -62,10 +62,10 @@ class PlanMetrics:
             "that were measured and are kept.", labels=("kind",),
         )  # fmt: skip
         total: Counter[PlanKind] = Counter()
-        for sight in self._plans.known.values():
-            if sight.status.gained is not None:
-                gained = sight.status.gained if what == "gained" else sight.spec.gain
-                total[sight.spec.kind] += round(gained)
+        for plan in self._plans.known.values():
+            if plan.status.gained is not None:
+                gained = plan.status.gained if what == "gained" else plan.spec.gain
+                total[plan.spec.kind] += round(gained)
         for kind in PlanKind:
             family.add_metric((kind,), total[kind])
         return family

@@ -31,10 +31,9 @@ _node = decoder(Node)
 
 
 class PlanNodes:
-    """Nodes as they are written; a sink that keeps the ledger's, too."""
+    """All nodes; a handler that keeps the ledger's, too."""
 
     def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
-        """No node is known."""
         self.known: dict[str, Node] = {}
         self._cards = nodes.LedgerNodes(registry, ledger)
 
@@ -45,7 +44,7 @@ class PlanNodes:
     def read(self, raw: bytes) -> PlanNodeSummary:
         """Raises msgspec.DecodeError."""
         node = _node(raw)
-        return PlanNodeSummary(node, self._cards.sight(node))
+        return PlanNodeSummary(node, self._cards.summary(node))
 
     def on_list(self, items: list[PlanNodeSummary], started: float, now: float) -> None:
         """See `Handler.on_list`."""
@@ -77,11 +76,10 @@ class _Budget(Struct, frozen=True):
 _budget = decoder(_Budget)
 
 
-class Disruptions:
-    """A sink that knows the disruption budgets."""
+class DisruptionBudgets:
+    """All disruption budgets; a handler."""
 
     def __init__(self) -> None:
-        """None is known."""
         self._known: dict[str, Disruption] = {}
 
     @property
@@ -94,7 +92,7 @@ class Disruptions:
         return ListWatch(BUDGETS, self.read)
 
     def read(self, raw: bytes) -> Disruption:
-        """Raises msgspec.DecodeError and ValueError. Without a selector it guards nobody."""
+        """Raises msgspec.DecodeError and ValueError. Without a selector it guards no pod."""
         of, budget = identity(raw), _budget(raw)
         if budget.spec.selector is None:
             return Disruption(namespace="", name=of.name, selector=(), allowed=0)

@@ -1,6 +1,6 @@
-"""RebalancePlans as they are seen, and their statuses as we write them.
+"""RebalancePlans as the API server has them, and the only writer of their statuses.
 
-One that makes no sense is left alone, and told in the log.
+One that cannot be read is left alone, and is named in the log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PlanObject(Struct, frozen=True, kw_only=True):
 
     @property
     def over(self) -> bool:
-        """True when nothing more becomes of it."""
+        """Whether its phase is final."""
         return self.status.phase in OVER
 
     @property
@@ -92,32 +92,29 @@ def watched() -> ListWatch[PlanObject]:
 
 
 class PlanStore:
-    """All of them; a sink, and the only writer of their statuses."""
+    """All RebalancePlans; a handler."""
 
     def __init__(self, kube: Kube) -> None:
-        """None is known."""
         self.known: dict[str, PlanObject] = {}
-        self.news = asyncio.Event()
-        """Set by each change; whoever waits for it clears it."""
+        self.changed = asyncio.Event()
+        """Set by each change; the task that waits for it clears it."""
         self._kube = kube
 
     @property
     def formers(self) -> list[Former]:
         """As budgets and gains see them."""
-        return [sight.former for sight in self.known.values()]
+        return [plan.former for plan in self.known.values()]
 
     def in_phase(self, phase: PlanPhase) -> list[PlanObject]:
         """The plans in this phase, the oldest first."""
-        found = [sight for sight in self.known.values() if sight.status.phase is phase]
-        return sorted(found, key=lambda sight: (sight.created, sight.name))
-
-    # -- what is seen
+        found = [plan for plan in self.known.values() if plan.status.phase is phase]
+        return sorted(found, key=lambda plan: (plan.created, plan.name))
 
     def on_list(self, items: list[PlanObject], started: float, now: float) -> None:
         """See `Handler.on_list`."""
         del started, now
         self.known = {item.name: item for item in items}
-        self.news.set()
+        self.changed.set()
 
     def on_event(self, change: WatchEventType, item: PlanObject, now: float) -> None:
         """See `Handler.on_event`."""
@@ -125,10 +122,8 @@ class PlanStore:
         if change is WatchEventType.DELETED:
             self.known.pop(item.name, None)
         else:
-            self._take(item)
-        self.news.set()
-
-    # -- what is written
+            self._remember(item)
+        self.changed.set()
 
     async def create(self, name: str, spec: PlanSpec) -> bool:
         """Propose it; False when there is one by that name. Raises as `Kube.call` does."""
@@ -137,52 +132,53 @@ class PlanStore:
             "metadata": {"name": name}, "spec": spec,
         }  # fmt: skip
         try:
-            self._take(read_plan(await self._kube.call(Verb.POST, PLANS, body=_encode(body))))
+            self._remember(read_plan(await self._kube.call(Verb.POST, PLANS, body=_encode(body))))
         except ApiConflict:
             return False
         return True
 
     async def read(self, name: str) -> PlanObject:
-        """As it is now, by a quorum read. Raises Gone, and as `Kube.call` does."""
+        """The plan as it is now, by a quorum read. Raises PlanGone, and as `Kube.call` does."""
         try:
-            sight = read_plan(await self._kube.call(Verb.GET, f"{PLANS}/{name}"))
+            plan = read_plan(await self._kube.call(Verb.GET, f"{PLANS}/{name}"))
         except (ApiNotFound, msgspec.DecodeError) as e:
             raise PlanGone(name) from e
-        self._take(sight)
-        return sight
+        self._remember(plan)
+        return plan
 
-    async def put(
-        self, sight: PlanObject, status: PlanStatus, *, exact: bool = False
+    async def write_status(
+        self, plan: PlanObject, status: PlanStatus, *, exact: bool = False
     ) -> PlanObject:
-        """Write its status; `exact` = only if nobody has changed the plan since it was read. Raises
-        Gone, and as `Kube.call` does."""
+        """Write its status; `exact` = only if the plan was not changed since it was read. Raises
+        PlanGone, and as `Kube.call` does."""
         steps = [
-            require("/metadata/uid", sight.of.uid),
+            require("/metadata/uid", plan.of.uid),
             add("/status", msgspec.to_builtins(status, str_keys=True)),
         ]
         if exact:
-            steps.insert(0, require("/metadata/resourceVersion", sight.of.resource_version))
-        of = await self._patch(f"{PLANS}/{sight.name}/status", steps)
-        written = replace(sight, of=of, status=status)
-        self._take(written)
+            steps.insert(0, require("/metadata/resourceVersion", plan.of.resource_version))
+        of = await self._patch(f"{PLANS}/{plan.name}/status", steps)
+        written = replace(plan, of=of, status=status)
+        self._remember(written)
         return written
 
-    async def approve(self, sight: PlanObject, by: str) -> None:
-        """Approve it, unless somebody has changed it. Raises Gone, and as `Kube.call` does."""
+    async def approve(self, plan: PlanObject, by: str) -> None:
+        """Approve it, unless it was changed since it was read. Raises PlanGone, and as `Kube.call`
+        does."""
         steps = [
-            require("/metadata/resourceVersion", sight.of.resource_version),
+            require("/metadata/resourceVersion", plan.of.resource_version),
             add("/spec/decision", "approved"),
             add("/spec/decidedBy", by),
         ]
-        await self._patch(f"{PLANS}/{sight.name}", steps)
+        await self._patch(f"{PLANS}/{plan.name}", steps)
 
-    async def delete(self, sight: PlanObject) -> None:
+    async def delete(self, plan: PlanObject) -> None:
         """Remove it. Raises as `Kube.call` does."""
-        body = _encode({"preconditions": {"uid": sight.of.uid}})
+        body = _encode({"preconditions": {"uid": plan.of.uid}})
         try:
-            await self._kube.call(Verb.DELETE, f"{PLANS}/{sight.name}", body=body)
+            await self._kube.call(Verb.DELETE, f"{PLANS}/{plan.name}", body=body)
         except (ApiNotFound, ApiConflict):
-            _log.info("plan was gone", plan=sight.name)
+            _log.info("plan was gone", plan=plan.name)
 
     async def _patch(self, path: str, steps: list[JsonPatchOperation]) -> Identity:
         try:
@@ -194,13 +190,13 @@ class PlanStore:
                 raise PlanGone(path) from e
             raise
 
-    def _take(self, sight: PlanObject) -> None:
-        known = self.known.get(sight.name)
-        if known is None or known.of.uid != sight.of.uid or not _older(sight.of, known.of):
-            self.known[sight.name] = sight
+    def _remember(self, plan: PlanObject) -> None:
+        known = self.known.get(plan.name)
+        if known is None or known.of.uid != plan.of.uid or not _older(plan.of, known.of):
+            self.known[plan.name] = plan
 
 
 def _older(one: Identity, other: Identity) -> bool:
-    """Whether a watch tells now what was so before our own write."""
+    """Whether a watch reports what was so before this process wrote."""
     versions = one.resource_version, other.resource_version
     return all(v.isdecimal() for v in versions) and int(versions[0]) < int(versions[1])

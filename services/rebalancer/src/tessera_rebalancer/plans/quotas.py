@@ -1,7 +1,7 @@
 """What quota objects limit, as plans see it.
 
-An object that makes no sense limits what it did before, if it was ever right, as in the scheduler,
-which tells of it.
+An object that cannot be read limits what it did before, if it was ever right, as in the scheduler,
+which reports it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tessera_schema.json_codec import decoder
 from tessera_schema.quotas import Limit
 
 Limits = tuple[Limit, ...]
-_ours: Final = decoder(AcceleratorQuota)
-_theirs: Final = decoder(ResourceQuota)
+_accelerator_quota: Final = decoder(AcceleratorQuota)
+_resource_quota: Final = decoder(ResourceQuota)
 
 
 class PlanQuotaSummary(Struct, frozen=True):
@@ -38,18 +38,19 @@ class PlanQuotaSummary(Struct, frozen=True):
     key: str
     """Namespace and name."""
     limits: Limits | None
-    """None = it makes no sense."""
+    """None = it cannot be read."""
 
 
 class PlanQuotas:
-    """The limits of all kinds, in the ledger."""
+    """Writes the limits of all kinds to the ledger."""
 
     def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
-        """Nothing is limited."""
-        self.own = QuotaObjectsOfKind(self, lambda raw: (accelerator_limit(_ours(raw), registry),))
+        self.own = QuotaObjectsOfKind(
+            self, lambda raw: (accelerator_limit(_accelerator_quota(raw), registry),)
+        )
         """AcceleratorQuotas."""
-        self.theirs = QuotaObjectsOfKind(
-            self, lambda raw: tuple(resource_limits(_theirs(raw), registry, lambda _: None))
+        self.foreign = QuotaObjectsOfKind(
+            self, lambda raw: tuple(resource_limits(_resource_quota(raw), registry, lambda _: None))
         )
         """ResourceQuotas."""
         self._ledger = ledger
@@ -58,27 +59,27 @@ class PlanQuotas:
         """Where AcceleratorQuotas are."""
         return ListWatch(ACCELERATOR_QUOTAS, self.own.read)
 
-    def watched_theirs(self) -> ListWatch[PlanQuotaSummary]:
+    def watched_foreign(self) -> ListWatch[PlanQuotaSummary]:
         """Where ResourceQuotas are."""
-        return ListWatch(RESOURCE_QUOTAS, self.theirs.read)
+        return ListWatch(RESOURCE_QUOTAS, self.foreign.read)
 
     def write(self) -> None:
-        """Bring everything that limits to the ledger."""
-        objects = (*self.own.known.values(), *self.theirs.known.values())
+        """Write all limits to the ledger."""
+        objects = (*self.own.known.values(), *self.foreign.known.values())
         self._ledger.set_limits(one for limits in objects for one in limits)
 
 
 class QuotaObjectsOfKind:
-    """All objects of one kind; a sink."""
+    """All objects of one kind; a handler."""
 
-    def __init__(self, book: PlanQuotas, limits: Callable[[bytes], Limits]) -> None:
+    def __init__(self, quotas: PlanQuotas, limits: Callable[[bytes], Limits]) -> None:
         """`limits` reads an object. Raises BadLimit and msgspec.DecodeError."""
         self.known: dict[str, Limits] = {}
-        self._book = book
+        self._quotas = quotas
         self._limits = limits
 
     def read(self, raw: bytes) -> PlanQuotaSummary:
-        """One that cannot be read is seen all the same: it is not gone."""
+        """The summary; an object that cannot be read has one too: it is not gone."""
         of = identity(raw)
         key = f"{of.namespace}/{of.name}"
         try:
@@ -91,16 +92,16 @@ class QuotaObjectsOfKind:
         del started, now
         before, self.known = self.known, {}
         for item in items:
-            self._know(item, before.get(item.key, ()))
-        self._book.write()
+            self._put(item, before.get(item.key, ()))
+        self._quotas.write()
 
     def on_event(self, change: WatchEventType, item: PlanQuotaSummary, now: float) -> None:
         """See `Handler.on_event`."""
         del now
         before = self.known.pop(item.key, ())
         if change is not WatchEventType.DELETED:
-            self._know(item, before)
-        self._book.write()
+            self._put(item, before)
+        self._quotas.write()
 
-    def _know(self, item: PlanQuotaSummary, before: Limits) -> None:
+    def _put(self, item: PlanQuotaSummary, before: Limits) -> None:
         self.known[item.key] = before if item.limits is None else item.limits

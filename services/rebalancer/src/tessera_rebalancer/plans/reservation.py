@@ -1,8 +1,8 @@
-"""Room that is being made is kept for the pod that waits, by an annotation for the scheduler.
+"""Reserves the room that a plan makes for the pod that waits, by an annotation for the scheduler.
 
-It is written before the first pod is evicted, and again by whoever goes on after a crash, with the
-same end. It falls by itself at its end, and when the pod is bound or gone; a plan that fails takes
-it away.
+It is written before the first pod is evicted, and again, with the same end, by the process that
+goes on after a crash. It lapses at its end, and when the pod is bound or gone; a plan that fails
+removes it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_rebalancer.plans.plan_store import PlanObject
-from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Transient
@@ -35,17 +35,17 @@ class RoomState(StrEnum):
 
 
 class RoomReservation:
-    """Keeps room."""
+    """Writes and removes the annotation."""
 
     def __init__(self, kube: Kube, clock: Clock, pace: PaceSettings) -> None:
-        """`pace` says how long."""
         self._kube = kube
         self._clock = clock
         self._pace = pace
 
-    async def keep(self, sight: PlanObject) -> RoomState:
-        """Keep the room on the node that the plan empties. Raises as `Kube.call` does."""
-        waits = sight.spec.for_pod
+    async def reserve(self, plan: PlanObject) -> RoomState:
+        """Reserve the room on the node that the plan empties, for `pace.reserve_s` from the plan's
+        start. Raises as `Kube.call` does."""
+        waits = plan.spec.for_pod
         if waits is None:
             return RoomState.WAITS
         key = PodKey(waits.namespace, waits.name, waits.uid)
@@ -54,12 +54,12 @@ class RoomReservation:
             return RoomState.GONE
         if pod.spec.node_name:
             return RoomState.BOUND
-        started = timestamps.parse_time(sight.status.started) or self._clock.time()
-        held = Reservation(
-            node=sight.spec.steps[0].pod.node, until=started + self._pace.reserve_s,
-            plan=sight.name,
+        started = timestamps.parse_time(plan.status.started) or self._clock.time()
+        reservation = Reservation(
+            node=plan.spec.steps[0].pod.node, until=started + self._pace.reserve_s,
+            plan=plan.name,
         )  # fmt: skip
-        text = encode_reservation(held)
+        text = encode_reservation(reservation)
         if pod.metadata.annotations.get(RESERVE_KEY) != text:
             try:
                 await self._annotate(key, text)
@@ -67,15 +67,15 @@ class RoomReservation:
                 return RoomState.GONE
         return RoomState.WAITS
 
-    async def give_up(self, sight: PlanObject) -> None:
-        """Take it away; where that cannot be done it falls at its end."""
-        waits = sight.spec.for_pod
+    async def release(self, plan: PlanObject) -> None:
+        """Remove the reservation; where that fails it lapses at its end."""
+        waits = plan.spec.for_pod
         if waits is None:
             return
         try:
             await self._annotate(PodKey(waits.namespace, waits.name, waits.uid), None)
         except (ApiRefused, Transient) as e:
-            _log.info("reservation not taken away", plan=sight.name, why=str(e))
+            _log.info("reservation not taken away", plan=plan.name, why=str(e))
 
     async def _annotate(self, key: PodKey, text: str | None) -> None:
         path = paths.pod(key.namespace, key.name)

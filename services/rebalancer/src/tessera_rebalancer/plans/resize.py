@@ -1,7 +1,7 @@
-"""Live resizes: asked of the scheduler by an annotation, answered by the grant's next revision.
+"""Live resizes: requested of the scheduler by an annotation, answered by the grant's next revision.
 
-Only the scheduler changes books. It answers the question by taking it away: with a grant of a
-larger revision when it agrees, with a sentence when it does not.
+Only the scheduler changes the ledger. It answers by removing the request: with a grant of a larger
+revision when it agrees, with a sentence when it does not.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 
 from tessera_core.fleet.cores import milli
 from tessera_core.kube.quantity import value
+from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_rebalancer.plans.plan_store import PlanObject
-from tessera_rebalancer.plans.settings import PaceSettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiNotFound, ApiRefused, Transient
 from tessera_runtime.kube import paths
@@ -37,35 +37,34 @@ _log: Final = logs.named("tessera.rebalancer.plans.resizing")
 
 
 class ResizeRequester:
-    """Asks."""
+    """Requests resizes, and waits for the answers."""
 
     def __init__(self, kube: Kube, pace: PaceSettings) -> None:
-        """`pace` says how long an answer may take."""
         self._kube = kube
         self._pace = pace
 
-    async def resize(self, sight: PlanObject) -> str:
-        """All pods' shares as the plan says; why not, empty when they are. Pods are asked one after
-        the other; what earlier ones were granted stays."""
-        pods = dict.fromkeys(step.pod for step in sight.spec.steps)
+    async def resize(self, plan: PlanObject) -> str:
+        """Resize all pods' shares as the plan says. Returns why not; empty when it is done. Pods go
+        one after the other, and what earlier ones were granted stays."""
+        pods = dict.fromkeys(step.pod for step in plan.spec.steps)
         for number, pod in enumerate(pods):
-            steps = [step for step in sight.spec.steps if step.pod == pod]
-            why = await self._one(sight.name, pod, steps)
+            steps = [step for step in plan.spec.steps if step.pod == pod]
+            why = await self._resize_pod(plan.name, pod, steps)
             if why:
                 so_far = f" ({number} of {len(pods)} pods were resized)" if number else ""
                 return f"{pod.namespace}/{pod.name}: {why}{so_far}"
         return ""
 
-    async def _one(self, plan: str, of: PodOfPlan, steps: Sequence[PlanStep]) -> str:
-        key, text = PodKey(of.namespace, of.name, of.uid), encode_resize(_asked(plan, steps))
+    async def _resize_pod(self, plan: str, of: PodOfPlan, steps: Sequence[PlanStep]) -> str:
+        key, text = PodKey(of.namespace, of.name, of.uid), encode_resize(_request(plan, steps))
         now = asyncio.get_running_loop().time
-        began, asked = now(), False
+        began, requested = now(), False
         while now() - began < self._pace.resize_s:
             try:
                 pod = await read_back(self._kube, key)
                 if pod is None or pod.terminal:
                     return "it is gone"
-                answer = _answer(pod, steps, asked=asked)
+                answer = _answer(pod, steps, requested=requested)
                 if answer is not None:
                     return answer
                 if pod.metadata.annotations.get(RESIZE_KEY) != text:
@@ -73,7 +72,7 @@ class ResizeRequester:
                     await annotate(
                         self._kube, paths.pod(of.namespace, of.name), changes, uid=of.uid
                     )
-                asked = True
+                requested = True
             except Transient as e:
                 _log.info("not asked yet", pod=f"{of.namespace}/{of.name}", why=str(e))
             except (ApiConflict, ApiNotFound):
@@ -81,10 +80,10 @@ class ResizeRequester:
             except ApiRefused as e:
                 return str(e)
             await asyncio.sleep(self._pace.look_s)
-        await self._take_back(key)
+        await self._withdraw(key)
         return f"the scheduler did not answer within {self._pace.resize_s:g} s"
 
-    async def _take_back(self, key: PodKey) -> None:
+    async def _withdraw(self, key: PodKey) -> None:
         try:
             path = paths.pod(key.namespace, key.name)
             await annotate(self._kube, path, {RESIZE_KEY: None}, uid=key.uid)
@@ -92,18 +91,18 @@ class ResizeRequester:
             _log.warning("question not taken back", pod=key.name, why=str(e))
 
 
-def _answer(pod: Pod, steps: Sequence[PlanStep], *, asked: bool) -> str | None:
+def _answer(pod: Pod, steps: Sequence[PlanStep], *, requested: bool) -> str | None:
     """What the scheduler has answered: why not, or empty for yes; None = nothing yet."""
     notes = pod.metadata.annotations
-    if _is_so(pod, steps):
+    if _is_granted(pod, steps):
         return ""
-    if asked and RESIZE_KEY not in notes:
+    if requested and RESIZE_KEY not in notes:
         return notes.get(RESIZE_REFUSED_KEY) or "the question was taken away, and nothing granted"
     return None
 
 
-def _is_so(pod: Pod, steps: Sequence[PlanStep]) -> bool:
-    """Whether the pod's grant has what the steps ask for."""
+def _is_granted(pod: Pod, steps: Sequence[PlanStep]) -> bool:
+    """Whether the pod's grant has what the steps request."""
     try:
         text = pod.metadata.annotations.get(GRANT_KEY, "")
         grant = decode_grant(text)
@@ -123,7 +122,7 @@ def _has(grant: Grant, step: PlanStep) -> bool:
     )
 
 
-def _asked(plan: str, steps: Sequence[PlanStep]) -> Resize:
+def _request(plan: str, steps: Sequence[PlanStep]) -> Resize:
     return Resize(plan=plan, changes=tuple(_change(step) for step in steps))
 
 

@@ -1,25 +1,16 @@
-"""A pod of the API server reduced to what plans need: what it holds or waits for, what it asks of
-its node, and what binds it to it."""
+"""A pod as plans see it: what it holds or waits for, what it requests of its node, and what ties it
+to that node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_core.admission.admit import AdmittedPod, admit
-from tessera_core.admission.allowances import EVERYTHING
-from tessera_core.fleet.charges import init_is_over
-from tessera_core.ledger.ledger import Ledger
-from tessera_core.registry.kube_scheduler_config import profiles
-from tessera_core.registry.registry import DialectRegistry
-from tessera_core.trust.grants import Verifier
-from tessera_runtime.informers.grants import LIVING, GrantReader
-from tessera_runtime.kube import paths, timestamps
-from tessera_runtime.kube.reflector import ListWatch
+from tessera_runtime.informers.pods import DecodedPod, without_injections
 from tessera_schema.grants import Grant
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Container, ObjectMeta, Pod
@@ -63,8 +54,7 @@ class _Condition(Struct, frozen=True):
     reason: str = ""
 
 
-class _Status(Struct, frozen=True, rename="camel"):
-    start_time: str | None = None
+class _Status(Struct, frozen=True):
     conditions: tuple[_Condition, ...] = ()
 
 
@@ -77,10 +67,11 @@ class _Ties(Struct, frozen=True):
 
 
 class PlanPodSummary(Struct, frozen=True, kw_only=True):
-    """One pod."""
+    """One pod. `tied` says what binds it to its node, empty where nothing does; `local` = it has an
+    emptyDir."""
 
     pod: Pod
-    """As written where it asks for cards; else what it asks of its node."""
+    """As written where it requests cards; else what it requests of its node."""
     request: PodRequest | None = None
     grant: Grant | None = None
     init_over: bool = False
@@ -98,68 +89,49 @@ class PlanPodSummary(Struct, frozen=True, kw_only=True):
         return self.pod.metadata.uid
 
     @property
+    def ended(self) -> bool:
+        """Whether it holds nothing any more."""
+        return self.pod.terminal
+
+    @property
     def node(self) -> str:
         """Empty while it waits."""
         return self.pod.spec.node_name
 
 
-class PlanPodReader:
-    """Reads pods."""
+def summary(decoded: DecodedPod, profiles: frozenset[str]) -> PlanPodSummary:
+    """What plans need of a pod; `profiles` are the names of Tessera's schedulers."""
+    pod, request = decoded.pod, decoded.request
+    if request is None:
+        return PlanPodSummary(pod=_lean(pod))
+    ties, unread = _ties_of(decoded.raw)
+    if not decoded.node:
+        tried = _was_tried(pod, ties.status, profiles)
+        return PlanPodSummary(pod=pod, request=request if tried else None, since=decoded.created)
+    owner = next((o for o in ties.metadata.owner_references if o.controller), _Owner())
+    return PlanPodSummary(
+        pod=pod,
+        request=request,
+        grant=without_injections(decoded.grant),
+        init_over=decoded.init_over,
+        since=decoded.started or decoded.created,
+        owner=owner.uid,
+        owner_kind=owner.kind,
+        tied=unread or _tied(pod, ties.spec),
+        local=any(v.empty_dir is not None for v in ties.spec.volumes),
+        grace_s=_grace_s(ties.spec),
+    )
 
-    def __init__(
-        self, registry: DialectRegistry, ledger: Ledger, verifier: Callable[[], Verifier], *,
-        migration: bool,
-    ) -> None:  # fmt: skip
-        """`verifier` gives the keys known at the moment; with `migration` what other systems wrote
-        on pods counts too."""
-        self._registry = registry
-        self._granted = GrantReader(registry, ledger.fleet, verifier, migration=migration)
-        self._profiles = frozenset(profiles(registry))
 
-    def watched(self) -> ListWatch[PlanPodSummary]:
-        """Where they are."""
-        return ListWatch(paths.PODS, self.read, LIVING)
-
-    def read(self, raw: bytes) -> PlanPodSummary:
-        """Raises msgspec.DecodeError."""
-        pod = _pod(raw)
-        runs = bool(pod.spec.node_name)
-        admission = admit(self._registry, pod, runs=runs, allowed=EVERYTHING)
-        if not isinstance(admission, AdmittedPod) or not admission.request.containers:
-            return PlanPodSummary(pod=_lean(pod))
-        ties, unread = _ties_of(raw)
-        created = timestamps.parse_time(pod.metadata.creation_timestamp) or 0
-        if not pod.spec.node_name:
-            asks = admission.request if self._tried(pod, ties.status) else None
-            return PlanPodSummary(pod=pod, request=asks, since=created)
-        owner = next((o for o in ties.metadata.owner_references if o.controller), _Owner())
-        return PlanPodSummary(
-            pod=pod,
-            request=admission.request,
-            grant=self._grant(pod),
-            init_over=init_is_over(pod),
-            since=timestamps.parse_time(ties.status.start_time) or created,
-            owner=owner.uid,
-            owner_kind=owner.kind,
-            tied=unread or _tied(pod, ties.spec),
-            local=any(v.empty_dir is not None for v in ties.spec.volumes),
-            grace_s=_grace_s(ties.spec),
-        )
-
-    def _tried(self, pod: Pod, status: _Status) -> bool:
-        """Whether a scheduler of ours has found no place for it: not one whose gates are closed,
-        and not another's."""
-        ours = pod.spec.scheduler_name in self._profiles
-        told = (c.reason for c in status.conditions if c.type == "PodScheduled")
-        return ours and "Unschedulable" in told
-
-    def _grant(self, pod: Pod) -> Grant | None:
-        grant = self._granted.of(pod)
-        return None if grant is None else replace(grant, given={})
+def _was_tried(pod: Pod, status: _Status, profiles: frozenset[str]) -> bool:
+    """Whether one of Tessera's schedulers found no place for it: not a pod whose gates are closed,
+    and not another scheduler's."""
+    reasons = (c.reason for c in status.conditions if c.type == "PodScheduled")
+    return pod.spec.scheduler_name in profiles and "Unschedulable" in reasons
 
 
 def _ties_of(raw: bytes) -> tuple[_Ties, str]:
-    """What binds it, and what is wrong with that: a pod of an odd form holds its cards all the
+    """What binds it, and why that cannot be read: a pod of an odd form holds its cards all the
     same, and stays where it is."""
     try:
         return _ties(raw), ""
@@ -189,7 +161,7 @@ def _amounts(containers: Iterable[Container]) -> tuple[Container, ...]:
 
 
 def _tied(pod: Pod, spec: _Spec) -> str:
-    """What may bind it to its node in a way that is not looked at here."""
+    """What may bind it to its node in a way that plans do not evaluate."""
     affinity: dict[str, Any] = pod.spec.affinity or {}
     spreads = pod.spec.topology_spread_constraints
     signs = (
@@ -212,5 +184,4 @@ def _bound(volume: _Volume) -> bool:
     return any(kind is not None for kind in kinds)
 
 
-_pod = decoder(Pod)
 _ties = decoder(_Ties)
