@@ -72,11 +72,6 @@ CONNECTION: Final = {"qps": 1000, "burst": 2000}
 
 Json = dict[str, Any]
 
-VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
-    "nvidia": {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"},
-}
-"""By which the vendor's container runtime shows the agent its cards."""
-
 
 def files() -> dict[Path, str]:
     """Every generated file and what it holds."""
@@ -239,7 +234,7 @@ def _agents(known: DialectRegistry) -> Json:
 
 def _agent(vendor: Vendor, port: int) -> Json:
     variables = {"TESSERA_VENDOR": vendor.name, "TESSERA_HTTP_PORT": str(port)}
-    variables |= VARIABLES.get(vendor.name, {})
+    variables |= vendor.agent_env
     container = {
         "name": "agent",
         "env": [{"name": name, "value": value} for name, value in variables.items()],

@@ -25,7 +25,7 @@ from tessera_testing.kube import FakeKube, a_store
 NODE = "worker-1"
 PATH = f"/api/v1/nodes/{NODE}"
 KEY = "cards.tessera.dev/nvidia"
-CARE = replace(nvidia.CARE, rivals=())
+MONITORING = replace(nvidia.MONITORING, competing_plugins=())
 SETTINGS = AgentSettings(
     node=NODE, vendor="nvidia", health=HealthSettings(patience_s=15, recover_polls=3),
     inventory=InventorySettings(write_s=10, verify_s=60, tell_s=30, slots=10),
@@ -121,7 +121,7 @@ class Agent:
 async def running(
     kube: FakeKube,
     reader: CardReader,
-    care: MonitoringSpec = CARE,
+    care: MonitoringSpec = MONITORING,
     settings: AgentSettings = SETTINGS,
 ) -> AsyncGenerator[Agent]:
     """An agent that polls and publishes until the block ends."""

@@ -21,7 +21,7 @@ from tessera_core.machines.health import (
     advance,
     takes_pods,
 )
-from tessera_core.vendors.nvidia import CARE
+from tessera_core.vendors.nvidia import MONITORING
 
 EVENTS: tuple[Event, ...] = (Answered(), Faulted(), Recovered(), Missed())
 SETTINGS = HealthSettings(patience_s=15, recover_polls=3, forget_s=100)
@@ -72,7 +72,7 @@ class Watch:
     """A keeper that is polled once a second."""
 
     def __init__(self, settings: HealthSettings = SETTINGS) -> None:
-        self.keeper = CardHealthTracker(CARE, settings, slots=10)
+        self.keeper = CardHealthTracker(MONITORING, settings, slots=10)
         self.now_s = 0.0
         self.seen = CardsState()
 

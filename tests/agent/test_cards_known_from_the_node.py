@@ -111,7 +111,7 @@ async def test_a_library_that_fails_costs_use_alone() -> None:
 def test_the_driver_must_be_newer_than_the_one_that_could_not_share(
     driver: str, *, told: bool
 ) -> None:
-    problems = version_problems(iluvatar.CARE.minimums, Readings(driver=driver))
+    problems = version_problems(iluvatar.MONITORING.minimums, Readings(driver=driver))
     assert bool(problems) is told
 
 
@@ -121,7 +121,7 @@ def test_the_driver_must_be_newer_than_the_one_that_could_not_share(
 )
 def test_versions_that_can_be_read_are_compared(driver: str, toolkit: str, count: int) -> None:
     read = Readings(driver=driver, toolkit=toolkit)
-    assert len(version_problems(mthreads.CARE.minimums, read)) == count
+    assert len(version_problems(mthreads.MONITORING.minimums, read)) == count
 
 
 @pytest.mark.looptime
@@ -134,7 +134,7 @@ async def test_what_a_plugin_takes_back_is_taken_back() -> None:
         reader = await stack.enter_async_context(
             open_reader("mthreads", ReaderSettings(), reading)
         )  # fmt: skip
-        async with running(kube, reader, mthreads.CARE, settings) as agent:
+        async with running(kube, reader, mthreads.MONITORING, settings) as agent:
             await asyncio.sleep(2)
             assert await annotation(kube, KEYS["mthreads"]) == ""
             seen[0] = agent.inventory.node
@@ -156,7 +156,7 @@ async def test_a_plugin_that_never_showed_cards_is_not_spoken_for() -> None:
     reading = ReaderEnvironment(node=lambda: a_node({}), registry=REGISTRY, clock=SystemClock())
     async with (
         open_reader("iluvatar", ReaderSettings(), reading) as reader,
-        running(kube, reader, iluvatar.CARE, settings) as agent,
+        running(kube, reader, iluvatar.MONITORING, settings) as agent,
     ):
         await asyncio.sleep(20)
         assert await annotation(kube, KEYS["iluvatar"]) == ""

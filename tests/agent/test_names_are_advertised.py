@@ -16,9 +16,9 @@ from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.devices.extended_resources import ExtendedResources
 from tessera_core.hook.limits_file import HookLimits
 from tessera_core.inventory.extended_resources import FORMER, amounts_of, names_of
-from tessera_core.kube.quantity import value
+from tessera_core.kube.quantity import quantity_value
 from tessera_core.registry.registry import load
-from tessera_core.vendors.nvidia import CARE
+from tessera_core.vendors.nvidia import MONITORING
 from tessera_embedded.apiserver.faults import Answer, InjectedFault
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime.kube.api import Body, Verb
@@ -78,7 +78,7 @@ async def advertising(
     if rival is not None:
         own = replace(own, kubelet_folder=str(rival))
     settings, script = replace(SETTINGS, inventory=own), Script(*(a_card(i) for i in range(cards)))
-    async with running(kube, script, CARE, settings) as agent:
+    async with running(kube, script, MONITORING, settings) as agent:
         made = Running(script, ContainerRegistry())
         work = ExtendedResources(
             kube, own, NODE, amounts, inventory=agent.inventory, devices=agent.devices,
@@ -115,7 +115,7 @@ def node(kube: FakeKube) -> dict[str, Any]:
 
 
 def capacity(kube: FakeKube) -> dict[str, int]:
-    return {name: value(text) for name, text in status(kube).get("capacity", {}).items()}
+    return {name: quantity_value(text) for name, text in status(kube).get("capacity", {}).items()}
 
 
 def recorded(kube: FakeKube) -> dict[str, int]:
@@ -140,7 +140,10 @@ async def test_every_name_of_every_dialect_is_there_soon_with_what_the_cards_amo
     async with advertising(kube, cards=2):
         await asyncio.sleep(SOON_S)
     assert capacity(kube) == {"cpu": 4, **TWO}
-    assert {name: value(a) for name, a in status(kube)["allocatable"].items()} == {"cpu": 3, **TWO}
+    assert {name: quantity_value(a) for name, a in status(kube)["allocatable"].items()} == {
+        "cpu": 3,
+        **TWO,
+    }
     assert TWO.keys() == NAMES
     assert "iluvatar.ai/vgpu" not in NAMES
     wanted = {

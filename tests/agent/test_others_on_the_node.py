@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.devices.competing_plugins import competing_plugins_on
-from tessera_core.vendors.nvidia import CARE
+from tessera_core.vendors.nvidia import MONITORING
 from tests.agent.node import SETTINGS, Agent, Script, a_card, a_cluster
 
 
@@ -39,14 +39,14 @@ def listening(path: Path) -> Iterator[None]:
 )
 def test_who_answers_is_named(tmp_path: Path, path: str, name: str) -> None:
     with listening(tmp_path / path):
-        assert competing_plugins_on(str(tmp_path), CARE.rivals) == (name,)
+        assert competing_plugins_on(str(tmp_path), MONITORING.competing_plugins) == (name,)
 
 
 def test_what_a_dead_one_left_behind_is_nobody(tmp_path: Path) -> None:
     with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
         pass
-    assert competing_plugins_on(str(tmp_path), CARE.rivals) == ()
-    assert competing_plugins_on(str(tmp_path / "nowhere"), CARE.rivals) == ()
+    assert competing_plugins_on(str(tmp_path), MONITORING.competing_plugins) == ()
+    assert competing_plugins_on(str(tmp_path / "nowhere"), MONITORING.competing_plugins) == ()
 
 
 @pytest.mark.parametrize("leave", [True, False])
@@ -57,7 +57,7 @@ async def test_cards_are_kept_off_new_pods_unless_told_otherwise(
     inventory = replace(
         SETTINGS.inventory, kubelet_folder=str(tmp_path), leave_to_others=leave
     )  # fmt: skip
-    agent = Agent(kube, Script(a_card()), CARE, replace(SETTINGS, inventory=inventory))
+    agent = Agent(kube, Script(a_card()), MONITORING, replace(SETTINGS, inventory=inventory))
     with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
         await agent.devices.poll()
     assert [c.cordoned for c in agent.states[-1].cards] == [leave]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tessera_core.inventory.extended_resources import amounts_of
-from tessera_core.kube.quantity import value
+from tessera_core.kube.quantity import quantity_value
 from tessera_core.registry.registry import load
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
@@ -67,7 +67,7 @@ def asked_of(placed: Sequence[PlanOutcome]) -> Counter[str]:
     total: Counter[str] = Counter()
     for outcome in placed:
         for container in outcome.containers.values():
-            total.update({n: value(amount) for n, amount in container.limits.items()})
+            total.update({n: quantity_value(amount) for n, amount in container.limits.items()})
     return total
 
 

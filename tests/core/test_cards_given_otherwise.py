@@ -68,4 +68,4 @@ def test_device_nodes_go_by_minor_numbers() -> None:
 
 def test_each_vendor_that_allocates_says_where_its_cards_show() -> None:
     for vendor in load().vendors.values():
-        assert bool(vendor.shows.variables) is vendor.allocates, vendor.name
+        assert bool(vendor.device_evidence.variables) is vendor.own_plugin_allocates, vendor.name

@@ -16,7 +16,7 @@ from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.kube import EnvVar, HostPath, Pod, PodStatus, Volume, VolumeMount
 from tessera_testing.builders import a_container, a_pod
 from tests.dialects.adding import acme
-from tests.dialects.test_every_dialect import BY_SAMPLE
+from tests.dialects.test_every_dialect import BY_EXAMPLE
 
 REGISTRY = load(extra=[acme])
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -37,7 +37,7 @@ def mounting(pod: Pod, volume: str, path: str | None) -> Pod:
     return replace(pod, spec=replace(pod.spec, volumes=volumes, containers=containers))
 
 
-@pytest.mark.parametrize(("dialect", "limits"), BY_SAMPLE)
+@pytest.mark.parametrize(("dialect", "limits"), BY_EXAMPLE)
 def test_no_dialect_reads_what_is_left_out(dialect: str, limits: dict[str, Any]) -> None:
     admissions = AdmissionCache(REGISTRY)
     pod = a_pod(a_container(limits, limits), uid="u")

@@ -32,8 +32,8 @@ from tessera_testing.builders import a_container, a_pod
 REGISTRY = load()
 READING = plugin_requests(REGISTRY)
 NAME = "mthreads.com/vgpu"
-THEIRS = AllocatedResources(theirs=frozenset({NAME}))
-OURS = AllocatedResources(ours=frozenset({NAME}))
+THEIRS = AllocatedResources(by_own_plugin=frozenset({NAME}))
+OURS = AllocatedResources(by_agent=frozenset({NAME}))
 
 
 class Books:
@@ -334,7 +334,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def waits(self, node: str, *, admitted: bool) -> bool:
         how = self.how[node]
-        return bool(how.theirs or (how.ours and not admitted))
+        return bool(how.by_own_plugin or (how.by_agent and not admitted))
 
     def teardown(self) -> None:
         for uid in UIDS:

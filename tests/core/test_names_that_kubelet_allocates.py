@@ -15,7 +15,7 @@ from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.kube import Node, Quantity
 from tessera_schema.node_cards import ALLOCATE, NodeCardsAnnotation, encode_node_cards
 from tessera_testing.builders import a_card, a_container, a_node, a_pod
-from tests.dialects.test_every_dialect import BY_SAMPLE
+from tests.dialects.test_every_dialect import BY_EXAMPLE
 
 REGISTRY = load()
 NVIDIA = {
@@ -27,7 +27,7 @@ ILUVATAR = {
     "iluvatar.ai/MR-V50-vgpu", "iluvatar.ai/BI-V150-vgpu", "iluvatar.ai/BI-V100-vgpu",
 }  # fmt: skip
 MTHREADS = {"mthreads.com/vgpu"}
-OURS = [sample for sample in BY_SAMPLE if sample.values[0] != "acme"]
+OURS = [sample for sample in BY_EXAMPLE if sample.values[0] != "acme"]
 
 
 def published(vendor: str, **more: Any) -> Node:
@@ -66,20 +66,20 @@ def test_every_container_that_asks_for_cards_has_one(
     admission = admit(REGISTRY, a_pod(a_container(limits, limits)))
     assert isinstance(admission, AdmittedPod), admission
     (after,) = admission.containers.values()
-    assert REGISTRY.dialects[dialect].allocated & after.limits.keys()
+    assert REGISTRY.dialects[dialect].plugin_resources & after.limits.keys()
 
 
 @pytest.mark.parametrize("dialect", REGISTRY.readers)
 def test_they_are_among_the_dialects_own_names(dialect: str) -> None:
     found = REGISTRY.readers[dialect]
-    assert found.allocated
-    assert found.allocated <= found.resources
+    assert found.plugin_resources
+    assert found.plugin_resources <= found.resources
 
 
 @pytest.mark.parametrize("giving", [ALLOCATE, "something newer"])
 def test_our_agent_says_that_kubelet_asks_it(giving: str) -> None:
     on = node_cards_with_allocations(REGISTRY, published("nvidia", giving=giving), {})
-    assert on.allocated == AllocatedResources(ours=frozenset(NVIDIA))
+    assert on.allocated == AllocatedResources(by_agent=frozenset(NVIDIA))
     assert on.given == {"nvidia"}
 
 
@@ -95,15 +95,19 @@ def test_a_vendors_plugin_is_asked_whatever_our_agent_does(
     vendor: str, names: set[str], more: dict[str, str]
 ) -> None:
     on = node_cards_with_allocations(REGISTRY, published(vendor, **more), {})
-    assert on.allocated == AllocatedResources(theirs=frozenset(names))
+    assert on.allocated == AllocatedResources(by_own_plugin=frozenset(names))
     assert on.given == frozenset()
 
 
 def test_and_where_no_agent_of_ours_is() -> None:
     amounts = {"mthreads.com/sgpu-core": 32, "mthreads.com/sgpu-memory": 192}
-    assert allocated(a_node(capacity=amounts)) == AllocatedResources(theirs=frozenset(MTHREADS))
+    assert allocated(a_node(capacity=amounts)) == AllocatedResources(
+        by_own_plugin=frozenset(MTHREADS)
+    )
     amounts = {"tencent.com/vcuda-core": 200, "tencent.com/vcuda-memory": 128}
-    assert allocated(a_node(capacity=amounts)) == AllocatedResources(theirs=frozenset(NVIDIA))
+    assert allocated(a_node(capacity=amounts)) == AllocatedResources(
+        by_own_plugin=frozenset(NVIDIA)
+    )
 
 
 def test_nothing_is_allocated_on_a_node_without_cards() -> None:
@@ -116,5 +120,5 @@ def test_two_vendors_on_one_node_each_have_their_way() -> None:
         **published("mthreads").metadata.annotations,
     }
     on = node_cards_with_allocations(REGISTRY, a_node(annotations=notes), {})
-    assert on.allocated == AllocatedResources(theirs=frozenset(MTHREADS))
+    assert on.allocated == AllocatedResources(by_own_plugin=frozenset(MTHREADS))
     assert on.given == {"nvidia"}

@@ -1,6 +1,12 @@
 import pytest
 
-from tessera_core.kube.quantity import BadQuantity, binary, milli, value, whole
+from tessera_core.kube.quantity import (
+    BadQuantity,
+    binary_quantity,
+    integer_quantity,
+    quantity_milli,
+    quantity_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,8 +25,8 @@ from tessera_core.kube.quantity import BadQuantity, binary, milli, value, whole
     ],
 )
 def test_go_reads_a_quantity_in_two_ways(text: str, as_int: int | None, as_value: int) -> None:
-    assert whole(text) == as_int
-    assert value(text) == as_value
+    assert integer_quantity(text) == as_int
+    assert quantity_value(text) == as_value
 
 
 @pytest.mark.parametrize(
@@ -41,7 +47,7 @@ def test_go_reads_a_quantity_in_two_ways(text: str, as_int: int | None, as_value
 )
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(BadQuantity):
-        value(text)
+        quantity_value(text)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +61,9 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
     ],
 )
 def test_bytes_print_with_the_largest_suffix_that_divides_them(amount: int, text: str) -> None:
-    assert binary(amount) == text
+    assert binary_quantity(amount) == text
 
 
 def test_milli_rounds_up() -> None:
-    assert milli("40m") == 40
-    assert milli("1.0001") == 1001
+    assert quantity_milli("40m") == 40
+    assert quantity_milli("1.0001") == 1001

@@ -15,6 +15,7 @@ from tessera_schema.cards import MIB, Card
 from tessera_schema.requests import (
     CardKey,
     ContainerRequest,
+    ModelSizes,
     NodeOrder,
     PodRequest,
     Policy,
@@ -24,6 +25,7 @@ from tessera_schema.requests import (
 from tessera_testing.builders import a_card
 
 FREE = Allowance((), {})
+SIZES = (ModelSizes("T4", (1000 * MIB, 4000 * MIB)), ModelSizes("a1", (500 * MIB, 6000 * MIB)))
 
 cards = st.builds(
     a_card,
@@ -50,6 +52,7 @@ requests = st.builds(
     count=st.integers(1, 3),
     memory_bytes=st.sampled_from([0, 100 * MIB, 5000 * MIB]),
     memory_percent=st.sampled_from([0, 30, 100]),
+    memory_sizes=st.sampled_from([(), (), SIZES]),
     cores_percent=st.sampled_from([0, 30, 100]),
     exclusive=st.booleans(),
     owns_whole_cores=st.booleans(),

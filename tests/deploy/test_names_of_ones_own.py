@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tessera_core.registry import kube_scheduler_config
+from tessera_core.registry.registry import load
 from tessera_runtime import dialect_config
 from tests.deploy.manifests import Json, combined, containers, environment, named
 from tests.deploy.test_generated_files_are_current import generator
@@ -48,7 +49,7 @@ def test_every_service_reads_the_same_file(tmp_path: Path) -> None:
         for c in containers(objects)
         if c.spec["name"] in {"scheduler", "agent", "quota", "rebalancer"}
     ]
-    assert len(services) == 6
+    assert len(services) == 3 + len(load().vendors)  # an agent for each
     for container in services:
         assert environment(container, objects)["TESSERA_DIALECTS_FILE"] == (
             f"{MOUNTED}/dialects.yaml"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tessera_agent.settings import AgentSettings
+from tessera_core.registry import registry
 from tessera_quota.settings import QuotaSettings
 from tessera_rebalancer.settings import RebalancerSettings
 from tessera_runtime.settings import load, variables
@@ -30,6 +31,7 @@ from tests.deploy.manifests import (
     workloads,
 )  # fmt: skip
 
+VENDORS = registry.load().vendors
 MADE_BY_OTHERS = {
     "tessera-bus": "passwords.sh",
     "tessera-webhook-clients": "kubectl",
@@ -182,17 +184,19 @@ def test_no_two_agents_select_each_others_pods() -> None:
     ]
     ports = [c.spec["ports"] for c in containers(named(overlay("production"), "DaemonSet"))
              if c.spec["name"] == "agent"]  # fmt: skip
-    assert len(set(selectors)) == len(selectors) == 3
-    assert len({port["containerPort"] for (port,) in ports}) == 3
+    assert len(set(selectors)) == len(selectors) == len(VENDORS)
+    assert len({port["containerPort"] for (port,) in ports}) == len(VENDORS)
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_nodes_are_found_by_the_labels_that_are_in_use(name: str) -> None:
-    """Ours for every vendor; GPU Manager's, Koordinator's, HAMi's and the GPU operator's."""
+    """Tessera's for every vendor; of NVIDIA's GPU Manager's, Koordinator's, HAMi's and the GPU
+    operator's."""
     others = {
         ("nvidia-device-enable", "enable"), ("node-type", "gpu"), ("gpu", "on"),
         ("nvidia.com/gpu.present", "true"),
     }  # fmt: skip
+    assert set(VENDORS["nvidia"].labels.items()) == others
     for item in named(overlay(name), "DaemonSet"):
         vendor = item["metadata"]["labels"]["app.kubernetes.io/component"]
         affinity = item["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
@@ -200,7 +204,7 @@ def test_nodes_are_found_by_the_labels_that_are_in_use(name: str) -> None:
         each = [expression for term in terms for expression in term["matchExpressions"]]
         assert len(each) == len(terms)  # any one of them is enough
         assert {e["operator"] for e in each} == {"In"}
-        wanted = {("tessera.dev/cards", vendor), *(others if vendor == "nvidia" else ())}
+        wanted = {("tessera.dev/cards", vendor), *VENDORS[vendor].labels.items()}
         assert {(e["key"], value) for e in each for value in e["values"]} == wanted
 
 

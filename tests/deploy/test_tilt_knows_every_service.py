@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.contract.kept import CI
 from tests.deploy.manifests import REGISTRY, ROOT, named, overlay
@@ -48,6 +49,7 @@ def evaluated() -> Tilt:
         module.add_callable(name, listens(name))
     module.add_callable("abspath", lambda path: os.path.normpath(TILTFILE.parent / path))
     module.add_callable("exists", lambda path: Path(path).exists())
+    module.add_callable("read_yaml", lambda path: yaml.safe_load(Path(path).read_text()))
     known = starlark.Globals.extended_by([starlark.LibraryExtension.StructType])
     dialect = starlark.Dialect.extended()
     for text in (PRELUDE, TILTFILE.read_text(encoding="utf-8")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -21,55 +22,22 @@ from tests.dialects.adding import acme
 from tests.dialects.garbage import AMOUNTS
 
 REGISTRY = load(extra=[acme])
-REGISTER = "".join(f"GPU-{i},10,16384,100,NVIDIA-A10,0,true,{i},hami-core:" for i in range(4))
+EXAMPLES = {name: dialect.example for name, dialect in REGISTRY.dialects.items()}
 NODE = a_node(
     "n1",
-    annotations={"hami.io/node-nvidia-register": REGISTER, "acme.com/cards": "A0:16,A1:16"},
-    capacity={
-        "iluvatar.ai/vgpu": 2, "iluvatar.ai/vcuda-core": 200, "iluvatar.ai/vcuda-memory": 256,
-        "mthreads.com/vgpu": 2, "mthreads.com/sgpu-core": 32, "mthreads.com/sgpu-memory": 192,
-    },
-)  # fmt: skip
-
-SAMPLES: dict[str, list[dict[str, Quantity]]] = {
-    "acme": [{"acme.com/gib": 3}, {"acme.com/card": 2}],
-    "hami": [{"nvidia.com/gpu": 2, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}],
-    "iluvatar": [
-        {"iluvatar.ai/vgpu": 1, "iluvatar.ai/vcuda-core": 50, "iluvatar.ai/vcuda-memory": 64},
-        {"iluvatar.ai/vgpu": 2},
-    ],
-    "mthreads": [
-        {"mthreads.com/vgpu": 1, "mthreads.com/sgpu-memory": 32, "mthreads.com/sgpu-core": 5},
-        {"mthreads.com/vgpu": 1},
-    ],
-    "volcano": [
-        {"volcano.sh/gpu-memory": 1024},
-        {"volcano.sh/gpu-number": 2},
-        {"volcano.sh/vgpu-number": 2, "volcano.sh/vgpu-memory": 500, "volcano.sh/vgpu-cores": 20},
-    ],
-    "koordinator": [
-        {"koordinator.sh/gpu-memory-ratio": 33, "koordinator.sh/gpu-core": 10},
-        {"koordinator.sh/gpu": 200},
-    ],
-    "gpumanager": [
-        {"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 10},
-        {"inspur.com/vcuda-core": 200},
-    ],
-    "aliyun": [
-        {"aliyun.com/gpu-mem": 6},
-        {"aliyun.com/gpu-mem": 4, "aliyun.com/gpu-core.percentage": 25},
-    ],
-}
-BY_SAMPLE = [
+    annotations={k: v for e in EXAMPLES.values() for k, v in e.node_annotations.items()},
+    capacity={k: v for e in EXAMPLES.values() for k, v in e.node_capacity.items()},
+)
+BY_EXAMPLE = [
     pytest.param(name, limits, id=f"{name}-{i}")
-    for name, samples in SAMPLES.items()
-    for i, limits in enumerate(samples)
+    for name, example in EXAMPLES.items()
+    for i, limits in enumerate(example.containers)
 ]
 
 CARDS = cards_of(REGISTRY, NODE, {})[0]
 
 
-def placed(limits: dict[str, Quantity]) -> PlanOutcome:
+def placed(limits: Mapping[str, Quantity]) -> PlanOutcome:
     (outcome,) = plan([a_pod(a_container(limits, limits), uid="u")], [NODE], extra=[acme])
     assert outcome.verdict is Verdict.PLACED, outcome.message
     return outcome
@@ -81,20 +49,27 @@ def rewritten(outcome: PlanOutcome, **more: Any) -> Pod:
     return a_pod(a_container(after.limits, after.requests, env=after.env), uid="u", **more)
 
 
-def test_every_dialect_has_samples() -> None:
-    assert SAMPLES.keys() == REGISTRY.dialects.keys()
+def test_every_dialect_has_examples_that_name_its_resources() -> None:
+    for name, example in EXAMPLES.items():
+        assert example.containers, name
+        for limits in example.containers:
+            assert limits.keys() <= REGISTRY.dialects[name].resources
 
 
-@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
-def test_it_is_silent_about_other_dialects_names(name: str, limits: dict[str, Quantity]) -> None:
+@pytest.mark.parametrize(("name", "limits"), BY_EXAMPLE)
+def test_it_is_silent_about_other_dialects_names(name: str, limits: Mapping[str, Quantity]) -> None:
     pod = a_pod(a_container(limits))
-    speakers = {d.name for d in REGISTRY.dialects.values() if d.claim(pod).fields}
-    assert speakers - {"koordinator"} <= {name}
+    speakers = {
+        d.name
+        for d in REGISTRY.dialects.values()
+        if d.claim(pod).fields.keys() - (d.shared_names - {r for r in limits if d.name == name})
+    }
+    assert speakers <= {name}
     assert placed(limits).dialects == (name,)
 
 
-@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
-def test_admitting_twice_changes_nothing(name: str, limits: dict[str, Quantity]) -> None:
+@pytest.mark.parametrize(("name", "limits"), BY_EXAMPLE)
+def test_admitting_twice_changes_nothing(name: str, limits: Mapping[str, Quantity]) -> None:
     outcome = placed(limits)
     again = admit(REGISTRY, rewritten(outcome))
     assert isinstance(again, AdmittedPod)
@@ -104,14 +79,14 @@ def test_admitting_twice_changes_nothing(name: str, limits: dict[str, Quantity])
     assert first.limits == first.requests
 
 
-@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
-def test_what_it_writes_it_reads_back(name: str, limits: dict[str, Quantity]) -> None:
+@pytest.mark.parametrize(("name", "limits"), BY_EXAMPLE)
+def test_what_it_writes_it_reads_back(name: str, limits: Mapping[str, Quantity]) -> None:
     outcome = placed(limits)
     assert outcome.grant is not None
     notes = {k: v for k, v in outcome.annotations.items() if not k.startswith("tessera.dev/")}
     bound = rewritten(outcome, node="n1", annotations=notes)
     dialect = REGISTRY.dialects[name]
-    held = dialect.held(bound, [c for c in CARDS if c.vendor == dialect.vendor])
+    held = dialect.recorded(bound, [c for c in CARDS if c.vendor == dialect.vendor])
     assert held is not None
     assert held.problem == ""
     assert [_what(s) for s in held.shares] == [_what(s) for s in outcome.grant.shares]
@@ -121,8 +96,8 @@ def _what(share: Share) -> tuple[str, str, int, float]:
     return share.container, share.card, share.memory_bytes, share.cores_percent
 
 
-@pytest.mark.parametrize(("name", "limits"), BY_SAMPLE)
-def test_its_result_keys_are_declared(name: str, limits: dict[str, Quantity]) -> None:
+@pytest.mark.parametrize(("name", "limits"), BY_EXAMPLE)
+def test_its_result_keys_are_declared(name: str, limits: Mapping[str, Quantity]) -> None:
     keys = placed(limits).annotations.keys()
     asked = REGISTRY.dialects[name].admit(a_pod(a_container(limits, limits)))
     assert not isinstance(asked, Rejected)
@@ -133,7 +108,7 @@ def test_its_result_keys_are_declared(name: str, limits: dict[str, Quantity]) ->
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_every_manifest_has_an_answer(data: st.DataObject) -> None:
-    dialect = REGISTRY.dialects[data.draw(st.sampled_from(sorted(SAMPLES)))]
+    dialect = REGISTRY.dialects[data.draw(st.sampled_from(sorted(EXAMPLES)))]
     names = st.sampled_from(sorted(dialect.resources))
     containers = [
         a_container(

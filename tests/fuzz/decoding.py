@@ -133,11 +133,11 @@ def _again(decode: Callable[[str], Any], encode: Callable[[Any], bytes | str]) -
 
 def _quantity(data: bytes, _: tuple[int, ...]) -> None:
     text = data.decode("latin-1")
-    whole, up = quantity.whole(text), quantity.value(text)
+    whole, up = quantity.integer_quantity(text), quantity.quantity_value(text)
     assert whole in {None, up}
-    assert (up - 1) * 1000 < quantity.milli(text) <= up * 1000
+    assert (up - 1) * 1000 < quantity.quantity_milli(text) <= up * 1000
     if up > 0:
-        assert quantity.value(quantity.binary(up)) == up
+        assert quantity.quantity_value(quantity.binary_quantity(up)) == up
 
 
 def _grant(data: bytes, _: tuple[int, ...]) -> None:

@@ -24,7 +24,7 @@ from tessera_schema.cards import Card
 from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, encode_grant
 from tessera_schema.kube import Node, Pod
-from tests.dialects.test_every_dialect import NODE, SAMPLES
+from tests.dialects.test_every_dialect import EXAMPLES, NODE
 from tests.fuzz.fuzzer import Fuzzer
 from tests.webhook.setting import REGISTRY, mutated, patched, validated
 
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 SIGNER: Final = Signer(bytes(range(32)))
 VERIFIER: Final = Verifier(dict([published_key(SIGNER.public)]))
 ASKS: Final = tuple(
-    limits for name, samples in SAMPLES.items() if name != "acme" for limits in samples
+    limits for name, example in EXAMPLES.items() if name != "acme" for limits in example.containers
 )
 NAMES: Final = (
     *sorted({name for limits in ASKS for name in limits}),

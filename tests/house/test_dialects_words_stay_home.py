@@ -24,9 +24,9 @@ def declared() -> Iterator[str]:
     """Names of dialects' fields: whole where they have no group, else the group and the rest."""
     for dialect in DIALECTS.values():
         for name in (
-            *dialect.resources, *dialect.allocated, *dialect.assigned, *dialect.result_keys,
-            *dialect.choices, *dialect.opt_out, *dialect.pool_labels, *dialect.quota,
-            *dialect.terms_env, *dialect.plain_env, *dialect.schedulers,
+            *dialect.resources, *dialect.plugin_resources, *dialect.allocated_keys,
+            *dialect.result_keys, *dialect.choices, *dialect.opt_out, *dialect.pool_labels,
+            *dialect.quota, *dialect.lending_env, *dialect.plain_env, *dialect.schedulers,
         ):  # fmt: skip
             group, slash, rest = name.rstrip("*").partition("/")
             yield from (group + slash, slash + rest) if slash else (name,)

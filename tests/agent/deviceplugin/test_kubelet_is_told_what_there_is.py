@@ -13,7 +13,7 @@ from tessera_agent.devices.competing_plugins import competing_plugins_on
 from tessera_agent.readers.device_handover import device_handover_by
 from tessera_agent.settings import AgentSettings, CardDelivery
 from tessera_core.inventory.extended_resources import names_of
-from tessera_core.vendors.nvidia import CARE
+from tessera_core.vendors.nvidia import MONITORING
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.settings import load
@@ -73,7 +73,7 @@ async def test_nothing_is_offered_before_a_card_is_seen(folder: Path) -> None:
 async def test_our_own_plugin_is_nobody_elses(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         assert list((folder / "device-plugins").glob("tessera-*.sock"))
-        every = replace(CARE.rivals[0], socket="device-plugins/*gpu*.sock")
+        every = replace(MONITORING.competing_plugins[0], socket="device-plugins/*gpu*.sock")
         assert await asyncio.to_thread(competing_plugins_on, str(folder), [every]) == ()
         assert not agent.devices.left_to_others
 

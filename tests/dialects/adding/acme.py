@@ -1,7 +1,7 @@
 """A dialect that is not ours, in one file: what somebody who adds a vendor writes.
 
 `acme.com/card: N`, `acme.com/gib: M` (GiB per card, default whole) and `acme.com/cores: P`.
-Nodes publish `acme.com/cards: "id:gib,id:gib"`; the result is `acme.com/given: "c0=id,id"`.
+Nodes publish `acme.com/cards: "id:gib,id:gib:model"`; the result is `acme.com/given: "c0=id,id"`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,33 @@ from functools import partial
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import parse_amount
-from tessera_core.dialect_kit.contract import (
+from tessera_core.dialect_kit import (
     Admitted,
+    Card,
+    CardKey,
+    Container,
     ContainerChange,
+    ContainerRequest,
+    Custom,
     Dialect,
     Dimension,
+    Example,
+    Injection,
+    Inventory,
+    ModelSizes,
+    Node,
     Placed,
+    Pod,
+    Policy,
+    Precision,
     QuotaUnit,
     RecordedShares,
+    Request,
+    Share,
     claim_by_name,
+    parse_amount,
+    roles,
 )
-from tessera_core.kube.containers import roles
-from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.grants import Share
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Custom, Node, Pod
-from tessera_schema.requests import CardKey, ContainerRequest, Policy, Request
 
 GIB = 1 << 30
 CARD, MEMORY, CORES = "acme.com/card", "acme.com/gib", "acme.com/cores"
@@ -35,9 +45,20 @@ CARDS_KEY, GIVEN_KEY = "acme.com/cards", "acme.com/given"
 
 
 class Options(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing but the unit can be configured."""
+    """The unit of memory, and how models are cut."""
 
     unit_bytes: int = GIB
+    """Bytes of one `acme.com/gib`."""
+    sizes: Mapping[str, tuple[int, ...]] = {}
+    """Model -> the shares that its cards can be cut into, in units of memory, ascending."""
+
+    @property
+    def memory_sizes(self) -> tuple[ModelSizes, ...]:
+        """The same, in bytes."""
+        return tuple(
+            ModelSizes(model, tuple(size * self.unit_bytes for size in sizes))
+            for model, sizes in self.sizes.items()
+        )
 
 
 def dialect(options: Options) -> Dialect:
@@ -53,7 +74,10 @@ def dialect(options: Options) -> Dialect:
         annotate=_annotate,
         inject=_inject,
         inventory=_inventory,
-        held=_held,
+        recorded=_recorded,
+        example=Example(
+            containers=({MEMORY: 3}, {CARD: 2}), node_annotations={CARDS_KEY: "A0:16,A1:16"}
+        ),
     )
 
 
@@ -70,7 +94,8 @@ def _admit(options: Options, pod: Pod) -> Admitted:
             request = Request(
                 vendor="acme", dialect="acme", count=count,
                 memory_bytes=memory * options.unit_bytes, memory_percent=0 if memory else 100,
-                cores_percent=cores, policy=Policy(cards=(CardKey.BINPACK,)),
+                memory_sizes=options.memory_sizes, cores_percent=cores,
+                policy=Policy(cards=(CardKey.BINPACK,)),
             )  # fmt: skip
             containers.append(
                 ContainerRequest(
@@ -94,9 +119,11 @@ def _inventory(node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory]:
     cards, warnings = [], []
     text = node.metadata.annotations.get(CARDS_KEY, "")
     for index, piece in enumerate(text.split(",") if text else ()):
-        card, _, gib = piece.partition(":")
+        card, gib, model = (*piece.split(":"), "", "")[:3]
         if gib.isdecimal():
-            cards.append(Card(id=card, index=index, vendor="acme", memory_bytes=int(gib) * GIB))
+            cards.append(
+                Card(id=card, index=index, vendor="acme", model=model, memory_bytes=int(gib) * GIB)
+            )
         else:
             warnings.append(f"node {node.name}: {CARDS_KEY}: {piece!r}: write id:gib")
     return (
@@ -107,7 +134,7 @@ def _inventory(node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory]:
     )  # fmt: skip
 
 
-def _held(pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
+def _recorded(pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
     text = pod.metadata.annotations.get(GIVEN_KEY)
     if text is None:
         return None

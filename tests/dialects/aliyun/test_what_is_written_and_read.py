@@ -78,7 +78,7 @@ def test_a_container_gets_the_device_plugins_variables(
 def recorded(
     notes: dict[str, str], containers: Sequence[Container] = (asking(3), asking(1))
 ) -> RecordedShares | None:
-    return made().held(a_pod(*containers, annotations=notes, node="n1"), CARDS)
+    return made().recorded(a_pod(*containers, annotations=notes, node="n1"), CARDS)
 
 
 READ = [

@@ -129,7 +129,7 @@ CARDS = tuple(
 
 
 def held(pod: Pod, cards: Sequence[Card] = CARDS) -> RecordedShares | None:
-    return made().held(pod, cards)
+    return made().recorded(pod, cards)
 
 
 def shares(pod: Pod) -> list[tuple[str, int, str, int, float, bool]]:

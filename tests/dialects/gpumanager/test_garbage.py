@@ -45,7 +45,7 @@ def test_a_bound_pod_is_read_or_a_problem(
 ) -> None:
     notes = {f"{INDEX}0": text, "tencent.com/gpu-assigned": assigned, LIMIT: text}
     pod = a_pod(asking(core, memory), node="n1", annotations=notes)
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     shares = () if held is None else held.shares
     placed = Placed(pod=pod, node="n1", shares=shares, cards={c.id: c for c in CARDS}, now_ns=1)
     made().annotate(placed)

@@ -50,7 +50,7 @@ def test_a_pod_costs_a_card_its_busiest_moment(
 ) -> None:
     pod = bound([[DeviceListEntry(c, "NVIDIA", mib, cores) for c, mib, cores in x] for x in lists],
                 inits=inits)  # fmt: skip
-    held = made().held(pod, [a_card("g0", vendor="nvidia")])
+    held = made().recorded(pod, [a_card("g0", vendor="nvidia")])
     assert held is not None
     mib, cores, slots = want
     assert charges(held.shares, init_over=init_over) == {

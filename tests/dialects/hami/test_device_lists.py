@@ -94,7 +94,7 @@ def test_a_bound_pod_holds_what_its_list_says() -> None:
         [[DeviceListEntry("a", "NVIDIA", 100, 10)], [], [DeviceListEntry("b", "NVIDIA", 200, 100)]],
         inits=1,
     )
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     assert held is not None
     assert [(s.container, s.position, s.role, s.card, s.index) for s in held.shares] == [
         ("init0", 0, Role.INIT, "a", 0),
@@ -106,7 +106,7 @@ def test_a_bound_pod_holds_what_its_list_says() -> None:
 
 def test_a_card_with_scaled_cores_is_not_held_alone() -> None:
     pod = bound([[DeviceListEntry("a", "NVIDIA", 100, 100)]])
-    held = made().held(pod, [a_card("a", vendor="nvidia", cores=200)])
+    held = made().recorded(pod, [a_card("a", vendor="nvidia", cores=200)])
     assert held is not None
     assert not held.shares[0].exclusive
 
@@ -120,7 +120,7 @@ def test_a_list_without_empty_places_is_matched_with_the_containers_that_ask() -
         annotations={ALLOCATED: "a,NVIDIA,100,10:;"},
         node="n1",
     )
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     assert held is not None
     assert [(s.container, s.position, s.card) for s in held.shares] == [("gpu", 2, "a")]
 
@@ -136,7 +136,7 @@ def test_a_list_without_empty_places_is_matched_with_the_containers_that_ask() -
 )
 def test_what_cannot_be_attributed_is_a_problem_not_a_guess(text: str, problem: str) -> None:
     pod = a_pod(asks({"gpu": 1}), annotations={ALLOCATED: text}, node="n1")
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     assert held is not None
     assert not held.shares
     assert problem in held.problem
@@ -144,4 +144,4 @@ def test_what_cannot_be_attributed_is_a_problem_not_a_guess(text: str, problem: 
 
 
 def test_a_pod_without_the_list_holds_nothing_of_this_dialect() -> None:
-    assert made().held(a_pod(asks({"gpu": 1}), node="n1"), CARDS) is None
+    assert made().recorded(a_pod(asks({"gpu": 1}), node="n1"), CARDS) is None

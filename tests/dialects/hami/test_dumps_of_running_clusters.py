@@ -47,7 +47,7 @@ def test_a_listed_card_is_taken_whatever_the_container_asks(
 ) -> None:
     """A card that a running pod has must not be given away because its manifest is odd."""
     pod = a_pod(*containers, node="n1", annotations={ALLOCATED: "a,NVIDIA,1000,30:;"})
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     assert held is not None
     assert not held.problem
     assert [(s.position, s.role, s.card) for s in held.shares] == [
@@ -60,7 +60,7 @@ def test_more_lists_than_asking_containers_go_to_the_last_ones() -> None:
         PLAIN, SLICE, init=(PLAIN,), node="n1",
         annotations={ALLOCATED: "a,NVIDIA,1000,30:;b,NVIDIA,1000,30:;"},
     )  # fmt: skip
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     assert held is not None
     assert [(s.container, s.card) for s in held.shares] == [("c0", "a"), ("c1", "b")]
 
@@ -138,7 +138,7 @@ def test_a_card_that_fell_off_the_node_leaves_the_pods_other_card_taken() -> Non
         asks({"gpu": 2, "mem": 8000}), node="n1", name="running",
         annotations={ALLOCATED: "a,NVIDIA,8000,0:gone,NVIDIA,8000,0:;"},
     )  # fmt: skip
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     assert held is not None
     assert [(s.card, s.index) for s in held.shares] == [("a", 0), ("gone", -1)]
     (outcome,) = plan([a_pod(SLICE)], [a_gpu_node("a", "b", "c")], bound=[pod])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tessera_core.kube.quantity import BadQuantity, value, whole
+from tessera_core.kube.quantity import BadQuantity, integer_quantity, quantity_value
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Quantity
 from tessera_schema.requests import Role
@@ -88,9 +88,9 @@ def test_memory_in_bytes_is_refused_with_the_number_that_would_do() -> None:
 )
 def test_quantities_read_as_in_go(quantity: str, as_int: int | None, rounded: int) -> None:
     """PRB-22."""
-    assert (whole(quantity), value(quantity)) == (as_int, rounded)
+    assert (integer_quantity(quantity), quantity_value(quantity)) == (as_int, rounded)
     with pytest.raises(BadQuantity):
-        value(f"{quantity}x")
+        quantity_value(f"{quantity}x")
 
 
 def test_every_container_asks_for_itself_in_spec_order() -> None:

@@ -58,7 +58,7 @@ def test_what_was_written_is_read_back_as_what_was_granted() -> None:
     hami = load().dialects["hami"]
     written = a_pod(*pod.spec.containers, annotations={ALLOCATED: outcome.annotations[ALLOCATED]})
     cards = hami.inventory(a_gpu_node("a", "b", "c"), ())[0].cards
-    held = hami.held(written, cards)
+    held = hami.recorded(written, cards)
     assert held is not None
     assert outcome.grant is not None
     assert held.shares == outcome.grant.shares

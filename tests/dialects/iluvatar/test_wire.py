@@ -187,7 +187,7 @@ def test_what_was_written_is_read_back(pod: Pod) -> None:
     bound = a_pod(
         *pod.spec.containers, init=pod.spec.init_containers, annotations=answer.annotations
     )
-    back = made().held(bound, CARDS)
+    back = made().recorded(bound, CARDS)
     assert back is not None
     assert back.shares == answer.grant.shares
 
@@ -209,7 +209,7 @@ def running(limits: dict[str, Quantity], notes: dict[str, str]) -> Pod:
 def test_card_numbers_alone_are_read_as_gpu_manager_means_them(
     limits: dict[str, Quantity], cards: str, shares: list[tuple[int, int, float, bool]]
 ) -> None:
-    back = made().held(running(limits, {f"{IDX}0": cards}), CARDS)
+    back = made().recorded(running(limits, {f"{IDX}0": cards}), CARDS)
     assert back is not None
     assert [(s.index, s.memory_mib, s.cores_percent, s.exclusive) for s in back.shares] == shares
 
@@ -228,15 +228,15 @@ def test_card_numbers_alone_are_read_as_gpu_manager_means_them(
     ids=lambda notes: str(notes)[:60],
 )
 def test_what_cannot_be_read_is_a_problem(notes: dict[str, str]) -> None:
-    back = made().held(running(old(gpu=1, core=5, mem=1), notes), CARDS)
+    back = made().recorded(running(old(gpu=1, core=5, mem=1), notes), CARDS)
     assert back is not None
     assert back.problem
     assert back.shares == ()
 
 
 def test_pods_without_our_keys_hold_nothing() -> None:
-    assert made().held(running(old(gpu=1), {}), CARDS) is None
-    assert made(legacy=False).held(running(old(core=50), {f"{IDX}0": "1"}), CARDS) is None
+    assert made().recorded(running(old(gpu=1), {}), CARDS) is None
+    assert made(legacy=False).recorded(running(old(core=50), {f"{IDX}0": "1"}), CARDS) is None
 
 
 def test_quota_counts_memory_and_cores_of_both_forms() -> None:

@@ -180,7 +180,7 @@ def test_a_bound_pod_holds_what_its_annotation_says(
     resources: str, memory: int, cores: int
 ) -> None:
     pod = carrying(f'{{"gpu":[{{"minor":0,"resources":{{{resources}}}}}]}}')
-    held = KOORDINATOR.held(pod, CARDS)
+    held = KOORDINATOR.recorded(pod, CARDS)
     assert held is not None
     assert not held.problem
     (share,) = held.shares
@@ -195,7 +195,7 @@ def test_bytes_and_percent_that_disagree_charge_the_larger(_case: int) -> None:
         '{"gpu":[{"minor":5,"resources":{"koordinator.sh/gpu-memory":"16Gi",'
         '"koordinator.sh/gpu-memory-ratio":"60"}}]}'
     )
-    held = KOORDINATOR.held(pod, CARDS)
+    held = KOORDINATOR.recorded(pod, CARDS)
     assert held is not None
     assert held.shares[0].memory_bytes == 60 * 32 * GI // 100
     assert held.shares[0].card == "GPU-b"
@@ -203,7 +203,7 @@ def test_bytes_and_percent_that_disagree_charge_the_larger(_case: int) -> None:
 
 def test_all_of_a_card_in_percent_is_held_alone() -> None:
     pod = carrying('{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory-ratio":"100"}}]}')
-    held = KOORDINATOR.held(pod, CARDS)
+    held = KOORDINATOR.recorded(pod, CARDS)
     assert held is not None
     assert held.shares[0].exclusive
 
@@ -212,7 +212,7 @@ def test_an_id_says_more_than_a_minor() -> None:
     pod = carrying(
         '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-memory":"1Gi"},"id":"GPU-b"}]}'
     )
-    held = KOORDINATOR.held(pod, CARDS)
+    held = KOORDINATOR.recorded(pod, CARDS)
     assert held is not None
     assert held.shares[0].card == "GPU-b"
 
@@ -223,7 +223,7 @@ def test_the_first_app_container_that_asks_stands_for_the_pod() -> None:
         annotations={ALLOCATED: '{"gpu":[{"minor":0,"resources":'
                                 '{"koordinator.sh/gpu-memory-ratio":"50"}}]}'},
     )  # fmt: skip
-    held = KOORDINATOR.held(pod, CARDS)
+    held = KOORDINATOR.recorded(pod, CARDS)
     assert held is not None
     assert [(s.container, s.position, s.role) for s in held.shares] == [("c1", 2, Role.APP)]
 
@@ -245,7 +245,7 @@ def test_the_first_app_container_that_asks_stands_for_the_pod() -> None:
     ],
 )
 def test_an_annotation_that_cannot_be_counted_is_a_problem(annotation: str, says: str) -> None:
-    held = KOORDINATOR.held(carrying(annotation), CARDS)
+    held = KOORDINATOR.recorded(carrying(annotation), CARDS)
     assert held is not None
     assert not held.shares
     assert says in held.problem
@@ -257,8 +257,8 @@ def test_an_annotation_that_cannot_be_counted_is_a_problem(annotation: str, says
     ["{}", '{"gpu":null}', '{"gpu":[]}', '{"rdma":[{"minor":1,"resources":{"x/y":"1"}}]}'],
 )
 def test_an_annotation_without_cards_holds_nothing(annotation: str) -> None:
-    assert KOORDINATOR.held(carrying(annotation), CARDS) is None
-    assert KOORDINATOR.held(a_koord_pod(HALF, node="n1"), CARDS) is None
+    assert KOORDINATOR.recorded(carrying(annotation), CARDS) is None
+    assert KOORDINATOR.recorded(a_koord_pod(HALF, node="n1"), CARDS) is None
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -270,7 +270,7 @@ def test_what_is_written_is_read_back() -> None:
         Card(id=s.card, index=s.index, vendor="nvidia", memory_bytes=83201216 * 1024)
         for s in outcome.grant.shares
     ]
-    held = KOORDINATOR.held(pod, cards)
+    held = KOORDINATOR.recorded(pod, cards)
     assert held is not None
     assert held.shares == outcome.grant.shares
     assert NAMES["core"] in outcome.annotations[ALLOCATED]

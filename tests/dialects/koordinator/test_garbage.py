@@ -33,7 +33,7 @@ QUANTITIES = (
 @given(JSON)
 def test_any_annotation_is_shares_or_a_problem(value: Any) -> None:
     pod = a_koord_pod("gpu=50", annotations={ALLOCATED: json.dumps({"gpu": value})}, node="n1")
-    held = KOORDINATOR.held(pod, (CARD,))
+    held = KOORDINATOR.recorded(pod, (CARD,))
     assert held is None or bool(held.shares) != bool(held.problem)
 
 
@@ -41,7 +41,7 @@ def test_any_annotation_is_shares_or_a_problem(value: Any) -> None:
 def test_a_deeply_nested_annotation_is_a_problem(depth: int) -> None:
     for text in ("[" * depth, '{"gpu":' * depth, '{"rdma":' + "[" * depth):
         pod = a_koord_pod("gpu=50", annotations={ALLOCATED: text}, node="n1")
-        held = KOORDINATOR.held(pod, (CARD,))
+        held = KOORDINATOR.recorded(pod, (CARD,))
         assert held is not None
         assert held.problem
 

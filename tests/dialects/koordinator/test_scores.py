@@ -7,7 +7,7 @@ import pytest
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.columns import CardColumns, NodeView
-from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.fleet import Fleet, NameTable
 from tessera_core.placement.predicates import amounts
 from tessera_core.placement.scoring.koordinator import card_score, node_score, part_score
 from tessera_schema.requests import Request
@@ -98,7 +98,7 @@ def test_a_card_is_scored_like_a_node_of_one(
     state.memory_used[:] = np.array(used_mib) * MI
     view = NodeView("n1", facts, state)
     request = asking(50)
-    need = amounts(request, state)
+    need = amounts(request, state, NameTable())
     assert [card_score(view, i, request, need, most=most) for i in range(len(facts))] == scores
 
 

@@ -63,7 +63,7 @@ def test_names_can_be_configured() -> None:
 
 
 def test_whole_cards_are_lent_and_the_rest_is_owned() -> None:
-    assert KOORDINATOR.lent == {NV}
+    assert KOORDINATOR.shared_names == {NV}
     assert KOORDINATOR.resources >= {*NAMES.values(), "kubernetes.io/gpu-core"}
 
 

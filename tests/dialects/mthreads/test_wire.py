@@ -110,7 +110,7 @@ CARDS = [a_card(f"n-mthreads-{i}", i, mib=49152, vendor="mthreads") for i in ran
 def test_what_was_written_is_read_back() -> None:
     pod = a_pod(a_container(), a_slice(32, 5), a_slice(2, 0))
     answer = outcome(pod, cards(2))
-    back = made().held(a_pod(*pod.spec.containers, annotations=answer.annotations), CARDS)
+    back = made().recorded(a_pod(*pod.spec.containers, annotations=answer.annotations), CARDS)
     assert answer.grant is not None
     assert back is not None
     assert back.shares == answer.grant.shares
@@ -118,7 +118,7 @@ def test_what_was_written_is_read_back() -> None:
 
 def test_whole_cards_stay_their_holders_own() -> None:
     pod = bound("w", "n-mthreads-0,Mthreads,49152,16:n-mthreads-1,Mthreads,49152,16:;", asks(gpu=2))
-    back = made().held(pod, CARDS)
+    back = made().recorded(pod, CARDS)
     assert back is not None
     assert [s.exclusive for s in back.shares] == [True, True]
 
@@ -134,14 +134,14 @@ def test_whole_cards_stay_their_holders_own() -> None:
     ],
 )
 def test_lists_that_cannot_be_read_are_problems(text: str) -> None:
-    back = made().held(bound("b", text, a_slice()), CARDS)
+    back = made().recorded(bound("b", text, a_slice()), CARDS)
     assert back is not None
     assert ALLOCATED in back.problem
     assert back.shares == ()
 
 
 def test_pods_without_our_keys_hold_nothing() -> None:
-    assert made().held(a_pod(a_slice(), node="n"), CARDS) is None
+    assert made().recorded(a_pod(a_slice(), node="n"), CARDS) is None
 
 
 def test_a_bound_pod_without_a_readable_list_is_counted_by_its_requests() -> None:

@@ -46,14 +46,14 @@ def test_card_indices_are_read_all_or_nothing(text: str, indices: tuple[int, ...
 
 def holds(pod: Pod) -> list[tuple[int, int, int]]:
     """Container position, card index, MiB."""
-    found = made().held(pod, CARDS)
+    found = made().recorded(pod, CARDS)
     assert found is not None
     assert found.problem == ""
     return [(s.position, s.index, s.memory_mib) for s in found.shares]
 
 
 def problem(pod: Pod) -> str:
-    found = made().held(pod, CARDS)
+    found = made().recorded(pod, CARDS)
     assert found is not None
     assert found.shares == ()
     return found.problem
@@ -61,7 +61,7 @@ def problem(pod: Pod) -> str:
 
 def test_without_an_index_nothing_is_known() -> None:
     # B1
-    assert made().held(a_bound_pod(memory(1)), CARDS) is None
+    assert made().recorded(a_bound_pod(memory(1)), CARDS) is None
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_an_index_that_cannot_be_used_is_a_problem(text: str, said: str) -> None
 
 
 def test_an_index_on_a_pod_that_asks_for_nothing_means_nothing() -> None:
-    assert made().held(a_bound_pod(a_container(), index="0"), CARDS) is None
-    assert made().held(a_bound_pod(memory(0), index="0"), CARDS) is None
+    assert made().recorded(a_bound_pod(a_container(), index="0"), CARDS) is None
+    assert made().recorded(a_bound_pod(memory(0), index="0"), CARDS) is None
 
 
 def test_each_container_holds_its_memory_on_the_card() -> None:
@@ -96,7 +96,7 @@ def test_each_listed_card_is_charged_the_full_amount() -> None:
 
 
 def test_memory_is_read_in_blocks_of_the_factor() -> None:
-    found = made(gpu_memory_factor=10).held(a_bound_pod(memory(100), index="0"), CARDS)
+    found = made(gpu_memory_factor=10).recorded(a_bound_pod(memory(100), index="0"), CARDS)
     assert found is not None
     assert found.shares[0].memory_bytes == 1000 * MIB
 
@@ -104,7 +104,7 @@ def test_memory_is_read_in_blocks_of_the_factor() -> None:
 def test_whole_cards_are_dealt_to_the_containers_in_order() -> None:
     pod = a_bound_pod(number(1), number(3), index="0,1,2,3")
     assert holds(pod) == [(0, 0, 1000), (1, 1, 1000), (1, 2, 1000), (1, 3, 1000)]
-    found = made().held(pod, CARDS)
+    found = made().recorded(pod, CARDS)
     assert found is not None
     assert all(s.exclusive and s.cores_percent == 100 for s in found.shares)
 
@@ -159,14 +159,14 @@ def test_device_lists_are_read_entry_by_entry(
 
 def test_device_lists_are_written_as_they_are_read() -> None:
     text = "GPU-1,NVIDIA,100,0:GPU-0,NVIDIA,100,0:;GPU-1,NVIDIA,200,30:"
-    found = made().held(a_bound_pod(vgpu(2), a_container(), vgpu(1), ids=text), CARDS)
+    found = made().recorded(a_bound_pod(vgpu(2), a_container(), vgpu(1), ids=text), CARDS)
     assert found is not None
     assert codec.devices_text(found.shares, 1) == text
 
 
 def vgpu_shares(*containers: Container, ids: str, init: tuple[Container, ...] = ()) -> list[Share]:
     pod = a_pod(*containers, init=init, node="n1", annotations={IDS: ids})
-    found = made().held(pod, CARDS)
+    found = made().recorded(pod, CARDS)
     assert found is not None
     assert found.problem == ""
     return list(found.shares)

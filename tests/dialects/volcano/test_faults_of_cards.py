@@ -7,7 +7,7 @@ import pytest
 from tessera_agent.devices.cards import CardHealthTracker
 from tessera_agent.settings import HealthSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
-from tessera_core.vendors.nvidia import CARE
+from tessera_core.vendors.nvidia import MONITORING
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tessera_core.vendors.nvidia import CARE
 )
 def test_a_fault_of_the_second_card_leaves_healthy(code: int, expected: list[bool]) -> None:
     """G15 upstream lists the card in gpu-unhealthy-ids; here the node's own annotation says so."""
-    keeper = CardHealthTracker(CARE, HealthSettings(), slots=10)
+    keeper = CardHealthTracker(MONITORING, HealthSettings(), slots=10)
     faults = ((), (Fault(code=code, what=f"XID {code}"),))
     cards = tuple(
         CardReading(id=f"GPU-{i}", index=i, memory_bytes=1 << 34, faults=of)

@@ -60,5 +60,5 @@ def test_a_pod_always_has_an_answer(
         annotations={INDEX: index, IDS: ids, "volcano.sh/vgpu-mode": mode},
     )
     admitted(pod)
-    held = made().held(pod, CARDS)
+    held = made().recorded(pod, CARDS)
     assert held is None or bool(held.problem) is not bool(held.shares)

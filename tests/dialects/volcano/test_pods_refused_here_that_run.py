@@ -31,7 +31,7 @@ CARDS = [a_card(f"GPU-{i}", i, mib=1000, vendor="nvidia") for i in range(4)]
 
 def taken(pod: Pod) -> list[tuple[str, str, int]]:
     """Container, card and MiB of what the pod holds."""
-    found = made().held(pod, CARDS)
+    found = made().recorded(pod, CARDS)
     assert found is not None
     assert found.problem == ""
     return [(s.container, s.card, s.memory_bytes // MIB) for s in found.shares]
@@ -61,13 +61,13 @@ def test_amounts_of_a_running_pod_are_rounded_up_and_bounded() -> None:
     assert taken(a_bound_pod(memory("1500m"), index="0")) == [("c0", "GPU-0", 2)]
     [(_, _, most)] = taken(a_bound_pod(memory("1Ei"), index="0"))
     assert most == (1 << 31) - 1
-    found = made().held(a_bound_pod(memory("-5"), index="0"), CARDS)
+    found = made().recorded(a_bound_pod(memory("-5"), index="0"), CARDS)
     assert found is None
 
 
 def test_init_containers_of_a_running_pod_keep_their_role() -> None:
     pod = a_pod(memory(1), init=(memory(2),), node="n1", annotations={INDEX: "0"})
-    found = made().held(pod, CARDS)
+    found = made().recorded(pod, CARDS)
     assert found is not None
     assert [s.role for s in found.shares] == [Role.INIT, Role.APP]
 
@@ -123,5 +123,5 @@ def test_a_switched_off_kind_holds_nothing() -> None:
         config={"volcano": {"gpu_number": False}},
     )
     assert indices_of(outcome) == [0]
-    assert made(vgpu=False).held(a_bound_pod(vgpu(1), ids="GPU-1,NVIDIA,1,0:"), CARDS) is None
+    assert made(vgpu=False).recorded(a_bound_pod(vgpu(1), ids="GPU-1,NVIDIA,1,0:"), CARDS) is None
     assert IDS not in outcome.annotations

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessera_core.kube.quantity import milli
+from tessera_core.kube.quantity import quantity_milli
 from tessera_embedded.apiserver.errors import BadRequest
 from tessera_embedded.apiserver.quantities import MILLI, canonical, read
 
@@ -46,7 +46,7 @@ def test_nothing_is_lost_but_what_is_below_a_billionth(written: str) -> None:
 
 @given(AMOUNTS)
 def test_the_core_reads_what_is_stored(written: str) -> None:
-    assert milli(canonical(written, MILLI)) == milli(written)
+    assert quantity_milli(canonical(written, MILLI)) == quantity_milli(written)
 
 
 @pytest.mark.parametrize("written", ["", "x", "1 Gi", "1Kii", "0x10", "1e", "--1", True, None, []])

@@ -129,6 +129,17 @@ class Policy(Struct, frozen=True, kw_only=True):
     """Set when a pod is placed; no dialect does."""
 
 
+class ModelSizes(Struct, frozen=True):
+    """The sizes that a share of one model's cards may have, where the hardware cuts cards by
+    templates."""
+
+    model: str
+    """A part of the model's name, in any case. Of several that a card's model contains, the
+    longest counts."""
+    memory_bytes: tuple[int, ...]
+    """Ascending."""
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """What one container asks of one vendor's cards.
 
@@ -143,6 +154,10 @@ class Request(Struct, frozen=True, kw_only=True):
     """0 to 100; counts only when `memory_bytes` is 0."""
     memory_unit: int = MIB
     """A percentage is rounded down to whole units of so many bytes."""
+    memory_sizes: tuple[ModelSizes, ...] = ()
+    """`memory_bytes` is rounded up to a size of the card's model; a card whose model has none that
+    is large enough is refused. Models that are not named, and percentages, are left as they are;
+    empty = any size."""
     cores_percent: float = 0
     """0 = no promise of cores."""
     exclusive: bool = False

@@ -290,5 +290,5 @@ async def open_agent(
 
 
 def _care(vendor: str) -> MonitoringSpec:
-    care: MonitoringSpec = importlib.import_module(f"tessera_core.vendors.{vendor}").CARE
+    care: MonitoringSpec = importlib.import_module(f"tessera_core.vendors.{vendor}").MONITORING
     return care

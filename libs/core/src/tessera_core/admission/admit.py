@@ -135,7 +135,7 @@ def claims_on(registry: DialectRegistry, pod: Pod) -> dict[str, Claim]:
     taken = {
         name: d.name
         for d in speakers
-        for name in d.lent & claims[d.name].fields.keys()
+        for name in d.shared_names & claims[d.name].fields.keys()
         if _borrows(registry, d, claims, name)
     }
     kept = {
@@ -158,8 +158,8 @@ def _borrows(
     if owner is None:
         return True
     claim = claims[dialect.name]
-    by_own_name = bool(claim.fields.keys() - dialect.lent)
-    other = claims[owner].fields.keys() - dialect.lent if owner in claims else set()
+    by_own_name = bool(claim.fields.keys() - dialect.shared_names)
+    other = claims[owner].fields.keys() - dialect.shared_names if owner in claims else set()
     return claim.insists and (by_own_name or not other)
 
 

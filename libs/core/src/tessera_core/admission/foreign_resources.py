@@ -9,7 +9,7 @@ from typing import Final
 
 from tessera_core.admission.misspellings import nearest
 from tessera_core.kube.containers import field_of, roles
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod, Quantity
 
@@ -96,7 +96,7 @@ def _asked(registry: DialectRegistry, pod: Pod) -> Iterator[tuple[str, str]]:
 
 def _is_some(quantity: Quantity) -> bool:
     try:
-        return value(quantity) != 0
+        return quantity_value(quantity) != 0
     except BadQuantity:
         return True
 

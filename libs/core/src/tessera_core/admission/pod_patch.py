@@ -14,7 +14,7 @@ from msgspec import Struct
 from tessera_core.admission.admit import AdmittedPod
 from tessera_core.admission.guarded_env import TenantVariable
 from tessera_core.kube.json_patch import JsonPatchRecorder, JsonPatchStep, Where
-from tessera_core.kube.quantity import BadQuantity, milli
+from tessera_core.kube.quantity import BadQuantity, quantity_milli
 from tessera_schema.annotation_keys import SCHEDULER, TRACE_KEY
 from tessera_schema.kube import Pod, Quantity
 from tessera_schema.verdicts import ContainerAfter
@@ -115,6 +115,6 @@ def _same(before: Quantity, after: str) -> bool:
     if str(before) == after:
         return True
     try:
-        return milli(before) == milli(after)
+        return quantity_milli(before) == quantity_milli(after)
     except BadQuantity:
         return False

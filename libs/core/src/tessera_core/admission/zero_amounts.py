@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_schema.kube import Container, Pod, Quantity
 
 _NOT_ZERO: Final = frozenset("123456789")
@@ -66,7 +66,7 @@ def _names(pod: Pod) -> tuple[set[str], set[str]]:
 
 def _zero(amount: Quantity) -> bool:
     try:
-        return value(amount) == 0
+        return quantity_value(amount) == 0
     except BadQuantity:
         return False
 

@@ -11,7 +11,7 @@ from typing import Final
 from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.kube.containers import field_of
-from tessera_core.kube.quantity import BadQuantity, milli, value
+from tessera_core.kube.quantity import BadQuantity, quantity_milli, quantity_value
 from tessera_schema.kube import Pod, Quantity
 
 INT32_MAX: Final = (1 << 31) - 1
@@ -94,8 +94,8 @@ def parse_memory_amount(
 
 def _whole(field: str, quantity: Quantity, hint: str) -> int:
     try:
-        number = value(quantity)
-        fractional = milli(quantity) != number * 1000
+        number = quantity_value(quantity)
+        fractional = quantity_milli(quantity) != number * 1000
     except BadQuantity as e:
         raise invalid_field(field, quantity, f"{e}; write a whole number. {hint}".rstrip()) from e
     if fractional:

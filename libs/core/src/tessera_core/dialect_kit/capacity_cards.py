@@ -1,4 +1,4 @@
-"""Cards of which a node only tells totals: so many core units, so many memory units.
+"""Cards of which a node says only totals: so many core units, so many memory units.
 
 The plugins of some vendors advertise nothing else. The cards are taken to be equal, and named by
 node and number as HAMi names them.
@@ -11,13 +11,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.kube.quantity import BadQuantity, whole
+from tessera_core.dialect_kit.card_ids import numbered_card_id
+from tessera_core.kube.quantity import BadQuantity, integer_quantity
 from tessera_schema.cards import MIB, Card, Inventory, Precision
 from tessera_schema.kube import Node
 
 MOST_CARDS: Final = 64
-"""More on one node is a mistake. The books are as wide for every node as for the one with the most
-cards: with 64 a call of the filter takes 6 times as long as with 8, with 256 28 times."""
+"""More on one node is a mistake. The fleet's columns are as wide for every node as for the one with
+the most cards: with 64 a call of the filter takes 6 times as long as with 8, with 256 28 times."""
 
 
 class CapacityScheme(Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ def cards_from_capacity(how: CapacityScheme, node: Node) -> tuple[Inventory, ...
         number = -(-cores // how.cores_per_card)
         if number > MOST_CARDS:
             warnings.append(
-                _say(
+                _warning(
                     node,
                     how.core,
                     f"{number} cards on one node are more than {MOST_CARDS}; none is used",
@@ -64,8 +65,11 @@ def cards_from_capacity(how: CapacityScheme, node: Node) -> tuple[Inventory, ...
             cards = _cards(how, node, number, each)
         if cores % how.cores_per_card:
             warnings.append(
-                _say(node, how.core, f"{cores} is no multiple of {how.cores_per_card} (one card): "
-                     f"taken as {number} equal cards; see what the vendor's plugin advertises")
+                _warning(
+                    node, how.core,
+                    f"{cores} is no multiple of {how.cores_per_card} (one card): taken as {number} "
+                    "equal cards; see what the vendor's plugin advertises",
+                )
             )  # fmt: skip
     if not cards and not warnings:
         return ()
@@ -80,8 +84,8 @@ def cards_from_capacity(how: CapacityScheme, node: Node) -> tuple[Inventory, ...
 def _cards(how: CapacityScheme, node: Node, number: int, each_bytes: int) -> list[Card]:
     return [
         Card(
-            id=f"{node.name}-{how.vendor}-{i}", index=i, vendor=how.vendor, model=how.model,
-            memory_bytes=each_bytes // MIB * MIB, slots=how.slots,
+            id=numbered_card_id(node.name, how.vendor, i), index=i, vendor=how.vendor,
+            model=how.model, memory_bytes=each_bytes // MIB * MIB, slots=how.slots,
         )
         for i in range(number)
     ]  # fmt: skip
@@ -92,21 +96,21 @@ def _total(node: Node, resource: str, warnings: list[str]) -> int:
     quantity = node.status.capacity.get(resource)
     if quantity is None:
         warnings.append(
-            _say(node, resource, "is missing, so the cards have no memory; none is used")
+            _warning(node, resource, "is missing, so the cards have no memory; none is used")
         )
         return 0
     try:
-        number = whole(quantity)
+        number = integer_quantity(quantity)
     except BadQuantity as e:
-        warnings.append(_say(node, resource, f"{e}; no card is used"))
+        warnings.append(_warning(node, resource, f"{e}; no card is used"))
         return 0
     if number is None or number < 0:
         warnings.append(
-            _say(node, resource, f"{quantity!r} is no whole number from 0 up; no card is used")
+            _warning(node, resource, f"{quantity!r} is no whole number from 0 up; no card is used")
         )
         return 0
     return number
 
 
-def _say(node: Node, resource: str, what: str) -> str:
+def _warning(node: Node, resource: str, what: str) -> str:
     return f"node {node.name}: status.capacity[{resource}]: {what}"

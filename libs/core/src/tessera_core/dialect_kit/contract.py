@@ -1,4 +1,4 @@
-"""What a dialect is: a value whose fields are facts and whose functions tell it from the others.
+"""What a dialect is: a value whose fields are facts and whose functions distinguish it from others.
 
 A dialect is one module (or small package) in `tessera_core.dialects` that offers
 
@@ -7,7 +7,8 @@ A dialect is one module (or small package) in `tessera_core.dialects` that offer
     OPT_IN: Final = True   # where an installation must ask for it: see `DialectRegistry.opt_in`
 
 Fit, scoring, the ledger, quota and the transport of annotations are written once, elsewhere;
-a dialect never places anything and never reads anything but its arguments.
+a dialect never places anything and never reads anything but its arguments. docs/dialects.md
+writes one step by step.
 """
 
 from __future__ import annotations
@@ -23,21 +24,24 @@ from tessera_core.kube.containers import field_of, roles
 from tessera_schema.cards import Card, Inventory
 from tessera_schema.grants import Share
 from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Custom, Node, Pod
+from tessera_schema.kube import Container, Custom, Node, Pod, Quantity
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import ContainerRequest
 
 
 class Claim(Struct, frozen=True):
-    """The fields of a pod that speak this dialect, for messages: `containers[0].limits[x]`.
+    """The fields of a pod that are this dialect's.
 
-    Some names are used by more than one system. Names in `lent` are claimed
-    only while no other dialect claims them with `insists`; see `tessera_core.admission.admit`.
+    Some names are used by more than one system. A pod that uses a name in `Dialect.shared_names`
+    belongs to the dialect that shares it only if that dialect `insists`, or if the pod has other
+    names of it; see `tessera_core.admission.admit`.
     """
 
     fields: Mapping[str, str] = {}
-    """Resource name -> the first field that uses it."""
+    """Resource name -> the first field that uses it, as messages print it:
+    `spec.containers[0].resources.limits[x/y]`."""
     insists: bool = False
+    """The pod has other signs of this system: an annotation, a label, its scheduler's name."""
 
 
 class ContainerChange(Struct, frozen=True):
@@ -51,15 +55,19 @@ class ContainerChange(Struct, frozen=True):
 
 
 class Admitted(Struct, frozen=True, kw_only=True):
-    """A valid pod in canonical units, and what its manifest becomes. No containers = the pod
-    names us but asks for nothing (a count of 0)."""
+    """A valid pod in canonical units, and what its manifest becomes."""
 
     containers: tuple[ContainerRequest, ...]
+    """The containers that ask for cards, in spec order. None = the pod has the dialect's names and
+    asks for nothing (a count of 0)."""
     changes: Mapping[str, ContainerChange] = {}
+    """Container's name -> what admission sets on it."""
     annotations: Mapping[str, str] = {}
     """Set on the pod at admission (not results: those come from `annotate`)."""
     runtime_class: str = ""
+    """`spec.runtimeClassName` where the pod has none; empty = left alone."""
     warnings: tuple[str, ...] = ()
+    """A sentence each, shown to the user who creates the pod."""
 
 
 MOST_FIELD: Final = 320
@@ -97,9 +105,9 @@ class Placed(Struct, frozen=True, kw_only=True):
     """This dialect's, by container position, then in the order in which cards were chosen."""
     cards: Mapping[str, Card]
     """The node's cards of the dialect's vendor, by id."""
-    given: bool = False
-    """An agent of ours gives them: the original system's node side is not there and writes
-    nothing on the pod."""
+    agent_managed: bool = False
+    """Tessera's agent gives the containers their cards: the original system's node side is not
+    there and writes nothing on the pod."""
     now_ns: int
     """Unix time in nanoseconds."""
 
@@ -178,7 +186,7 @@ def _no_labels(_pod: Pod, _node: str) -> Mapping[str, str]:
     return {}
 
 
-def _nothing_held(_pod: Pod, _cards: Sequence[Card]) -> RecordedShares | None:
+def _nothing_recorded(_pod: Pod, _cards: Sequence[Card]) -> RecordedShares | None:
     return None
 
 
@@ -186,24 +194,47 @@ def _no_injection(_placed: Placed, _container: Container) -> Injection:
     return Injection()
 
 
+class Example(Struct, frozen=True, kw_only=True):
+    """What a dialect is tried with: the tests of all dialects run each of them.
+
+    Nodes' annotations and capacity of all dialects are laid together into one node, so a dialect
+    whose vendor's cards another one publishes needs none.
+    """
+
+    containers: tuple[Mapping[str, Quantity], ...] = ()
+    """Each the limits of the one container of a pod that two idle cards of the node can hold."""
+    node_annotations: Mapping[str, str] = {}
+    node_capacity: Mapping[str, Quantity] = {}
+
+
 class Dialect(Struct, frozen=True, kw_only=True):
-    """One way of asking for shares of one vendor's cards."""
+    """One way of asking for shares of one vendor's cards. Each field but the first three and the
+    three functions `claim`, `admit` and `annotate` may be left out."""
 
     name: str
+    """The module's name below `tessera_core.dialects`."""
     vendor: str
+    """Whose cards: `Card.vendor`, and the name of a module in `tessera_core.vendors` if Tessera's
+    agent serves them."""
     resources: frozenset[str]
-    """Every resource name it reads. Owned by this dialect alone, except those in `lent`."""
-    lent: frozenset[str] = frozenset()
-    """Names of another dialect that it takes over for pods that it `insists` on."""
-    allocated: frozenset[str] = frozenset()
-    """Names whose amounts are all that a device plugin has to tell pods apart: kubelet says how
-    much of which name it wants, and not for whom. Each container that admission lets pass, and
-    that asks for cards, has one of them. A plugin of ours registers just these. All count cards
-    or percents of them, but for two of memory: Volcano's `gpu-memory` and Aliyun's `gpu-mem`."""
-    allocates: bool = False
-    """Its own device plugin tells pods apart by nothing but how much they ask for."""
-    assigned: frozenset[str] = frozenset()
-    """Pod annotations by which a device plugin says, with `true`, that it gave the cards."""
+    """Every resource name that it reads. No other dialect may have one of them, except those in
+    `shared_names`."""
+    shared_names: frozenset[str] = frozenset()
+    """Resource names that belong to another dialect, and that this one takes over for pods that it
+    `insists` on."""
+    plugin_resources: frozenset[str] = frozenset()
+    """Resource names that a device plugin registers at kubelet, and whose amounts are all by which
+    the plugin can distinguish pods: kubelet says how much of which name it allocates, and not for
+    which pod. Each container that admission lets pass, and that asks for cards, has one of them.
+    Tessera's device plugin registers just these. All count cards or percents of them, but for
+    two of memory: Volcano's `gpu-memory` and Aliyun's `gpu-mem`."""
+    own_plugin_allocates: bool = False
+    """The original system's device plugin distinguishes pods by nothing but how much they ask for:
+    where it serves a node, pods of equal amounts are started there one after the other. See
+    `Vendor.own_plugin_allocates` for plugins that stay beside Tessera's agent."""
+    allocated_keys: frozenset[str] = frozenset()
+    """Pod annotations by which a device plugin says, with the value `true`, that it gave the
+    cards."""
     result_keys: tuple[str, ...] = ()
     """Pod annotations that only a scheduler or an agent may write; a trailing `*` is a prefix.
     Admission strips them from new pods."""
@@ -211,9 +242,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Variables that are set on containers of pods that ask for nothing, so that an image does not
     give itself cards where its runtime would let it."""
     schedulers: tuple[str, ...] = ()
-    """Scheduler names that its manifests use."""
+    """Values of `spec.schedulerName` in the system's manifests."""
     choices: frozenset[str] = frozenset()
-    """Annotations that its pods choose cards by, beside the amounts."""
+    """Annotations by which its pods choose cards, in addition to the amounts."""
     opt_out: Mapping[str, str] = {}
     """Label -> value by which a pod, or its namespace, asks to be left alone by admission."""
     quota: Mapping[str, QuotaUnit] = {}
@@ -222,33 +253,41 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Resource name -> what a node has of it. A name that is left out is measured as its quota is;
     without a quota it counts places for containers."""
     claim: Callable[[Pod], Claim]
+    """Whether a pod is the dialect's. Never raises. `claim_by_name` is the plain one."""
     admit: Callable[[Pod], Admitted | Rejected]
-    """It reads neither the pod's name and uid nor its node, volumes and status: pods that differ in
-    nothing else get one answer (`tessera_core.admission.cache`)."""
+    """The pod's requests in canonical units, or why it can never run. It may raise InvalidField
+    instead of returning Rejected. It reads neither the pod's name and uid nor its node, volumes
+    and status: pods that differ in nothing else get one answer
+    (`tessera_core.admission.cache`)."""
     annotate: Callable[[Placed], Mapping[str, str]]
-    """Result annotations of the Binding, exactly as the original system writes them."""
+    """Result annotations of the Binding, exactly as the original system writes them. All are in
+    `result_keys`."""
     labels: Callable[[Pod, str], Mapping[str, str]] = _no_labels
     """Labels that its system writes on a pod that was placed on the node of that name, for tools
     that select by them."""
     inject: Callable[[Placed, Container], Injection] = _no_injection
     """What the original system's node side adds to a container that holds shares. It is laid
     over what the vendor gives."""
-    terms: Callable[[WrittenTerms], LendingTerms] = plain_terms
+    lending_terms: Callable[[WrittenTerms], LendingTerms] = plain_terms
     """On what terms a container that speaks it takes part in lending. Never raises."""
-    terms_env: frozenset[str] = frozenset()
-    """Variables that `terms` reads."""
-    customs: tuple[str, ...] = ()
+    lending_env: frozenset[str] = frozenset()
+    """Variables that `lending_terms` reads."""
+    custom_resources: tuple[str, ...] = ()
     """API paths of custom resources that `inventory` reads, one object for each node, named like
     it: `/apis/<group>/<version>/<plural>`."""
     inventory: Callable[[Node, Sequence[Custom]], Sequence[Inventory]] = _no_inventory
     """Cards that the original system published on the node. Never raises: a malformed entry is
-    a warning."""
-    held: Callable[[Pod, Sequence[Card]], RecordedShares | None] = _nothing_held
-    """Shares that the original system wrote on a bound pod; None when it wrote none."""
+    a warning. Where Tessera's agent publishes the vendor's cards, its word counts."""
+    recorded: Callable[[Pod, Sequence[Card]], RecordedShares | None] = _nothing_recorded
+    """Shares that the original system, or `annotate`, wrote on a bound pod; None when nothing is
+    written. The cards are those of the node, of the dialect's vendor. Pods that Tessera placed
+    have its signed grant; this is read for pods that came before Tessera, and when the grant is
+    lost."""
     pool_labels: tuple[str, ...] = ()
     """Labels by which its system says which pool a node belongs to, for quotas."""
     warnings: tuple[str, ...] = ()
     """What of its configuration is not served."""
+    example: Example = Example()
 
 
 class DeviceEvidence(Struct, frozen=True, kw_only=True):
@@ -263,20 +302,23 @@ class DeviceEvidence(Struct, frozen=True, kw_only=True):
 class Vendor(Struct, frozen=True, kw_only=True):
     """A make of hardware: what a container that holds shares of its cards is given.
 
-    A vendor is one module in `tessera_core.vendors` that offers `VENDOR`.
+    A vendor is one module in `tessera_core.vendors` that offers `VENDOR`, and `MONITORING`
+    (`tessera_core.dialect_kit.monitoring`).
     """
 
     name: str
-    allocates: bool = False
-    """Containers get its cards from its own device plugin, which tells pods apart by nothing but
-    how much they ask for, whether an agent of ours is on the node or not."""
-    shows: DeviceEvidence = DeviceEvidence()
-    """Of vendors that do."""
+    """The module's name, and `Card.vendor`."""
+    own_plugin_allocates: bool = False
+    """Containers get its cards from its own device plugin, which distinguishes pods by nothing
+    but how much they ask for, whether Tessera's agent is on the node or not."""
+    device_evidence: DeviceEvidence = DeviceEvidence()
+    """Of vendors whose own plugin allocates."""
     hooked: bool = False
     """The hook limits containers that hold its shares, rather than its own tools: `give` mounts
     it. Such limits can be changed while a container runs."""
     give: Callable[[Sequence[Share], Mapping[str, Card]], Injection]
-    """Shares of one container and the node's cards -> identity of cards, device nodes, hook."""
+    """Shares of one container and the node's cards by id -> identity of cards, device nodes,
+    hook."""
     deny: Mapping[str, str] = {}
     """Environment of containers on its card nodes that hold nothing."""
     guarded_env: Mapping[str, frozenset[str]] = {}
@@ -289,7 +331,11 @@ class Vendor(Struct, frozen=True, kw_only=True):
     """Resource names by which other systems give its cards and that no dialect reads, a trailing
     `*` for a beginning -> whose they are, for messages."""
     labels: Mapping[str, str] = {}
-    """Labels of nodes that have its cards, beside our own `CARDS_LABEL`: our agent runs there."""
+    """Labels of nodes that have its cards, in addition to Tessera's `CARDS_LABEL`: the agent runs
+    there."""
+    agent_env: Mapping[str, str] = {}
+    """Variables of the agent's own container, by which the vendor's container runtime shows it the
+    cards."""
     driver: str = ""
     """Folder in which users of a dialect that mounts the driver look for it. Its runtime puts it
     elsewhere, so links to that are mounted there."""

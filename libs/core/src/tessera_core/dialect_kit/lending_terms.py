@@ -1,8 +1,8 @@
 """On what terms a container takes part in lending: what its pod's annotations, its dialect and its
 variables say. Read here for everybody, the agent and the rebalancer alike.
 
-Each dialect reads its own words (`Dialect.terms`); a container whose dialect has none is lent all
-that is idle, has no priority and keeps its limit.
+Each dialect reads its own words (`Dialect.lending_terms`); a container whose dialect has none is
+lent all that is idle, has no priority and keeps its limit.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def terms_of(
     dialects: Mapping[str, Dialect], names: Iterable[str], written: WrittenTerms
 ) -> LendingTerms:
     """The terms of a container that speaks these dialects, one for each vendor: the narrowest."""
-    said = [dialects[name].terms(written) for name in sorted(set(names)) if name in dialects]
+    said = [
+        dialects[name].lending_terms(written) for name in sorted(set(names)) if name in dialects
+    ]
     ceilings = [one.most_percent for one in said if one.most_percent is not None]
     priorities = [one.priority for one in said if one.priority is not None]
     return LendingTerms(
@@ -79,7 +81,7 @@ def terms_of(
 
 def variables_of(dialects: Mapping[str, Dialect]) -> frozenset[str]:
     """All variables that any of these dialects reads for its terms."""
-    return frozenset(name for dialect in dialects.values() for name in dialect.terms_env)
+    return frozenset(name for dialect in dialects.values() for name in dialect.lending_env)
 
 
 def plain_terms(_written: WrittenTerms) -> LendingTerms:

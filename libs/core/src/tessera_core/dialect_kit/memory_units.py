@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.kube.quantity import binary
+from tessera_core.kube.quantity import binary_quantity
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Quantity
 
@@ -59,7 +59,7 @@ class MemoryUnit(Struct, frozen=True):
         text = str(written)
         read = "" if text == str(number) else f"{text} is {number}: "
         who = "no card has" if cards == 1 else f"no {cards} cards have"
-        most = binary(cards * self.most) if self.bytes == 1 else str(cards * self.most)
+        most = binary_quantity(cards * self.most) if self.bytes == 1 else str(cards * self.most)
         meant = self._meant(written) or f"Write at most {most}."
         return f"{read}this resource counts {self.words}, and {who} that much. {meant}"
 

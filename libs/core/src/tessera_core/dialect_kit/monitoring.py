@@ -1,7 +1,7 @@
-"""What an agent must know about one make of hardware to look after its cards: a value, beside
-`VENDOR`, that each module of `tessera_core.vendors` offers as `CARE`.
+"""What an agent must know about one make of hardware to watch its cards: a value that each module
+of `tessera_core.vendors` offers as `MONITORING`, next to `VENDOR`.
 
-It judges nothing by itself: `tessera_agent` reads, `machines.health` remembers.
+It decides nothing by itself: `tessera_agent` reads, `machines.health` remembers.
 """
 
 from __future__ import annotations
@@ -43,30 +43,31 @@ class MonitoringSpec(Struct, frozen=True, kw_only=True):
 
     vendor: str
     cards: Callable[[Readings, int], tuple[tuple[Card, ...], tuple[str, ...]]]
-    """Readings and slots per card -> cards as if all were healthy, and what is odd about them."""
+    """Readings and slots per card -> cards as if all were healthy, and a sentence for whatever is
+    odd about them. With `counted` it returns `Readings.counted`, slots included."""
     counted: bool = False
-    """True: cards are known only from what the vendor's plugin published on the node, so that
-    seeing none says nothing about them."""
+    """True: cards are known only from what the vendor's plugin published on the node
+    (`Readings.counted`), so that seeing none says nothing about them."""
     application_faults: frozenset[int] = frozenset()
     """Codes of faults that a program brings upon itself: the card is well."""
     reset_faults: frozenset[int] = frozenset()
     """Codes after which good polls prove nothing until the driver was opened anew."""
     minimums: tuple[MinimumVersion, ...] = ()
-    rivals: tuple[CompetingPlugin, ...] = ()
+    competing_plugins: tuple[CompetingPlugin, ...] = ()
 
 
 def version_problems(minimums: Sequence[MinimumVersion], readings: Readings) -> tuple[str, ...]:
     """A sentence for each version that can be read and is too old."""
-    told = []
+    problems = []
     for minimum in minimums:
         text = getattr(readings, minimum.of)
         if text and not _suffices(text, minimum):
             needed = f"newer than {minimum.version}" if minimum.above else minimum.version
-            told.append(
+            problems.append(
                 f"{minimum.name} is version {text}, sharing needs {needed}"
                 f"{'' if minimum.above else ' or newer'}: upgrade it"
             )
-    return tuple(told)
+    return tuple(problems)
 
 
 def _suffices(text: str, minimum: MinimumVersion) -> bool:

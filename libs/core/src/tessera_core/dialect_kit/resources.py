@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tessera_core.dialect_kit.contract import ContainerChange
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_schema.kube import Container, Quantity
 
 
@@ -38,6 +38,6 @@ def _unsaid(said: Mapping[str, Quantity], amounts: Mapping[str, int | None]) -> 
 
 def _says(said: Mapping[str, Quantity], name: str, amount: int) -> bool:
     try:
-        return name in said and value(said[name]) == amount
+        return name in said and quantity_value(said[name]) == amount
     except BadQuantity:
         return False

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.kube.quantity import binary
+from tessera_core.kube.quantity import binary_quantity
 from tessera_schema.cards import MIB
 
 _GIB: Final = 1024 * MIB
@@ -87,7 +87,7 @@ class PodMemoryUnit(Struct, frozen=True):
         """The most that can be written and is no more than so many bytes."""
         if not self.name:
             return f"{size // MIB} MiB"
-        text = binary(size // MIB * MIB) if self.bytes == 1 else str(size // self.bytes)
+        text = binary_quantity(size // MIB * MIB) if self.bytes == 1 else str(size // self.bytes)
         return f"{self.name}: {text}"
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.fleet import Fleet
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.registry.registry import DialectRegistry
@@ -91,7 +91,7 @@ def unpublished(
 
 def _is_some(quantity: str | int | float) -> bool:
     try:
-        return value(quantity) != 0
+        return quantity_value(quantity) != 0
     except BadQuantity:
         return True
 

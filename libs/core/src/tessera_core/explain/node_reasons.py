@@ -43,7 +43,7 @@ def _short(fleet: Fleet, unit: PlacementUnit, allowance: Allowance) -> Codes:
     """Row -> why the unit finds too few cards, 0 where it finds enough."""
     count, vendor = unit.lead.count, unit.lead.vendor
     mine = fleet.of_vendor(vendor)
-    need = unit.need(fleet.cards)
+    need = unit.need(fleet.cards, fleet.models)
     by_reason = refused(fleet, unit, need)
     of_cards = np.where(mine, predicates.first_reasons(by_reason, mine.shape), 0)
     for barred in _barred(fleet, unit, need, allowance):

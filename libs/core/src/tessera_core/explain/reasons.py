@@ -16,6 +16,7 @@ from msgspec import Struct
 from tessera_core.fleet.columns import NodeView, at
 from tessera_core.fleet.cores import percent
 from tessera_core.fleet.fleet import MODES_LEFT_ALONE, Fleet
+from tessera_core.fleet.memory_sizes import size_on, sizes_of
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.card_choice import scopes
 from tessera_core.placement.node_fit import NoFit
@@ -185,6 +186,8 @@ def _exclusive(r: _Refused) -> str:
 
 
 def _type(r: _Refused) -> str:
+    if all(at(r.need.unfit, i) for i in r.cards):
+        return _no_size(r)
     request, words = r.unit.lead, []
     if request.models:
         words.append("models " + _listed(request.models))
@@ -194,6 +197,23 @@ def _type(r: _Refused) -> str:
         words.append("modes " + _listed(request.modes))
     have = r.each(lambda i: _model_and_mode(r.view.facts[i], with_mode=bool(request.modes)))
     return f"{r.who} allows {' and '.join(words)}, these are {have}"
+
+
+def _no_size(r: _Refused) -> str:
+    """No model of these cards has a size that is large enough."""
+    models = list(dict.fromkeys(r.view.facts[i].model for i in r.cards))
+    short = (
+        (part.request, model)
+        for model in models
+        for part in r.unit.parts
+        if size_on(part.request, model) is None
+    )
+    request, model = next(short)
+    largest = max(sizes_of(request, model) or (0,))
+    return (
+        f"{r.who} asks {_mib(request.memory_bytes)} of a card, the largest share that a card of "
+        f"model {model} can be cut into has {_mib(largest)}; these are {_listed(models)}"
+    )
 
 
 def _model_and_mode(card: Card, *, with_mode: bool) -> str:

@@ -96,7 +96,7 @@ class _Search:
         self._fleet, self._unit, self._request = fleet, unit, unit.lead
         self._count = unit.lead.count
         self._ids = ids_in(fleet, unit.lead)
-        self._need = unit.need(fleet.cards)
+        self._need = unit.need(fleet.cards, fleet.models)
         self._mine = fleet.of_vendor(unit.lead.vendor) & usable[:, None]
         self._idle = self._rungs(fleet.cards.idle())
         self._now = self._rungs(fleet.cards)
@@ -262,7 +262,7 @@ class _Search:
     def _freed(self, row: int, held: _Held) -> dict[int, int]:
         """Column -> how many of its pods have to end until the card would do, where few do."""
         fleet, state = self._fleet, self._fleet.cards.at(row)
-        need = self._unit.need(state)
+        need = self._unit.need(state, fleet.models)
         ids = None if self._ids is None else self._ids[row]
         freed: dict[int, int] = {}
         for gone in range(_PODS + 1):

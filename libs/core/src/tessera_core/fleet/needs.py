@@ -16,3 +16,5 @@ class CardNeeds(Struct, frozen=True):
     alone: Bools | bool
     """The card must be idle, and becomes its holder's own."""
     slots: int = 1
+    unfit: Bools | bool = False
+    """The card's model has no size for a share that is large enough."""

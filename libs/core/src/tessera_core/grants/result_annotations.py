@@ -114,6 +114,6 @@ def _placed(
         of_vendor: Mapping[str, Card] = {c.id: c for c in cards if c.vendor == vendor}
         shares = tuple(s for s in grant.shares if s.dialect == name)
         yield name, Placed(
-            pod=pod, node=grant.node, shares=shares, cards=of_vendor, given=vendor in given,
+            pod=pod, node=grant.node, shares=shares, cards=of_vendor, agent_managed=vendor in given,
             now_ns=now_ns,
         )  # fmt: skip

@@ -40,7 +40,7 @@ def allocated_names(registry: DialectRegistry, vendor: str) -> frozenset[str]:
     """The names of the vendor's dialects, on or off, that kubelet asks a device plugin to allocate:
     every container that holds the vendor's cards has at least one of them in its limits."""
     speaks = (d for d in registry.readers.values() if d.vendor == vendor)
-    return frozenset(name for dialect in speaks for name in dialect.allocated)
+    return frozenset(name for dialect in speaks for name in dialect.plugin_resources)
 
 
 def amounts_of(registry: DialectRegistry, vendor: str, cards: Iterable[Card]) -> dict[str, int]:

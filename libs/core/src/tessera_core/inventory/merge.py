@@ -124,7 +124,9 @@ def _expected(registry: DialectRegistry, node: Node) -> frozenset[str]:
 
 def _registered(registry: DialectRegistry, ours: Sequence[Inventory]) -> frozenset[str]:
     """The names that our agents have kubelet count on the node, as many as it may run."""
-    asked = (i.vendor for i in ours if i.giving and not registry.vendors[i.vendor].allocates)
+    asked = (
+        i.vendor for i in ours if i.giving and not registry.vendors[i.vendor].own_plugin_allocates
+    )
     return _names(registry, frozenset(asked))
 
 
@@ -146,16 +148,17 @@ def _giving(
     if not (ours or theirs):
         return frozenset(given), NOTHING_ALLOCATED
     return frozenset(given), AllocatedResources(
-        ours=_names(registry, frozenset(ours)), theirs=_names(registry, frozenset(theirs))
+        by_agent=_names(registry, frozenset(ours)),
+        by_own_plugin=_names(registry, frozenset(theirs)),
     )
 
 
 def _allocates(registry: DialectRegistry, vendor: str, best: Inventory, *, by_us: bool) -> bool:
     """Whether a plugin that is not ours does: the vendor's, or where no agent of ours is, that of
     the system that the cards are known from."""
-    if vendor in registry.vendors and registry.vendors[vendor].allocates:
+    if vendor in registry.vendors and registry.vendors[vendor].own_plugin_allocates:
         return True
-    return not by_us and registry.readers[best.source].allocates
+    return not by_us and registry.readers[best.source].own_plugin_allocates
 
 
 def _names(registry: DialectRegistry, vendors: frozenset[str]) -> frozenset[str]:

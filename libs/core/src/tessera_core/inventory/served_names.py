@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tessera_core.inventory.merge import NodeCards
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.grants import Grant
 from tessera_schema.kube import Node, Quantity
@@ -56,12 +56,12 @@ class ServedNames:
             return True
         # A system that publishes its cards without any of its names, or that borrows the name of
         # another system's plugin, gives them without kubelet.
-        by_itself = dialect.resources.isdisjoint(there) or bool(asked & dialect.lent)
+        by_itself = dialect.resources.isdisjoint(there) or bool(asked & dialect.shared_names)
         return (dialect.vendor, name) in sources and by_itself
 
 
 def _is_zero(amount: Quantity) -> bool:
     try:
-        return value(amount) == 0
+        return quantity_value(amount) == 0
     except BadQuantity:
         return False

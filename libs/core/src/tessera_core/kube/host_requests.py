@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from tessera_core.kube.quantity import BadQuantity, milli, value
+from tessera_core.kube.quantity import BadQuantity, quantity_milli, quantity_value
 from tessera_core.kube.scheduler_filters import pod_requests
 from tessera_schema.kube import Node, Pod, Quantity
 
@@ -48,7 +48,7 @@ def of_node(node: Node) -> Host | None:
     """What the node has for pods; None where it does not say."""
     amounts: Mapping[str, Quantity] = node.status.allocatable or node.status.capacity
     try:
-        cpu, memory = milli(amounts.get(_CPU, 0)), value(amounts.get(_MEMORY, 0))
+        cpu, memory = quantity_milli(amounts.get(_CPU, 0)), quantity_value(amounts.get(_MEMORY, 0))
     except BadQuantity:
         return None
     return Host(cpu, memory) if cpu > 0 and memory > 0 else None
@@ -56,12 +56,12 @@ def of_node(node: Node) -> Host | None:
 
 @lru_cache(4096)
 def _milli(quantity: str) -> int:
-    return max(milli(quantity), 0)
+    return max(quantity_milli(quantity), 0)
 
 
 @lru_cache(4096)
 def _bytes(quantity: str) -> int:
-    return max(value(quantity), 0)
+    return max(quantity_value(quantity), 0)
 
 
 @lru_cache(4096)

@@ -28,7 +28,7 @@ class _Written(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     match_expressions: tuple[_Expression, ...] = ()
 
 
-def selector(written: Mapping[str, Any]) -> Selector:
+def parse_selector(written: Mapping[str, Any]) -> Selector:
     """The selector in flat form; empty when it selects everything. Raises BadSelector."""
     try:
         read = msgspec.convert(written, _Written)

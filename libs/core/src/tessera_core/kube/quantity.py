@@ -49,19 +49,19 @@ def _exact(quantity: Quantity) -> tuple[Decimal, bool]:
     return value, "." not in number
 
 
-def value(quantity: Quantity) -> int:
+def quantity_value(quantity: Quantity) -> int:
     """The whole number, rounded up: Go's `Value()`. Raises BadQuantity."""
     if type(quantity) is int and abs(quantity) <= _INT64_MAX:
         return quantity
     return int(_exact(quantity)[0].to_integral_value(ROUND_CEILING))
 
 
-def milli(quantity: Quantity) -> int:
+def quantity_milli(quantity: Quantity) -> int:
     """Thousandths, rounded up: Go's `MilliValue()`. Raises BadQuantity."""
     return int((_exact(quantity)[0] * 1000).to_integral_value(ROUND_CEILING))
 
 
-def whole(quantity: Quantity) -> int | None:
+def integer_quantity(quantity: Quantity) -> int | None:
     """The number where it is whole as written, else None: Go's `AsInt64()`. Raises BadQuantity."""
     if type(quantity) is int and abs(quantity) <= _INT64_MAX:
         return quantity
@@ -69,7 +69,7 @@ def whole(quantity: Quantity) -> int | None:
     return int(exact) if plain and exact == exact.to_integral_value() else None
 
 
-def binary(amount: int) -> str:
+def binary_quantity(amount: int) -> str:
     """Canonical BinarySI text: the largest suffix that divides exactly, else plain digits."""
     for suffix, size in reversed(_BINARY.items()):
         if amount and amount % size == 0:

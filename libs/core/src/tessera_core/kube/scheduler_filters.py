@@ -19,7 +19,7 @@ from msgspec import Struct
 from tessera_core.fleet.arrays import Bools, Floats
 from tessera_core.kube.containers import roles
 from tessera_core.kube.node_affinity import NodeAffinity, Refusal
-from tessera_core.kube.quantity import BadQuantity, milli, value
+from tessera_core.kube.quantity import BadQuantity, quantity_milli, quantity_value
 from tessera_schema.kube import Node, Pod, Quantity, Resources
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Role
@@ -235,7 +235,7 @@ def _amounts(resources: Resources, field: str, ours: Container[str]) -> Amounts:
 
 
 def _read(name: str, quantity: Quantity) -> int:
-    amount = milli(quantity) if name == "cpu" else value(quantity)
+    amount = quantity_milli(quantity) if name == "cpu" else quantity_value(quantity)
     if amount < 0:
         raise BadQuantity(f"{quantity} is negative: write 0 or more")
     return amount

@@ -96,7 +96,7 @@ class NodeFit:
             missing = self._fleet.missing.get(self._fleet.names[self._row], frozenset())
             expected = unit.lead.vendor in missing
             return NoFit(Reason.NODE_UNREGISTERED if expected else Reason.NODE_HAS_NO_CARDS, unit)
-        need = unit.need(view.state)
+        need = unit.need(view.state, self._fleet.models)
         if unit.lead.count > len(view.facts):
             codes = self._codes(unit, view, need)
             return NoFit(Reason.NODE_INSUFFICIENT_DEVICE, unit, view, need, codes)
@@ -142,7 +142,7 @@ class NodeFit:
         packed = self._packed(unit, view)
         eligible = in_order(view, [int(i) for i in passed], request, need, packed)
         if self._allowance.limits:
-            eligible = self._affordable(unit, view, eligible, codes)
+            eligible = self._affordable(unit, view, need, eligible, codes)
         if len(eligible) < request.count:
             return None, codes
         chosen = CHOOSERS[request.policy.choice](view, eligible, request)
@@ -172,7 +172,7 @@ class NodeFit:
             mine = [share for share in self.shares if share.card == card]
             place = self._fleet.locate(view.node, card)
             if mine and place is not None:
-                charge = charges([*mine, *shares_of(unit, view, [i])])[card]
+                charge = charges([*mine, *shares_of(self._fleet, unit, view, [i])])[card]
                 codes[i] = over(self._fleet, place, charge) or 0
 
     def _packed(self, unit: PlacementUnit, view: NodeView) -> list[float]:
@@ -183,8 +183,9 @@ class NodeFit:
         return ordering.card_keys(self._fleet, view, joint(unit), packer.state)
 
     def _affordable(
-        self, unit: PlacementUnit, view: NodeView, eligible: list[int], codes: Codes
-    ) -> list[int]:
+        self, unit: PlacementUnit, view: NodeView, need: CardNeeds, eligible: list[int],
+        codes: Codes,
+    ) -> list[int]:  # fmt: skip
         """The eligible cards that quota lets the unit have; the others get its code.
 
         Where quota allows any `count` of them it is silent; else it lets in card after card.
@@ -192,7 +193,8 @@ class NodeFit:
         """
         count = unit.lead.count
         eligible = self._inside(view, eligible, codes)
-        dearest = sorted(eligible, key=lambda i: -view.state.memory_total[i])[:count]
+        memory = view.state.memory_total
+        dearest = sorted(eligible, key=lambda i: (-at(need.memory, i), -memory[i]))[:count]
         known = self._alike(view, eligible) and len(dearest) == count
         if known and not self._over_at_most(unit, view, dearest):
             return eligible
@@ -226,7 +228,7 @@ class NodeFit:
 
     def _over_at_most(self, unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> str:
         """The same, had the unit these cards to itself: with shares that are there it is less."""
-        alone = charges(shares_of(unit, view, cards))
+        alone = charges(shares_of(self._fleet, unit, view, cards))
         uses = dict(self._uses.get(unit.lead.vendor, {}))
         for i in cards:
             _add(uses, view.facts[i], alone[view.facts[i].id])
@@ -241,7 +243,7 @@ class NodeFit:
 
     def _uses_with(self, unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> Uses:
         """What the shares of the unit's vendor count in quotas, these cards with them."""
-        vendor, more = unit.lead.vendor, shares_of(unit, view, cards)
+        vendor, more = unit.lead.vendor, shares_of(self._fleet, unit, view, cards)
         if self._is_joint(unit):
             facts = {card.id: card for card in view.facts}
             mine = [share for share in self.shares if share.vendor == vendor]
@@ -260,7 +262,7 @@ class NodeFit:
     def _give(self, unit: PlacementUnit, view: NodeView, chosen: Sequence[int]) -> None:
         if self._allowance.limits:
             self._uses[unit.lead.vendor] = self._uses_with(unit, view, chosen)
-        shares = shares_of(unit, view, chosen)
+        shares = shares_of(self._fleet, unit, view, chosen)
         self.shares += shares
         for share in shares:
             self._tally.add(share)
@@ -273,7 +275,7 @@ class NodeFit:
         if self._last is None:
             return
         (unit, view, chosen), self._last = self._last, None
-        stays = unit.stays(view.state)
+        stays = unit.stays(view.state, self._fleet.models)
         state = view.state
         for i in chosen:
             state.memory_used[i] += at(stays.memory, i)
@@ -297,11 +299,13 @@ _AFTER_QUOTA: Final = (
 )
 
 
-def shares_of(unit: PlacementUnit, view: NodeView, cards: Sequence[int]) -> list[Share]:
-    """The share of each of the unit's containers on each of these cards of the view."""
+def shares_of(
+    fleet: Fleet, unit: PlacementUnit, view: NodeView, cards: Sequence[int]
+) -> list[Share]:
+    """The share of each of the unit's containers on each of these cards of the fleet's view."""
     shares: list[Share] = []
     for part in unit.parts:
-        need = predicates.amounts(part.request, view.state)
+        need = predicates.amounts(part.request, view.state, fleet.models)
         shares += [_share_of(part, view, i, need) for i in cards]
     return shares
 

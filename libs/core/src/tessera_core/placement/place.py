@@ -12,6 +12,7 @@ from tessera_core.fleet.arrays import Bools, Ints
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import milli
 from tessera_core.fleet.fleet import Fleet
+from tessera_core.fleet.memory_sizes import least_memory
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement import predicates
 from tessera_core.placement.screen_cache import ids_in
@@ -97,7 +98,7 @@ def room_for_all(fleet: Fleet, wanted: Sequence[PlacementUnit]) -> Bools:
         ]
         slots, memory, cores = _free(fleet.cards, mine)
         rows &= slots >= sum(r.count for r in requests)
-        rows &= memory >= sum(r.count * r.memory_bytes for r in requests)
+        rows &= memory >= sum(r.count * least_memory(r) for r in requests)
         rows &= cores >= sum(r.count * milli(r.cores_percent) for r in requests)
     return rows
 

@@ -118,7 +118,7 @@ class Placer:
             vendor, count = unit.lead.vendor, unit.lead.count
             known = None if screens is None else screens.screen(fleet, unit)
             if known is None:
-                need = unit.need(cards)
+                need = unit.need(cards, fleet.models)
                 fits = predicates.passed(refused(fleet, unit, need), fleet.of_vendor(vendor))
                 enough = fits.sum(1) >= count
             else:
@@ -127,7 +127,7 @@ class Placer:
                 outside = allowance.outside_pools(vendor, fleet.pools)
                 if outside is not None:
                     rows &= ~outside[fleet.pool]
-                barred = allowance.bars(vendor, unit.need(cards), cards, fleet.models)
+                barred = allowance.bars(vendor, unit.need(cards, fleet.models), cards, fleet.models)
                 if barred is not None:
                     fits = fits & ~barred
                     enough = fits.sum(1) >= count

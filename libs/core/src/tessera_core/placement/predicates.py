@@ -14,6 +14,7 @@ from tessera_core.fleet.arrays import Bools, Codes, Ints
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.cores import WHOLE_CARD, milli
 from tessera_core.fleet.fleet import MODES_LEFT_ALONE, NameTable
+from tessera_core.fleet.memory_sizes import sizes_on
 from tessera_core.fleet.needs import CardNeeds
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import Request
@@ -24,16 +25,20 @@ _BLOCKED = tuple(
 )
 
 
-def amounts(request: Request, cards: CardColumns) -> CardNeeds:
-    """The request on each card: percentages become bytes of that card."""
+def amounts(request: Request, cards: CardColumns, models: NameTable) -> CardNeeds:
+    """The request on each card: percentages become bytes of that card, and bytes a size that its
+    model has. `models` are the names behind `cards.model`."""
     memory: Ints | int = request.memory_bytes
-    if not memory and request.memory_percent:
+    unfit: Bools | bool = False
+    if memory and request.memory_sizes:
+        memory, unfit = sizes_on(request, cards, models)
+    elif not memory and request.memory_percent:
         unit = request.memory_unit
         memory = cards.memory_total * request.memory_percent // 100 // unit * unit
     alone: Bools | bool = request.exclusive
     if request.owns_whole_cores and not alone and request.cores_percent >= 100:
         alone = cards.cores_total == WHOLE_CARD
-    return CardNeeds(memory, milli(request.cores_percent), alone)
+    return CardNeeds(memory, milli(request.cores_percent), alone, unfit=unfit)
 
 
 def predicates(
@@ -54,6 +59,9 @@ def predicates(
     if request.models or request.models_denied:
         fits = _by_name(models, lambda name: _model_fits(name, request))
         refused.append((Reason.CARD_TYPE_MISMATCH, ~fits[cards.model]))
+    if need.unfit is not False:
+        unfit = np.broadcast_to(need.unfit, cards.model.shape)
+        refused.append((Reason.CARD_TYPE_MISMATCH, unfit))
     if request.modes:
         never = asks_for_left_alone(request)
         fits = _by_name(modes, lambda name: name in request.modes or not (name or never))
@@ -66,7 +74,7 @@ def predicates(
     if request.policy.idle_cards_only:
         refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy))
     if request.memory_percent and not request.memory_bytes:
-        # a part of nobody knows what would be a tile without a limit
+        # a part of an unknown size would be a share without a limit
         unknown = (cards.memory_total == 0) & np.logical_not(need.alone)
         refused.append((Reason.CARD_INSUFFICIENT_MEMORY, unknown))
     refused += [

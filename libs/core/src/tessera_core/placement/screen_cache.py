@@ -46,7 +46,7 @@ class _Screen:
     def __init__(self, fleet: Fleet, unit: PlacementUnit) -> None:
         """Of all rows as they are."""
         request, cards = unit.lead, fleet.cards
-        need = unit.need(cards)
+        need = unit.need(cards, fleet.models)
         refused = predicates.predicates(
             request, need, cards.idle(),
             models=fleet.models, modes=fleet.modes, ids=ids_in(fleet, request),

@@ -13,7 +13,9 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.columns import CardColumns
+from tessera_core.fleet.fleet import NameTable
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.placement.predicates import amounts
 from tessera_schema.requests import ContainerRequest, PodRequest, Request, Role
@@ -36,22 +38,23 @@ class PlacementUnit(Struct, frozen=True):
         """Whose constraints and policy count: parts of one unit come from one dialect and pod."""
         return self.parts[0].request
 
-    def need(self, cards: CardColumns) -> CardNeeds:
-        """What the unit needs of each card at its busiest."""
+    def need(self, cards: CardColumns, models: NameTable) -> CardNeeds:
+        """What the unit needs of each card at its busiest. `models` are the names behind
+        `cards.model`."""
         if len(self.parts) == 1:
-            return amounts(self.lead, cards)
-        return _peak(self._each(cards))
+            return amounts(self.lead, cards, models)
+        return _peak(self._each(cards, models))
 
-    def stays(self, cards: CardColumns) -> CardNeeds:
-        """What of it runs beside the app containers."""
+    def stays(self, cards: CardColumns, models: NameTable) -> CardNeeds:
+        """What of it runs together with the app containers."""
         total = _NOTHING
-        for role, need in self._each(cards):
+        for role, need in self._each(cards, models):
             if role is not Role.INIT:
                 total = _plus(total, need)
         return total
 
-    def _each(self, cards: CardColumns) -> list[tuple[Role, CardNeeds]]:
-        return [(p.container.role, amounts(p.request, cards)) for p in self.parts]
+    def _each(self, cards: CardColumns, models: NameTable) -> list[tuple[Role, CardNeeds]]:
+        return [(p.container.role, amounts(p.request, cards, models)) for p in self.parts]
 
 
 def units(pod: PodRequest) -> tuple[PlacementUnit, ...]:
@@ -82,8 +85,9 @@ def _peak(each: Sequence[tuple[Role, CardNeeds]]) -> CardNeeds:
 
 def _plus(a: CardNeeds, b: CardNeeds) -> CardNeeds:
     return CardNeeds(
-        a.memory + b.memory, a.cores + b.cores, np.logical_or(a.alone, b.alone), a.slots + b.slots
-    )
+        a.memory + b.memory, a.cores + b.cores, np.logical_or(a.alone, b.alone), a.slots + b.slots,
+        unfit=_either(a.unfit, b.unfit),
+    )  # fmt: skip
 
 
 def _larger(a: CardNeeds, b: CardNeeds) -> CardNeeds:
@@ -92,4 +96,11 @@ def _larger(a: CardNeeds, b: CardNeeds) -> CardNeeds:
         np.maximum(a.cores, b.cores),
         np.logical_or(a.alone, b.alone),
         max(a.slots, b.slots),
+        unfit=_either(a.unfit, b.unfit),
     )
+
+
+def _either(*unfit: Bools | bool) -> Bools | bool:
+    """Two of `CardNeeds.unfit` together. False stays False itself: nobody asks for sizes then."""
+    first, second = unfit
+    return False if first is False and second is False else np.logical_or(first, second)

@@ -19,6 +19,7 @@ from tessera_core.fleet.arrays import Bools
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.columns import CardColumns
 from tessera_core.fleet.fleet import NameTable
+from tessera_core.fleet.memory_sizes import least_memory
 from tessera_core.fleet.needs import CardNeeds
 from tessera_core.quota.borrowing import Key, key_of
 from tessera_schema.cards import MIB, Card
@@ -262,7 +263,7 @@ def minimum_usage(pod: PodRequest) -> dict[tuple[str, str], QuotaUsage]:
         running = highest = QuotaUsage()
         for container in pod.containers:
             for r in (r for r in container.requests if r.vendor == vendor):
-                each = QuotaUsage(r.memory_bytes, cores.milli(r.cores_percent))
+                each = QuotaUsage(least_memory(r), cores.milli(r.cores_percent))
                 both = running.plus(
                     QuotaUsage(r.count * each.memory_bytes, r.count * each.cores_milli)
                 )

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from tessera_core.dialect_kit.contract import BadLimit, Dimension
-from tessera_core.kube.label_selectors import BadSelector, selector
-from tessera_core.kube.quantity import BadQuantity, milli, value, whole
+from tessera_core.kube.label_selectors import BadSelector, parse_selector
+from tessera_core.kube.quantity import BadQuantity, integer_quantity, quantity_milli, quantity_value
 from tessera_core.quota.allowance import entry_of
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import ObjectMeta, Quantity
@@ -185,7 +185,7 @@ def _selector(written: dict[str, Any] | None) -> Selector | None:
     if written is None:
         return None
     try:
-        return selector(written)
+        return parse_selector(written)
     except BadSelector as e:
         raise BadLimit("spec.namespaceSelector", written, str(e)) from e
 
@@ -251,14 +251,14 @@ def _tell_unread(
 
 
 def _number(quantity: Quantity) -> int:
-    if milli(quantity) != value(quantity) * 1000:
+    if quantity_milli(quantity) != quantity_value(quantity) * 1000:
         raise BadQuantity("not a whole number")
-    number = whole(quantity)
-    return value(quantity) if number is None else number
+    number = integer_quantity(quantity)
+    return quantity_value(quantity) if number is None else number
 
 
 def _decimal(quantity: Quantity) -> float:
-    amount = milli(quantity) / 1000
+    amount = quantity_milli(quantity) / 1000
     return int(amount) if amount.is_integer() else amount
 
 

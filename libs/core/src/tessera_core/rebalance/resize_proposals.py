@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from tessera_core.fleet.charges import Charge
 from tessera_core.fleet.cores import milli, percent
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
@@ -197,7 +197,7 @@ def _least(one: RunningPod) -> int:
     if text is None:
         return 0
     try:
-        return value(text)
+        return quantity_value(text)
     except BadQuantity:
         return 1 << 62
 

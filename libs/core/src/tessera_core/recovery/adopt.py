@@ -54,7 +54,7 @@ def _theirs(registry: DialectRegistry, pod: Pod, cards: Sequence[Card]) -> Adopt
     shares: list[Share] = []
     problems = []
     for dialect in registry.readers.values():
-        held = dialect.held(pod, [c for c in cards if c.vendor == dialect.vendor])
+        held = dialect.recorded(pod, [c for c in cards if c.vendor == dialect.vendor])
         if held is not None:
             shares += held.shares
             if not all(credible(share) for share in held.shares):

@@ -26,7 +26,7 @@ def overcommitted_shares(
         mine = np.array([tally.of(card.id).memory_bytes for card in view.facts])
         free = view.state.memory_total - view.state.memory_used - mine
         cards = np.argsort(-free, kind="stable")[: unit.lead.count].tolist()
-        made = shares_of(unit, view, cards)
+        made = shares_of(fleet, unit, view, cards)
         shares += made
         for share in made:
             tally.add(share)

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_core.registry.registry import DialectRegistry
 from tessera_schema.kube import Pod, Quantity
 
-Asks = frozenset[tuple[str, int]]
+PluginAmounts = frozenset[tuple[str, int]]
 """What kubelet asks device plugins for a pod: resource name and amount, container by container."""
 
 NOT_YET: Final = ("", "Pending")
@@ -27,14 +27,14 @@ _PLAIN: Final = 19
 class AllocatedResources(Struct, frozen=True, kw_only=True):
     """Resource names that kubelet has allocated on a node."""
 
-    ours: frozenset[str] = frozenset()
-    """By our agent, which remembers for whom."""
-    theirs: frozenset[str] = frozenset()
+    by_agent: frozenset[str] = frozenset()
+    """By Tessera's agent, which remembers for which pod."""
+    by_own_plugin: frozenset[str] = frozenset()
     """By a vendor's own plugin, which looks for a pod that has not started."""
 
     def __bool__(self) -> bool:
         """True where there are any."""
-        return bool(self.ours or self.theirs)
+        return bool(self.by_agent or self.by_own_plugin)
 
 
 NOTHING_ALLOCATED: Final = AllocatedResources()
@@ -43,7 +43,7 @@ NOTHING_ALLOCATED: Final = AllocatedResources()
 class StartingPod(Struct, frozen=True, kw_only=True):
     """A bound pod that has not started, as the API server shows it."""
 
-    asks: Asks
+    asks: PluginAmounts
     admitted: bool = False
     """Kubelet has reported it: it asked the plugins before."""
 
@@ -53,10 +53,10 @@ class PluginRequests(Struct, frozen=True):
 
     names: frozenset[str]
     """All that are allocated anywhere, in any dialect."""
-    assigned: frozenset[str]
-    """See `Dialect.assigned`."""
+    allocated_keys: frozenset[str]
+    """Pod annotations that say `true` once a plugin gave the cards (`Dialect.allocated_keys`)."""
 
-    def requests(self, pod: Pod) -> Asks:
+    def requests(self, pod: Pod) -> PluginAmounts:
         """What kubelet asks device plugins for the pod's containers: their limits."""
         return frozenset(
             (name, amount)
@@ -77,15 +77,15 @@ class PluginRequests(Struct, frozen=True):
 
     def _given(self, pod: Pod) -> bool:
         notes = pod.metadata.annotations
-        return any(notes.get(key) == _TRUE for key in self.assigned)
+        return any(notes.get(key) == _TRUE for key in self.allocated_keys)
 
 
 def plugin_requests(registry: DialectRegistry) -> PluginRequests:
     """For the dialects of a registry, on or off."""
     readers = registry.readers.values()
     return PluginRequests(
-        frozenset(name for d in readers for name in d.allocated),
-        frozenset(key for d in readers for key in d.assigned),
+        frozenset(name for d in readers for name in d.plugin_resources),
+        frozenset(key for d in readers for key in d.allocated_keys),
     )
 
 
@@ -93,7 +93,7 @@ def _amount(quantity: Quantity) -> int:
     if isinstance(quantity, str) and len(quantity) < _PLAIN and quantity.isdecimal():
         return int(quantity)  # as the API server writes it
     try:
-        return value(quantity)
+        return quantity_value(quantity)
     except BadQuantity:
         return 0
 

@@ -123,7 +123,7 @@ def _keys_in(config: object) -> Iterator[str]:
 def _owners(loaded: Iterable[Dialect]) -> dict[str, str]:
     owners: dict[str, str] = {}
     for dialect in loaded:
-        for name in sorted(dialect.resources - dialect.lent):
+        for name in sorted(dialect.resources - dialect.shared_names):
             if name in owners:
                 raise BadConfiguration(
                     f"resource {name} belongs to both {owners[name]} and {dialect.name}: "

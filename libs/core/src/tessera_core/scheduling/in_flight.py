@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from tessera_core.registry.plugin_requests import (
     NOTHING_ALLOCATED,
     AllocatedResources,
-    Asks,
+    PluginAmounts,
     PluginRequests,
     StartingPod,
 )
@@ -45,7 +45,7 @@ class _Flight(Struct, frozen=True, kw_only=True):
     uid: str
     pod: str
     node: str
-    asks: Asks
+    asks: PluginAmounts
     since: float
     bound: bool = False
     admitted: bool = False
@@ -173,7 +173,9 @@ class InFlightPods:
         allocated = self._nodes.get(flight.node)
         if allocated is None:
             return False
-        return name in allocated.theirs or (name in allocated.ours and not flight.admitted)
+        return name in allocated.by_own_plugin or (
+            name in allocated.by_agent and not flight.admitted
+        )
 
     def _is_in_the_way(self, flight: _Flight) -> bool:
         return any(self._waited_for(flight, name) for name, _ in flight.asks)

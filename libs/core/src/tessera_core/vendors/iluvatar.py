@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import DeviceEvidence, Vendor
-from tessera_core.dialect_kit.monitoring import MinimumVersion, MonitoringSpec
-from tessera_core.dialect_kit.readings import Readings
-from tessera_schema.cards import Card
-from tessera_schema.grants import Share
-from tessera_schema.injections import Injection
+from tessera_core.dialect_kit import (
+    Card,
+    DeviceEvidence,
+    Injection,
+    MinimumVersion,
+    MonitoringSpec,
+    Readings,
+    Share,
+    Vendor,
+)
 
 
 def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
@@ -24,8 +28,10 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 
 
 VENDOR: Final = Vendor(
-    name="iluvatar", allocates=True, give=_give,
-    shows=DeviceEvidence(variables=("ILUVATAR_COREX_VISIBLE_DEVICES",), device="/dev/iluvatar"),
+    name="iluvatar", own_plugin_allocates=True, give=_give,
+    device_evidence=DeviceEvidence(
+        variables=("ILUVATAR_COREX_VISIBLE_DEVICES",), device="/dev/iluvatar"
+    ),
     foreign=dict.fromkeys(
         ("iluvatar.com/gpu", "iluvatar.ai/gpu"), "Iluvatar's device plugin of whole cards"
     ),
@@ -37,7 +43,7 @@ def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str
     return readings.counted, ()
 
 
-CARE: Final = MonitoringSpec(
+MONITORING: Final = MonitoringSpec(
     vendor="iluvatar",
     cards=_cards,
     counted=True,

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import DeviceEvidence, Vendor
-from tessera_core.dialect_kit.monitoring import MinimumVersion, MonitoringSpec
-from tessera_core.dialect_kit.readings import Readings
-from tessera_schema.cards import Card
-from tessera_schema.grants import Share
-from tessera_schema.injections import Injection
+from tessera_core.dialect_kit import (
+    Card,
+    DeviceEvidence,
+    Injection,
+    MinimumVersion,
+    MonitoringSpec,
+    Readings,
+    Share,
+    Vendor,
+)
 
 
 def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
@@ -23,8 +27,8 @@ def _give(_shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
 
 
 VENDOR: Final = Vendor(
-    name="mthreads", allocates=True, give=_give,
-    shows=DeviceEvidence(variables=("MTHREADS_VISIBLE_DEVICES",)),
+    name="mthreads", own_plugin_allocates=True, give=_give,
+    device_evidence=DeviceEvidence(variables=("MTHREADS_VISIBLE_DEVICES",)),
     foreign={"mthreads.com/gpu": "Moore Threads' device plugin of whole cards"},
 )  # fmt: skip
 """Its toolkit is told cards by that variable. Which device node is which card is not known here."""
@@ -35,7 +39,7 @@ def _cards(readings: Readings, _slots: int) -> tuple[tuple[Card, ...], tuple[str
     return readings.counted, ()
 
 
-CARE: Final = MonitoringSpec(
+MONITORING: Final = MonitoringSpec(
     vendor="mthreads",
     cards=_cards,
     counted=True,

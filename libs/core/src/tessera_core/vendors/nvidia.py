@@ -9,13 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Vendor
-from tessera_core.dialect_kit.monitoring import CompetingPlugin, MinimumVersion, MonitoringSpec
-from tessera_core.dialect_kit.readings import CardReading, Link, Readings
-from tessera_core.hook.paths import HOOK_LIBRARY, HOOK_LIBRARY_HOST, PRELOAD, PRELOAD_HOST
-from tessera_schema.cards import Card
-from tessera_schema.grants import Share
-from tessera_schema.injections import Injection, Mount
+from tessera_core.dialect_kit import (
+    HOOK_LIBRARY,
+    HOOK_LIBRARY_HOST,
+    PRELOAD,
+    PRELOAD_HOST,
+    Card,
+    CardReading,
+    CompetingPlugin,
+    Injection,
+    Link,
+    MinimumVersion,
+    MonitoringSpec,
+    Mount,
+    Readings,
+    Share,
+    Vendor,
+    card_list,
+)
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 NONE_VISIBLE: Final = "void"
@@ -59,22 +70,10 @@ def _worth(link: str) -> int:
     return _NVLINK_EACH * int(number)
 
 
-def made_up_id(node: str, index: int) -> str:
-    """The id of a card whose UUID nobody published: the node's capacity tells only how many."""
-    return f"{node}-nvidia-{index}"
-
-
-def visible(shares: Sequence[Share]) -> str:
-    """Value of NVIDIA_VISIBLE_DEVICES: UUIDs in order of selection, each once; the index of a
-    card without one, which the runtime understands too."""
-    named = (str(s.index) if s.card.endswith(made_up_id("", s.index)) else s.card for s in shares)
-    return ",".join(dict.fromkeys(named))
-
-
 def _give(shares: Sequence[Share], _cards: Mapping[str, Card]) -> Injection:
     if not shares:
         return Injection(env={VISIBLE: NONE_VISIBLE})
-    return Injection(env={VISIBLE: visible(shares)}, mounts=_HOOK)
+    return Injection(env={VISIBLE: card_list(shares)}, mounts=_HOOK)
 
 
 _GUARDED: Final = {
@@ -109,10 +108,12 @@ _LABELS: Final = {
 }
 """GPU Manager's, Koordinator's, HAMi's and the GPU operator's."""
 
+_AGENT_ENV: Final = {VISIBLE: "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
+
 VENDOR: Final = Vendor(
     name="nvidia", hooked=True, give=_give, deny={VISIBLE: NONE_VISIBLE}, guarded_env=_GUARDED,
     device_mounts=_DEVICE_MOUNTS,
-    foreign=_FOREIGN, labels=_LABELS, driver="/usr/local/nvidia",
+    foreign=_FOREIGN, labels=_LABELS, agent_env=_AGENT_ENV, driver="/usr/local/nvidia",
 )  # fmt: skip
 
 
@@ -174,7 +175,7 @@ def _words(card: CardReading, other: str) -> tuple[str, ...]:
     return (path.value, f"{_NVLINK}{lanes}") if lanes else (path.value,)
 
 
-CARE: Final = MonitoringSpec(
+MONITORING: Final = MonitoringSpec(
     vendor="nvidia",
     cards=_cards,
     application_faults=frozenset({13, 31, 43, 45, 68, 109}),
@@ -183,7 +184,7 @@ CARE: Final = MonitoringSpec(
         MinimumVersion(of="driver", name="the NVIDIA driver", version="440"),
         MinimumVersion(of="toolkit", name="the NVIDIA container toolkit", version="1.0.0"),
     ),
-    rivals=(
+    competing_plugins=(
         CompetingPlugin(
             name="a device plugin for nvidia.com/gpu", socket="device-plugins/nvidia-gpu*.sock"
         ),

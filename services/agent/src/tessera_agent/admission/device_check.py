@@ -36,7 +36,7 @@ class DeviceCheck:
 
     def check(self, pod: PodSandbox, container: ContainerInfo, shares: Sequence[Share]) -> None:
         """At a container that holds these shares, which is about to be created or runs."""
-        if not self._vendor.allocates:
+        if not self._vendor.own_plugin_allocates:
             return
         cards = self._cards()
         if cards is None:
@@ -60,7 +60,7 @@ class DeviceCheck:
         cards: Mapping[str, Card],
     ) -> None:  # fmt: skip
         devices = (device.path for device in container.devices)
-        told = device_mismatch(self._vendor.shows, shares, cards, container.env, devices)
+        told = device_mismatch(self._vendor.device_evidence, shares, cards, container.env, devices)
         if told:
             self._teller.alert(
                 pod, container.name, ContainerAlert.OTHER_CARDS,

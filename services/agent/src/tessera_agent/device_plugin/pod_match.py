@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tessera_agent.api.pod_view import ContainerView, PodView
 from tessera_agent.device_plugin.allocations import RecordedAllocation
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_kubelet.pod_resources import PodHolding
 
 _SHOWN: Final = 4
@@ -73,7 +73,7 @@ def restarting(
 def amount(container: ContainerView, resource: str) -> int:
     """How much of it the container asks for; 0 = nothing, or nothing that makes sense."""
     try:
-        return value(container.limits.get(resource, 0))
+        return quantity_value(container.limits.get(resource, 0))
     except BadQuantity:
         return 0
 

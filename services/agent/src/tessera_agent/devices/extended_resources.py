@@ -23,7 +23,7 @@ from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
 from tessera_agent.settings import InventorySettings
 from tessera_core.inventory.extended_resources import is_former
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiConflict, ApiRefused, Transient
 from tessera_runtime.kube import paths
@@ -171,5 +171,5 @@ def _is(there: Quantity | None, amount: int | None) -> bool:
     if there is None or amount is None:
         return False
     with suppress(BadQuantity):
-        return value(there) == amount
+        return quantity_value(there) == amount
     return False

@@ -100,10 +100,12 @@ class DeviceMonitor:
         """One poll and what follows from it."""
         loop = asyncio.get_running_loop()
         due = self._rivals_at + self._settings.inventory.verify_s
-        if self._care.rivals and loop.time() >= due:
+        if self._care.competing_plugins and loop.time() >= due:
             self._rivals_at = loop.time()
             self._rivals = await asyncio.to_thread(
-                competing_plugins_on, self._settings.inventory.kubelet_folder, self._care.rivals
+                competing_plugins_on,
+                self._settings.inventory.kubelet_folder,
+                self._care.competing_plugins,
             )
         self._conclude(await self._asked())
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tessera_core.kube.label_selectors import selector
+from tessera_core.kube.label_selectors import parse_selector
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.rebalance.disruption_budgets import Disruption
 from tessera_core.registry.registry import DialectRegistry
@@ -97,7 +97,7 @@ class DisruptionBudgets:
         if budget.spec.selector is None:
             return Disruption(namespace="", name=of.name, selector=(), allowed=0)
         return Disruption(
-            namespace=of.namespace, name=of.name, selector=selector(budget.spec.selector),
+            namespace=of.namespace, name=of.name, selector=parse_selector(budget.spec.selector),
             allowed=budget.status.disruptions_allowed,
         )  # fmt: skip
 

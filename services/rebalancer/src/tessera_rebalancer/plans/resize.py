@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tessera_core.fleet.cores import milli
-from tessera_core.kube.quantity import value
+from tessera_core.kube.quantity import quantity_value
 from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_rebalancer.plans.plan_store import PlanObject
 from tessera_runtime import logs
@@ -129,5 +129,5 @@ def _request(plan: str, steps: Sequence[PlanStep]) -> Resize:
 def _change(step: PlanStep) -> ShareChange:
     return ShareChange(
         container=step.container, card=step.card, cores_percent=step.cores,
-        memory_bytes=value(step.memory) if step.memory else None,
+        memory_bytes=quantity_value(step.memory) if step.memory else None,
     )  # fmt: skip

@@ -137,7 +137,7 @@ class Watches:
     async def run(self) -> NoReturn:
         """Watch everything, pods last."""
         told = self._told
-        customs = sorted({p for d in told.registry.readers.values() for p in d.customs})
+        customs = sorted({p for d in told.registry.readers.values() for p in d.custom_resources})
         nodes = self._reflector(ListWatch(paths.NODES, told.nodes.read), NodeHandler(told), "nodes")
         quotas = self._reflector(
             ListWatch(QUOTAS, told.limits.read_resource_quota),

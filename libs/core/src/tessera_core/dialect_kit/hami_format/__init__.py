@@ -4,9 +4,11 @@ HAMi writes one form of device list, node register and policy annotations for al
 The dialects that speak it must not know each other, so what they share is here: nothing in this
 package names a vendor.
 
-- `lists`: what a pod was given, as `id,word,MiB,cores:...;` on the pod
-- `register`: what a node has, as `id,count,MiB,cores,type,numa,health[,index,mode]:` on the node
-- `notes`: the annotations around a binding, and the small values users write in annotations
+- `device_lists`: what a pod was given, as `id,word,MiB,cores:...;` on the pod
+- `node_register`: what a node has, as `id,count,MiB,cores,type,numa,health[,index,mode]:` on the
+  node
+- `pod_annotations`: the annotations around a binding, and the small values that users write in
+  annotations
 - `policies`: how a user asks for nodes and cards to be chosen
 """
 
@@ -32,14 +34,24 @@ from tessera_core.dialect_kit.hami_format.pod_annotations import (
     annotation_field,
     binding_labels,
     binding_notes,
+    bool_word,
     boolean_of,
     field_in,
     ids_of,
     words_of,
 )
-from tessera_core.dialect_kit.hami_format.policies import POLICY_KEYS, policy_of, policy_warnings
+from tessera_core.dialect_kit.hami_format.policies import (
+    CARD_POLICIES,
+    NODE_POLICIES,
+    POLICY_KEYS,
+    card_words,
+    policy_of,
+    policy_warnings,
+)
 
 __all__ = [
+    "CARD_POLICIES",
+    "NODE_POLICIES",
     "POLICY_KEYS",
     "RESULT_KEYS",
     "BadList",
@@ -48,8 +60,10 @@ __all__ = [
     "annotation_field",
     "binding_labels",
     "binding_notes",
+    "bool_word",
     "boolean_of",
     "card_of",
+    "card_words",
     "decode_lists",
     "encode_csv",
     "encode_lists",

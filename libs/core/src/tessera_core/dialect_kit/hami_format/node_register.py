@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tessera_core.dialect_kit.amounts import INT32_MAX
 from tessera_core.dialect_kit.hami_format.pod_annotations import bool_word
-from tessera_core.kube.quantity import BadQuantity, value
+from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_schema.cards import MIB, Card
 from tessera_schema.kube import Node
 
@@ -62,7 +62,7 @@ def plugin_is_gone(node: Node, resource: str) -> bool:
     """Kubelet keeps the resource of a plugin that went away, with an amount of 0."""
     quantity = node.status.allocatable.get(resource)
     try:
-        return quantity is not None and value(quantity) == 0
+        return quantity is not None and quantity_value(quantity) == 0
     except BadQuantity:
         return False
 

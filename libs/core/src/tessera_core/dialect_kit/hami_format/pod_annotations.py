@@ -28,7 +28,7 @@ _FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 def binding_notes(placed: Placed) -> dict[str, str]:
     """The keys that every vendor's pods carry once they are bound."""
     seconds = str(placed.now_ns // 1_000_000_000)
-    phase = "success" if placed.given else "allocating"
+    phase = "success" if placed.agent_managed else "allocating"
     return {NODE: placed.node, TIME: seconds, BIND_PHASE: phase, BIND_TIME: seconds}
 
 

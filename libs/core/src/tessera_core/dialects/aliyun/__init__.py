@@ -17,10 +17,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from tessera_core.dialect_kit.contract import (
+from tessera_core.dialect_kit import (
+    Card,
+    Container,
+    Custom,
     Dialect,
     Dimension,
+    Example,
+    Injection,
+    Inventory,
+    Node,
     Placed,
+    Pod,
     QuotaUnit,
     RecordedShares,
     claim_by_name,
@@ -32,9 +40,6 @@ from tessera_core.dialects.aliyun.names import ASSIGNED, DIALECT, RESULT_KEYS, V
 from tessera_core.dialects.aliyun.names import AliyunOptions as Options
 from tessera_core.dialects.aliyun.recorded_shares import recorded_shares
 from tessera_core.dialects.aliyun.result_annotations import annotate
-from tessera_schema.cards import Card, Inventory
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Custom, Node, Pod
 
 __all__ = ["OPT_IN", "Options", "dialect"]
 
@@ -60,9 +65,9 @@ def dialect(options: Options) -> Dialect:
         name=DIALECT,
         vendor=VENDOR,
         resources=resources,
-        allocated=frozenset((options.memory,)),
-        allocates=True,
-        assigned=ASSIGNED,
+        plugin_resources=frozenset((options.memory,)),
+        own_plugin_allocates=True,
+        allocated_keys=ASSIGNED,
         result_keys=RESULT_KEYS,
         quota={
             options.memory: QuotaUnit(Dimension.MEMORY, options.unit_bytes),
@@ -73,5 +78,8 @@ def dialect(options: Options) -> Dialect:
         annotate=partial(annotate, options=options),
         inject=give,
         inventory=cards_of,
-        held=holds,
+        recorded=holds,
+        example=Example(
+            containers=({options.memory: 6}, {options.memory: 4, options.core: 25}),
+        ),
     )

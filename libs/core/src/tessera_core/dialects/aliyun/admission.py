@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Admitted
-from tessera_core.dialect_kit.resources import complete_resources
+from tessera_core.dialect_kit import (
+    Admitted,
+    CardKey,
+    ContainerRequest,
+    NodeOrder,
+    Pod,
+    Policy,
+    Request,
+    complete_resources,
+)
 from tessera_core.dialects.aliyun.amounts import (
     AliyunContainerRequest,
     cards_of,
@@ -18,8 +26,6 @@ from tessera_core.dialects.aliyun.names import (
     WHOLE_DEVICE_LABEL,
     AliyunOptions,
 )
-from tessera_schema.kube import Pod
-from tessera_schema.requests import CardKey, ContainerRequest, NodeOrder, Policy, Request
 
 _POLICIES: Final = {
     "binpack": Policy(node=NodeOrder.BINPACK, cards=(CardKey.MOST_USED_MEMORY,)),

@@ -15,19 +15,21 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
+    MOST_CARDS,
+    Container,
     InvalidField,
+    MemoryUnit,
+    Pod,
+    Role,
+    field_of,
     find_amount,
     invalid_field,
     parse_amount,
     parse_memory_amount,
+    roles,
 )
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
-from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.aliyun.names import CORE_STEP, COUNT_LABEL, WHOLE, AliyunOptions
-from tessera_core.kube.containers import field_of, roles
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import Role
 
 _CORE_HINT: Final = "It counts percent of a card's compute, in steps of 5."
 _DIGITS: Final = re.compile(r"[0-9]{1,4}")

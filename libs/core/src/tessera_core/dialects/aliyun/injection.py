@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialect_kit import Container, Injection, Placed, card_list
 from tessera_core.dialects.aliyun.names import (
     BY_CARD,
     BY_CONTAINER,
@@ -16,10 +16,8 @@ from tessera_core.dialects.aliyun.names import (
     INDEX,
     AliyunOptions,
 )
-from tessera_core.vendors.nvidia import VISIBLE, visible
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container
 
+_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 _NO_ISOLATION: Final = {"CGPU_DISABLE": "true"}
 
 
@@ -34,7 +32,7 @@ def inject(placed: Placed, container: Container, options: AliyunOptions) -> Inje
     by_container = sum(s.memory_bytes for s in shares) // options.unit_bytes
     return Injection(
         env={
-            VISIBLE: visible(shares),
+            _VISIBLE: card_list(shares),
             INDEX: ",".join(str(c.device_minor) for c in cards),
             BY_POD: str(by_pod),
             BY_CONTAINER: str(by_container),

@@ -11,8 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
-from tessera_core.dialect_kit.memory_units import MemoryUnit
+from tessera_core.dialect_kit import (
+    MOST_CARDS,
+    BadQuantity,
+    Card,
+    Inventory,
+    MemoryUnit,
+    Node,
+    Precision,
+    integer_quantity,
+    numbered_card_id,
+)
 from tessera_core.dialects.aliyun.names import (
     DIALECT,
     MODEL_LABEL,
@@ -20,10 +29,6 @@ from tessera_core.dialects.aliyun.names import (
     VENDOR,
     AliyunOptions,
 )
-from tessera_core.kube.quantity import BadQuantity, whole
-from tessera_core.vendors.nvidia import made_up_id
-from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.kube import Node
 
 _NONE_USED: Final = "no card is used"
 
@@ -70,7 +75,7 @@ def _cards(node: Node, options: AliyunOptions, warnings: list[str]) -> Sequence[
     model = node.metadata.labels.get(MODEL_LABEL, "")
     return [
         Card(
-            id=made_up_id(node.name, i), index=i, vendor=VENDOR, model=model,
+            id=numbered_card_id(node.name, VENDOR, i), index=i, vendor=VENDOR, model=model,
             memory_bytes=each * options.unit_bytes,
         )
         for i in range(number)
@@ -81,7 +86,7 @@ def _total(node: Node, resource: str, warnings: list[str]) -> int:
     """The total of a resource; 0, with a warning, where it cannot be read."""
     quantity = node.status.capacity.get(resource, 0)
     try:
-        number = whole(quantity)
+        number = integer_quantity(quantity)
     except BadQuantity as e:
         warnings.append(_sentence(node, resource, f"{e}; {_NONE_USED}"))
         return 0

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from tessera_schema.cards import MIB
+from tessera_core.dialect_kit import MIB
 
 DIALECT: Final = "aliyun"
 VENDOR: Final = "nvidia"

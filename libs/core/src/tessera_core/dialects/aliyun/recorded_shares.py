@@ -15,8 +15,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from tessera_core.dialect_kit.amounts import INT32_MAX
-from tessera_core.dialect_kit.contract import RecordedShares
+from tessera_core.dialect_kit import INT32_MAX, Card, Pod, RecordedShares, Role, Share
 from tessera_core.dialects.aliyun.amounts import read_leniently
 from tessera_core.dialects.aliyun.names import (
     ALLOCATION,
@@ -27,10 +26,6 @@ from tessera_core.dialects.aliyun.names import (
     VENDOR,
     AliyunOptions,
 )
-from tessera_schema.cards import Card
-from tessera_schema.grants import Share
-from tessera_schema.kube import Pod
-from tessera_schema.requests import Role
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _Amounts = dict[str, dict[str, Annotated[int, Meta(ge=0, le=INT32_MAX)]]]

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialect_kit import Placed, Share
 from tessera_core.dialects.aliyun.names import (
     ACK_GIVEN,
     ACK_TIME,
@@ -25,7 +25,6 @@ from tessera_core.dialects.aliyun.names import (
     TIME,
     AliyunOptions,
 )
-from tessera_schema.grants import Share
 
 NOT_YET: Final = "false"
 """Until the device plugin has given the cards: it then writes `true`."""

@@ -10,10 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from tessera_core.dialect_kit.contract import (
+from tessera_core.dialect_kit import (
+    Card,
+    Container,
+    Custom,
     Dialect,
     Dimension,
+    Example,
+    Injection,
+    Inventory,
+    Node,
     Placed,
+    Pod,
     QuotaUnit,
     RecordedShares,
     claim_by_name,
@@ -27,9 +35,6 @@ from tessera_core.dialects.gpumanager.options import GpuManagerOptions as Option
 from tessera_core.dialects.gpumanager.quota import POOL_LABELS
 from tessera_core.dialects.gpumanager.recorded_shares import held
 from tessera_core.dialects.gpumanager.result_annotations import annotate
-from tessera_schema.cards import Card, Inventory
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Custom, Node, Pod
 
 __all__ = ["Options", "dialect"]
 
@@ -52,19 +57,25 @@ def dialect(options: Options) -> Dialect:
         name=DIALECT,
         vendor=VENDOR,
         resources=resources,
-        allocated=frozenset(n.core for n in all_names),
-        allocates=True,
-        assigned=frozenset(n.assigned for n in all_names),
+        plugin_resources=frozenset(n.core for n in all_names),
+        own_plugin_allocates=True,
+        allocated_keys=frozenset(n.assigned for n in all_names),
         result_keys=tuple(key for n in all_names for key in n.results),
         quota=_quota(all_names),
         claim=partial(claim_by_name, names=resources),
         admit=partial(admit, all_names=all_names),
         annotate=partial(annotate, all_names=all_names),
         inject=give,
-        terms=partial(terms, all_names=all_names),
+        lending_terms=partial(terms, all_names=all_names),
         inventory=cards_of,
-        held=holds,
+        recorded=holds,
         pool_labels=POOL_LABELS,
+        example=Example(
+            containers=(
+                {all_names[0].core: 30, all_names[0].memory: 10},
+                {all_names[-1].core: 200},
+            )
+        ),
     )
 
 

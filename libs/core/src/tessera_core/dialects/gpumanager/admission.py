@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import parse_amount
-from tessera_core.dialect_kit.contract import Admitted
-from tessera_core.dialect_kit.resources import complete_resources
+from tessera_core.dialect_kit import (
+    Admitted,
+    CardKey,
+    Choice,
+    ContainerRequest,
+    NodeOrder,
+    Pod,
+    Policy,
+    Request,
+    complete_resources,
+    field_of,
+    parse_amount,
+    roles,
+)
 from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, asks
 from tessera_core.dialects.gpumanager.core_ceiling import ceiling_warnings
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, PrefixNames
-from tessera_core.kube.containers import field_of, roles
-from tessera_schema.kube import Pod
-from tessera_schema.requests import CardKey, Choice, ContainerRequest, NodeOrder, Policy, Request
 
 POLICY: Final = Policy(node=NodeOrder.LEAST_FREE, cards=(CardKey.TIGHTEST,), choice=Choice.TREE)
 

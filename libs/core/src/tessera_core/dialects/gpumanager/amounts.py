@@ -12,19 +12,21 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
     INT32_MAX,
+    Container,
     InvalidField,
+    MemoryUnit,
+    Pod,
+    Role,
+    field_of,
     find_amount,
     invalid_field,
     parse_amount,
     parse_memory_amount,
+    roles,
 )
-from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.gpumanager.names import BLOCK, CORE_HINT, MOST_BLOCKS, WHOLE, PrefixNames
-from tessera_core.kube.containers import field_of, roles
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import Role
 
 
 class GpuManagerContainerRequest(Struct, frozen=True, kw_only=True):

@@ -10,11 +10,16 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import InvalidField, invalid_field
-from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, whole_number
+from tessera_core.dialect_kit import (
+    InvalidField,
+    LendingTerms,
+    Pod,
+    WrittenTerms,
+    invalid_field,
+    whole_number,
+)
 from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, given
 from tessera_core.dialects.gpumanager.names import WHOLE, PrefixNames
-from tessera_schema.kube import Pod
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 

@@ -6,18 +6,23 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import InvalidField
-from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialect_kit import (
+    Card,
+    Container,
+    Injection,
+    InvalidField,
+    Mount,
+    Placed,
+    Pod,
+    card_list,
+)
 from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, given
 from tessera_core.dialects.gpumanager.core_ceiling import ceiling
 from tessera_core.dialects.gpumanager.names import BLOCK, PrefixNames
 from tessera_core.dialects.gpumanager.options import GpuManagerOptions
-from tessera_core.vendors.nvidia import VISIBLE, visible
-from tessera_schema.cards import Card
-from tessera_schema.injections import Injection, Mount
-from tessera_schema.kube import Container, Pod
 
 DRIVER_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 DRIVER: Final = "/usr/local/nvidia"
 VCUDA: Final = "/etc/vcuda"
 _PATH: Final = re.compile(r"/dev/nvidia([0-9]{0,9})")
@@ -58,7 +63,7 @@ def inject(
     return Injection(
         env={
             "LD_LIBRARY_PATH": f"{DRIVER}/{'lib' if _is_32_bit(container) else 'lib64'}",
-            VISIBLE: visible(shares),
+            _VISIBLE: card_list(shares),
         },
         mounts=(
             Mount(destination=DRIVER, source=driver),

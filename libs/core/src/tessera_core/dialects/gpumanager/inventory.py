@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
+from tessera_core.dialect_kit import (
+    MOST_CARDS,
+    BadQuantity,
+    Card,
+    Inventory,
+    Node,
+    Precision,
+    numbered_card_id,
+    quantity_value,
+)
 from tessera_core.dialects.gpumanager.names import (
     BLOCK,
     DIALECT,
@@ -19,10 +28,6 @@ from tessera_core.dialects.gpumanager.names import (
     PrefixNames,
 )
 from tessera_core.dialects.gpumanager.options import GpuManagerOptions
-from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.vendors.nvidia import made_up_id
-from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.kube import Node
 
 
 def advertised(cards: Sequence[Card], names: PrefixNames) -> dict[str, int]:
@@ -65,7 +70,7 @@ def _inventory(cards: Sequence[Card], warnings: Sequence[str]) -> Inventory:
 def _cards(node: Node, model: str, number: int, memory_bytes: int) -> list[Card]:
     return [
         Card(
-            id=made_up_id(node.name, i), index=i, vendor=VENDOR, model=model,
+            id=numbered_card_id(node.name, VENDOR, i), index=i, vendor=VENDOR, model=model,
             memory_bytes=memory_bytes,
         )
         for i in range(number)
@@ -99,7 +104,7 @@ def _total(node: Node, resource: str, high: int, warnings: list[str]) -> int | N
     """The capacity; None, with a warning, for what cannot be read, 0 where there is none."""
     quantity = node.status.capacity.get(resource, 0)
     try:
-        number = value(quantity)
+        number = quantity_value(quantity)
     except BadQuantity as e:
         warnings.append(_say(node, resource, quantity, f"{e}; it is not used"))
         return None

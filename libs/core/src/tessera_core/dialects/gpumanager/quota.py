@@ -16,9 +16,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from tessera_core.dialect_kit.contract import BadLimit
+from tessera_core.dialect_kit import BadLimit, Limit
 from tessera_core.dialects.gpumanager.names import VENDOR
-from tessera_schema.quotas import Limit
 
 KEY: Final = "gpu_quota"
 POOL_LABELS: Final = ("gaia.tencent.com/gpu-pool", "tkestack.io/gpu-pool")

@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_core.dialect_kit.amounts import InvalidField
-from tessera_core.dialect_kit.contract import RecordedShares
+from tessera_core.dialect_kit import Card, InvalidField, Pod, RecordedShares, Role, Share
 from tessera_core.dialects.gpumanager.amounts import GpuManagerContainerRequest, read
 from tessera_core.dialects.gpumanager.names import BLOCK, DIALECT, VENDOR, WHOLE, PrefixNames
 from tessera_core.dialects.gpumanager.result_annotations import DONE, indices
-from tessera_schema.cards import Card
-from tessera_schema.grants import Share
-from tessera_schema.kube import Pod
-from tessera_schema.requests import Role
 
 
 class _Undecodable(Exception):

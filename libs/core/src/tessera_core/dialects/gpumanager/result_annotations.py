@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialect_kit import Placed, Pod
 from tessera_core.dialects.gpumanager.amounts import given, read
 from tessera_core.dialects.gpumanager.names import PrefixNames
-from tessera_schema.kube import Pod
 
 NOT_YET: Final = "false"
 DONE: Final = "true"

@@ -14,15 +14,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tessera_core.dialect_kit.contract import (
+from tessera_core.dialect_kit import (
+    CORE_POLICY_ENV,
+    MIB,
     Capacity,
     Dialect,
     Dimension,
+    Example,
     Measure,
     QuotaUnit,
     claim_by_name,
 )
-from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
 from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.hami import result_annotations
 from tessera_core.dialects.hami.admission import CHOICES, VISIBLE_ENV, admit
@@ -30,7 +32,6 @@ from tessera_core.dialects.hami.inventory import inventory
 from tessera_core.dialects.hami.options import NAME, VENDOR
 from tessera_core.dialects.hami.options import HamiOptions as Options
 from tessera_core.dialects.hami.terms import PRIORITY_ENV, terms
-from tessera_schema.cards import MIB
 
 __all__ = ["Options", "dialect"]
 
@@ -47,7 +48,7 @@ def dialect(options: Options) -> Dialect:
         name=NAME,
         vendor=VENDOR,
         resources=names,
-        allocated=frozenset({options.count}),
+        plugin_resources=frozenset({options.count}),
         result_keys=result_annotations.KEYS,
         plain_env={VISIBLE_ENV: "none"} if options.overwrite_env else {},
         schedulers=("hami-scheduler",),
@@ -68,7 +69,16 @@ def dialect(options: Options) -> Dialect:
         choices=CHOICES | POLICY_KEYS,
         inject=partial(result_annotations.inject, options),
         inventory=partial(inventory, options),
-        held=partial(result_annotations.held, options),
-        terms=terms,
-        terms_env=frozenset({CORE_POLICY_ENV, PRIORITY_ENV}),
+        recorded=partial(result_annotations.held, options),
+        lending_terms=terms,
+        lending_env=frozenset({CORE_POLICY_ENV, PRIORITY_ENV}),
+        example=_example(options),
+    )
+
+
+def _example(options: Options) -> Example:
+    cards = [f"GPU-{i},10,16384,100,NVIDIA-A10,0,true,{i},hami-core:" for i in range(4)]
+    return Example(
+        containers=({options.count: 2, options.memory: 3000, options.core: 30},),
+        node_annotations={"hami.io/node-nvidia-register": "".join(cards)},
     )

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import find_amount, invalid_field
-from tessera_core.dialect_kit.contract import Admitted, ContainerChange
-from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
+from tessera_core.dialect_kit import (
+    CORE_POLICY_ENV,
+    Admitted,
+    Container,
+    ContainerChange,
+    ContainerRequest,
+    Pod,
+    Request,
+    complete_resources,
+    find_amount,
+    invalid_field,
+    roles,
+)
 from tessera_core.dialect_kit.hami_format import (
     annotation_field,
+    bool_word,
     boolean_of,
     field_in,
     ids_of,
@@ -17,14 +28,9 @@ from tessera_core.dialect_kit.hami_format import (
     policy_warnings,
     words_of,
 )
-from tessera_core.dialect_kit.hami_format.pod_annotations import bool_word
-from tessera_core.dialect_kit.resources import complete_resources
 from tessera_core.dialects.hami.amounts import WHOLE, HamiContainerRequest, container_requests
 from tessera_core.dialects.hami.options import NAME, VENDOR, HamiOptions
 from tessera_core.dialects.hami.terms import PRIORITY_ENV
-from tessera_core.kube.containers import roles
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import ContainerRequest, Request
 
 USE_TYPE: Final = "nvidia.com/use-gputype"
 NOUSE_TYPE: Final = "nvidia.com/nouse-gputype"

@@ -10,19 +10,20 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
     INT32_MAX,
+    MIB,
+    Container,
+    MemoryUnit,
+    Pod,
+    Role,
     find_amount,
     invalid_field,
     parse_amount,
     parse_memory_amount,
+    roles,
 )
-from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.hami.options import HamiOptions
-from tessera_core.kube.containers import roles
-from tessera_schema.cards import MIB
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import Role
 
 WHOLE: Final = 100
 """Percent."""

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from tessera_core.dialect_kit import decoder
 from tessera_core.dialect_kit.hami_format import RegisteredCard, read_csv
-from tessera_schema.json_codec import decoder
 
 _pieces: Final = decoder(list[msgspec.Raw])
 _entry: Final = decoder(RegisteredCard)

@@ -7,13 +7,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
+from tessera_core.dialect_kit import (
+    CARDS_PREFIX,
+    MOST_CARDS,
+    Card,
+    Custom,
+    Inventory,
+    Node,
+    Precision,
+)
 from tessera_core.dialect_kit.hami_format import card_of, plugin_is_gone, words_of
 from tessera_core.dialects.hami.codec import read_register, read_scores
 from tessera_core.dialects.hami.options import NAME, VENDOR, HamiOptions
-from tessera_schema.annotation_keys import CARDS_PREFIX
-from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.kube import Custom, Node
 
 REGISTER: Final = "hami.io/node-nvidia-register"
 SCORE: Final = "hami.io/node-nvidia-score"

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import INT32_MAX
-from tessera_core.dialect_kit.hami_format.policies import CARD_POLICIES, NODE_POLICIES, card_words
+from tessera_core.dialect_kit import INT32_MAX
+from tessera_core.dialect_kit.hami_format import CARD_POLICIES, NODE_POLICIES, card_words
 
 NAME: Final = "hami"
 VENDOR: Final = "nvidia"

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
-from tessera_core.dialect_kit.amounts import InvalidField
-from tessera_core.dialect_kit.contract import Placed, RecordedShares
-from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
+from tessera_core.dialect_kit import (
+    CORE_POLICY_ENV,
+    Card,
+    Container,
+    Injection,
+    InvalidField,
+    Placed,
+    Pod,
+    RecordedShares,
+)
 from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, held_by, list_text
 from tessera_core.dialects.hami.admission import OPT_OUT_ENV
 from tessera_core.dialects.hami.amounts import container_requests
 from tessera_core.dialects.hami.options import NAME, VENDOR, WORD, HamiOptions
-from tessera_schema.cards import Card
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Pod
 
 TO_ALLOCATE: Final = "hami.io/vgpu-devices-to-allocate"
 """Device list that a plugin works off, container by container."""

@@ -10,8 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.core_policy import core_policy
-from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, whole_number
+from tessera_core.dialect_kit import LendingTerms, WrittenTerms, core_policy, whole_number
 
 PRIORITY_ENV: Final = "CUDA_TASK_PRIORITY"
 _LOW: Final = 1

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from tessera_core.dialect_kit.contract import (
+from tessera_core.dialect_kit import (
     Capacity,
     Dialect,
     Dimension,
+    Example,
     Measure,
     QuotaUnit,
     claim_by_name,
@@ -50,8 +51,8 @@ def dialect(options: Options) -> Dialect:
         name=NAME,
         vendor=NAME,
         resources=names,
-        allocated=frozenset(name for form in known for name in form.picked_by),
-        assigned=frozenset({ASSIGNED}),
+        plugin_resources=frozenset(name for form in known for name in form.picked_by),
+        allocated_keys=frozenset({ASSIGNED}),
         result_keys=result_keys(known),
         schedulers=("hami-scheduler",),
         quota=quota,
@@ -62,7 +63,8 @@ def dialect(options: Options) -> Dialect:
         labels=binding_labels,
         choices=POLICY_KEYS.union(*((form.use, form.nouse) for form in known)),
         inventory=partial(inventory, known),
-        held=partial(held, known),
+        recorded=partial(held, known),
+        example=_example(options) if options.legacy else Example(),
     )
 
 
@@ -75,3 +77,11 @@ def _capacity(form: Form) -> dict[str, Capacity]:
         form.memory: of(Measure.MEMORY, MEMORY_UNIT),
         form.core: of(Measure.CORES),
     }
+
+
+def _example(options: Options) -> Example:
+    count, core, memory = options.count, options.core, options.memory
+    return Example(
+        containers=({count: 1, core: 50, memory: 64}, {count: 2}),
+        node_capacity={count: 2, core: 200, memory: 256},
+    )

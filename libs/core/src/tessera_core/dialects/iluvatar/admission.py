@@ -6,9 +6,17 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Admitted, ContainerChange
+from tessera_core.dialect_kit import (
+    Admitted,
+    Container,
+    ContainerChange,
+    ContainerRequest,
+    Pod,
+    Policy,
+    Request,
+    complete_resources,
+)
 from tessera_core.dialect_kit.hami_format import field_in, ids_of, policy_of, policy_warnings
-from tessera_core.dialect_kit.resources import complete_resources
 from tessera_core.dialects.iluvatar.amounts import (
     IluvatarContainerRequest,
     container_requests,
@@ -22,8 +30,6 @@ from tessera_core.dialects.iluvatar.options import (
     Form,
     IluvatarOptions,
 )
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import ContainerRequest, Policy, Request
 
 CONTAINER_NAME: Final = "SOL_CONTINER_NAME"
 """Variable that tells the vendor's software its container; the spelling is the vendor's."""

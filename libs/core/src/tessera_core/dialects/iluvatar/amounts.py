@@ -11,19 +11,20 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
+    Container,
     InvalidField,
+    MemoryUnit,
+    Pod,
+    Role,
     find_amount,
     invalid_field,
     parse_amount,
     parse_memory_amount,
+    roles,
 )
 from tessera_core.dialect_kit.hami_format import field_in
-from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, Form
-from tessera_core.kube.containers import roles
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import Role
 
 
 class IluvatarContainerRequest(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.capacity_cards import CapacityScheme, cards_from_capacity
+from tessera_core.dialect_kit import (
+    CapacityScheme,
+    Card,
+    Custom,
+    Inventory,
+    Node,
+    Precision,
+    cards_from_capacity,
+)
 from tessera_core.dialect_kit.hami_format import card_of, plugin_is_gone, read_csv
 from tessera_core.dialects.iluvatar.options import (
     CORES,
@@ -19,8 +27,6 @@ from tessera_core.dialects.iluvatar.options import (
     NAME,
     Form,
 )
-from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.kube import Custom, Node
 
 
 def inventory(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tessera_core.dialect_kit.contract import RecordedShares
+from tessera_core.dialect_kit import (
+    BadQuantity,
+    Card,
+    Container,
+    Pod,
+    Quantity,
+    RecordedShares,
+    Role,
+    Share,
+    quantity_value,
+    roles,
+)
 from tessera_core.dialect_kit.hami_format import annotation_field, held_by
 from tessera_core.dialects.iluvatar.options import CORES, MEMORY_UNIT, NAME, Form
 from tessera_core.dialects.iluvatar.result_annotations import CARD_NUMBERS
-from tessera_core.kube.containers import roles
-from tessera_core.kube.quantity import BadQuantity, value
-from tessera_schema.cards import Card
-from tessera_schema.grants import Share
-from tessera_schema.kube import Container, Pod, Quantity
-from tessera_schema.requests import Role
 
 
 def held(forms: Sequence[Form], pod: Pod, cards: Sequence[Card]) -> RecordedShares | None:
@@ -73,6 +78,6 @@ def _share(form: Form, container: Container, position: int, card: Card) -> Share
 
 def _units(amounts: Mapping[str, Quantity], name: str) -> int:
     try:
-        return max(value(amounts.get(name, 0)), 0)
+        return max(quantity_value(amounts.get(name, 0)), 0)
     except BadQuantity:
         return 0

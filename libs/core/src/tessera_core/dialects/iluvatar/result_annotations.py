@@ -7,11 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialect_kit import Placed, Share
 from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, list_text
 from tessera_core.dialects.iluvatar.amounts import IluvatarContainerRequest, container_requests
 from tessera_core.dialects.iluvatar.options import Form
-from tessera_schema.grants import Share
 
 ASSIGNED: Final = "iluvatar.ai/gpu-assigned"
 PREDICATE_TIME: Final = "iluvatar.ai/predicate-time"

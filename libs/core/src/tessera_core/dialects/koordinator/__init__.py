@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from tessera_core.dialect_kit.contract import Capacity, Dialect, Dimension, Measure, QuotaUnit
-from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV, core_policy
+from tessera_core.dialect_kit import (
+    CORE_POLICY_ENV,
+    Capacity,
+    Dialect,
+    Dimension,
+    Example,
+    Measure,
+    QuotaUnit,
+    core_policy,
+)
 from tessera_core.dialects.koordinator.injection import inject
 from tessera_core.dialects.koordinator.inventory import DEVICES, inventory
 from tessera_core.dialects.koordinator.names import (
@@ -36,8 +44,8 @@ def dialect(options: Options) -> Dialect:
         name=DIALECT,
         vendor=VENDOR,
         resources=frozenset((*options.names.values(), *DEPRECATED.values())),
-        lent=frozenset((options.resource_whole,)),
-        allocated=frozenset((options.resource_shared, options.resource_whole)),
+        shared_names=frozenset((options.resource_whole,)),
+        plugin_resources=frozenset((options.resource_shared, options.resource_whole)),
         result_keys=RESULT_KEYS,
         schedulers=(options.scheduler_name,),
         quota={
@@ -59,9 +67,15 @@ def dialect(options: Options) -> Dialect:
         labels=partial(labels, options),
         inject=partial(inject, options),
         choices=CHOICES,
-        customs=(DEVICES,),
+        custom_resources=(DEVICES,),
         inventory=inventory,
-        held=partial(held, options),
-        terms=core_policy,
-        terms_env=frozenset({CORE_POLICY_ENV}),
+        recorded=partial(held, options),
+        lending_terms=core_policy,
+        lending_env=frozenset({CORE_POLICY_ENV}),
+        example=Example(
+            containers=(
+                {options.resource_ratio: 33, options.resource_core: 10},
+                {options.resource_gpu: 200},
+            )
+        ),
     )

@@ -7,17 +7,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
     INT32_MAX,
     INT64_MAX,
     LIMITS_THEN_REQUESTS,
+    BadQuantity,
+    Pod,
+    Quantity,
     find_amount,
     invalid_field,
     parse_amount,
+    quantity_value,
 )
 from tessera_core.dialects.koordinator.names import DEPRECATED, FOREIGN, ResourceKind
-from tessera_core.kube.quantity import BadQuantity, value
-from tessera_schema.kube import Pod, Quantity
 
 MEMORY_MAX: Final = 1 << 50
 """Bytes, and bandwidths, that nodes and annotations of others may say: a PiB keeps sums over a
@@ -92,6 +94,6 @@ def _refuse_foreign(pod: Pod, position: int) -> None:
 
 def _is_some(quantity: Quantity) -> bool:
     try:
-        return value(quantity) != 0
+        return quantity_value(quantity) != 0
     except BadQuantity:
         return True

@@ -13,8 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import invalid_field
-from tessera_core.dialect_kit.memory_units import LEAST_CARD_BYTES, MemoryUnit
+from tessera_core.dialect_kit import LEAST_CARD_BYTES, MemoryUnit, invalid_field
 from tessera_core.dialects.koordinator.amounts import Ask, WrittenAmount
 from tessera_core.dialects.koordinator.names import ResourceKind
 

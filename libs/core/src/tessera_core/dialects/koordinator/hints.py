@@ -12,13 +12,19 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import InvalidField, invalid_field
+from tessera_core.dialect_kit import (
+    BadQuantity,
+    BadSelector,
+    Grouping,
+    InvalidField,
+    Scope,
+    Selector,
+    invalid_field,
+    parse_selector,
+    quantity_value,
+)
 from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import HINT, JOINT, PARTITION_SPEC
-from tessera_core.kube.label_selectors import BadSelector, selector
-from tessera_core.kube.quantity import BadQuantity, value
-from tessera_schema.label_selectors import Selector
-from tessera_schema.requests import Grouping, Scope
 
 GPU: Final = "gpu"
 
@@ -87,7 +93,7 @@ def _read_hint(annotations: Mapping[str, str], warnings: list[str]) -> _Hint:
 
 def _labels(hint: _Hint, text: str) -> Selector:
     try:
-        return selector(hint.selector or {})
+        return parse_selector(hint.selector or {})
     except BadSelector as e:
         raise _invalid(HINT, text, f"gpu.selector: {e}") from e
 
@@ -125,7 +131,7 @@ def _grouping(annotations: Mapping[str, str]) -> Grouping | None:
 def bandwidth(written: str | int, annotation: str, text: str) -> int:
     """Raises InvalidField for what is no amount."""
     try:
-        amount = value(written)
+        amount = quantity_value(written)
     except BadQuantity as e:
         raise _invalid(annotation, text, f"ringBusBandwidth: {e}: write such as 400Gi") from e
     if not 0 <= amount <= MEMORY_MAX:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Placed
+from tessera_core.dialect_kit import HOOK_LIBRARY_HOST, Container, Injection, Mount, Placed
 from tessera_core.dialects.koordinator.names import KoordinatorOptions, isolated
 from tessera_core.dialects.koordinator.result_annotations import asked_percents, percent
-from tessera_core.hook.paths import HOOK_LIBRARY_HOST
-from tessera_schema.injections import Injection, Mount
-from tessera_schema.kube import Container
 
 LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (the path that libvgpu.so opens)
 

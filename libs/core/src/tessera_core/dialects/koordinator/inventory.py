@@ -12,7 +12,19 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS, CapacityScheme, cards_from_capacity
+from tessera_core.dialect_kit import (
+    MOST_CARDS,
+    BadQuantity,
+    CapacityScheme,
+    Card,
+    Custom,
+    Inventory,
+    Node,
+    Precision,
+    cards_from_capacity,
+    numbered_card_id,
+    quantity_value,
+)
 from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
@@ -25,10 +37,6 @@ from tessera_core.dialects.koordinator.names import (
     ResourceKind,
 )
 from tessera_core.dialects.koordinator.partitions import Groups, groups
-from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.vendors.nvidia import made_up_id
-from tessera_schema.cards import Card, Inventory, Precision
-from tessera_schema.kube import Custom, Node
 
 KIND: Final = "Device"
 DEVICES: Final = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
@@ -38,7 +46,7 @@ SLOTS: Final = 100
 
 def invented_id(node: str, number: int) -> str:
     """The id of a card that was published without one; it is written on no pod."""
-    return made_up_id(node, number)
+    return numbered_card_id(node, VENDOR, number)
 
 
 def inventory(node: Node, customs: Sequence[Custom]) -> tuple[Inventory, ...]:
@@ -159,7 +167,7 @@ def _card(node: Node, device: _Device, known: _Known) -> Card:
 
 def _amount(device: _Device, kind: ResourceKind, name: str, default: int, high: int) -> int:
     resources = device.resources or {}
-    number = value(resources.get(name, resources.get(DEPRECATED[kind], default)))
+    number = quantity_value(resources.get(name, resources.get(DEPRECATED[kind], default)))
     if not 0 <= number <= high:
         raise ValueError(f"{name} {number} is not between 0 and {high}")
     return number

@@ -15,12 +15,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
+from tessera_core.dialect_kit import MOST_CARDS, ObjectMeta, Partition, Siting, quantity_value
 from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import PARTITION_LABEL, PARTITION_TABLE
-from tessera_core.kube.quantity import value
-from tessera_schema.cards import Partition, Siting
-from tessera_schema.kube import ObjectMeta
 
 HONOR: Final = "Honor"
 _JOINED_MODELS: Final = ("H100", "H800", "H20")
@@ -91,7 +88,7 @@ def _partition(count: str, raw: Any) -> Partition:
         raise ValueError(f"minors {list(minors)}: write 0 to {MOST_CARDS - 1}")
     if not 0 <= entry.allocation_score <= _MOST_SCORE:
         raise ValueError(f"allocationScore {entry.allocation_score}: write 0 to {_MOST_SCORE}")
-    bandwidth = value(entry.ring_bus_bandwidth)
+    bandwidth = quantity_value(entry.ring_bus_bandwidth)
     if not 0 <= bandwidth <= MEMORY_MAX:
         raise ValueError(f"ringBusBandwidth {entry.ring_bus_bandwidth}: write 0 to {MEMORY_MAX}")
     return Partition(minors=minors, score=entry.allocation_score, bandwidth=bandwidth)

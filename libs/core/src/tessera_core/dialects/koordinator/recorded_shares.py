@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from tessera_core.dialect_kit import BadQuantity, binary_quantity, quantity_value
 from tessera_core.dialects.koordinator.amounts import MEMORY_MAX
 from tessera_core.dialects.koordinator.names import (
     DEPRECATED,
@@ -20,7 +21,6 @@ from tessera_core.dialects.koordinator.names import (
     WIRE_RATIO,
     ResourceKind,
 )
-from tessera_core.kube.quantity import BadQuantity, binary, value
 
 GPU: Final = "gpu"
 
@@ -55,7 +55,7 @@ def encode(devices: Mapping[str, Sequence[DeviceAllocation]]) -> str:
 def allocation(has: CardAmounts) -> DeviceAllocation:
     """A card's entry. Cores that were not asked for are left out."""
     cores = {WIRE_CORE: str(has.cores_percent)} if has.cores_percent else {}
-    memory = {WIRE_MEMORY: binary(has.memory_bytes), WIRE_RATIO: str(has.memory_percent)}
+    memory = {WIRE_MEMORY: binary_quantity(has.memory_bytes), WIRE_RATIO: str(has.memory_percent)}
     return DeviceAllocation(has.minor, cores | memory, has.id)
 
 
@@ -101,7 +101,7 @@ def _amount(entry: _Entry, kind: ResourceKind, name: str, high: int) -> int:
     quantity = resources.get(name, resources.get(DEPRECATED[kind], 0))
     place = f"{GPU} minor {entry.minor}, {name}"
     try:
-        number = value(quantity)
+        number = quantity_value(quantity)
     except BadQuantity as e:
         raise UnreadableAllocation(f"{place}: {e}") from e
     if not 0 <= number <= high:

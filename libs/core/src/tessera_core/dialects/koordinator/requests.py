@@ -11,13 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tessera_core.dialect_kit.amounts import InvalidField, invalid_field
-from tessera_core.dialect_kit.contract import (
+from tessera_core.dialect_kit import (
     Admitted,
+    BadQuantity,
+    CardKey,
+    Choice,
     Claim,
+    Container,
     ContainerChange,
+    ContainerRequest,
+    InvalidField,
+    NodeOrder,
+    Pod,
+    Policy,
+    Quantity,
     Rejected,
+    Request,
+    Role,
     claim_by_name,
+    invalid_field,
+    quantity_value,
+    roles,
 )
 from tessera_core.dialects.koordinator.amounts import Ask, read
 from tessera_core.dialects.koordinator.combinations import (
@@ -38,18 +52,6 @@ from tessera_core.dialects.koordinator.names import (
     KoordinatorOptions,
     ResourceKind,
     isolated,
-)
-from tessera_core.kube.containers import roles
-from tessera_core.kube.quantity import BadQuantity, value
-from tessera_schema.kube import Container, Pod, Quantity
-from tessera_schema.requests import (
-    CardKey,
-    Choice,
-    ContainerRequest,
-    NodeOrder,
-    Policy,
-    Request,
-    Role,
 )
 
 
@@ -180,7 +182,7 @@ def _change(
 
 def _differs(written: Quantity | None, text: str) -> bool:
     try:
-        return written is None or value(written) != value(text)
+        return written is None or quantity_value(written) != quantity_value(text)
     except BadQuantity:
         return True
 

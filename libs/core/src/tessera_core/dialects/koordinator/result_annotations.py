@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from tessera_core.dialect_kit.contract import Admitted, Placed, RecordedShares
+from tessera_core.dialect_kit import (
+    Admitted,
+    Card,
+    Placed,
+    Pod,
+    RecordedShares,
+    Role,
+    Share,
+    charges,
+    roles,
+)
 from tessera_core.dialects.koordinator.inventory import invented_id
 from tessera_core.dialects.koordinator.names import (
     ALLOCATED,
@@ -32,12 +42,6 @@ from tessera_core.dialects.koordinator.recorded_shares import (
     percent_of,
 )
 from tessera_core.dialects.koordinator.requests import admit
-from tessera_core.fleet.charges import charges
-from tessera_core.kube.containers import roles
-from tessera_schema.cards import Card
-from tessera_schema.grants import Share
-from tessera_schema.kube import Pod
-from tessera_schema.requests import Role
 
 
 def asked_percents(options: KoordinatorOptions, pod: Pod) -> Mapping[str, int]:

@@ -11,15 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tessera_core.dialect_kit.capacity_cards import CapacityScheme, cards_from_capacity
-from tessera_core.dialect_kit.contract import Dialect, Dimension, QuotaUnit, claim_by_name
+from tessera_core.dialect_kit import (
+    CapacityScheme,
+    Custom,
+    Dialect,
+    Dimension,
+    Example,
+    Inventory,
+    Node,
+    QuotaUnit,
+    cards_from_capacity,
+    claim_by_name,
+)
 from tessera_core.dialect_kit.hami_format import POLICY_KEYS, binding_labels
 from tessera_core.dialects.mthreads.admission import CHOICES, admit
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, WORD
 from tessera_core.dialects.mthreads.options import MthreadsOptions as Options
 from tessera_core.dialects.mthreads.result_annotations import KEYS, annotate, held
-from tessera_schema.cards import Inventory
-from tessera_schema.kube import Custom, Node
 
 __all__ = ["Options", "dialect"]
 
@@ -44,7 +52,7 @@ def dialect(options: Options) -> Dialect:
         name=NAME,
         vendor=NAME,
         resources=names,
-        allocated=frozenset({options.count}),
+        plugin_resources=frozenset({options.count}),
         result_keys=KEYS,
         schedulers=("hami-scheduler",),
         quota={
@@ -58,5 +66,12 @@ def dialect(options: Options) -> Dialect:
         labels=binding_labels,
         choices=CHOICES | POLICY_KEYS,
         inventory=inventory,
-        held=partial(held, options),
+        recorded=partial(held, options),
+        example=Example(
+            containers=(
+                {options.count: 1, options.memory: 32, options.core: 5},
+                {options.count: 1},
+            ),
+            node_capacity={options.count: 2, options.core: 2 * CORES, options.memory: 192},
+        ),
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Admitted
+from tessera_core.dialect_kit import (
+    Admitted,
+    ContainerRequest,
+    Pod,
+    Policy,
+    Request,
+    complete_resources,
+)
 from tessera_core.dialect_kit.hami_format import field_in, ids_of, policy_of, policy_warnings
-from tessera_core.dialect_kit.resources import complete_resources
 from tessera_core.dialects.mthreads.amounts import MthreadsContainerRequest, container_requests
 from tessera_core.dialects.mthreads.options import CORES, MEMORY_UNIT, NAME, MthreadsOptions
-from tessera_schema.kube import Pod
-from tessera_schema.requests import ContainerRequest, Policy, Request
 
 USE: Final = "mthreads.ai/use-gpuuuid"
 NOUSE: Final = "mthreads.ai/nouse-gpuuuid"

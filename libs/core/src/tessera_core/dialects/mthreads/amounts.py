@@ -12,15 +12,20 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
     INT32_MAX,
+    Container,
     InvalidField,
+    MemoryUnit,
+    Pod,
+    Reason,
+    Rejected,
+    Role,
     find_amount,
     parse_amount,
     parse_memory_amount,
+    roles,
 )
-from tessera_core.dialect_kit.contract import Rejected
-from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.mthreads.options import (
     CORES,
     MEMORY_UNIT,
@@ -28,10 +33,6 @@ from tessera_core.dialects.mthreads.options import (
     WHOLE_MEMORY,
     MthreadsOptions,
 )
-from tessera_core.kube.containers import roles
-from tessera_schema.kube import Container, Pod
-from tessera_schema.reasons import Reason
-from tessera_schema.requests import Role
 
 
 class MthreadsContainerRequest(Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.hami_format.policies import CARD_POLICIES, NODE_POLICIES, card_words
-from tessera_schema.cards import MIB
+from tessera_core.dialect_kit import MIB
+from tessera_core.dialect_kit.hami_format import CARD_POLICIES, NODE_POLICIES, card_words
 
 NAME: Final = "mthreads"
 WORD: Final = "Mthreads"

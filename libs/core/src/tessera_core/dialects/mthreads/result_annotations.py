@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tessera_core.dialect_kit.contract import Placed, RecordedShares
+from tessera_core.dialect_kit import Card, Placed, Pod, RecordedShares, roles
 from tessera_core.dialect_kit.hami_format import RESULT_KEYS, binding_notes, held_by, list_text
 from tessera_core.dialects.mthreads.options import CORES, NAME, WORD, MthreadsOptions
-from tessera_core.kube.containers import roles
-from tessera_schema.cards import Card
-from tessera_schema.kube import Pod
 
 ALLOCATED: Final = "hami.io/mthreads-vgpu-devices-allocated"
 GPU_INDEX: Final = "mthreads.com/gpu-index"

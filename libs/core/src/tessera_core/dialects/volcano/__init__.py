@@ -9,29 +9,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from tessera_core.dialect_kit.amounts import invalid_field
-from tessera_core.dialect_kit.contract import (
+from tessera_core.dialect_kit import (
+    CORE_POLICY_ENV,
+    MIB,
     Admitted,
     Capacity,
+    Card,
+    Container,
+    Custom,
     Dialect,
     Dimension,
+    Example,
+    Injection,
+    Inventory,
     Measure,
+    Node,
     Placed,
+    Pod,
     QuotaUnit,
     RecordedShares,
     Rejected,
     claim_by_name,
+    core_policy,
+    invalid_field,
 )
-from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV, core_policy
 from tessera_core.dialects.volcano import gpushare, ignored, podgroup, vgpu
 from tessera_core.dialects.volcano.inventory import inventories
 from tessera_core.dialects.volcano.names import CHOICES, DIALECT, RESULT_KEYS, VENDOR
 from tessera_core.dialects.volcano.options import VolcanoOptions as Options
 from tessera_core.dialects.volcano.options import settled
 from tessera_core.dialects.volcano.recorded_shares import held
-from tessera_schema.cards import MIB, Card, Inventory
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Custom, Node, Pod
 
 __all__ = ["Options", "dialect"]
 
@@ -51,7 +58,7 @@ def dialect(options: Options) -> Dialect:
         name=DIALECT,
         vendor=VENDOR,
         resources=names,
-        allocated=frozenset(names & made.allocated_names),
+        plugin_resources=frozenset(names & made.allocated_names),
         result_keys=RESULT_KEYS,
         schedulers=("volcano",),
         quota={name: unit for name, unit in _quota(made).items() if name in names},
@@ -65,10 +72,21 @@ def dialect(options: Options) -> Dialect:
         annotate=partial(_annotate, options=made),
         inject=partial(_inject, options=made),
         inventory=cards_of,
-        held=holds,
-        terms=core_policy,
-        terms_env=frozenset({CORE_POLICY_ENV}),
+        recorded=holds,
+        lending_terms=core_policy,
+        lending_env=frozenset({CORE_POLICY_ENV}),
         warnings=warnings,
+        example=Example(
+            containers=(
+                {made.gpu_memory_resource: 1024},
+                {made.gpu_number_resource: 2},
+                {
+                    made.vgpu_number_resource: 2,
+                    made.vgpu_memory_resource: 500,
+                    made.vgpu_cores_resource: 20,
+                },
+            )
+        ),
     )
 
 

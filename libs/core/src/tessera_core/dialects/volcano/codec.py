@@ -12,9 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import INT32_MAX
-from tessera_schema.cards import MIB
-from tessera_schema.grants import Share
+from tessera_core.dialect_kit import INT32_MAX, MIB, Share
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _DEVICE_FIELDS: Final = 4

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from tessera_core.dialect_kit.amounts import INT32_MAX, find_amount, invalid_field
-from tessera_core.kube.quantity import BadQuantity, milli, value
-from tessera_schema.kube import Container, Pod, Quantity
+from tessera_core.dialect_kit import (
+    INT32_MAX,
+    BadQuantity,
+    Container,
+    Pod,
+    Quantity,
+    find_amount,
+    invalid_field,
+    quantity_milli,
+    quantity_value,
+)
 
 
 def first_field(pod: Pod, position: int, names: tuple[str, ...]) -> str:
@@ -18,7 +26,7 @@ def limit_of(container: Container, name: str) -> int:
     amount. For new pods read it with `tessera_core.dialect_kit.amounts.parse_amount`, which
     refuses."""
     try:
-        return min(max(value(container.resources.limits.get(name, 0)), 0), INT32_MAX)
+        return min(max(quantity_value(container.resources.limits.get(name, 0)), 0), INT32_MAX)
     except BadQuantity:
         return 0
 
@@ -45,6 +53,6 @@ def refuse_unequal(pod: Pod, position: int, names: tuple[str, ...]) -> None:
 
 def _equal(one: Quantity, other: Quantity) -> bool:
     try:
-        return milli(one) == milli(other)
+        return quantity_milli(one) == quantity_milli(other)
     except BadQuantity:
         return str(one) == str(other)

@@ -10,14 +10,25 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
     INT32_MAX,
+    MIB,
+    Container,
+    ContainerChange,
+    ContainerRequest,
+    Injection,
+    MemoryUnit,
+    NodeOrder,
+    Placed,
+    Pod,
+    Policy,
+    Request,
+    Role,
     invalid_field,
     parse_amount,
     parse_memory_amount,
+    roles,
 )
-from tessera_core.dialect_kit.contract import ContainerChange, Placed
-from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.volcano import codec
 from tessera_core.dialects.volcano.fields import (
     first_field,
@@ -27,11 +38,6 @@ from tessera_core.dialects.volcano.fields import (
 )
 from tessera_core.dialects.volcano.names import DIALECT, GPU_INDEX, PREDICATE_TIME, VENDOR
 from tessera_core.dialects.volcano.options import VolcanoOptions
-from tessera_core.kube.containers import roles
-from tessera_schema.cards import MIB
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import ContainerRequest, NodeOrder, Policy, Request, Role
 
 WHOLE: Final = 100
 

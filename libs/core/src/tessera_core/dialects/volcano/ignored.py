@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tessera_core.dialect_kit import Pod
 from tessera_core.dialects.volcano import names
-from tessera_schema.kube import Pod
 
 _OF_VGPU: Final = (
     names.VGPU_MODE,

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from tessera_core.dialect_kit.amounts import INT32_MAX
-from tessera_core.dialect_kit.capacity_cards import MOST_CARDS
+from tessera_core.dialect_kit import (
+    INT32_MAX,
+    MIB,
+    MOST_CARDS,
+    BadQuantity,
+    Card,
+    Inventory,
+    Node,
+    Precision,
+    Quantity,
+    numbered_card_id,
+    quantity_value,
+)
 from tessera_core.dialects.volcano import codec, names
 from tessera_core.dialects.volcano.options import VolcanoOptions
-from tessera_core.kube.quantity import BadQuantity, value
-from tessera_core.vendors.nvidia import made_up_id
-from tessera_schema.cards import MIB, Card, Inventory, Precision
-from tessera_schema.kube import Node, Quantity
 
 _OLD_FIELDS, _FIELDS = 5, 6
 _HEALTHY: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -72,7 +79,7 @@ def _counted(node: Node, options: VolcanoOptions) -> Inventory:
 
 def _counted_card(node: Node, index: int, mib: int, *, healthy: bool) -> Card:
     return Card(
-        id=made_up_id(node.name, index),
+        id=numbered_card_id(node.name, names.VENDOR, index),
         index=index,
         vendor=names.VENDOR,
         memory_bytes=mib * MIB,
@@ -88,7 +95,7 @@ def _total(node: Node, resource: str, warnings: list[str]) -> int | None:
     """The capacity, 0 where there is none; None, with a warning, for what cannot be read."""
     quantity: Quantity = node.status.capacity.get(resource, 0)
     try:
-        number = value(quantity)
+        number = quantity_value(quantity)
     except BadQuantity as e:
         warnings.append(_say(node, resource, quantity, f"{e}; no card is used"))
         return None
@@ -150,7 +157,7 @@ def _not_allocatable(node: Node, options: VolcanoOptions) -> str:
     )
     for resource in needed:
         try:
-            if value(node.status.allocatable.get(resource, 0)) > 0:
+            if quantity_value(node.status.allocatable.get(resource, 0)) > 0:
                 continue
         except BadQuantity:
             pass

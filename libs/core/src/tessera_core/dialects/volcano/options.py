@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from tessera_core.dialect_kit import NodeOrder
 from tessera_core.dialects.volcano.scheduler_config import read
-from tessera_schema.requests import NodeOrder
 
 Factor = Annotated[int, Meta(ge=1, le=65536)]
 

@@ -3,8 +3,8 @@ dialect in `tessera_core.admission.pod_groups`."""
 
 from __future__ import annotations
 
+from tessera_core.dialect_kit import Pod
 from tessera_core.dialects.volcano.names import VGPU_PODGROUP_POLICY
-from tessera_schema.kube import Pod
 
 
 def warnings(pod: Pod) -> tuple[str, ...]:

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tessera_core.dialect_kit.contract import RecordedShares
+from tessera_core.dialect_kit import MIB, Card, Container, Pod, RecordedShares, Role, Share
 from tessera_core.dialects.volcano import codec, gpushare, names, vgpu
 from tessera_core.dialects.volcano.options import VolcanoOptions
-from tessera_schema.cards import MIB, Card
-from tessera_schema.grants import Share
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import Role
 
 
 def held(pod: Pod, cards: Sequence[Card], options: VolcanoOptions) -> RecordedShares | None:

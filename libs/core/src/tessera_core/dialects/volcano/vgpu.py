@@ -12,15 +12,27 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_core.dialect_kit.amounts import (
+from tessera_core.dialect_kit import (
+    CORE_POLICY_ENV,
+    MIB,
+    CardKey,
+    Container,
+    ContainerChange,
+    ContainerRequest,
+    Injection,
+    MemoryUnit,
+    Placed,
+    Pod,
+    Policy,
+    Request,
+    Role,
+    card_list,
     find_amount,
     invalid_field,
     parse_amount,
     parse_memory_amount,
+    roles,
 )
-from tessera_core.dialect_kit.contract import ContainerChange, Placed
-from tessera_core.dialect_kit.core_policy import CORE_POLICY_ENV
-from tessera_core.dialect_kit.memory_units import MemoryUnit
 from tessera_core.dialects.volcano import codec, names
 from tessera_core.dialects.volcano.fields import (
     first_field,
@@ -29,14 +41,9 @@ from tessera_core.dialects.volcano.fields import (
     refuse_unequal,
 )
 from tessera_core.dialects.volcano.options import VolcanoOptions
-from tessera_core.kube.containers import roles
-from tessera_core.vendors.nvidia import VISIBLE, visible
-from tessera_schema.cards import MIB
-from tessera_schema.injections import Injection
-from tessera_schema.kube import Container, Pod
-from tessera_schema.requests import CardKey, ContainerRequest, Policy, Request, Role
 
 WHOLE: Final = 100
+_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 _CARD_KEYS: Final = {
     "": (),
     "binpack": (CardKey.MOST_USED_MEMORY,),
@@ -279,7 +286,7 @@ def annotate(placed: Placed, options: VolcanoOptions) -> dict[str, str]:
         names.VGPU_TIME: seconds,
         names.VGPU_IDS: listed,
         names.VGPU_TO_ALLOCATE: listed,
-        names.BIND_PHASE: "success" if placed.given else "allocating",
+        names.BIND_PHASE: "success" if placed.agent_managed else "allocating",
         names.BIND_TIME: seconds,
     }
 
@@ -289,7 +296,7 @@ def inject(placed: Placed, container: Container, options: VolcanoOptions) -> Inj
     shares = placed.of(container.name)
     if not shares:
         return Injection()
-    env = {VISIBLE: visible(shares)}
+    env = {_VISIBLE: card_list(shares)}
     for i, share in enumerate(shares):
         env[f"CUDA_DEVICE_MEMORY_LIMIT_{i}"] = f"{share.memory_mib}m"
     env["CUDA_DEVICE_SM_LIMIT"] = str(int(shares[0].cores_percent))

@@ -79,7 +79,7 @@ class CardCatalogue:
         """The request on an idle card of each kind; `cpu` and `memory` of the host in thousandths
         and bytes."""
         cards = self._idle()
-        need = predicates.amounts(request, cards)
+        need = predicates.amounts(request, cards, fleet.models)
         refused = predicates.predicates(
             request, need, cards, models=fleet.models, modes=fleet.modes
         )

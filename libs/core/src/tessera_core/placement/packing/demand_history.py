@@ -231,6 +231,7 @@ def shape_of(unit: PlacementUnit) -> Request:
         lead,
         memory_bytes=sum(r.memory_bytes for r in stay),
         memory_percent=min(sum(r.memory_percent for r in stay), 100),
+        memory_sizes=(),
         cores_percent=sum(r.cores_percent for r in stay),
     )
 
@@ -245,6 +246,7 @@ def _sensible(seen: ShapeRecord) -> bool:
         and 0 <= shape.memory_percent <= _WHOLE
         and 0 <= shape.cores_percent <= _MOST_CORES
         and 1 <= shape.memory_unit <= _MOST_BYTES
+        and all(0 < b <= _MOST_BYTES for one in shape.memory_sizes for b in one.memory_bytes)
         and 0 <= seen.cpu_milli <= _LARGEST
         and 0 <= seen.memory_bytes <= _MOST_BYTES
     )

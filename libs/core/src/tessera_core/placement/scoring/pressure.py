@@ -92,7 +92,7 @@ def of_nodes(fleet: Fleet, request: Request, room: Bools | None = None) -> Ints:
         cards = fleet.cards
         refused = predicates.predicates(
             request,
-            predicates.amounts(request, cards),
+            predicates.amounts(request, cards, fleet.models),
             cards,
             models=fleet.models,
             modes=fleet.modes,
