@@ -25,7 +25,6 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.metrics import MetricsRegistry as Metrics
-from tessera_scheduler import webhook
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_scheduler.webhook import open_webhook
 from tessera_schema.endpoints.extender import (
@@ -77,11 +76,6 @@ async def serve(settings: SchedulerSettings) -> None:
         extender = server.application(settings.extender)
         status = server.application(settings.http)
         status.add_routes(server.status_routes(ready=str, metrics=metrics))
-        world = webhook.WebhookEnvironment(
-            kube=kube, namespace=settings.namespace, registry=registry,
-            allowance=lambda _: NO_LIMITS, clock=SystemClock(), metrics=metrics,
-            ports=ports,
-        )  # fmt: skip
         async with (
             server.serving(
                 extender,
@@ -90,7 +84,16 @@ async def serve(settings: SchedulerSettings) -> None:
                 ports=ports,
                 answers=answers(kube, metrics),
             ),
-            open_webhook(world, settings.webhook),
+            open_webhook(
+                settings.webhook,
+                kube=kube,
+                namespace=settings.namespace,
+                registry=registry,
+                allowance=lambda _: NO_LIMITS,
+                clock=SystemClock(),
+                metrics=metrics,
+                ports=ports,
+            ),
             server.serving(status, settings.http, name="http", ports=ports),
         ):
             await asyncio.Event().wait()

@@ -142,7 +142,7 @@ async def a_stage(folder: Path) -> AsyncGenerator[Stage]:
                 open_quota(watched) as quota,
                 open_rebalancer(measured) as rebalancer,
             ):
-                await until(lambda: scheduler.leading.leads, 60)
+                await until(lambda: scheduler.leadership.leads, 60)
                 await until(lambda: not quota.problem() and rebalancer.counting.is_set(), 60)
                 yield Stage(
                     world=world, bus=bus, scheduler=scheduler, quota=quota, rebalancer=rebalancer,
@@ -163,7 +163,7 @@ def doubted(registry: MetricsRegistry) -> dict[str, int]:
 async def taken_in(stage: Stage, number: int) -> None:
     """Wait until every service has refused so many reports about nodes that are not there."""
     for registry in (
-        stage.scheduler.measures.registry, stage.quota.metrics, stage.rebalancer.metrics,
+        stage.scheduler.metrics.registry, stage.quota.metrics, stage.rebalancer.metrics,
     ):  # fmt: skip
         await until(refuses(registry, number), 120)
 
@@ -279,7 +279,7 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
         assert not set(stage.rebalancer.publisher.published) & set(HONEST)
         assert set(stage.rebalancer.usage.smoother.nodes()) <= set(map(liar, range(LIARS)))
         reasons = {"vendor", "subject", "node", "unsigned", "signature", "card", "excess"}
-        assert reasons <= set(doubted(scheduler.measures.registry))
+        assert reasons <= set(doubted(scheduler.metrics.registry))
         assert {"unsigned", "signature", "pod", "node"} <= set(doubted(stage.quota.metrics))
 
         gc.collect()

@@ -51,7 +51,7 @@ class Books:
 
     def see(self, pod: Pod, node: str, now: float = 0, **more: Any) -> bool:
         start = StartingPod(asks=READING.requests(pod), **more)
-        return self.starting.seen(pod.metadata.uid, pod.name, node, start, now)
+        return self.starting.observe(pod.metadata.uid, pod.name, node, start, now)
 
     def closed(self, pod: Pod) -> set[str]:
         return set(self.starting.closed_to(pod))

@@ -8,7 +8,7 @@ from typing import Final
 
 from tessera_agent.events import ContainerAlert
 from tessera_core.node.container_admission import RefusalReason
-from tessera_scheduler.alarms import AlertReason
+from tessera_scheduler.alerts import AlertReason
 from tessera_schema.reasons import Reason
 from tests.deploy.manifests import ROOT
 

@@ -264,7 +264,7 @@ def test_books_and_quotas_count_the_same_pods(tmp_path: Path) -> None:
     for chosen, others in (((), False), (("migration",), True)):
         objects = combined(tmp_path, chosen)
         env = {c.spec["name"]: environment(c, objects) for c in containers(objects)}
-        assert load(SchedulerSettings, env["scheduler"]).books.migration is others
+        assert load(SchedulerSettings, env["scheduler"]).ledger.migration is others
         assert load(QuotaSettings, env["quota"]).count.migration is others
         assert load(RebalancerSettings, env["rebalancer"]).count.migration is others
 

@@ -10,7 +10,7 @@ import msgspec
 from tessera_core.fleet.charges import Charge
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_scheduler.cache.outlived import OCCUPIED
-from tessera_scheduler.explain.explanation import ExplanationSources, explain
+from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.reasons import Reason
@@ -22,7 +22,7 @@ from tests.machine.world import World
 
 LEAD_S = 120.0
 REST_S = 5 + max(
-    HEARD_S + 3 * SETTINGS.kube.retry_most_s, SETTINGS.bind.late_s + SETTINGS.books.errand_most_s
+    HEARD_S + 3 * SETTINGS.kube.retry_most_s, SETTINGS.bind.late_s + SETTINGS.ledger.retry_most_s
 )
 """Until all that is under way has come, and what was lost is given up."""
 RELEASE_S = 5.0
@@ -178,7 +178,7 @@ async def _books_are_true(world: World, scheduler: Scheduler) -> None:
             for card, charge in scheduler.ledger.held(name).items()
         }
     found = await scheduler.audit.with_api()
-    assert not found.books_only, found
+    assert not found.ledger_only, found
     assert not found.api_only, found
     assert await scheduler.audit.with_columns() == 0
 
@@ -200,13 +200,13 @@ def _overfull_is_known(world: World, scheduler: Scheduler) -> None:
 
 
 async def _all_waiting_are_explained(world: World, scheduler: Scheduler) -> None:
-    books = ExplanationSources(
+    explainer = Explainer(
         registry=scheduler.registry, ledger=scheduler.ledger, decisions=scheduler.decisions,
         clock=world.cluster.clock,
     )  # fmt: skip
     for uid in world.placing.waiting():
-        told = await explain(books, world.cluster.truth.pods[uid])
-        decision = told.decision
+        explanation = await explainer.explain(world.cluster.truth.pods[uid])
+        decision = explanation.decision
         assert decision.verdict == "waiting", (uid, decision)
         assert re.search(r"\d", decision.message), decision.message
         assert decision.reasons, decision
@@ -224,7 +224,7 @@ async def _a_fresh_one_agrees(world: World, leader: Scheduler) -> None:
     try:
         await world.until("a fresh one has started", lambda: fresh.scheduler is not None, 30)
         assert fresh.scheduler is not None
-        watching = fresh.scheduler.watching
+        watching = fresh.scheduler.watches
         await watching.synced()
         await world.advance(1)
         bus = world.cluster.bus.connected

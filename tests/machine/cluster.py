@@ -10,7 +10,8 @@ from msgspec import UNSET
 
 from tessera_core.trust import fencing
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_scheduler.settings import BindSettings, SchedulerSettings
+from tessera_scheduler.binding.settings import BindSettings
+from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
 from tessera_schema.node_cards import ALLOCATE, NodeCardsAnnotation, encode_node_cards

@@ -96,7 +96,7 @@ class Replica:
     @property
     def leads(self) -> bool:
         """Whether it runs and would answer."""
-        return self.runs and self.scheduler is not None and self.scheduler.leading.leads
+        return self.runs and self.scheduler is not None and self.scheduler.leadership.leads
 
     def stop(self) -> None:
         """As by SIGSTOP."""

@@ -72,7 +72,7 @@ def test_its_binding_is_refused_and_the_pod_waits_its_turn() -> None:
             assert (set(truth.bound), truth.out_of_term) == ({in_time}, 1)
             assert leader.scheduler is not None
             assert (
-                "tessera_scheduler_fenced 1.0" in leader.scheduler.measures.registry.text().decode()
+                "tessera_scheduler_fenced 1.0" in leader.scheduler.metrics.registry.text().decode()
             )
             world.cluster.delete(in_time, 0)
             await world.advance(5)
@@ -94,7 +94,7 @@ def test_a_leader_that_was_cut_off_writes_again_under_its_next_term() -> None:
                 if other is not first:
                     other.kill()
             assert first.scheduler is not None
-            lease = first.scheduler.leading
+            lease = first.scheduler.leadership
             before = lease.term()
             first.cut()
             await world.until("its term is over", lambda: not lease.holds, 60)
@@ -135,7 +135,7 @@ def test_it_is_measured_and_nothing_more_is_placed_there() -> None:
             leader = await the_leader(world)
             assert leader is not first
             assert leader.scheduler is not None
-            text = leader.scheduler.measures.registry.text().decode()
+            text = leader.scheduler.metrics.registry.text().decode()
             assert "tessera_scheduler_fenced 0.0" in text
             assert "tessera_scheduler_overgranted_cards 1.0" in text
             third = await place(world, "third")

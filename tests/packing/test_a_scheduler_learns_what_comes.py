@@ -13,7 +13,8 @@ from tessera_core.dialect_kit.contract import Rejected
 from tessera_core.placement.packing.demand_history import ENOUGH, History
 from tessera_core.registry.registry import load
 from tessera_embedded.apiserver.faults import Answer, Cut
-from tessera_scheduler.cache.packing import ENTRY, HISTORY, PackingSettings
+from tessera_scheduler.cache.packing import PackingSettings
+from tessera_scheduler.cache.packing_history import ENTRY, HISTORY
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema.annotation_keys import ORDER_KEY
 from tests.packing.test_filter_packs import PAST, asked

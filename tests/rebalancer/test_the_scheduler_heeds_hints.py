@@ -124,7 +124,7 @@ async def test_what_cannot_be_read_is_counted_and_changes_nothing() -> None:
         await world.bus.put(HINTS_BUCKET, "n0", again, encode_hints(hot("n0", 0)))
         await asyncio.sleep(1)
         assert choice(world, scheduler, "a") == "n0"
-        text = scheduler.measures.registry.text().decode()
+        text = scheduler.metrics.registry.text().decode()
         assert 'tessera_scheduler_undecodable_objects_total{kind="hints"} 1.0' in text
 
 

@@ -191,7 +191,7 @@ async def test_odd_numbers_of_what_is_held_end_nothing() -> None:
     async with leading(world) as scheduler:
         await report(world, "n0", a_state("n0", held=odd))
         assert doubted(scheduler) == {"numbers": 1}
-        assert scheduler.agents.differing == 0
+        assert scheduler.agent_audit.differing == 0
         assert await world.place(scheduler, "a") == "n0"
 
 

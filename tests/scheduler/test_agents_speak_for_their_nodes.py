@@ -56,7 +56,7 @@ async def test_what_was_told_before_is_judged_when_nodes_are_known() -> None:
     shows(world, "n0")
     await tell(world, "n0", ANOTHER.sign)
     async with standing_by(world) as scheduler:
-        await until(lambda: scheduler.leading.leads)
+        await until(lambda: scheduler.leadership.leads)
         assert world.filter(scheduler, "a").node_names == ("n0",)
         assert doubted(scheduler) == {"signature": 1}
 

@@ -103,7 +103,7 @@ async def test_containers_that_outlive_their_pod_keep_its_cards() -> None:
     async with leading(world) as scheduler:
         await tell(world, "n0", cards_on("n0"), [left])
         assert not world.filter(scheduler, "b").node_names
-        await scheduler.watching.pods_anew()
+        await scheduler.watches.refresh_pods()
         await tell(world, "n0", cards_on("n0"), [left])
         assert scheduler.ledger.held("n0")["GPU-n0-0"].slots == 1
         await tell(world, "n0", cards_on("n0"))

@@ -259,7 +259,7 @@ async def test_one_that_kubelet_never_reported_is_told_of_and_waited_for() -> No
         (told,) = events(world)
         assert "kubelet has not reported it" in told
         assert world.filter(scheduler, "b").node_names == ()
-        measured = scheduler.measures.alarms.labels("StartsTooLong")
+        measured = scheduler.metrics.alerts.labels("StartsTooLong")
         assert measured._value.get() == 1
 
 

@@ -39,7 +39,7 @@ async def test_what_victims_leave_goes_to_the_nominated_pod() -> None:
     async with leading(world) as scheduler:
         await world.place(scheduler, "victim")
         nominate(world, "urgent", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         for name in ("late", "equal"):
             answer = world.filter(scheduler, name)
             assert answer.failed_and_unresolvable_nodes == {"n0": "NodeReserved"}
@@ -56,7 +56,7 @@ async def test_what_the_pod_does_not_need_is_open_once_it_has_its_cards() -> Non
     world.pod("late", WHOLE)
     async with leading(world) as scheduler:
         nominate(world, "urgent", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         assert world.filter(scheduler, "late").node_names == ()
         assert world.filter(scheduler, "urgent").node_names == ("n0",)
         assert world.filter(scheduler, "late").node_names == ("n0",)
@@ -68,13 +68,13 @@ async def test_the_node_opens_when_the_nomination_ends() -> None:
         world.pod(name, WHOLE, priority=0)
     async with leading(world) as scheduler:
         nominate(world, "urgent", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         assert world.filter(scheduler, "late", ["n0"]).node_names == ()
         nominate(world, "urgent", "n1")
         await asyncio.sleep(1)
         assert world.filter(scheduler, "late").node_names == ("n0",)
         nominate(world, "urgent", None)
-        await until(lambda: not scheduler.filter.reserved)
+        await until(lambda: not scheduler.node_reservations)
 
 
 async def test_a_nomination_that_leads_nowhere_holds_a_quarter_of_an_hour() -> None:
@@ -98,7 +98,7 @@ async def test_nobody_is_evicted_where_the_room_is_anothers() -> None:
     world.pod("first", WHOLE, priority=11)
     async with leading(world) as scheduler:
         nominate(world, "urgent", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         assert candidates(world, scheduler, "equal", "n0", "n1") == {"n1"}
         assert candidates(world, scheduler, "urgent", "n0", "n1") == {"n0", "n1"}
         assert candidates(world, scheduler, "first", "n0", "n1") == {"n0", "n1"}
@@ -110,7 +110,7 @@ async def test_the_next_leader_knows_it_from_the_pod() -> None:
     world.pod("late", WHOLE)
     nominate(world, "urgent", "n0")
     async with standing_by(world) as scheduler:
-        await until(lambda: scheduler.leading.leads)
+        await until(lambda: scheduler.leadership.leads)
         assert world.filter(scheduler, "late").node_names == ()
 
 
@@ -121,7 +121,7 @@ async def test_pods_that_ask_for_no_cards_hold_none() -> None:
     async with leading(world) as scheduler:
         nominate(world, "plain", "n0")
         await asyncio.sleep(1)
-        assert not scheduler.filter.reserved
+        assert not scheduler.node_reservations
         assert world.filter(scheduler, "late").node_names == ("n0",)
 
 
@@ -133,6 +133,6 @@ async def test_room_is_held_for_a_pod_that_its_namespace_allows_more() -> None:
     world.pod("late", WHOLE)
     async with leading(world) as scheduler:
         nominate(world, "urgent", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         assert world.filter(scheduler, "late").node_names == ()
         assert await world.place(scheduler, "urgent") == "n0"

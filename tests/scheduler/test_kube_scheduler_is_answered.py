@@ -209,7 +209,7 @@ async def test_garbage_is_told_what_is_wrong_with_it_over_http() -> None:
     async with leading(world) as scheduler:
         limits = HttpSettings(body_bytes=100_000)
         app = server.application(limits)
-        verbs = answers(scheduler.extender, scheduler.measures)
+        verbs = answers(scheduler.extender, scheduler.metrics)
         async with (
             server.serving(app, limits, answers=verbs) as served,
             ClientSession() as session,
@@ -240,9 +240,9 @@ async def test_the_one_who_stands_by_says_so_over_http() -> None:
     world.fault("PUT", ".*/leases/.*", Cut(), times=1000)
     async with standing_by(world) as scheduler:
         app = server.application(HttpSettings())
-        verbs = answers(scheduler.extender, scheduler.measures)
+        verbs = answers(scheduler.extender, scheduler.metrics)
         ready = server.status_routes(
-            ready=scheduler.leading.problem, metrics=scheduler.measures.registry
+            ready=scheduler.leadership.problem, metrics=scheduler.metrics.registry
         )
         app.add_routes(ready)
         async with (

@@ -13,7 +13,7 @@ from tessera_embedded.apiserver.faults import Answer
 from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.binding import PodKey
 from tessera_scheduler.binding.request import BindingTarget
-from tessera_scheduler.settings import BindSettings
+from tessera_scheduler.binding.settings import BindSettings
 from tessera_schema.grants import Grant, Share
 from tessera_testing.builders import a_pod
 from tests.scheduler.world import World, leading, settings, until
@@ -60,7 +60,7 @@ async def test_without_being_asked_no_pod_is_written_twice() -> None:
     world.pod("a")
     async with leading(world) as scheduler:
         await world.place(scheduler, "a")
-        await until(lambda: not scheduler.errands.open)
+        await until(lambda: not scheduler.retry_queue.open)
     assert patches(world) == 0
 
 
@@ -72,7 +72,7 @@ async def test_asked_for_it_is_written_once_and_tried_again() -> None:
     async with leading(world, config=WRITES) as scheduler:
         node = await world.place(scheduler, "a")
         await until(lambda: LABEL in world.read("a").metadata.labels)
-        await until(lambda: not scheduler.errands.open)
+        await until(lambda: not scheduler.retry_queue.open)
     assert world.read("a").metadata.labels == {LABEL: node}
     assert patches(world) == 2
 
@@ -85,6 +85,6 @@ async def test_another_pod_of_that_name_is_left_alone() -> None:
         await world.place(scheduler, "a")
         world.delete("a")
         world.pod("a", 0)
-        await until(lambda: not scheduler.errands.open)
+        await until(lambda: not scheduler.retry_queue.open)
     assert world.read("a").metadata.labels == {}
     assert patches(world) == 1

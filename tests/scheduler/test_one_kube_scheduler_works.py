@@ -35,7 +35,7 @@ async def a_replica(
     kube = kube or world.kube
     async with (
         standing_by(world, kube, config) as scheduler,
-        open_gate(kube, HOME, name, GATED, scheduler.leading, world.clock) as gate,
+        open_gate(kube, HOME, name, GATED, scheduler.leadership, world.clock) as gate,
     ):
         assert gate is not None
         await until(lambda: not gate.problem())
@@ -72,7 +72,7 @@ async def test_it_is_closed_before_anybody_leads() -> None:
     world = World(1)
     world.fault("PUT", MAIN, Cut(), times=10_000)
     async with a_replica(world, "a") as (scheduler, _):
-        assert not scheduler.leading.leads
+        assert not scheduler.leadership.leads
         assert holder(world, "a") == MARK
 
 
@@ -80,12 +80,12 @@ async def test_who_stands_by_opens_when_it_takes_over_and_the_former_closes() ->
     world = World(1)
     of_first = FakeKube(world.store)
     async with a_replica(world, "a", of_first) as (first, _):
-        await until(lambda: first.leading.leads)
+        await until(lambda: first.leadership.leads)
         await until(lambda: holder(world, "a") == "")
         take(world, "a")
         async with a_replica(world, "b") as (second, _):
             of_first.faults.add(InjectedFault("PUT", MAIN, Cut(), 10_000))
-            await until(lambda: second.leading.leads)
+            await until(lambda: second.leadership.leads)
             await until(lambda: holder(world, "b") == "")
             await until(lambda: holder(world, "a") == MARK)
 
@@ -93,19 +93,19 @@ async def test_who_stands_by_opens_when_it_takes_over_and_the_former_closes() ->
 async def test_a_service_that_starts_anew_leaves_its_kube_scheduler_at_work() -> None:
     world = World(1)
     async with a_replica(world, "a") as (scheduler, _):
-        await until(lambda: scheduler.leading.leads)
+        await until(lambda: scheduler.leadership.leads)
         await until(lambda: holder(world, "a") == "")
         take(world, "a")
     async with a_replica(world, "a") as (scheduler, _):
         assert holder(world, "a") == "a_kube"
-        await until(lambda: scheduler.leading.leads)
+        await until(lambda: scheduler.leadership.leads)
         assert holder(world, "a") == "a_kube"
 
 
 async def test_the_lease_goes_with_its_pod_and_is_made_again_when_it_is_deleted() -> None:
     world = World(1)
     async with a_replica(world, "a") as (first, _):
-        await until(lambda: first.leading.leads)
+        await until(lambda: first.leadership.leads)
         async with a_replica(world, "b"):
             made = world.call("GET", f"{LEASE}/b")
             (owner,) = made["metadata"]["ownerReferences"]
@@ -119,5 +119,5 @@ async def test_an_api_server_that_is_away_is_asked_again() -> None:
     world = World(1)
     world.fault("POST", LEASE, Cut(), times=5)
     async with a_replica(world, "a") as (first, _):
-        await until(lambda: first.leading.leads)
+        await until(lambda: first.leadership.leads)
         await until(lambda: holder(world, "a") == "")

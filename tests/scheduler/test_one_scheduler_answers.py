@@ -34,14 +34,14 @@ async def test_the_other_one_stands_by_and_takes_over() -> None:
     uid = world.pod("a")
     other = FakeKube(world.store)
     async with leading(world) as first, standing_by(world, other) as second:
-        assert "standing by: scheduler-" in second.leading.problem()
+        assert "standing by: scheduler-" in second.leadership.problem()
         with pytest.raises(NotLeading):
             world.filter(second, "a")
         await world.place(first, "a")
         await until(lambda: phase(second, uid) is AllocationPhase.BOUND, 5)
         world.kube.pause()
-        await until(lambda: second.leading.leads, 60)
-        assert not first.leading.leads
+        await until(lambda: second.leadership.leads, 60)
+        assert not first.leadership.leads
         with pytest.raises(NotLeading):
             world.filter(first, "a")
         world.kube.resume()
@@ -55,7 +55,7 @@ async def test_a_new_leader_has_read_all_pods_since_it_leads() -> None:
         other.event_delay_s = 10_000
         await world.place(first, "a")
         world.kube.pause()
-        await until(lambda: second.leading.leads, 60)
+        await until(lambda: second.leadership.leads, 60)
         assert phase(second, uid) is AllocationPhase.BOUND
         world.pod("b", 12000)
         assert not world.filter(second, "b").node_names
@@ -68,8 +68,8 @@ async def test_no_binding_is_sent_when_the_lease_may_end_before_its_answer() -> 
     async with leading(world) as scheduler:
         world.fault("PUT", ".*/leases/.*", Answer(500), times=1000)
         world.filter(scheduler, "a")
-        await until(lambda: scheduler.leading.fence() < 5, 20)
-        assert scheduler.leading.leads
+        await until(lambda: scheduler.leadership.fence() < 5, 20)
+        assert scheduler.leadership.leads
         assert "about to stop leading" in await world.bind(scheduler, "a", "n0")
         assert not [c for c in world.kube.calls if re.fullmatch(BINDING, c[1])]
         assert phase(scheduler, uid) is AllocationPhase.RESERVED
@@ -85,9 +85,9 @@ async def test_who_loses_the_lease_drops_reservations_and_keeps_what_was_sent() 
         world.fault("POST", BINDING, Delay(12))
         await world.bind(first, "b", "n0")
         world.kube.pause()
-        await until(lambda: not first.leading.leads, 60)
+        await until(lambda: not first.leadership.leads, 60)
         assert (phase(first, reserved), phase(first, sent)) == (None, AllocationPhase.UNSETTLED)
-        await until(lambda: second.leading.leads, 60)
+        await until(lambda: second.leadership.leads, 60)
         assert phase(second, sent) is AllocationPhase.BOUND
         world.kube.resume()
         await until(lambda: phase(first, sent) is AllocationPhase.BOUND, 60)
@@ -100,12 +100,12 @@ async def test_a_binding_that_is_on_its_way_when_the_lease_ends_is_not_overtaken
     other = FakeKube(world.store)
     async with leading(world) as first, standing_by(world, other) as second:
         world.filter(first, "a")
-        await until(lambda: first.leading.fence() < 12.05, 10)
+        await until(lambda: first.leadership.fence() < 12.05, 10)
         world.fault("PUT", ".*/leases/.*", Answer(500), times=1000)
-        await until(lambda: first.leading.fence() < 5.1, 10)
+        await until(lambda: first.leadership.fence() < 5.1, 10)
         world.fault("POST", BINDING, Delay(4.9))
         assert await world.bind(first, "a", "n0") == ""
-        await until(lambda: second.leading.leads, 60)
+        await until(lambda: second.leadership.leads, 60)
         assert phase(second, uid) is AllocationPhase.BOUND
         world.pod("b", 12000)
         assert not world.filter(second, "b").node_names
@@ -120,7 +120,7 @@ async def test_a_binding_that_comes_when_another_leads_is_refused() -> None:
         world.fault("POST", BINDING, Delay(60))
         assert "not known" in await world.bind(first, "a", "n0")
         world.kube.pause()
-        await until(lambda: second.leading.leads, 50)
+        await until(lambda: second.leadership.leads, 50)
         world.pod("b", 12000)
         assert await world.place(second, "b") == "n0"
         await asyncio.sleep(60)
@@ -136,9 +136,9 @@ async def test_nobody_leads_before_the_api_server_compares_with_his_term() -> No
     message = f"ValidatingAdmissionPolicy '{fencing.POLICY}' denied request"
     world.fault("POST", PROBE, Answer(403, message), times=6)
     async with standing_by(world) as scheduler:
-        await until(lambda: scheduler.leading.holds, 60)
-        assert not scheduler.leading.leads
-        await until(lambda: scheduler.leading.leads, 60)
+        await until(lambda: scheduler.leadership.holds, 60)
+        assert not scheduler.leadership.leads
+        await until(lambda: scheduler.leadership.leads, 60)
         assert counted(scheduler, "fenced") == 1
 
 
@@ -176,7 +176,7 @@ async def test_a_grant_that_was_removed_while_nobody_led_is_restored_by_the_next
         world.note(world.path("a"), {GRANT_KEY: None})
         await asyncio.sleep(1)
         assert GRANT_KEY not in world.read("a").metadata.annotations
-        await until(lambda: second.leading.leads, 60)
+        await until(lambda: second.leadership.leads, 60)
         await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 10)
         world.granted("a", second.keys.verifier)
         world.kube.resume()
@@ -188,7 +188,7 @@ async def test_a_binding_is_not_tried_again_when_the_lease_may_end_meanwhile() -
     async with leading(world) as scheduler:
         world.fault("PUT", ".*/leases/.*", Answer(500), times=1000)
         world.filter(scheduler, "a")
-        await until(lambda: scheduler.leading.fence() < 5.5, 20)
+        await until(lambda: scheduler.leadership.fence() < 5.5, 20)
         world.fault("POST", BINDING, Answer(429, retry_after_s=1))
         assert "fault" in await world.bind(scheduler, "a", "n0")
         assert len([c for c in world.kube.calls if re.fullmatch(BINDING, c[1])]) == 1
@@ -202,7 +202,7 @@ async def test_what_the_former_leader_could_not_tell_the_next_one_tells() -> Non
     async with leading(world), standing_by(world, other) as second:
         world.kube.pause()
         world.bind_elsewhere("a", "n0")
-        await until(lambda: second.leading.leads, 60)
+        await until(lambda: second.leadership.leads, 60)
         await asyncio.sleep(1)
         events = world.call("GET", "/api/v1/namespaces/default/events")["items"]
         assert [e["reason"] for e in events] == ["ForgedGrant"]
@@ -216,11 +216,11 @@ async def test_nobody_is_answered_while_the_pods_are_read_anew() -> None:
     async with leading(world), standing_by(world, other) as second:
         world.kube.pause()
         other.faults.add(InjectedFault("GET", "/api/v1/pods", Delay(3)))
-        await until(lambda: second.leading.holds, 60)
-        assert second.leading.problem() == "leads, and is reading the pods anew"
-        assert second.leading.fence() == 0
+        await until(lambda: second.leadership.holds, 60)
+        assert second.leadership.problem() == "leads, and is reading the pods anew"
+        assert second.leadership.fence() == 0
         with pytest.raises(NotLeading):
             world.filter(second, "a")
-        await until(lambda: second.leading.leads, 10)
+        await until(lambda: second.leadership.leads, 10)
         world.filter(second, "a")
         world.kube.resume()

@@ -39,7 +39,7 @@ async def test_others_leave_the_node_to_the_pod_and_are_told_why() -> None:
     uid = world.pod("x", 1000)
     async with leading(world) as scheduler:
         reserve(world, "w", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         answer = world.filter(scheduler, "x")
         assert answer.failed_and_unresolvable_nodes == {"n0": "NodeReserved"}
         record = why(scheduler, uid)
@@ -55,7 +55,7 @@ async def test_others_go_to_other_nodes() -> None:
     world.pod("x", 1000)
     async with leading(world) as scheduler:
         reserve(world, "w", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         assert world.filter(scheduler, "x").node_names == ("n1",)
 
 
@@ -64,10 +64,10 @@ async def test_the_node_opens_when_the_pod_has_its_place() -> None:
     world.pod("x", 300)
     async with leading(world) as scheduler:
         reserve(world, "w", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         assert world.filter(scheduler, "x").node_names == ()
         assert await world.place(scheduler, "w") == "n0"
-        await until(lambda: not scheduler.filter.reserved)
+        await until(lambda: not scheduler.node_reservations)
         assert world.filter(scheduler, "x").node_names == ("n0",)
 
 
@@ -84,10 +84,10 @@ async def test_the_node_opens_when_the_pod_is_gone_or_the_plan_takes_it_back() -
 
         for end in (take_back, delete):
             reserve(world, "w", "n0")
-            await until(lambda: scheduler.filter.reserved)
+            await until(lambda: scheduler.node_reservations)
             assert world.filter(scheduler, "x").node_names == ()
             end()
-            await until(lambda: not scheduler.filter.reserved)
+            await until(lambda: not scheduler.node_reservations)
         assert world.filter(scheduler, "x").node_names == ("n0",)
 
 
@@ -96,11 +96,11 @@ async def test_the_node_opens_by_itself_and_those_who_wait_are_woken() -> None:
     world.pod("x", 300)
     async with leading(world) as scheduler:
         reserve(world, "w", "n0", for_s=60)
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         world.filter(scheduler, "x")
         before = world.call("GET", "/api/v1/nodes/n0")["metadata"]["resourceVersion"]
         await asyncio.sleep(65)
-        assert not scheduler.filter.reserved
+        assert not scheduler.node_reservations
         after = world.call("GET", "/api/v1/nodes/n0")["metadata"]
         assert "tessera.dev/wake" in after["annotations"]
         assert after["resourceVersion"] != before
@@ -112,7 +112,7 @@ async def test_no_reservation_holds_longer_than_a_quarter_of_an_hour() -> None:
     world.pod("x", 300)
     async with leading(world) as scheduler:
         reserve(world, "w", "n0", for_s=1e9)
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         await asyncio.sleep(905)
         assert world.filter(scheduler, "x").node_names == ("n0",)
 
@@ -122,7 +122,7 @@ async def test_who_matters_more_is_not_kept_off() -> None:
     world.pod("x", 300, priority=10)
     async with leading(world) as scheduler:
         reserve(world, "w", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         assert world.filter(scheduler, "x").node_names == ("n0",)
 
 
@@ -132,7 +132,7 @@ async def test_what_was_reserved_on_the_node_and_not_bound_yields() -> None:
     async with leading(world) as scheduler:
         (node,) = world.filter(scheduler, "x").node_names or ()
         reserve(world, "w", node)
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         (other,) = world.filter(scheduler, "x").node_names or ()
         assert other != node
 
@@ -145,7 +145,7 @@ async def test_a_pod_that_wishes_where_to_be_is_kept_off_too() -> None:
     async with leading(world) as scheduler:
         assert len(world.filter(scheduler, "x").node_names or ()) == 2
         reserve(world, "w", "n0")
-        await until(lambda: scheduler.filter.reserved)
+        await until(lambda: scheduler.node_reservations)
         problem = await world.bind(scheduler, "x", "n0")
         assert "room is being made there by plan p1" in problem
         assert world.filter(scheduler, "x").node_names == ("n1",)
@@ -156,7 +156,7 @@ async def test_the_next_leader_knows_it_from_the_pod() -> None:
     world.pod("x", 300)
     reserve(world, "w", "n0")
     async with standing_by(world) as scheduler:
-        await until(lambda: scheduler.leading.leads)
+        await until(lambda: scheduler.leadership.leads)
         assert world.filter(scheduler, "x").node_names == ()
 
 
@@ -168,7 +168,7 @@ async def test_nonsense_closes_nothing() -> None:
         for text in ("{", '{"node":"n0"}', '{"node":"","until":9e9}', '{"node":"n0","until":1}'):
             world.note(world.path("w"), {RESERVE_KEY: text})
             await asyncio.sleep(1)
-            assert not scheduler.filter.reserved
+            assert not scheduler.node_reservations
         reserve(world, "none", "n0")
         await asyncio.sleep(1)
         assert world.filter(scheduler, "x").node_names == ("n0",)

@@ -202,7 +202,7 @@ async def test_an_unknown_outcome_is_settled_by_reading(effect: Effect, mib: int
             await asyncio.sleep(0.01)
         await until_(lambda: used(scheduler) == mib)
         assert bears(world, scheduler, "a") == (mib, 1)
-        await until_(lambda: scheduler.errands.open == 0)
+        await until_(lambda: scheduler.retry_queue.open == 0)
 
 
 async def test_a_patch_that_comes_late_is_counted_all_the_time() -> None:
@@ -242,7 +242,7 @@ async def test_a_pod_that_goes_meanwhile_leaves_nothing() -> None:
         world.delete("a")
         await until_(lambda: used(scheduler) == 0)
         assert phase(scheduler, uid) is None
-        await until_(lambda: scheduler.errands.open == 0)
+        await until_(lambda: scheduler.retry_queue.open == 0)
 
 
 # -- who else reads it
@@ -350,6 +350,6 @@ async def test_who_read_it_before_being_told_of_it_holds_it_too() -> None:
         world.kube.event_delay_s = 3
         asks(world, "a", mib=6000)
         await until(world, "a")
-        other.reader.sight(world.read("a"))  # as an audit does
+        other.pod_reader.summarize(world.read("a"))  # as an audit does
         assert used(other) == 4000
         await until_(lambda: used(other) == 6000)

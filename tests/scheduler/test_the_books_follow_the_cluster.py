@@ -56,10 +56,10 @@ async def test_a_pod_that_was_bound_and_deleted_while_a_list_was_made_does_not_s
     uid = world.pod("a", 7000)
     async with leading(world) as scheduler:
         await world.place(scheduler, "a")
-        started = scheduler.steady.time() - 100
+        started = scheduler.monotonic_clock.time() - 100
         world.kube.event_delay_s = 10_000
         world.delete("a")
-        scheduler.books.relisted([], started, scheduler.steady.time())
+        scheduler.pod_cache.on_list([], started, scheduler.monotonic_clock.time())
         assert phase(scheduler, uid) is AllocationPhase.BOUND
         await until(lambda: phase(scheduler, uid) is None, 5)
 
@@ -84,8 +84,10 @@ async def test_a_pod_of_another_form_closes_its_node_and_is_not_taken_for_gone()
         await world.place(scheduler, "a")
         raw = world.call("GET", world.path("a"))
         raw["spec"]["tolerations"] = "of another form"
-        odd = scheduler.reader.read(msgspec.json.encode(raw))
-        scheduler.books.relisted([odd], scheduler.steady.time() + 1, scheduler.steady.time() + 2)
+        odd = scheduler.pod_reader.read(msgspec.json.encode(raw))
+        scheduler.pod_cache.on_list(
+            [odd], scheduler.monotonic_clock.time() + 1, scheduler.monotonic_clock.time() + 2
+        )
         assert phase(scheduler, uid) is AllocationPhase.BOUND
         world.pod("b", 1000)
         assert world.filter(scheduler, "b").failed_and_unresolvable_nodes == {"n0": "NodeBlocked"}

@@ -24,7 +24,7 @@ async def test_it_was_written_and_is_found() -> None:
         await until(lambda: phase(scheduler, uid) is AllocationPhase.BOUND)
         assert await world.bind(scheduler, "a", "n0") == ""
         await until(lambda: world.bus.said("tessera.v1.*.allocation.*.*.granted"))
-        assert scheduler.errands.open == 0
+        assert scheduler.retry_queue.open == 0
 
 
 async def test_it_was_written_and_no_event_tells() -> None:
@@ -223,8 +223,8 @@ async def test_a_list_shows_the_pod_on_its_node_and_without_the_grant() -> None:
         world.filter(scheduler, "a")
         await world.bind(scheduler, "a", "n0")
         world.note(world.path("a"), {GRANT_KEY: None})
-        sight = scheduler.reader.sight(world.read("a"))
-        scheduler.books.changed(sight, scheduler.steady.time())
+        sight = scheduler.pod_reader.summarize(world.read("a"))
+        scheduler.pod_cache.on_update(sight, scheduler.monotonic_clock.time())
         assert phase(scheduler, uid) is AllocationPhase.UNSETTLED
         await until(lambda: GRANT_KEY in world.read("a").metadata.annotations, 60)
         assert phase(scheduler, uid) is AllocationPhase.BOUND

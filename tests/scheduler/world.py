@@ -18,8 +18,9 @@ from tessera_core.trust import fencing
 from tessera_core.trust.grants import Verifier
 from tessera_embedded.apiserver.faults import Effect, InjectedFault
 from tessera_runtime.kube.settings import KubeSettings, LeaseSettings
+from tessera_scheduler.cache.settings import LedgerSettings
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
-from tessera_scheduler.settings import LedgerSettings, SchedulerSettings
+from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.cards import Card
 from tessera_schema.endpoints.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
@@ -168,11 +169,11 @@ class World:
         return answer.node_names[0]
 
 
-def settings(**books: Any) -> SchedulerSettings:
+def settings(**ledger: Any) -> SchedulerSettings:
     return SchedulerSettings(
         kube=KubeSettings(watch_s=100_000, silence_s=200_000),
         lease=LeaseSettings(),
-        books=LedgerSettings(**books),
+        ledger=LedgerSettings(**ledger),
     )
 
 
@@ -184,7 +185,7 @@ async def standing_by(
     async with open_scheduler(
         kube or world.kube, world.bus, config or settings(), world.clock, REGISTRY
     ) as scheduler:
-        await scheduler.watching.synced()
+        await scheduler.watches.synced()
         yield scheduler
 
 
@@ -194,7 +195,7 @@ async def leading(
 ) -> AsyncGenerator[Scheduler]:
     """A scheduler that answers."""
     async with standing_by(world, kube, config) as scheduler:
-        await until(lambda: scheduler.leading.leads)
+        await until(lambda: scheduler.leadership.leads)
         yield scheduler
 
 
@@ -227,7 +228,7 @@ def doubted(scheduler: Scheduler) -> dict[str, float]:
 
 def counted(scheduler: Scheduler, name: str) -> float:
     """A metric's value, by the line that it is scraped as."""
-    for line in scheduler.measures.registry.text().decode().splitlines():
+    for line in scheduler.metrics.registry.text().decode().splitlines():
         if line.startswith(f"tessera_scheduler_{name} "):
             return float(line.rpartition(" ")[2])
     return 0.0

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from tessera_embedded.apiserver import AuthenticatedUser, Rule
 from tessera_runtime.http.server import HttpSettings
-from tessera_scheduler.explain.explanation import ExplanationSources
-from tessera_scheduler.visibility import VisibilityEnvironment, VisibilitySettings, open_visibility
+from tessera_scheduler.explain.explanation import Explainer
+from tessera_scheduler.visibility import VisibilitySettings, open_visibility
 from tessera_scheduler.webhook.certificates import CertificateSettings
 from tessera_scheduler.webhook.settings import WebhookSettings
 from tessera_schema.endpoints.visibility import (
@@ -152,9 +152,9 @@ async def asking(
     plane: Plane, settings: VisibilitySettings | None = None
 ) -> AsyncGenerator[Asking]:
     """Serve it on these books."""
-    books = ExplanationSources(
+    explainer = Explainer(
         registry=REGISTRY, ledger=plane.ledger, decisions=plane.decisions, clock=plane.clock,
-        elsewhere=lambda: plane.leader,
+        other_leader=lambda: plane.leader,
     )  # fmt: skip
     wanted = settings or VisibilitySettings(
         http=HttpSettings(body_bytes=1024), register=False, refresh_s=0.05
@@ -164,10 +164,10 @@ async def asking(
     cert.write_bytes(served.certificate)
     key.write_bytes(served.key)
     webhook = WebhookSettings(certificate=CertificateSettings(cert_file=cert, key_file=key))
-    world = VisibilityEnvironment(
-        kube=plane.kube, namespace="tessera-system", books=books, metrics=plane.metrics
-    )
-    async with open_visibility(world, wanted, webhook) as listening:
+    async with open_visibility(
+        wanted, webhook, kube=plane.kube, namespace="tessera-system", explainer=explainer,
+        metrics=plane.metrics,
+    ) as listening:  # fmt: skip
         assert listening is not None
         server = ApiServer(listening.url, plane.folder)
         asked = Asking(server, plane.authority.server("front-proxy-client"))

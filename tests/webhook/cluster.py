@@ -17,7 +17,7 @@ from tessera_runtime.kube.api import NONE, Body, Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.metrics import MetricsRegistry as Metrics
-from tessera_scheduler.webhook import WebhookEnvironment, WebhookSettings, open_webhook
+from tessera_scheduler.webhook import WebhookSettings, open_webhook
 from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_schema.annotation_keys import SCHEDULER
 from tests.contract.client import Client, open_client
@@ -94,12 +94,11 @@ async def the_webhook(
     registry: DialectRegistry = REGISTRY,
 ) -> AsyncGenerator[HttpServer]:
     """The webhook, registered with the cluster."""
-    world = WebhookEnvironment(
-        kube=kube or Named(cluster.kube), namespace=HOME, registry=registry,
+    async with open_webhook(
+        settings, kube=kube or Named(cluster.kube), namespace=HOME, registry=registry,
         clock=clock if clock is not None else SystemClock(),
         allowance=lambda _: NO_LIMITS, metrics=Metrics("scheduler"),
-    )  # fmt: skip
-    async with open_webhook(world, settings) as served:
+    ) as served:  # fmt: skip
         await _called(cluster)
         yield served
 

@@ -25,7 +25,7 @@ from tessera_runtime.http.server import HttpSettings
 from tessera_runtime.metrics import MetricsRegistry as Metrics
 from tessera_runtime.tracing import tracing
 from tessera_runtime.tracing.tracing import TelemetrySettings
-from tessera_scheduler.webhook import WebhookEnvironment, WebhookSettings, open_webhook
+from tessera_scheduler.webhook import WebhookSettings, open_webhook
 from tessera_scheduler.webhook.certificates import CertificateSettings
 from tessera_scheduler.webhook.registration import RegistrationSettings
 from tessera_schema.annotation_keys import TRACE_KEY
@@ -98,11 +98,10 @@ async def a_webhook(
         body = msgspec.json.encode({"metadata": {"name": name, "labels": labels}})
         store.handle("POST", "/api/v1/namespaces", body=body)
     kube = FakeKube(store)
-    world = WebhookEnvironment(
-        kube=kube, namespace=HOME, registry=REGISTRY, allowance=lambda _: NO_LIMITS,
+    async with open_webhook(
+        settings, kube=kube, namespace=HOME, registry=REGISTRY, allowance=lambda _: NO_LIMITS,
         clock=clock, metrics=metrics,
-    )  # fmt: skip
-    async with open_webhook(world, settings) as served:
+    ) as served:  # fmt: skip
         yield Served(store, kube, clock, metrics, served.url)
 
 

@@ -93,8 +93,8 @@ def test_an_object_that_limits_no_cards_takes_no_limit_with_it() -> None:
     ours = a_quota("ours", **{"limits.nvidia.com/gpumem": 100})
     other = a_quota("other", **{"requests.nvidia.com/gpumem": 7, "0123456nvidia.com/gpumem": 7})
     for raw in (ours, other):
-        limits.changed(limits.read_resource_quota(raw))
-    limits.deleted(limits.read_resource_quota(other))
+        limits.on_update(limits.read_resource_quota(raw))
+    limits.on_delete(limits.read_resource_quota(other))
     (limit,) = ledger.allowance("team").limits
     assert limit.memory_bytes == 100 * MIB
 

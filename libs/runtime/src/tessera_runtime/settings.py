@@ -1,9 +1,10 @@
 """Settings from the environment, read once, refused when they make no sense.
 
 A service describes its settings as nested frozen Structs; `load` fills them from variables
-`TESSERA_<FIELD>_<SUBFIELD>`. A field may name a variable of somebody else's instead:
-`Annotated[str, variable("KUBECONFIG")]`. Every problem is told at once, and a variable that nobody
-reads stops the process: a misspelt limit must not silently be the default.
+`TESSERA_<FIELD>_<SUBFIELD>`, where a field that msgspec renames (`field(name="books")`) goes by
+that name. A field may name a variable of somebody else's instead: `Annotated[str,
+variable("KUBECONFIG")]`. Every problem is told at once, and a variable that nobody reads stops the
+process: a misspelt limit must not silently be the default.
 
 Values are never secrets themselves, with few exceptions, which are not repeated in messages.
 """
@@ -83,7 +84,7 @@ def variables(kind: type[Struct]) -> list[str]:
 
 def _leaves(kind: type[Struct], path: tuple[str, ...]) -> Iterator[_Leaf]:
     for field in msgspec.structs.fields(kind):
-        here = (*path, field.name)
+        here = (*path, field.encode_name)
         if _is_section(field.type):
             yield from _leaves(field.type, here)
         else:
@@ -110,9 +111,9 @@ def _make(kind: type[S], values: Mapping[str, Any]) -> S:
     """Defaults of a section may be another section than its class's: only what is set changes."""
     made: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
-        if field.name not in values and not _is_section(field.type):
+        if field.encode_name not in values and not _is_section(field.type):
             continue
-        given = values.get(field.name, {})
+        given = values.get(field.encode_name, {})
         if not _is_section(field.type):
             made[field.name] = given
         elif field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT:
@@ -126,10 +127,12 @@ def _make(kind: type[S], values: Mapping[str, Any]) -> S:
 
 
 def _changed(section: S, values: Mapping[str, Any]) -> S:
-    changes = {
-        name: _changed(getattr(section, name), value) if isinstance(value, dict) else value
-        for name, value in values.items()
-    }
+    changes: dict[str, Any] = {}
+    for field in msgspec.structs.fields(section):
+        if field.encode_name in values:
+            value = values[field.encode_name]
+            inner = isinstance(value, dict)
+            changes[field.name] = _changed(getattr(section, field.name), value) if inner else value
     return msgspec.structs.replace(section, **changes)
 
 

@@ -1,1 +1,1 @@
-"""The scheduler: admission webhook, kube-scheduler's extender, and the books behind both."""
+"""The scheduler: admission webhook, kube-scheduler's extender, and the ledger behind both."""

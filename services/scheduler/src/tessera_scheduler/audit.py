@@ -1,8 +1,8 @@
-"""Compares the books with a fresh list of all pods, and with their own columns, for ever.
+"""Compares the ledger with a fresh list of all pods, and with the fleet's columns, periodically.
 
-Books that are told every change need no audit, so what it finds is a bug, here or elsewhere: it is
-counted, logged, and each pod in question is read once more, which puts the books right. What
-changed while the list was made is no difference, nor is what is about to be told.
+A ledger that receives every change needs no audit, so what it finds is a bug, here or elsewhere: it
+is counted, logged, and each pod in question is read once more, which corrects the ledger. What
+changed while the list was made is no difference, nor is what an event is about to show.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.binding import PodKey
 from tessera_runtime.kube.lists import pages
+from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.outlived import OCCUPIED
+from tessera_scheduler.cache.pod_events import PodEvents
 from tessera_scheduler.cache.pod_reader import PodReader, PodSummary
-from tessera_scheduler.cache.pods import PodEvents
 from tessera_scheduler.cache.watches import LIVING
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.grants import Grant
 
-TOLD: Final = 20
+NAMED: Final = 20
 """Pods named in the log, of those that differ."""
 LATE_S: Final = 5.0
-"""Seconds for which news of a pod may be on their way."""
+"""Seconds for which an event of a pod may be on its way."""
 AT_ONCE: Final = 200
 """Nodes compared before others on the loop get their turn."""
 
@@ -43,87 +44,108 @@ _log = logs.named("tessera.scheduler.audit")
 
 
 class Differences(Struct, frozen=True):
-    """Pods on which the books and the API server differ."""
+    """Pods on which the ledger and the API server differ."""
 
-    books_only: tuple[Grant, ...]
+    ledger_only: tuple[Grant, ...]
     api_only: tuple[Grant, ...]
 
     @property
     def cards(self) -> int:
         """How many cards that concerns."""
-        both = (*self.books_only, *self.api_only)
+        both = (*self.ledger_only, *self.api_only)
         return len({(grant.node, share.card) for grant in both for share in grant.shares})
 
 
+class GrantLister:
+    """Lists the grants of all live pods."""
+
+    def __init__(
+        self, kube: Kube, pod_reader: PodReader, undecodable: Counter, *, page: int
+    ) -> None:
+        """`page` pods are listed at once; `undecodable` counts those that cannot be read."""
+        self._kube = kube
+        self._pod_reader = pod_reader
+        self._undecodable = undecodable.labels("audit")
+        self._page = page
+
+    async def grants(self) -> dict[str, Grant]:
+        """Each pod's (uid) grant. Raises as `Kube.call` does."""
+        listed: dict[str, Grant] = {}
+        async for page in pages(self._kube, paths.PODS, limit=self._page, query=LIVING):
+            for summary in self._summaries(page.items or []):
+                if summary.grant is not None:
+                    listed[summary.uid] = summary.grant
+            await asyncio.sleep(0)
+        return listed
+
+    def _summaries(self, items: list[msgspec.Raw]) -> Iterator[PodSummary]:
+        for raw in items:
+            try:
+                yield self._pod_reader.read(raw)
+            except msgspec.DecodeError:
+                self._undecodable.inc()
+
+
 class Audit:
-    """Compares."""
+    """Compares, and has pods read again that differ."""
 
     def __init__(
         self,
-        kube: Kube,
-        ledger: Ledger,
-        reader: PodReader,
-        then: PodEvents,
-        measures: SchedulerMetrics,
-        clock: Clock,
-        steady: MonotonicClock,
         *,
-        page: int,
+        lister: GrantLister,
+        ledger: Ledger,
+        pod_events: PodEvents,
+        metrics: SchedulerMetrics,
+        clock: Clock,
+        monotonic_clock: MonotonicClock,
     ) -> None:
-        """`page` pods are asked for at once."""
-        self._kube = kube
+        """`clock` says when the ledger was audited last; the ledger goes by `monotonic_clock`."""
+        self._lister = lister
         self._ledger = ledger
-        self._reader = reader
-        self._then = then
-        self._measures = measures
+        self._pod_events = pod_events
+        self._metrics = metrics
         self._clock = clock
-        self._steady = steady
-        self._page = page
+        self._monotonic_clock = monotonic_clock
 
     async def run(self, every_s: float) -> NoReturn:
-        """Compare again and again."""
+        """Compare periodically, until cancelled."""
         while True:
             await asyncio.sleep(every_s)
             try:
-                found = await self._lasting(await self.with_api())
+                found = await self._confirmed(await self.with_api())
             except TesseraError as e:
                 _log.warning("not audited", why=str(e))
                 continue
-            self._measures.differing.labels("api").set(found.cards)
-            self._measures.differing.labels("columns").set(await self.with_columns())
-            self._measures.audited.set(self._clock.time())
-            self._mend(found)
+            self._metrics.differing.labels("api").set(found.cards)
+            self._metrics.differing.labels("columns").set(await self.with_columns())
+            self._metrics.audited.set(self._clock.time())
+            self._correct(found)
 
-    async def _lasting(self, found: Differences) -> Differences:
-        """What still differs when news that were on their way have come: a pod may be gone from the
-        list, and its end not yet told."""
+    async def _confirmed(self, found: Differences) -> Differences:
+        """What still differs when events that were on their way have come: a pod may be gone from
+        the list before an event shows its end."""
         if not found.cards:
             return found
         await asyncio.sleep(LATE_S)
         return Differences(
-            tuple(grant for grant in found.books_only if self._ledger.entry(grant.uid)),
+            tuple(grant for grant in found.ledger_only if self._ledger.entry(grant.uid)),
             tuple(grant for grant in found.api_only if self._unknown(grant.uid)),
         )
 
     async def with_api(self) -> Differences:
-        """The books against a list. Raises as `Kube.call` does."""
-        started = self._steady.time()
-        listed: dict[str, Grant] = {}
-        async for page in pages(self._kube, paths.PODS, limit=self._page, query=LIVING):
-            for sight in self._sights(page.items or []):
-                if sight.grant is not None:
-                    listed[sight.uid] = sight.grant
-            await asyncio.sleep(0)
-        books_only, api_only = [], []
+        """The ledger against a list. Raises as `Kube.call` does."""
+        started = self._monotonic_clock.time()
+        listed = await self._lister.grants()
+        ledger_only, api_only = [], []
         for entry in self._ledger.entries():
             uid = entry.grant.uid
             known = entry.phase is AllocationPhase.BOUND and entry.since < started
             if known and uid not in listed and not uid.startswith(OCCUPIED):
-                books_only.append(entry.grant)
+                ledger_only.append(entry.grant)
         for uid, grant in listed.items():
             if self._unknown(uid):
                 api_only.append(grant)
-        return Differences(tuple(books_only), tuple(api_only))
+        return Differences(tuple(ledger_only), tuple(api_only))
 
     def _unknown(self, uid: str) -> bool:
         return self._ledger.entry(uid) is None and not self._ledger.has_ended(uid)
@@ -154,19 +176,12 @@ class Audit:
             for i, held in enumerate(sums)
         )
 
-    def _sights(self, items: list[msgspec.Raw]) -> Iterator[PodSummary]:
-        for raw in items:
-            try:
-                yield self._reader.read(raw)
-            except msgspec.DecodeError:
-                self._measures.undecodable.labels("audit").inc()
-
-    def _mend(self, found: Differences) -> None:
-        both = (*found.books_only, *found.api_only)
+    def _correct(self, found: Differences) -> None:
+        both = (*found.ledger_only, *found.api_only)
         if both:
             _log.alert(
-                "books differ", books_only=len(found.books_only), api_only=len(found.api_only),
-                pods=[f"{g.namespace}/{g.name}" for g in both[:TOLD]],
+                "books differ", books_only=len(found.ledger_only), api_only=len(found.api_only),
+                pods=[f"{g.namespace}/{g.name}" for g in both[:NAMED]],
             )  # fmt: skip
         for grant in both:
-            self._then.doubt(PodKey(grant.namespace, grant.name, grant.uid))
+            self._pod_events.doubted.publish(PodKey(grant.namespace, grant.name, grant.uid))

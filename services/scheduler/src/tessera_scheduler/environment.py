@@ -1,5 +1,5 @@
-"""What a scheduler stands on: the API server, the bus and the clock, and what is opened on them for
-the length of its life: keys, outbox, events and the Lease.
+"""What a scheduler stands on: the API server, the bus and the clocks, and what is opened on them as
+long as it runs: keys, outbox, events and the Lease.
 
 Nothing is decided here: `tessera_scheduler.scheduler` joins the parts.
 """
@@ -31,11 +31,11 @@ class SchedulerEnvironment(Struct, frozen=True, kw_only=True):
 
     kube: Kube
     clock: Clock
-    steady: MonotonicClock
+    monotonic_clock: MonotonicClock
     registry: DialectRegistry
     bus: Bus
     outbox: Outbox
-    events: EventRecorder
+    recorder: EventRecorder
     keys: SigningKeys
     lease: Lease
     settings: SchedulerSettings
@@ -53,20 +53,22 @@ async def open_environment(
     *,
     random: Random | None = None,
 ) -> AsyncGenerator[SchedulerEnvironment]:
-    """The world of one replica; see `tessera_scheduler.scheduler.open_scheduler`."""
+    """Open all of it for one replica; raises what `tessera_scheduler.scheduler.open_scheduler`
+    does."""
     instance = settings.instance or "scheduler"
     chance = random if random is not None else Random()  # noqa: S311  (spreads load)
     async with (
         open_keys(kube, settings.namespace, settings.keys, clock) as keys,
         open_outbox(bus, clock, "scheduler", instance, settings=settings.outbox) as outbox,
-        open_events(kube, settings.events, component="tessera-scheduler", clock=clock) as events,
+        open_events(kube, settings.events, component="tessera-scheduler", clock=clock) as recorder,
         open_lease(
             kube, settings.lease, identity=identity_of(instance), call_s=settings.kube.call_s,
             clock=clock, random=chance,
         ) as lease,
     ):  # fmt: skip
         yield SchedulerEnvironment(
-            kube=kube, clock=clock, steady=MonotonicClock(clock, asyncio.get_running_loop()),
-            registry=registry, bus=bus, outbox=outbox, events=events, keys=keys, lease=lease,
+            kube=kube, clock=clock,
+            monotonic_clock=MonotonicClock(clock, asyncio.get_running_loop()),
+            registry=registry, bus=bus, outbox=outbox, recorder=recorder, keys=keys, lease=lease,
             settings=settings, random=chance,
         )  # fmt: skip

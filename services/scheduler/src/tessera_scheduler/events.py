@@ -1,7 +1,7 @@
-"""What the scheduler tells on the bus: cards granted, released, refused.
+"""The scheduler's events on the bus: cards granted, released, refused.
 
-News, not truth: nothing waits for it. A pod that waits is told of once for each reason, not once
-for each attempt.
+They are no truth, and nothing waits for them. A pod that waits has one event for each reason, not
+one for each attempt.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Final, Protocol
 
 from tessera_core.explain.refusals import WaitingPodMessages
 from tessera_core.scheduling.filter import FilterAnswer
+from tessera_runtime.tracing import tracing
+from tessera_scheduler.leadership.leader import Leadership
 from tessera_schema.annotation_keys import TRACE_KEY
 from tessera_schema.grants import Grant
 from tessera_schema.messages.allocation_events import (
@@ -35,22 +37,29 @@ class Publisher(Protocol):
 
 
 class AllocationEvents:
-    """Tells."""
+    """Publishes them."""
 
-    def __init__(self, outbox: Publisher, cluster: str, refusals: WaitingPodMessages) -> None:
-        """Nobody was refused yet."""
+    def __init__(
+        self,
+        outbox: Publisher,
+        cluster: str,
+        refusals: WaitingPodMessages,
+        leadership: Leadership,
+    ) -> None:
+        """Only the holder of the Lease publishes what a watch shows, which all replicas see."""
         self._outbox = outbox
         self._refusals = refusals
         self._cluster = cluster
+        self._leadership = leadership
         self._refused: dict[str, tuple[Verdict, Reason]] = {}
 
     @property
     def waiting(self) -> int:
-        """Pods that were refused last time, and are not gone."""
+        """How many pods were refused last time, and are not gone."""
         return len(self._refused)
 
     def answered(self, answer: FilterAnswer, traceparent: str) -> None:
-        """A filter call was answered."""
+        """Publish a refusal that a filter call was answered, where it is another than before."""
         if answer.pod is None:
             return
         meta = answer.pod.metadata
@@ -60,7 +69,7 @@ class AllocationEvents:
         known = (answer.verdict, answer.reason)
         if self._refused.pop(meta.uid, None) != known:
             message = answer.message or self._refusals.sentence(answer.pod, answer.reason)
-            self._tell(
+            self._publish(
                 AllocationRefused(
                     namespace=meta.namespace or "default", uid=meta.uid, reason=answer.reason,
                     message=message,
@@ -71,22 +80,23 @@ class AllocationEvents:
         if len(self._refused) > REMEMBERED:
             del self._refused[next(iter(self._refused))]
 
-    def granted(self, grant: Grant, traceparent: str) -> None:
-        """A pod is bound with its cards."""
+    def granted(self, grant: Grant) -> None:
+        """Publish that a pod is bound with its cards."""
         self._refused.pop(grant.uid, None)
-        self._tell(AllocationGranted(grant=grant), traceparent)
+        self._publish(AllocationGranted(grant=grant), tracing.current_traceparent())
 
     def released(self, grant: Grant) -> None:
-        """A bound pod's cards are free again."""
-        self._tell(
-            AllocationReleased(namespace=grant.namespace, uid=grant.uid, node=grant.node), ""
-        )
+        """Publish that a bound pod's cards are free again."""
+        if self._leadership.holds:
+            self._publish(
+                AllocationReleased(namespace=grant.namespace, uid=grant.uid, node=grant.node), ""
+            )
 
-    def gone(self, uid: str) -> None:
-        """A pod has ended."""
+    def forget(self, uid: str) -> None:
+        """Forget a pod that has ended."""
         self._refused.pop(uid, None)
 
-    def _tell(self, event: AllocationEvent, traceparent: str) -> None:
+    def _publish(self, event: AllocationEvent, traceparent: str) -> None:
         where = subject(self._cluster, event)
         kind = f"dev.tessera.allocation.{where.rpartition('.')[2]}"
         self._outbox.publish(where, kind, encode_event(event), traceparent)

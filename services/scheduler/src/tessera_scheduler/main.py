@@ -16,14 +16,14 @@ from tessera_runtime.http import server
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever
 from tessera_runtime.watchdog import open_watchdog
-from tessera_scheduler import visibility, webhook
-from tessera_scheduler.explain.explanation import ExplanationSources
+from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.extender.handlers import answers
 from tessera_scheduler.http import hami_metrics
 from tessera_scheduler.leadership.kube_scheduler_gate import open_gate
 from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.service_info import info
 from tessera_scheduler.settings import SchedulerSettings
+from tessera_scheduler.visibility import open_visibility
 from tessera_scheduler.volcano_config import scheduler_conf
 from tessera_scheduler.webhook import open_webhook
 
@@ -46,45 +46,38 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
     async with (
         open_scheduler(kube, bus, settings, clock, registry) as scheduler,
         open_gate(
-            kube, settings.namespace, settings.instance, settings.gate, scheduler.leading, clock
+            kube, settings.namespace, settings.instance, settings.gate, scheduler.leadership, clock
         ) as gate,
     ):
-        metrics = scheduler.measures.registry
+        metrics = scheduler.metrics.registry
         blocked = metrics.counter("loop_blocked", "Times that the event loop stood still for 2 s")
         extender = server.application(settings.extender)
         admits = asyncio.Event()
 
         def problem() -> str:
             """The leader, too, is not ready before the API server sends it pods for admission."""
-            return scheduler.leading.problem() or unknown()
+            return scheduler.leadership.problem() or unknown()
 
         def unknown() -> str:
             return "" if admits.is_set() else "the API server does not know the webhook yet"
 
         def warming() -> str:
             """Of a replica that stands by, too: it admits pods, and takes over at any moment."""
-            ledger = "" if scheduler.watching.warm else "the books are being read"
+            ledger = "" if scheduler.watches.warm else "the books are being read"
             return unknown() or ledger or (gate.problem() if gate is not None else "")
 
         routes = [server.verdict_route("/warmz", warming), *hami_metrics.routes(scheduler.ledger)]
-        reviews = webhook.WebhookEnvironment(
-            kube=kube, namespace=settings.namespace, registry=registry,
-            allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
-        )  # fmt: skip
-        sources = ExplanationSources(
+        explainer = Explainer(
             registry=registry, ledger=scheduler.ledger, decisions=scheduler.decisions, clock=clock,
-            elsewhere=lambda: scheduler.leading.other_than(settings.instance),
+            other_leader=lambda: scheduler.leadership.other_than(settings.instance),
         )  # fmt: skip
-        visible = visibility.VisibilityEnvironment(
-            kube=kube, namespace=settings.namespace, books=sources, metrics=metrics, ports=ports
-        )
         async with (
             server.serving(
                 extender,
                 settings.extender,
                 name="extender",
                 ports=ports,
-                answers=answers(scheduler.extender, scheduler.measures),
+                answers=answers(scheduler.extender, scheduler.metrics),
             ),
             shell.serving(
                 ready=problem,
@@ -92,16 +85,22 @@ async def serve(environment: ServiceEnvironment[SchedulerSettings], shell: Servi
                 info=partial(info, scheduler, settings.instance),
                 routes=routes,
             ),
-            open_webhook(reviews, settings.webhook),
-            visibility.open_visibility(visible, settings.visibility, settings.webhook),
+            open_webhook(
+                settings.webhook, kube=kube, namespace=settings.namespace, registry=registry,
+                allowance=scheduler.ledger.allowance, clock=clock, metrics=metrics, ports=ports,
+            ),
+            open_visibility(
+                settings.visibility, settings.webhook, kube=kube, namespace=settings.namespace,
+                explainer=explainer, metrics=metrics, ports=ports,
+            ),
             open_watchdog(blocked.inc),
-        ):
+        ):  # fmt: skip
             admits.set()
             await _forever(scheduler)
 
 
 async def _forever(scheduler: Scheduler) -> None:
-    await scheduler.watching.synced()
+    await scheduler.watches.synced()
     gc.set_threshold(YOUNG, 20, 20)
     await forever()  # what the ledger holds by now stays as well
 

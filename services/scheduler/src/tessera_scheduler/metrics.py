@@ -1,4 +1,4 @@
-"""The scheduler's metrics, by name. What they count is said where they are counted."""
+"""The scheduler's metrics, by name. What they count is explained where they are counted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_runtime.metrics import GaugeMetricFamily, Metric, MetricsRegistry
 from tessera_runtime.report_doubts import DoubtedReports
-from tessera_scheduler.alarms import AlertReason
+from tessera_scheduler.alerts import AlertReason
 
 
 class SchedulerMetrics:
-    """All metrics of the extender and the books."""
+    """All metrics of the extender and the ledger."""
 
     def __init__(self) -> None:
-        """Zero everywhere."""
         self.registry = MetricsRegistry("scheduler")
         r = self.registry
         self.calls = r.counter("extender_calls", "Extender calls by outcome", ("verb", "outcome"))
@@ -23,7 +22,7 @@ class SchedulerMetrics:
         self.refusals = r.counter("refusals", "Pods refused by filter, by main reason", ("reason",))
         self.binds = r.counter("binds", "Bindings by what became of them", ("outcome",))
         self.bind_seconds = r.histogram("bind_seconds", "From the call to its outcome")
-        self.alarms = r.counter("alarms", "Pods whose grants are not as they should be", ("wrong",))
+        self.alerts = r.counter("alarms", "Pods whose grants are not as they should be", ("wrong",))
         self.restored = r.counter("grants_restored", "Grants written again", ("outcome",))
         self.resizes = r.counter("resizes", "Live resizes by outcome", ("outcome",))
         self.undecodable = r.counter(
@@ -42,7 +41,7 @@ class SchedulerMetrics:
             "audit_cards_differing", "Cards on which the books and another differ", ("against",)
         )
         for wrong in AlertReason:
-            self.alarms.labels(wrong)
+            self.alerts.labels(wrong)
 
     def watch(self, ledger: Ledger) -> None:
         """Publish what the ledger holds, computed when it is scraped."""

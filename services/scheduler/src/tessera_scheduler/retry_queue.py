@@ -1,71 +1,80 @@
-"""Calls that nobody waits for: each is made until it is done, once at a time, with back-off.
+"""Tasks that nobody waits for: each is run until it is done, once at a time, with back-off.
 
-An errand answers True when it is done. What the world refuses for good is told and dropped; what
-may go away by itself is tried again.
+A task answers True when it is done. One that the API server refuses for good is logged and dropped;
+one that fails for a transient reason is tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, Transient
+from tessera_runtime.kube.binding import PodKey
 
-_log = logs.named("tessera.scheduler.errands")
+_log = logs.named("tessera.scheduler.retry_queue")
 
-Errand = Callable[[], Awaitable[bool]]
+Task = Callable[[], Awaitable[bool]]
 
 
 class RetryQueue:
-    """What is to be done. `run` does it."""
+    """Tasks by kind and object. `run` works them off."""
 
     def __init__(self, *, at_once: int, first_s: float, most_s: float) -> None:
-        """At most so many calls at a time; the second attempt comes after `first_s` seconds, each
-        further one after twice the time, up to `most_s`."""
+        """At most `at_once` attempts run at a time; the second attempt of a task comes after
+        `first_s` seconds, each further one after twice the time, up to `most_s`."""
         self._first_s = first_s
         self._most_s = most_s
-        self._doors = asyncio.Semaphore(at_once)
-        self._asked: dict[tuple[str, str], Errand] = {}
+        self._turns = asyncio.Semaphore(at_once)
+        self._waiting: dict[tuple[str, str], Task] = {}
         self._under_way: set[tuple[str, str]] = set()
         self._something = asyncio.Event()
 
     @property
     def open(self) -> int:
-        """Errands that are not done yet."""
-        return len(self._asked) + len(self._under_way)
+        """Tasks that are not done yet."""
+        return len(self._waiting) + len(self._under_way)
 
-    def add(self, kind: str, about: str, errand: Errand) -> None:
-        """Do it soon; nothing when the same is under way."""
+    def add(self, kind: str, about: str, task: Task) -> None:
+        """Run the task soon; one of the same kind and object that is running already stands for
+        it."""
         key = (kind, about)
         if key not in self._under_way:
-            self._asked[key] = errand
+            self._waiting[key] = task
             self._something.set()
 
+    def adder(
+        self, kind: str, call: Callable[[PodKey], Awaitable[bool]]
+    ) -> Callable[[PodKey], None]:
+        """A function that adds a task of this kind about a pod."""
+        return lambda pod: self.add(kind, pod.uid, partial(call, pod))
+
     async def run(self) -> None:
-        """Do what was and will be asked for."""
+        """Run tasks, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._something.wait()
                 self._something.clear()
-                while self._asked:
-                    key, errand = self._asked.popitem()
+                while self._waiting:
+                    key, task = self._waiting.popitem()
                     self._under_way.add(key)
-                    group.create_task(self._do(key, errand), name=f"{key[0]} {key[1]}")
+                    group.create_task(self._run(key, task), name=f"{key[0]} {key[1]}")
 
-    async def _do(self, key: tuple[str, str], errand: Errand) -> None:
+    async def _run(self, key: tuple[str, str], task: Task) -> None:
         try:
             wait_s = self._first_s
-            while not await self._tried(key, errand):
+            while not await self._attempt(key, task):
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, self._most_s)
         finally:
             self._under_way.discard(key)
 
-    async def _tried(self, key: tuple[str, str], errand: Errand) -> bool:
-        async with self._doors:
+    async def _attempt(self, key: tuple[str, str], task: Task) -> bool:
+        async with self._turns:
             try:
-                return await errand()
+                return await task()
             except Transient as e:
                 _log.info("put off", errand=key[0], about=key[1], why=str(e))
                 return False

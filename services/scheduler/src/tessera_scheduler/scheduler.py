@@ -1,4 +1,4 @@
-"""A whole scheduler in one event loop: books, extender, leadership, and what they lead to.
+"""A whole scheduler in one event loop: ledger, extender, leadership, and what they lead to.
 
     async with open_scheduler(kube, bus, settings, clock, registry) as scheduler:
         answer = scheduler.extender.filter(body)
@@ -18,306 +18,315 @@ from typing import NoReturn
 from tessera_core.explain.decision_log import DecisionLog
 from tessera_core.explain.refusals import WaitingPodMessages
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.placement.packing.host_capacity import HostCapacity
 from tessera_core.placement.packing.packer import Packer
 from tessera_core.placement.packing.state import PackingState
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.screen_cache import ScreenCache
+from tessera_core.registry.plugin_requests import plugin_requests
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.reports.agents import AgentReports
 from tessera_core.scheduling.filter import Filter
-from tessera_runtime import logs
+from tessera_core.scheduling.in_flight import InFlightPods
+from tessera_core.scheduling.node_reservations import NodeReservations
+from tessera_core.scheduling.preemption import PreemptionCheck
+from tessera_core.scheduling.prioritize import Prioritizer
+from tessera_core.scheduling.reserve import reserved_node
 from tessera_runtime.background import running_in_background
 from tessera_runtime.bus.api import Bus
 from tessera_runtime.clock import Clock
-from tessera_runtime.errors import TesseraError
+from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.binding import PodKey
-from tessera_runtime.kube.events import ObjectRef, of_pod
-from tessera_scheduler.alarms import Alert, Alerts
-from tessera_scheduler.audit import Audit
+from tessera_runtime.kube.reflector import ListWatch
+from tessera_scheduler.alerts import Alerts
+from tessera_scheduler.audit import Audit, GrantLister
 from tessera_scheduler.binding.binder import Binder
-from tessera_scheduler.binding.outcomes import BinderDependencies
+from tessera_scheduler.binding.grant_annotations import GrantAnnotations
+from tessera_scheduler.binding.labels import PodLabeller
+from tessera_scheduler.binding.outcomes import BindingOutcomes
 from tessera_scheduler.binding.quorum_read import QuorumReader
-from tessera_scheduler.binding.resize import Resizer
-from tessera_scheduler.binding.resize import ResizerDependencies as ResizingTools
-from tessera_scheduler.binding.restore import GrantRestorer, RestorerDependencies
+from tessera_scheduler.binding.resize import Resizer, ResizeReports
+from tessera_scheduler.binding.resize_patches import ResizePatches
+from tessera_scheduler.binding.restore import GrantRestorer
+from tessera_scheduler.binding.sender import BindingSender
+from tessera_scheduler.binding.store import BindingStore
 from tessera_scheduler.cache.agent_reports import AgentReportAudit
-from tessera_scheduler.cache.device_states import DeviceStates
-from tessera_scheduler.cache.handlers import HandlerTargets
+from tessera_scheduler.cache.device_states import DeviceStateListener, DeviceStates
+from tessera_scheduler.cache.handlers import NodeHandler, PodHandler
 from tessera_scheduler.cache.hints import HintCache
 from tessera_scheduler.cache.in_flight import InFlightTracker
 from tessera_scheduler.cache.nodes import NodeCache
 from tessera_scheduler.cache.outlived import OutlivedContainers
 from tessera_scheduler.cache.packing import Packing
-from tessera_scheduler.cache.packing import PackingDependencies as PackingAround
+from tessera_scheduler.cache.packing_history import HistoryConfigMap
+from tessera_scheduler.cache.placement_orders import PlacementOrders
+from tessera_scheduler.cache.pod_events import PodEvents
 from tessera_scheduler.cache.pod_reader import PodReader
 from tessera_scheduler.cache.pods import PodCache
 from tessera_scheduler.cache.quotas import QuotaCache
+from tessera_scheduler.cache.reflectors import (
+    NodeRefresher,
+    ReflectorFactory,
+    RestartableReflector,
+)
 from tessera_scheduler.cache.reservations import Reservations
-from tessera_scheduler.cache.watches import Watches
+from tessera_scheduler.cache.watches import (
+    LIVING,
+    Watches,
+    custom_resource_watches,
+    node_watches,
+    quota_watches,
+)
 from tessera_scheduler.environment import SchedulerEnvironment, open_environment
 from tessera_scheduler.events import AllocationEvents
-from tessera_scheduler.extender.handlers import Extender, ExtenderDependencies
+from tessera_scheduler.extender.filter import FilterCalls
+from tessera_scheduler.extender.handlers import Extender
 from tessera_scheduler.extender.requeue import PendingPodRequeuer
 from tessera_scheduler.leadership.fence import FencingCheck
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_scheduler.retry_queue import RetryQueue
 from tessera_scheduler.settings import SchedulerSettings
-from tessera_schema.grants import Grant
-
-_log = logs.named("tessera.scheduler")
+from tessera_scheduler.takeover import Takeover
 
 
 class Scheduler:
-    """Books that follow the cluster, and answers from them."""
+    """The composition root: a ledger that follows the cluster, and answers from it."""
 
-    def __init__(self, world: SchedulerEnvironment) -> None:
+    def __init__(self, environment: SchedulerEnvironment) -> None:
         """Use `open_scheduler`."""
-        settings = world.settings
-        books = settings.books
-        self._world = world
-        self.registry, self.keys, self.steady = world.registry, world.keys, world.steady
-        self.ledger, self.decisions, self.measures = Ledger(), DecisionLog(), SchedulerMetrics()
-        self._packer = Packer(PackingState(reserve=settings.packing.reserve))
+        self._environment = environment
+        kube, registry, settings = environment.kube, environment.registry, environment.settings
+        clock, call_s, times = environment.monotonic_clock, settings.kube.call_s, settings.ledger
+        self.registry, self.keys, self.monotonic_clock = registry, environment.keys, clock
+        self.metrics = SchedulerMetrics()
+
+        # What decides: the ledger and the filter on it
+        self.ledger, self.decisions = Ledger(), DecisionLog()
+        self.metrics.watch(self.ledger)
+        packer = Packer(PackingState(reserve=settings.packing.reserve))
         self.placer = Placer(
-            self.ledger.fleet, ScreenCache(), self._packer if settings.packing.enabled else None
+            self.ledger.fleet, ScreenCache(), packer if settings.packing.enabled else None
         )
-        self._lent = self.ledger.lent
-        self.measures.watch(self.ledger)
-        self.filter = Filter(world.registry, self.ledger, self.placer, self.decisions)
-        self.errands = RetryQueue(
-            at_once=books.errands, first_s=books.errand_first_s, most_s=books.errand_most_s
+        self.node_reservations = NodeReservations(self.ledger.entry)
+        self.in_flight = InFlightPods(
+            plugin_requests(registry), partial(reserved_node, self.ledger)
         )
-        self.leading = Leadership(world.lease, self._take_over, self._resign)
-        refusals = WaitingPodMessages(world.registry, self.ledger)
-        self._news = AllocationEvents(world.outbox, settings.bus.cluster, refusals)
-        self._waker = PendingPodRequeuer(
-            world.kube, self.ledger, world.clock, self.measures,
-            waits=lambda: self.leading.leads and self._news.waiting > 0, every_s=books.wake_s,
+        self.filter = Filter(
+            registry, self.ledger, self.placer, self.decisions,
+            reservations=self.node_reservations, in_flight=self.in_flight,
         )  # fmt: skip
-        self.reader = PodReader(
-            world.registry, self.ledger, lambda: world.keys.verifier, migration=books.migration
+
+        # Who leads, and what is reported
+        self.leadership = Leadership(environment.lease, self.metrics.leading)
+        self._fencing = FencingCheck(
+            kube, settings.namespace, self.metrics.fenced, again_s=times.retry_first_s
         )
-        self.packing = Packing(self._around_packing(), settings.packing)
-        self._alarms = Alerts(
-            world.steady.time, lambda wrong: self.measures.alarms.labels(wrong).inc(), self._alarm
+        self.retry_queue = RetryQueue(
+            at_once=times.retries_at_once, first_s=times.retry_first_s, most_s=times.retry_most_s
         )
-        outlived = OutlivedContainers(self.ledger, news_s=books.news_s)
-        self.books = PodCache(self.ledger, self.reader, self._alarms, self, outlived)
-        self._looking = QuorumReader(
-            world.kube, self.ledger, self.books, self.reader, world.steady,
-            lambda: self.leading.holds,
+        alerts = Alerts(self.metrics.alerts, environment.recorder, self.leadership, clock)
+        self._allocation_events = AllocationEvents(
+            environment.outbox, settings.bus.cluster, WaitingPodMessages(registry, self.ledger),
+            self.leadership,
         )  # fmt: skip
-        self.binder = Binder(self._around(), settings.bind, settings.kube.call_s)
-        self._fence = FencingCheck(
-            world.kube, settings.namespace, self.measures.fenced.set, again_s=books.errand_first_s
-        )
-        self._restoring = GrantRestorer(self._tools(), every_s=books.errand_most_s)
-        self._resizing = Resizer(self._tools_of_resizing(), call_s=settings.kube.call_s)
-        reports = AgentReports(settings.bus.cluster, world.registry.vendors, self.measures.doubted)
-        self._nodes = NodeCache(world.registry, self.ledger, reports, news_s=books.news_s)
-        self.agents = AgentReportAudit(self.ledger, news_s=books.news_s)
-        self._states = DeviceStates(
-            reports, self._nodes, outlived, self.agents,
-            self.measures.undecodable.labels("device news"),
+        self._requeuer = PendingPodRequeuer(
+            kube=kube, ledger=self.ledger, leadership=self.leadership,
+            allocation_events=self._allocation_events, touches=self.metrics.wakes,
+            clock=environment.clock, every_s=times.wake_s,
         )  # fmt: skip
-        self.measures.differing.labels("agents").set_function(lambda: self.agents.differing)
-        self._hints = HintCache(self.ledger.fleet, settings.hints, world.steady, self.measures)
-        self._reservations = Reservations(self.filter.reserved, self.freed)
-        self._starts = InFlightTracker(
-            self.filter, self._alarms, self.freed, longest_s=books.start_s
+
+        # What follows the cluster
+        pod_events = self._pod_events = PodEvents()
+        self.pod_reader = PodReader(
+            registry, self.ledger, environment.keys.verifier, migration=times.migration
         )
-        self.watching = Watches(
-            world.kube,
-            world.bus,
-            self._told(),
-            books,
-            settings.kube,
-            world.random,
-            settings.quota.gpu_quota,
-        )
-        self.audit = Audit(
-            world.kube,
-            self.ledger,
-            self.reader,
-            self,
-            self.measures,
-            world.clock,
-            world.steady,
-            page=settings.kube.page,
-        )
+        outlived = OutlivedContainers(self.ledger, report_s=times.report_s)
+        self.pod_cache = PodCache(
+            ledger=self.ledger, pod_reader=self.pod_reader, alerts=alerts, pod_events=pod_events,
+            outlived=outlived,
+        )  # fmt: skip
+        reports = AgentReports(settings.bus.cluster, registry.vendors, self.metrics.doubted)
+        nodes = NodeCache(registry, self.ledger, reports, report_s=times.report_s)
+        self.agent_audit = AgentReportAudit(self.ledger, report_s=times.report_s)
+        self.metrics.differing.labels("agents").set_function(lambda: self.agent_audit.differing)
+        self._device_states = DeviceStates(
+            reports=reports, nodes=nodes, outlived=outlived, agent_audit=self.agent_audit,
+            unreadable=self.metrics.undecodable.labels("device news"),
+        )  # fmt: skip
+        self._reservations = Reservations(self.node_reservations, pod_events)
+        self._in_flight_tracker = InFlightTracker(
+            filter_=self.filter, in_flight=self.in_flight, alerts=alerts, pod_events=pod_events,
+            longest_s=times.start_s,
+        )  # fmt: skip
+        self._hints = HintCache(self.ledger.fleet, settings.hints, clock, self.metrics)
+        self._orders = PlacementOrders(registry, packer)
+        self.packing = Packing(
+            ledger=self.ledger, packer=packer, filter_=self.filter, leadership=self.leadership,
+            stored=HistoryConfigMap(
+                kube, settings.namespace, half_life_s=settings.packing.half_life_s
+            ),
+            clock=clock, settings=settings.packing,
+        )  # fmt: skip
+        self.packing.publish(self.metrics.registry)
+        self.watches = self._make_watches(nodes, packer.hosts)
+
+        # What writes to the cluster
+        self._quorum_reader = QuorumReader(
+            kube=kube, ledger=self.ledger, pod_cache=self.pod_cache, pod_reader=self.pod_reader,
+            leadership=self.leadership, clock=clock,
+        )  # fmt: skip
+        annotations = GrantAnnotations(
+            registry=registry, ledger=self.ledger, keys=self.keys, leadership=self.leadership,
+            pod_reader=self.pod_reader, clock=environment.clock,
+        )  # fmt: skip
+        self._bindings = BindingStore(clock, late_s=settings.bind.late_s)
+        outcomes = BindingOutcomes(
+            ledger=self.ledger, store=self._bindings, quorum_reader=self._quorum_reader,
+            retry_queue=self.retry_queue, pod_events=pod_events, metrics=self.metrics,
+        )  # fmt: skip
+        binder = Binder(
+            ledger=self.ledger, filter_=self.filter, store=self._bindings, outcomes=outcomes,
+            annotations=annotations, quorum_reader=self._quorum_reader,
+            sender=BindingSender(
+                kube=kube, leadership=self.leadership, quorum_reader=self._quorum_reader,
+                outcomes=outcomes, clock=clock, settings=settings.bind, call_s=call_s,
+            ),
+        )  # fmt: skip
+        self._restorer = GrantRestorer(
+            kube=kube, leadership=self.leadership, pod_reader=self.pod_reader,
+            annotations=annotations, metrics=self.metrics, clock=clock,
+            every_s=times.retry_most_s,
+        )  # fmt: skip
+        self._patches = ResizePatches(
+            kube=kube, ledger=self.ledger, annotations=annotations, leadership=self.leadership,
+            call_s=call_s,
+        )  # fmt: skip
+        self._resizer = Resizer(
+            ledger=self.ledger, leadership=self.leadership, quorum_reader=self._quorum_reader,
+            pod_reader=self.pod_reader, vendors=registry.vendors, patches=self._patches,
+            reports=ResizeReports(self.metrics, environment.recorder, pod_events),
+        )  # fmt: skip
         self.extender = Extender(
-            ExtenderDependencies(
-                registry=world.registry, ledger=self.ledger, placer=self.placer,
-                filter=self.filter, binder=self.binder, news=self._news, measures=self.measures,
-                steady=world.steady, problem=self.leading.problem, look=self.packing.look,
-            )
+            leadership=self.leadership,
+            filter_calls=FilterCalls(
+                filter_=self.filter, orders=self._orders, allocation_events=self._allocation_events,
+                refusals=self.metrics.refusals, clock=clock,
+            ),
+            prioritizer=Prioritizer(registry, self.ledger, self.placer),
+            preemption=PreemptionCheck(registry, self.ledger, self.node_reservations),
+            binder=binder, clock=clock,
         )  # fmt: skip
+        self.audit = Audit(
+            lister=GrantLister(
+                kube, self.pod_reader, self.metrics.undecodable, page=settings.kube.page
+            ),
+            ledger=self.ledger, pod_events=pod_events, metrics=self.metrics,
+            clock=environment.clock, monotonic_clock=clock,
+        )  # fmt: skip
+        self._takeover = Takeover(
+            lease=environment.lease, fencing=self._fencing, keys=self.keys, watches=self.watches,
+            alerts=alerts, pod_events=pod_events, retry_s=times.retry_first_s,
+        )  # fmt: skip
+
+        self._subscribe()
+
+    def _make_watches(self, nodes: NodeCache, hosts: HostCapacity) -> Watches:
+        environment, settings = self._environment, self._environment.settings
+        registry, clock, pod_events = self.registry, self.monotonic_clock, self._pod_events
+        nodes_read = asyncio.Event()
+        reflectors = ReflectorFactory(
+            kube=environment.kube, settings=settings.ledger, calls=settings.kube,
+            random=environment.random, undecodable=self.metrics.undecodable,
+        )  # fmt: skip
+        pod_handler = PodHandler(
+            pod_cache=self.pod_cache, reservations=self._reservations,
+            in_flight=self._in_flight_tracker, hosts=hosts, relists=self.metrics.relists,
+            clock=clock,
+        )  # fmt: skip
+        node_handler = NodeHandler(
+            nodes=nodes, device_states=self._device_states, in_flight=self._in_flight_tracker,
+            hosts=hosts, relists=self.metrics.relists, clock=clock,
+        )  # fmt: skip
+        return Watches(
+            customs=custom_resource_watches(
+                reflectors, {p for d in registry.readers.values() for p in d.custom_resources},
+                nodes, NodeRefresher(environment.kube, nodes, self.retry_queue, nodes_read).refresh,
+            ),
+            nodes=[
+                *node_watches(reflectors, nodes, node_handler, self.ledger, pod_events),
+                *quota_watches(
+                    reflectors, QuotaCache(registry, self.ledger), pod_events,
+                    self.metrics.relists, settings.quota.gpu_quota,
+                ),
+            ],
+            pods=RestartableReflector(
+                lambda: reflectors.make(
+                    ListWatch(paths.PODS, self.pod_reader.read, LIVING), pod_handler, "pods"
+                )
+            ),
+            device_states=DeviceStateListener(
+                environment.bus, self._device_states, clock, pod_events
+            ),
+            nodes_read=nodes_read,
+        )  # fmt: skip
+
+    def _subscribe(self) -> None:
+        """Connect pod events with what follows from them, in this order."""
+        events, add = self._pod_events, self.retry_queue.adder
+        if self._environment.settings.bind.labels:
+            labeller = PodLabeller(
+                self._environment.kube, self.registry, self.filter, self.retry_queue
+            )
+            events.bound.subscribe(labeller.on_bound)
+        events.bound.subscribe(
+            self.packing.on_bound,
+            lambda grant: self.filter.forget(grant.uid),
+            self._allocation_events.granted,
+        )
+        events.gone.subscribe(
+            self.filter.forget, self._orders.forget, self._bindings.forget, self._patches.forget,
+            self._allocation_events.forget, self._requeuer.on_pod_gone,
+        )  # fmt: skip
+        events.released.subscribe(
+            self._allocation_events.released, lambda _: self._requeuer.requeue()
+        )
+        events.freed.subscribe(self._requeuer.requeue)
+        events.doubted.subscribe(add("look at", self._quorum_reader.refresh))
+        events.grant_changed.subscribe(add("restore", self._restorer.restore))
+        events.resize_requested.subscribe(add("resize", self._resizer.resize))
 
     async def run(self) -> None:
         """Follow the cluster, until cancelled."""
-        books = self._world.settings.books
+        environment, times = self._environment, self._environment.settings.ledger
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watching.run(), name="watching")
-            group.create_task(self.errands.run(), name="errands")
-            group.create_task(self.leading.run(), name="leading")
-            group.create_task(self._waker.run(), name="waking")
-            group.create_task(self._sweep(books.sweep_s), name="sweeping")
-            group.create_task(self.audit.run(books.audit_s), name="auditing")
+            group.create_task(self.watches.run(), name="watches")
+            group.create_task(self.retry_queue.run(), name="retry queue")
             group.create_task(
-                self._fence.run(self._world.lease, books.fence_s), name="trying the fence"
+                self.leadership.run(self._takeover.run, self._resign), name="leadership"
             )
+            group.create_task(self._requeuer.run(), name="requeuer")
+            group.create_task(self._sweep(times.sweep_s), name="sweep")
+            group.create_task(self.audit.run(times.audit_s), name="audit")
+            group.create_task(self._fencing.run(environment.lease, times.fence_s), name="fencing")
             group.create_task(self.packing.run(), name="packing")
-            group.create_task(self._hints.run(self._world.bus), name="hints")
-
-    # -- consequences of what the books see
-
-    def released(self, grant: Grant) -> None:
-        """See `books.Consequences`."""
-        if self.leading.holds:
-            self._news.released(grant)
-        self.freed()
-
-    def gone(self, uid: str) -> None:
-        """See `books.Consequences`."""
-        self.filter.forget(uid)
-        self.packing.gone(uid)
-        self.binder.on_pod_gone(uid)
-        self._resizing.gone(uid)
-        self._news.gone(uid)
-        if self._lent != self.ledger.lent:  # what it asked for, and never got, is lent again
-            self._lent = self.ledger.lent
-            self.freed()
-
-    def doubt(self, pod: PodKey) -> None:
-        """See `books.Consequences`."""
-
-        async def look() -> bool:
-            await self._looking.read(pod)
-            return True
-
-        self.errands.add("look at", pod.uid, look)
-
-    def restore(self, pod: PodKey) -> None:
-        """See `books.Consequences`."""
-        self.errands.add("restore", pod.uid, partial(self._restoring.restore, pod))
-
-    def resize(self, pod: PodKey) -> None:
-        """See `books.Consequences`."""
-        self.errands.add("resize", pod.uid, partial(self._resizing.resize, pod))
-
-    def freed(self) -> None:
-        """See `books.Consequences`."""
-        self._waker.requeue()
-
-    # -- leading
-
-    async def _take_over(self) -> None:
-        self._alarms.forget()
-        await self._fence.prove(self._world.lease.generation)
-        await self._fresh_keys()
-        await self.watching.pods_anew()
-        self.measures.leading.set(1)
-        self.freed()
-
-    async def _fresh_keys(self) -> None:
-        """A key that the former leader made must be known before the pods are read."""
-        while True:
-            try:
-                await self._world.keys.refresh()
-            except TesseraError as e:
-                _log.warning("keys not read", why=str(e))
-                await asyncio.sleep(self._world.settings.books.errand_first_s)
-            else:
-                return
+            group.create_task(self._hints.run(environment.bus), name="hints")
 
     def _resign(self) -> None:
-        self.measures.leading.set(0)
+        """Drop the reservations that were never sent: only the leader may hold them."""
         self.ledger.expire(float("inf"))
 
-    # -- time
-
     async def _sweep(self, every_s: float) -> NoReturn:
+        """Drop what has run out, periodically, until cancelled."""
         while True:
             await asyncio.sleep(every_s)
-            now = self._world.steady.time()
-            expired = self.ledger.expire(now - self._world.settings.books.reservation_s)
-            self.measures.expired.inc(len(expired))
+            now = self.monotonic_clock.time()
+            expired = self.ledger.expire(now - self._environment.settings.ledger.reservation_s)
+            self.metrics.expired.inc(len(expired))
             self._reservations.expire(now)
-            self._starts.expire(now)
-            if self._states.expire(now) or expired:
-                self.freed()
-
-    def _alarm(self, alarm: Alert) -> None:
-        if self.leading.holds:
-            about = ObjectRef("Pod", alarm.name, alarm.namespace, alarm.uid)
-            self._world.events.record(
-                about, str(alarm.wrong), f"the pod {alarm.text}", warning=True
-            )
-
-    # -- parts
-
-    def _around(self) -> BinderDependencies:
-        world = self._world
-        return BinderDependencies(
-            kube=world.kube,
-            registry=world.registry,
-            ledger=self.ledger,
-            placer=self.placer,
-            filter=self.filter,
-            reader=self.reader,
-            looking=self._looking,
-            errands=self.errands,
-            keys=world.keys,
-            news=self._news,
-            measures=self.measures,
-            clock=world.clock,
-            steady=world.steady,
-            fence=self.leading.fence,
-            term=self.leading.term,
-            freed=self.freed,
-            placed=self.packing.bound,
-        )
-
-    def _around_packing(self) -> PackingAround:
-        world = self._world
-        return PackingAround(
-            kube=world.kube, namespace=world.settings.namespace, registry=world.registry,
-            ledger=self.ledger, packer=self._packer, filter=self.filter, measures=self.measures,
-            steady=world.steady,
-            leads=lambda: self.leading.leads,
-        )  # fmt: skip
-
-    def _tools(self) -> RestorerDependencies:
-        world = self._world
-        return RestorerDependencies(
-            kube=world.kube, registry=world.registry, ledger=self.ledger, reader=self.reader,
-            keys=world.keys, measures=self.measures, clock=world.clock, steady=world.steady,
-            holds=lambda: self.leading.holds, term=self.leading.term,
-        )  # fmt: skip
-
-    def _tools_of_resizing(self) -> ResizingTools:
-        world = self._world
-        return ResizingTools(
-            kube=world.kube, registry=world.registry, ledger=self.ledger, looking=self._looking,
-            reader=self.reader, keys=world.keys, measures=self.measures, clock=world.clock,
-            holds=lambda: self.leading.holds, fence=self.leading.fence, term=self.leading.term,
-            freed=self.freed, tell=self._tell,
-        )  # fmt: skip
-
-    def _tell(self, pod: PodKey, reason: str, words: str) -> None:
-        self._world.events.record(of_pod(pod), reason, words)
-
-    def _told(self) -> HandlerTargets:
-        return HandlerTargets(
-            ledger=self.ledger, registry=self.registry, reader=self.reader, books=self.books,
-            states=self._states,
-            nodes=self._nodes, limits=QuotaCache(self.registry, self.ledger),
-            errands=self.errands, measures=self.measures, steady=self._world.steady,
-            freed=self.freed, reservations=self._reservations, starts=self._starts,
-            hosts=self.packing.hosts,
-        )  # fmt: skip
+            self._in_flight_tracker.expire(now)
+            if self._device_states.expire(now) or expired:
+                self._requeuer.requeue()
 
 
 @asynccontextmanager
@@ -335,7 +344,8 @@ async def open_scheduler(
     `random` spreads attempts in time; one with a seed makes a run repeatable. Raises BadSettings,
     and ApiRefused where its credentials do not do.
     """
-    async with open_environment(kube, bus, settings, clock, registry, random=random) as world:
-        scheduler = Scheduler(world)
+    opened = open_environment(kube, bus, settings, clock, registry, random=random)
+    async with opened as environment:
+        scheduler = Scheduler(environment)
         async with running_in_background(scheduler.run(), "scheduler"):
             yield scheduler

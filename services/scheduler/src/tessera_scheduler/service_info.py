@@ -21,14 +21,14 @@ class SchedulerInfo(Struct, frozen=True, kw_only=True):
     """Why it does not answer kube-scheduler; empty when it does."""
     nodes: int
     grants: int
-    """In the books, reservations included."""
+    """Entries of the ledger, reservations included."""
     dialects: tuple[str, ...]
     """Those that new pods may speak."""
 
 
 def info(scheduler: Scheduler, instance: str) -> SchedulerInfo:
     """How the scheduler is now."""
-    problem = scheduler.leading.problem()
+    problem = scheduler.leadership.problem()
     return SchedulerInfo(
         instance=instance, leads=not problem, problem=problem,
         nodes=len(scheduler.ledger.fleet.rows),

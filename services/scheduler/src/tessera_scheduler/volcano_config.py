@@ -1,7 +1,8 @@
-"""What a cluster that ran Volcano told its scheduler: the ConfigMap is read once, at the start.
+"""The configuration of Volcano's scheduler in a cluster that ran it: the ConfigMap is read once, at
+the start.
 
 Whatever is wrong with it or with reading it is a warning: its arguments switch ways of asking off
-and order cards, and nothing is lost without them. A change counts from the next start on.
+and order cards, and nothing is lost without them. A change takes effect at the next start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The nodes that kube-scheduler offers for a pod, looked up once while the same ones keep coming,
+"""The nodes that kube-scheduler offers for a pod, resolved once while it offers the same ones,
 without those on which room is made for others or an equal pod has to start first."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CandidateNodes(Struct, frozen=True):
 
     data: bytes
     layout: int
-    """The fleet's, when the rows were looked up."""
+    """The fleet's, when the rows were resolved."""
     names: tuple[str, ...]
     known: frozenset[str]
     """The names again."""
@@ -54,7 +54,7 @@ class CandidateCache:
         msgspec.DecodeError."""
         last = self._last
         if last is None or not self._is(last, raw):
-            last = self._last = self._looked_up(raw)
+            last = self._last = self._resolve(raw)
             self._narrowed = {}
         return last
 
@@ -62,7 +62,7 @@ class CandidateCache:
         same = last.data == bytes(raw) or last.known == decode_name_set(raw)
         return same and last.layout == self._fleet.layout
 
-    def _looked_up(self, raw: msgspec.Raw) -> CandidateNodes:
+    def _resolve(self, raw: msgspec.Raw) -> CandidateNodes:
         fleet, names = self._fleet, decode_names(raw)
         at = np.array(list(map(fleet.rows.get, names, repeat(-1))), np.int64)
         rows = np.zeros(len(fleet.names), np.bool_)

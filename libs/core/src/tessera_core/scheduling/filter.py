@@ -1,13 +1,13 @@
 """kube-scheduler's filter call, from bytes to bytes: choose a node, reserve its cards, answer it.
 
-One node is answered and the others left out, so that two pods are never sent to one tile; the
+One node is answered and the others left out, so that two pods are never sent to one share; the
 reservation makes it true. A pod asked about again gets its reservation again while that node is
 offered and can still be used. Failed nodes carry one of a closed set of words; the numbers are in
-the decision. Pods that wish where to be get all nodes with room instead
+the decision. Pods with preferences get all nodes with room instead
 (`tessera_core.scheduling.prioritize`).
 
 Failed nodes are called unresolvable, whatever their reason. kube-scheduler asks only about nodes
-that have room as it counts; told to look for victims there, it would try every node by its own
+that have room as it counts; if it looked for victims there, it would try every node by its own
 view, find that none has to go, and write a sentence for each node into the pod's condition.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -36,13 +37,13 @@ from tessera_core.registry.plugin_requests import AllocatedResources, plugin_req
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.candidates import CandidateCache, CandidateNodes
 from tessera_core.scheduling.in_flight import InFlightPods
-from tessera_core.scheduling.node_reservations import NodeReservations as ReservedNodes
+from tessera_core.scheduling.node_reservations import NodeReservations
 from tessera_core.scheduling.prioritize import (
     FeasibleNodes,
     feasible_nodes,
     has_placement_preferences,
 )
-from tessera_core.scheduling.reserve import Reserved, Unschedulable, try_reserve
+from tessera_core.scheduling.reserve import Reserved, Unschedulable, reserved_node, try_reserve
 from tessera_schema.endpoints.extender import (
     ExtenderArgs,
     ExtenderFilterResult,
@@ -88,7 +89,7 @@ class FilterAnswer(Struct, frozen=True, kw_only=True):
 
 
 class _Known(Struct, frozen=True):
-    """What a shape is answered while the books do not change."""
+    """The answer to a shape while the ledger does not change."""
 
     body: bytes
     waiting: Unschedulable
@@ -99,21 +100,34 @@ class Filter:
     """Answers filter calls on a ledger."""
 
     def __init__(
-        self, registry: DialectRegistry, ledger: Ledger, placer: Placer, decisions: DecisionLog
+        self,
+        registry: DialectRegistry,
+        ledger: Ledger,
+        placer: Placer,
+        decisions: DecisionLog,
+        *,
+        reservations: NodeReservations | None = None,
+        in_flight: InFlightPods | None = None,
     ) -> None:
-        """All are shared with the rest of the scheduler; the placer's fleet is the ledger's."""
+        """All are shared with the rest of the scheduler; the placer's fleet is the ledger's.
+
+        `reservations` are the nodes on which plans and preemption make room for pods, `in_flight`
+        the pods that equal ones wait for; None = there are none.
+        """
         self._admissions = AdmissionCache(registry)
         self._ledger = ledger
         self._placer = placer
         self._decisions = decisions
-        self.reserved = ReservedNodes(lambda uid: ledger.entry(uid) is not None)
-        """Nodes on which plans and preemption make room for pods."""
-        self.starting = InFlightPods(plugin_requests(registry), self._held_on)
-        """Nodes on which an equal pod has to start first."""
+        self._reservations = (
+            NodeReservations(ledger.entry) if reservations is None else reservations
+        )
+        if in_flight is None:
+            in_flight = InFlightPods(plugin_requests(registry), partial(reserved_node, ledger))
+        self._in_flight = in_flight
         self._offers = CandidateCache(ledger.fleet)
         self._waiting: dict[object, _Known] = {}
         self._waiting_at: tuple[int, CandidateNodes | None] = (-1, None)
-        self._asks = Cache[FilteredPod](MOST_ASKED)
+        self._filtered = Cache[FilteredPod](MOST_ASKED)
 
     def __call__(self, body: bytes, now: float) -> bytes:
         """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
@@ -131,9 +145,10 @@ class Filter:
             return self._reject(args.pod, admission, offer, now)
         if admission is None or not admission.request.containers:
             return FilterAnswer(body=_several(offer.names), pod=args.pod)
-        closed = self.reserved.closed_to(admission.request, args.pod.spec.priority or 0, now)
-        offer = self._offers.without(offer, closed, self.starting.closed_to(args.pod))
-        node = self._held(admission, offer, now)
+        priority = args.pod.spec.priority or 0
+        closed = self._reservations.closed_to(admission.request, priority, now)
+        offer = self._offers.without(offer, closed, self._in_flight.closed_to(args.pod))
+        node = self._node_of(admission, offer, now)
         if node:
             self._remember(args.pod, admission)
             return FilterAnswer(
@@ -143,37 +158,44 @@ class Filter:
             return self._offer_rooms(args.pod, admission, offer, now)
         return self._decide(args.pod, admission, offer, now)
 
-    def closed(self, ask: FilteredPod, node: str, now: float) -> str:
-        """Why the node is left to another pod just now; empty when it is not."""
-        priority = ask.pod.spec.priority or 0
-        closed = self.reserved.closed_to(ask.request, priority, now).get(node, "")
-        return closed or self.starting.closed_to(ask.pod).get(node, "")
+    def reserve_on(self, filtered: FilteredPod, node: str, now: float) -> str:
+        """Reserve cards on this node for a pod that was offered several nodes, or whose reservation
+        has run out; why not, empty when they are reserved."""
+        pod, request = filtered.pod, filtered.request
+        reserved = self._reservations.closed_to(request, pod.spec.priority or 0, now).get(node, "")
+        closed = reserved or self._in_flight.closed_to(pod).get(node, "")
+        if closed:
+            return f"node {node}: {closed}: filter it again"
+        only = self._ledger.fleet.only(node)
+        decided = try_reserve(self._ledger, self._placer, request, only, now, attempt=1)
+        if not isinstance(decided, Reserved):
+            return f"node {node} has no room for this pod any more: filter it again"
+        self._in_flight.reserve(pod, node, now)
+        return ""
 
     def put_node(self, node: str, allocated: AllocatedResources, now: float) -> bool:
         """How the node's containers get cards; True when that was otherwise before."""
-        if not self.starting.put_node(node, allocated):
+        if not self._in_flight.put_node(node, allocated):
             return False
-        for uid, ask in self._asks.items():
-            if self._held_on(uid) == node:
-                self.starting.reserve(ask.pod, node, now)
+        for uid, filtered in self._filtered.items():
+            if reserved_node(self._ledger, uid) == node:
+                self._in_flight.reserve(filtered.pod, node, now)
         return True
-
-    def _held_on(self, uid: str) -> str:
-        entry = self._ledger.entry(uid)
-        return "" if entry is None else entry.grant.node
 
     def filtered_pod(self, uid: str) -> FilteredPod | None:
         """The pod as it was when it got its node; None when that is too long ago."""
-        return self._asks.get(uid)
+        return self._filtered.get(uid)
 
     def forget(self, uid: str) -> None:
-        """The pod is bound, or gone."""
-        self._asks.forget(uid)
+        """Forget a pod that is bound, or gone."""
+        self._filtered.forget(uid)
 
     def _remember(self, pod: Pod, admission: AdmittedPod) -> None:
-        self._asks.keep(pod.metadata.uid, FilteredPod(pod, admission.request), len(_encode(pod)))
+        self._filtered.keep(
+            pod.metadata.uid, FilteredPod(pod, admission.request), len(_encode(pod))
+        )
 
-    def _held(self, admission: AdmittedPod, offer: CandidateNodes, now: float) -> str:
+    def _node_of(self, admission: AdmittedPod, offer: CandidateNodes, now: float) -> str:
         """The node of a pod that has cards already; empty where it needs others."""
         fleet, uid = self._ledger.fleet, admission.request.uid
         entry = self._ledger.entry(uid)
@@ -223,7 +245,7 @@ class Filter:
     ) -> FilterAnswer:
         request, node = admission.request, "" if grant is None else grant.node
         self._remember(pod, admission)
-        self.starting.reserve(pod, node, now)
+        self._in_flight.reserve(pod, node, now)
         self._decisions.keep(
             Decision(
                 uid=request.uid,
@@ -287,7 +309,7 @@ class Filter:
         return _Known(_none(failed), waiting, reason)
 
     def _known(self, offer: CandidateNodes, shape: object) -> _Known | None:
-        """The answer that the same shape got under the same books, if it had to wait."""
+        """The answer that the same shape got under the same ledger, if it had to wait."""
         generation, at = self._waiting_at
         if generation != self._ledger.generation or at is not offer:
             self._waiting, self._waiting_at = {}, (self._ledger.generation, offer)

@@ -1,13 +1,14 @@
 """Pods that kubelet is about to ask a device plugin for, and the nodes that equal ones wait for.
 
-Kubelet's `Allocate` says how much of which resource a container asks for, and not for whom. So on a
-node where containers get their cards that way, two pods that ask for as much of one resource never
-start at once: from the reservation of the first until kubelet has asked for it, the node is left
-out for the others. Our own plugin writes down for whom it answered, so the first is out of the way
-as soon as kubelet reports it. Other plugins pick among pods that have not started, so there it is
-in the way until one of its containers starts, or the plugin says on the pod that it gave the cards.
+Kubelet's `Allocate` says how much of which resource a container asks for, and not which container.
+So on a node where containers get their cards that way, two pods that ask for as much of one
+resource never start at once: from the reservation of the first until kubelet has asked for it, the
+node is left out for the others. Tessera's own plugin records the pod that it answered for, so the
+first is out of the way as soon as kubelet reports it. Other plugins pick among pods that have not
+started, so there it is in the way until one of its containers starts, or the plugin writes on the
+pod that it gave the cards.
 
-Where no node allocates nothing is computed. Nothing is added to the books: a node that is left out
+Where no node allocates nothing is computed. Nothing is added to the ledger: a node that is left out
 too long costs time, never a card.
 """
 
@@ -32,7 +33,7 @@ _NONE: Final[Mapping[str, str]] = {}
 
 
 class Overdue(Struct, frozen=True):
-    """A pod that has not started for too long."""
+    """A pod that has not started in time."""
 
     uid: str
     pod: str
@@ -54,10 +55,11 @@ class _Flight(Struct, frozen=True, kw_only=True):
 class InFlightPods:
     """All pods that are on their way to a node, and the nodes where that matters."""
 
-    def __init__(self, reading: PluginRequests, held_on: Callable[[str], str]) -> None:
-        """`held_on` tells the node on which the books hold cards for a pod (uid); empty = none."""
+    def __init__(self, reading: PluginRequests, reserved_node: Callable[[str], str]) -> None:
+        """`reserved_node` gives the node on which the ledger has cards for a pod (uid); empty =
+        none."""
         self.reading = reading
-        self._held_on = held_on
+        self._reserved_node = reserved_node
         self._nodes: dict[str, AllocatedResources] = {}
         self._flights: dict[str, _Flight] = {}
         self._by_ask: dict[tuple[str, int], dict[str, None]] = {}
@@ -68,8 +70,6 @@ class InFlightPods:
     def __len__(self) -> int:
         """Pods that are on their way."""
         return len(self._flights)
-
-    # -- nodes
 
     def nodes(self) -> frozenset[str]:
         """Those that allocate."""
@@ -92,19 +92,17 @@ class InFlightPods:
         return True
 
     def remove_node(self, node: str) -> None:
-        """The node is gone. Pods on it are told of as gone by themselves."""
+        """The node is gone. Its pods are removed one by one, as they go."""
         self.put_node(node, NOTHING_ALLOCATED)
 
-    # -- pods
-
     def reserve(self, pod: Pod, node: str, now: float) -> None:
-        """The pod is to be bound to the node; it counts while the books hold its cards there."""
+        """The pod is to be bound to the node; it counts while the ledger has its cards there."""
         if node in self._nodes:
             asks = self.reading.requests(pod)
             self._put(_Flight(uid=pod.metadata.uid, pod=pod.name, node=node, asks=asks, since=now))
 
-    def seen(self, uid: str, pod: str, node: str, start: StartingPod, now: float) -> bool:
-        """The pod is bound and has not started; True when somebody need not wait any more."""
+    def observe(self, uid: str, pod: str, node: str, start: StartingPod, now: float) -> bool:
+        """The pod is bound and has not started; True when another pod need not wait any more."""
         if uid in self._let_go:
             return False
         known = self._flights.get(uid)
@@ -119,7 +117,7 @@ class InFlightPods:
         return known is not None and self._is_in_the_way(known) > self._is_in_the_way(now_known)
 
     def drop(self, uid: str) -> bool:
-        """The pod has started or is gone; True when somebody need not wait any more."""
+        """The pod has started or is gone; True when another pod need not wait any more."""
         self._let_go.discard(uid)
         known = self._flights.get(uid)
         return known is not None and self._drop(known)
@@ -139,11 +137,11 @@ class InFlightPods:
             for other in self._by_ask.get(ask, ()):
                 flight = self._flights[other]
                 if other != pod.metadata.uid and self._is_there(flight):
-                    closed.setdefault(flight.node, _told(flight, ask))
+                    closed.setdefault(flight.node, _reason(flight, ask))
         return closed
 
     def expire(self, now: float, longest_s: float) -> Sequence[Overdue]:
-        """Those that have not started `longest_s` seconds after they were seen bound.
+        """Those that have not started `longest_s` seconds after they were observed bound.
 
         Kubelet has asked for one that it reported, so that others wait for it no longer: a pod
         whose image cannot be had must not keep a node to itself. One that kubelet has not reported
@@ -153,21 +151,19 @@ class InFlightPods:
             if not self._is_there(flight):
                 self._drop(flight)
         late = [f for f in self._flights.values() if f.bound and now - f.since > longest_s]
-        told = []
+        overdue = []
         for flight in late:
             if flight.node in self._nodes:
-                told.append(Overdue(flight.uid, flight.pod, flight.node, flight.admitted))
+                overdue.append(Overdue(flight.uid, flight.pod, flight.node, flight.admitted))
             if flight.admitted:
                 self._drop(flight)
                 self._let_go.add(flight.uid)
             else:
                 self._put(replace(flight, since=now))
-        return told
-
-    # -- keeping in step
+        return overdue
 
     def _is_there(self, flight: _Flight) -> bool:
-        return flight.bound or self._held_on(flight.uid) == flight.node
+        return flight.bound or self._reserved_node(flight.uid) == flight.node
 
     def _waited_for(self, flight: _Flight, name: str) -> bool:
         allocated = self._nodes.get(flight.node)
@@ -207,7 +203,7 @@ class InFlightPods:
                 self._by_ask.pop(ask, None)
 
 
-def _told(flight: _Flight, ask: tuple[str, int]) -> str:
+def _reason(flight: _Flight, ask: tuple[str, int]) -> str:
     name, amount = ask
     return (
         f"{flight.pod} is starting there and asks for as much, {name}: {amount}, and kubelet does "

@@ -1,11 +1,11 @@
-"""Nodes on which room is made for a waiting pod, and to whom they are closed meanwhile.
+"""Nodes on which room is made for a waiting pod, and the pods that they are closed to meanwhile.
 
 A plan evicts one pod after another, and so does kube-scheduler's preemption, which then nominates
-the node; what becomes free must not go to whoever asks next. So until the pod has cards or is gone,
-or the time is over, nobody of no higher priority is placed on that node with cards of a make that
-the pod asks for. Nothing is added to the books: the pod itself may be placed anywhere, and a node
-that is closed too long costs room, never truth. Room that is free before a nomination is seen may
-be taken by another pod.
+the node; what becomes free must not go to the next pod that comes. So until the pod has cards or is
+gone, or the time is over, no pod without a higher priority is placed on that node with cards of a
+vendor that the pod asks for. Nothing is added to the ledger: the pod itself may be placed anywhere,
+and a node that is closed too long costs room, never truth. Room that is free before a nomination is
+observed may be taken by another pod.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST_S: Final = 900.0
 
 
 class NodeReservation(Struct, frozen=True, kw_only=True):
-    """One waiting pod's."""
+    """The node on which room is made for one waiting pod."""
 
     uid: str
     pod: str
@@ -41,22 +41,22 @@ class NodeReservation(Struct, frozen=True, kw_only=True):
 
 
 class NodeReservations:
-    """All of them."""
+    """The reservations of all waiting pods."""
 
-    def __init__(self, has_cards: Callable[[str], bool] = lambda _: False) -> None:
-        """`has_cards` tells whether a pod (uid) is in the books: what it has needs no holding."""
+    def __init__(self, has_cards: Callable[[str], object] = lambda _: False) -> None:
+        """`has_cards` is true of a pod (uid) that the ledger has: it needs no reservation."""
         self._has_cards = has_cards
         self._by_pod: dict[str, NodeReservation] = {}
         self._over: dict[str, str] = {}
-        """Pod -> node of a nomination that has held long enough: it must not begin anew with each
+        """Pod -> node of a nomination that has held long enough: it must not begin again with each
         change of the pod."""
 
     def __len__(self) -> int:
-        """How many hold."""
+        """How many pods have one."""
         return len(self._by_pod)
 
     def put(self, held: NodeReservation, now: float) -> bool:
-        """The pod bears this; False when that changes nothing."""
+        """Add the reservation that the pod bears; False when that changes nothing."""
         if held.until <= now or (held.nominated and self._over.get(held.uid) == held.node):
             return self._drop(held.uid)
         known = self._by_pod.get(held.uid)
@@ -69,17 +69,18 @@ class NodeReservations:
         return True
 
     def drop(self, uid: str) -> bool:
-        """The pod is bound or gone, or bears none any more; False when none was known."""
+        """Remove the reservation of a pod that is bound or gone, or bears none any more; False when
+        none was known."""
         self._over.pop(uid, None)
         return self._drop(uid)
 
     def keep(self, uids: frozenset[str]) -> bool:
-        """Drop those of all other pods."""
+        """Remove those of all other pods; False when there are none."""
         others = (self._by_pod.keys() | self._over.keys()) - uids
         return sum(self.drop(uid) for uid in others) > 0
 
     def expire(self, now: float) -> bool:
-        """Drop those whose time is over; False when there are none."""
+        """Remove those whose time is over; False when there are none."""
         over = [h for h in self._by_pod.values() if h.until <= now]
         self._over |= {h.uid: h.node for h in over if h.nominated}
         return sum(self._drop(h.uid) for h in over) > 0
@@ -90,7 +91,7 @@ class NodeReservations:
             return {}
         vendors = {r.vendor for c in request.containers for r in c.requests}
         return {
-            held.node: _told(held)
+            held.node: _reason(held)
             for held in self._by_pod.values()
             if held.uid != request.uid
             and priority <= held.priority
@@ -107,6 +108,6 @@ def _room(held: NodeReservation) -> tuple[str, str, bool]:
     return held.node, held.plan, held.nominated
 
 
-def _told(held: NodeReservation) -> str:
+def _reason(held: NodeReservation) -> str:
     by = " by preemption" if held.nominated else f" by plan {held.plan}" if held.plan else ""
     return f"room is being made there{by} for {held.pod}, of priority {held.priority}"

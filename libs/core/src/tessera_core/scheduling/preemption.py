@@ -1,7 +1,7 @@
 """Whether evicting pods would make room for another one, card by card.
 
-kube-scheduler proposes nodes by what it counts itself, which is not cards. Quota is left out: who
-is evicted may be of another namespace. It promises no eviction that helps in the end: cards that
+kube-scheduler proposes nodes by what it counts itself, which is not cards. Quota is left out: a
+victim may be of another namespace. It promises no eviction that helps in the end: cards that
 become free may be taken by a pod that comes first.
 """
 
@@ -17,7 +17,34 @@ from tessera_core.placement.place import fits_of_an_attempt
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import units
 from tessera_core.quota.allowance import NO_LIMITS
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.node_reservations import NodeReservations
+from tessera_core.scheduling.pod_request import card_request
+from tessera_schema.kube import Pod
 from tessera_schema.requests import PodRequest
+
+
+class PreemptionCheck:
+    """Checks the nodes on which kube-scheduler proposes to evict pods."""
+
+    def __init__(
+        self, registry: DialectRegistry, ledger: Ledger, reservations: NodeReservations
+    ) -> None:
+        """All are shared with the filter."""
+        self._registry = registry
+        self._ledger = ledger
+        self._reservations = reservations
+
+    def nodes(
+        self, pod: Pod | None, victims: Mapping[str, Iterable[str]], now: float
+    ) -> frozenset[str]:
+        """Of these nodes (node -> uids) those where evicting would make room for the pod's cards,
+        and that are not reserved for another pod. All, for a pod that asks for no cards."""
+        request = card_request(self._registry, self._ledger, pod)
+        if pod is None or request is None:
+            return frozenset(victims)
+        closed = self._reservations.closed_to(request, pod.spec.priority or 0, now)
+        return nodes_made_feasible(self._ledger, request, victims) - closed.keys()
 
 
 def nodes_made_feasible(

@@ -1,9 +1,9 @@
-"""Pods that also wish where to be: all nodes with room are told, and scored.
+"""Pods with preferences about their node: all nodes with room are answered, and scored.
 
 One node is answered for most pods (`tessera_core.scheduling.filter`). A pod with preferred affinity
-or a ScheduleAnyway spread leaves the choice to kube-scheduler, which weighs its wishes against our
-scores; its cards are reserved when the Binding is asked for, so another pod may be faster.
-"""
+or a ScheduleAnyway spread leaves the choice to kube-scheduler, which weighs the preferences against
+Tessera's scores; its cards are reserved when the Binding is asked for, so another pod may be
+faster."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from tessera_core.placement.placer import Placer
 from tessera_core.placement.scoring import nodes
 from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance, minimum_usage
+from tessera_core.registry.registry import DialectRegistry
+from tessera_core.scheduling.pod_request import card_request
 from tessera_core.scheduling.reserve import Unschedulable
 from tessera_schema.kube import Pod
 from tessera_schema.requests import Choice, PodRequest
@@ -37,7 +39,7 @@ class FeasibleNodes(Struct, frozen=True):
 
 
 def has_placement_preferences(pod: Pod) -> bool:
-    """True for a pod whose wishes only kube-scheduler can weigh."""
+    """True for a pod whose preferences only kube-scheduler can weigh."""
     affinity = pod.spec.affinity or {}
     return any(_preferred(affinity.get(kind)) for kind in _AFFINITIES) or any(
         s.when_unsatisfiable == "ScheduleAnyway" for s in pod.spec.topology_spread_constraints
@@ -87,6 +89,27 @@ def node_scores(placer: Placer, request: PodRequest, names: Iterable[str]) -> di
         for row, place in zip(rows.tolist(), rank.reshape(-1).tolist(), strict=True):
             scored[fleet.names[row]] = round(TOP_SCORE * (1 - place / worst))
     return scored
+
+
+class Prioritizer:
+    """Scores nodes for kube-scheduler's prioritize call."""
+
+    def __init__(self, registry: DialectRegistry, ledger: Ledger, placer: Placer) -> None:
+        """The placer's fleet is the ledger's."""
+        self._registry = registry
+        self._ledger = ledger
+        self._placer = placer
+
+    def scores(self, pod: Pod | None, names: Iterable[str]) -> dict[str, int]:
+        """Node -> 0 to 10 by the pod's own policy; the node that it is reserved on alone, where it
+        is. Empty for a pod that asks for no cards."""
+        request = card_request(self._registry, self._ledger, pod)
+        if request is None:
+            return {}
+        entry = self._ledger.entry(request.uid)
+        if entry is not None:
+            return {entry.grant.node: TOP_SCORE}
+        return node_scores(self._placer, request, names)
 
 
 def _screen_is_exact(wanted: Sequence[PlacementUnit], allowance: Allowance) -> bool:

@@ -1,4 +1,5 @@
-"""One decision about one pod: quota, placement and the books, for the scheduler and the planner."""
+"""One decision about one pod: quota, placement and the ledger, for the scheduler and the
+planner."""
 
 from __future__ import annotations
 
@@ -34,6 +35,12 @@ class Unschedulable(Struct, frozen=True):
     """Why is in the pod itself: it says nothing about another one that asks for the same."""
     untried: frozenset[int] = frozenset()
     """Rows that may have room, and are left to the pod's next attempts."""
+
+
+def reserved_node(ledger: Ledger, uid: str) -> str:
+    """The node on which the ledger has cards for a pod; empty where it has none."""
+    entry = ledger.entry(uid)
+    return "" if entry is None else entry.grant.node
 
 
 def try_reserve(

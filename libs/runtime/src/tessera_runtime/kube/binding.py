@@ -8,6 +8,7 @@ here: whoever holds the books decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 
 _read_pod: Final = decoder(Pod)
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class PodKey(Struct, frozen=True):
@@ -50,20 +52,28 @@ class Unknown(Struct, frozen=True):
     message: str
 
 
-def binding_body(pod: PodKey, node: str, annotations: Mapping[str, str]) -> bytes:
-    """The JSON of a Binding."""
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-            "annotations": annotations,
-        },
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-    }
-    return msgspec.json.encode(binding)
+def binding_body(
+    pod: PodKey, node: str, annotations: Mapping[str, str], version: str = "",
+    labels: Mapping[str, str] = _NO_LABELS,
+) -> bytes:  # fmt: skip
+    """The JSON of a Binding. The uid is a precondition unless it is empty, and so is a
+    resourceVersion (`version`). Labels reach the pod where the API server copies them
+    (`PodTopologyLabelsAdmission`: from Kubernetes 1.35 on)."""
+    metadata: dict[str, object] = {
+        "name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "annotations": annotations,
+    }  # fmt: skip
+    if labels:
+        metadata["labels"] = labels
+    if version:
+        metadata["resourceVersion"] = version
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+    )
 
 
 async def bind(

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from tessera_runtime.errors import ApiBusy, ApiConflict, ApiLost, ApiNotFound, ApiRefused
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.kube.binding import PodKey, binding_body
 from tessera_schema.grants import Grant
-
-NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class BindingTarget(Struct, frozen=True, kw_only=True):
-    """A Binding."""
+    """What a Binding binds, and writes on the pod."""
 
     name: PodKey
     grant: Grant
@@ -27,33 +22,9 @@ class BindingTarget(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
 
     def body(self, version: str = "") -> bytes:
-        """As the API server takes it; the uid is always a precondition, a resourceVersion where
-        one is given."""
-        return binding(self.name, self.grant.node, self.annotations, version, self.labels)
-
-
-def binding(
-    name: PodKey, node: str, annotations: Mapping[str, str], version: str = "",
-    labels: Mapping[str, str] = NO_LABELS,
-) -> bytes:  # fmt: skip
-    """A Binding as the API server takes it; an empty uid is no precondition. Labels reach the pod
-    where the API server copies them (`PodTopologyLabelsAdmission`: from Kubernetes 1.35 on)."""
-    metadata: dict[str, object] = {
-        "name": name.name, "namespace": name.namespace, "uid": name.uid,
-        "annotations": annotations,
-    }  # fmt: skip
-    if labels:
-        metadata["labels"] = labels
-    if version:
-        metadata["resourceVersion"] = version
-    return msgspec.json.encode(
-        {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": metadata,
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-    )
+        """The Binding as the API server takes it; the uid is always a precondition, a
+        resourceVersion where one is given."""
+        return binding_body(self.name, self.grant.node, self.annotations, version, self.labels)
 
 
 class BindingWritten(Struct, frozen=True):
@@ -89,7 +60,8 @@ Sent = BindingWritten | BindingRejected | BindingContested | BindingDeferred | B
 
 
 async def send_binding(kube: Kube, target: BindingTarget, version: str, call_s: float) -> Sent:
-    """Send the Binding once. The API server is asked to give up when we do."""
+    """Send the Binding once. The API server is asked to give up after `call_s` seconds, as this
+    side does."""
     path = paths.pod(target.name.namespace, target.name.name, "binding")
     query = {"timeout": f"{call_s:g}s"}
     try:

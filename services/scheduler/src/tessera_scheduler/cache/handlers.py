@@ -1,82 +1,75 @@
-"""Where lists and watches end: each kind of object goes to the books in its own way.
+"""Handlers of lists and watches: each kind of object goes to the caches in its own way.
 
-Objects are compared with what is known, never counted: a watch may tell a change twice.
+Objects are compared with what is known, never counted: a watch may show a change twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
-
-from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.packing.host_capacity import HostCapacity
-from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.kube.reflector import WatchEventType
+from tessera_runtime.metrics import Counter
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.device_states import DeviceStates
 from tessera_scheduler.cache.in_flight import InFlightTracker
 from tessera_scheduler.cache.nodes import NodeCache, NodeSummary
-from tessera_scheduler.cache.pod_reader import PodReader, PodSummary
+from tessera_scheduler.cache.pod_events import PodEvents
+from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.pods import PodCache
 from tessera_scheduler.cache.quotas import QuotaCache, QuotaSummary
 from tessera_scheduler.cache.reservations import Reservations
-from tessera_scheduler.metrics import SchedulerMetrics
-from tessera_scheduler.retry_queue import RetryQueue
 from tessera_schema.kube import Custom
 
 
-class HandlerTargets(Struct, frozen=True, kw_only=True):
-    """Who is told."""
-
-    ledger: Ledger
-    registry: DialectRegistry
-    reader: PodReader
-    books: PodCache
-    states: DeviceStates
-    nodes: NodeCache
-    limits: QuotaCache
-    reservations: Reservations
-    starts: InFlightTracker
-    hosts: HostCapacity
-    errands: RetryQueue
-    measures: SchedulerMetrics
-    steady: MonotonicClock
-    freed: Callable[[], None]
-
-
 class PodHandler:
-    """Pods."""
+    """Pods go to the ledger, the node reservations, the pods in flight and the hosts' capacity."""
 
-    def __init__(self, told: HandlerTargets) -> None:
-        self._told = told
+    def __init__(
+        self,
+        *,
+        pod_cache: PodCache,
+        reservations: Reservations,
+        in_flight: InFlightTracker,
+        hosts: HostCapacity,
+        relists: Counter,
+        clock: MonotonicClock,
+    ) -> None:
+        """`hosts` get what every running pod requests, with cards or without."""
+        self._pod_cache = pod_cache
+        self._reservations = reservations
+        self._in_flight = in_flight
+        self._hosts = hosts
+        self._relists = relists.labels("pods")
+        self._clock = clock
 
     def on_list(self, items: list[PodSummary], started: float, now: float) -> None:
         """See `Handler.on_list`."""
-        self._told.measures.relists.labels("pods").inc()
-        steady = self._told.steady
-        self._told.books.relisted(items, steady.at(started), steady.at(now))
-        self._told.reservations.relisted(items, steady.at(now))
-        self._told.starts.relisted(items, steady.at(now))
-        self._told.hosts.only(item.uid for item in items if _runs(item))
+        self._relists.inc()
+        at = self._clock.at(now)
+        self._pod_cache.on_list(items, self._clock.at(started), at)
+        self._reservations.on_list(items, at)
+        self._in_flight.on_list(items, at)
+        self._hosts.only(item.uid for item in items if _runs(item))
         for item in filter(_runs, items):
-            self._told.hosts.hold(item.uid, item.node, item.host)
+            self._hosts.hold(item.uid, item.node, item.host)
 
     def on_event(self, change: WatchEventType, item: PodSummary, now: float) -> None:
         """See `Handler.on_event`."""
         if change is WatchEventType.DELETED:
-            self._told.books.deleted(item.uid)
-            self._told.reservations.gone(item.uid)
-            self._told.starts.gone(item.uid)
-            self._told.hosts.release(item.uid)
-        else:
-            self._told.books.changed(item, self._told.steady.at(now))
-            self._told.reservations.changed(item, self._told.steady.at(now))
-            self._told.starts.changed(item, self._told.steady.at(now))
-            if _runs(item):
-                self._told.hosts.hold(item.uid, item.node, item.host)
-            elif item.ended:
-                self._told.hosts.release(item.uid)
+            self._pod_cache.on_delete(item.uid)
+            self._reservations.on_delete(item.uid)
+            self._in_flight.on_delete(item.uid)
+            self._hosts.release(item.uid)
+            return
+        at = self._clock.at(now)
+        self._pod_cache.on_update(item, at)
+        self._reservations.on_update(item, at)
+        self._in_flight.on_update(item, at)
+        if _runs(item):
+            self._hosts.hold(item.uid, item.node, item.host)
+        elif item.ended:
+            self._hosts.release(item.uid)
 
 
 def _runs(pod: PodSummary) -> bool:
@@ -84,71 +77,96 @@ def _runs(pod: PodSummary) -> bool:
 
 
 class NodeHandler:
-    """Nodes."""
+    """Nodes go to the ledger, to what agents reported, the pods in flight and the hosts'
+    capacity."""
 
-    def __init__(self, told: HandlerTargets) -> None:
-        self._told = told
+    def __init__(
+        self,
+        *,
+        nodes: NodeCache,
+        device_states: DeviceStates,
+        in_flight: InFlightTracker,
+        hosts: HostCapacity,
+        relists: Counter,
+        clock: MonotonicClock,
+    ) -> None:
+        """`hosts` get what every node has for pods."""
+        self._nodes = nodes
+        self._device_states = device_states
+        self._in_flight = in_flight
+        self._hosts = hosts
+        self._relists = relists.labels("nodes")
+        self._clock = clock
 
     def on_list(self, items: list[NodeSummary], started: float, now: float) -> None:
         """See `Handler.on_list`."""
-        self._told.measures.relists.labels("nodes").inc()
+        self._relists.inc()
         allocated = {item.name: item.allocated for item in items}
-        self._told.starts.nodes(allocated, self._told.steady.at(now))
-        for gone in self._told.nodes.relisted(items):
-            self._told.states.node_gone(gone)
-        self._told.hosts.nodes({item.name: item.host for item in items})
+        self._in_flight.on_node_list(allocated, self._clock.at(now))
+        for gone in self._nodes.on_list(items):
+            self._device_states.on_node_gone(gone)
+        self._hosts.nodes({item.name: item.host for item in items})
 
     def on_event(self, change: WatchEventType, item: NodeSummary, now: float) -> None:
         """See `Handler.on_event`."""
         if change is WatchEventType.DELETED:
-            self._told.nodes.deleted(item.name)
-            self._told.states.node_gone(item.name)
-            self._told.starts.node_gone(item.name)
-            self._told.hosts.node(item.name, None)
+            self._nodes.on_delete(item.name)
+            self._device_states.on_node_gone(item.name)
+            self._in_flight.on_node_gone(item.name)
+            self._hosts.node(item.name, None)
         else:
-            self._told.starts.node(item.name, item.allocated, self._told.steady.at(now))
-            self._told.nodes.changed(item)
-            self._told.hosts.node(item.name, item.host)
+            self._in_flight.on_node(item.name, item.allocated, self._clock.at(now))
+            self._nodes.on_update(item)
+            self._hosts.node(item.name, item.host)
 
 
 class QuotaHandler:
-    """Quota objects of one kind."""
+    """Quota objects of one kind go to the ledger's limits."""
 
-    def __init__(self, kind: str, told: HandlerTargets) -> None:
+    def __init__(
+        self, kind: str, quotas: QuotaCache, pod_events: PodEvents, relists: Counter
+    ) -> None:
+        """That other limits count is published as `freed`."""
         self._kind = kind
-        self._told = told
+        self._quotas = quotas
+        self._pod_events = pod_events
+        self._relists = relists.labels(kind)
 
     def on_list(self, items: list[QuotaSummary], started: float, now: float) -> None:
         """See `Handler.on_list`."""
-        self._told.measures.relists.labels(self._kind).inc()
-        if self._told.limits.relisted(self._kind, items):
-            self._told.freed()
+        self._relists.inc()
+        if self._quotas.on_list(self._kind, items):
+            self._pod_events.freed.publish()
 
     def on_event(self, change: WatchEventType, item: QuotaSummary, now: float) -> None:
         """See `Handler.on_event`."""
-        limits = self._told.limits
-        if limits.deleted(item) if change is WatchEventType.DELETED else limits.changed(item):
-            self._told.freed()
+        deleted = change is WatchEventType.DELETED
+        if self._quotas.on_delete(item) if deleted else self._quotas.on_update(item):
+            self._pod_events.freed.publish()
 
 
 class CustomResourceHandler:
-    """Custom resources of one kind that describe nodes' cards; `look` is told whose changed."""
+    """Custom resources of one kind that describe nodes' cards."""
 
-    def __init__(self, path: str, told: HandlerTargets, look: Callable[[str], None]) -> None:
+    def __init__(self, path: str, nodes: NodeCache, refresh: Callable[[str], None]) -> None:
+        """`refresh` reads a node again whose description has changed."""
         self._path = path
-        self._told = told
-        self._look = look
+        self._nodes = nodes
+        self._refresh = refresh
 
     def on_list(self, items: list[Custom], started: float, now: float) -> None:
         """See `Handler.on_list`."""
-        for name in self._told.nodes.customs_relisted(self._path, items):
-            self._look(name)
+        for name in self._nodes.on_custom_list(self._path, items):
+            self._refresh(name)
 
     def on_event(self, change: WatchEventType, item: Custom, now: float) -> None:
         """See `Handler.on_event`."""
-        if change is WatchEventType.DELETED:
-            other = self._told.nodes.custom_deleted(self._path, item.metadata.name)
-        else:
-            other = self._told.nodes.custom_changed(self._path, item)
-        if other:
-            self._look(item.metadata.name)
+        name = item.metadata.name
+        deleted = change is WatchEventType.DELETED
+        changed = (
+            self._nodes.on_custom_delete(self._path, name)
+            if deleted
+            else self._nodes.on_custom_update(self._path, item)
+        )
+        if changed:
+            self._refresh(name)

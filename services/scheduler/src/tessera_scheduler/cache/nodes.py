@@ -1,11 +1,10 @@
-"""The cards of every node in the ledger: what is published durably, less what news takes away.
+"""The cards of every node in the ledger: what is published durably, less what reports take away.
 
 The node's annotations (and the custom resources that other systems describe cards with) are what
 counts. The bus may take a card away at once, because it went bad or its driver no longer shows it;
 only what is published durably brings capacity. What the bus took away comes back when the bus says
-so, when the card was published sick and then well again, or when nobody repeated it for a while: by
-then the agent has written what is true.
-"""
+so, when the card was published unhealthy and then healthy again, or when the agent did not repeat
+it for a while: by then it has written what is true."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ from tessera_schema.kube import Custom, Node
 from tessera_schema.messages.device_reports import DeviceState
 
 WARNINGS: Final = 5_000
-"""Nodes whose warnings are remembered, so that each is told once."""
-
+"""Nodes whose warnings are remembered, so that each is logged once."""
 
 _node = decoder(Node)
 _custom = decoder(Custom)
@@ -46,37 +44,35 @@ class NodeSummary(Struct, frozen=True, kw_only=True):
     given: frozenset[str] = frozenset()
     """See `tessera_core.inventory.merge.NodeCards`."""
     missing: frozenset[str] = frozenset()
-    """See there."""
+    """See `tessera_core.inventory.merge.NodeCards`."""
     allocated: AllocatedResources = NOTHING_ALLOCATED
     host: Host | None = None
-    """What it has for pods beside cards; None = it does not say."""
+    """What it has for pods apart from cards; None = it does not say."""
     voices: Voices = {}
     """The agents that publish them."""
 
 
 class NodeCache:
-    """Takes in what is seen of nodes and told of cards."""
+    """Keeps the ledger's nodes in step with node objects, custom resources and agents' reports."""
 
     def __init__(
-        self, registry: DialectRegistry, ledger: Ledger, reports: AgentReports, *, news_s: float
+        self, registry: DialectRegistry, ledger: Ledger, reports: AgentReports, *, report_s: float
     ) -> None:  # fmt: skip
-        """`reports` gets to know what each node shows. What the bus takes away and does not repeat
-        counts for `news_s` seconds."""
+        """`reports` learns what each node shows. What the bus takes away and does not repeat
+        counts for `report_s` seconds."""
         self._reports = reports
         self._registry = registry
         self._ledger = ledger
-        self._news_s = news_s
+        self._report_s = report_s
         self._published: dict[str, tuple[Card, ...]] = {}
         self._customs: dict[str, dict[str, Custom]] = {}
         """Node -> API path -> object."""
         self._lost: dict[str, dict[str, _Lost]] = {}
         """Node -> vendor -> what the bus took away."""
-        self._told: dict[str, tuple[str, ...]] = {}
-
-    # -- what is published
+        self._warned: dict[str, tuple[str, ...]] = {}
 
     def read(self, raw: bytes | msgspec.Raw) -> NodeSummary:
-        """Raises msgspec.DecodeError for what is no node."""
+        """The summary of a node object. Raises msgspec.DecodeError."""
         node = _node(bytes(raw))
         own = tuple(self._customs.get(node.name, {}).values())
         on = node_cards_with_allocations(self._registry, node, {node.name: own})
@@ -86,39 +82,39 @@ class NodeCache:
             allocated=on.allocated, host=of_node(node), voices=voices_of(node),
         )  # fmt: skip
 
-    def relisted(self, sights: Iterable[NodeSummary]) -> list[str]:
-        """A whole list of nodes; those that are gone."""
-        shown = set()
-        for sight in sights:
-            shown.add(sight.name)
-            self.changed(sight)
-        gone = [name for name in self._published if name not in shown]
+    def on_list(self, summaries: Iterable[NodeSummary]) -> list[str]:
+        """Take a whole list of nodes; those that are gone."""
+        listed = set()
+        for summary in summaries:
+            listed.add(summary.name)
+            self.on_update(summary)
+        gone = [name for name in self._published if name not in listed]
         for name in gone:
-            self.deleted(name)
+            self.on_delete(name)
         return gone
 
-    def changed(self, sight: NodeSummary) -> None:
-        """A node was added or modified."""
-        if sight.warnings and self._told.get(sight.name) != sight.warnings:
-            self._told[sight.name] = sight.warnings
-            if len(self._told) > WARNINGS:
-                del self._told[next(iter(self._told))]
-            _log.warning("cards published badly", node=sight.name, told=sight.warnings[:8])
-        for lost in self._lost.get(sight.name, {}).values():
-            lost.published(self._published.get(sight.name, ()), sight.cards)
-        self._published[sight.name] = sight.cards
-        self._reports.know(sight.name, sight.cards, sight.voices)
-        self._ledger.fleet.given[sight.name] = sight.given
-        self._ledger.fleet.missing.pop(sight.name, None)
-        if sight.missing:
-            self._ledger.fleet.missing[sight.name] = sight.missing
-        self._put(sight.name)
+    def on_update(self, summary: NodeSummary) -> None:
+        """Take a node that was added or modified."""
+        if summary.warnings and self._warned.get(summary.name) != summary.warnings:
+            self._warned[summary.name] = summary.warnings
+            if len(self._warned) > WARNINGS:
+                del self._warned[next(iter(self._warned))]
+            _log.warning("cards published badly", node=summary.name, told=summary.warnings[:8])
+        for lost in self._lost.get(summary.name, {}).values():
+            lost.published(self._published.get(summary.name, ()), summary.cards)
+        self._published[summary.name] = summary.cards
+        self._reports.know(summary.name, summary.cards, summary.voices)
+        self._ledger.fleet.given[summary.name] = summary.given
+        self._ledger.fleet.missing.pop(summary.name, None)
+        if summary.missing:
+            self._ledger.fleet.missing[summary.name] = summary.missing
+        self._put(summary.name)
 
-    def deleted(self, name: str) -> None:
-        """A node is gone."""
+    def on_delete(self, name: str) -> None:
+        """Drop a node that is gone."""
         self._published.pop(name, None)
         self._reports.forget(name)
-        self._told.pop(name, None)
+        self._warned.pop(name, None)
         self._lost.pop(name, None)
         self._ledger.fleet.given.pop(name, None)
         self._ledger.fleet.missing.pop(name, None)
@@ -139,63 +135,59 @@ class NodeCache:
         if row is None or self._ledger.fleet.facts[row] != usable:
             self._ledger.put_node(name, usable)
 
-    # -- custom resources
-
     def read_custom(self, raw: bytes | msgspec.Raw) -> Custom:
-        """Raises msgspec.DecodeError for what is no object."""
+        """A custom resource. Raises msgspec.DecodeError."""
         return _custom(bytes(raw))
 
-    def customs_relisted(self, path: str, customs: Iterable[Custom]) -> list[str]:
-        """A whole list of one kind; the nodes that are described otherwise than before."""
-        shown = {custom.metadata.name: custom for custom in customs}
-        other = [name for name in self._customs if name not in shown]
-        changed = [name for name in other if self.custom_deleted(path, name)]
-        return changed + [n for n, custom in shown.items() if self.custom_changed(path, custom)]
+    def on_custom_list(self, path: str, customs: Iterable[Custom]) -> list[str]:
+        """Take a whole list of one kind; the nodes that are described otherwise than before."""
+        listed = {custom.metadata.name: custom for custom in customs}
+        other = [name for name in self._customs if name not in listed]
+        changed = [name for name in other if self.on_custom_delete(path, name)]
+        return changed + [n for n, c in listed.items() if self.on_custom_update(path, c)]
 
-    def custom_changed(self, path: str, custom: Custom) -> bool:
-        """True when the object describes its node otherwise than before."""
+    def on_custom_update(self, path: str, custom: Custom) -> bool:
+        """Take an object; True when it describes its node otherwise than before."""
         of_node = self._customs.setdefault(custom.metadata.name, {})
         former = of_node.get(path)
         of_node[path] = custom
         return former is None or _described(former) != _described(custom)
 
-    def custom_deleted(self, path: str, name: str) -> bool:
-        """True when there was such an object."""
+    def on_custom_delete(self, path: str, name: str) -> bool:
+        """Drop an object; True when there was one."""
         of_node = self._customs.get(name, {})
         had = of_node.pop(path, None) is not None
         if not of_node:
             self._customs.pop(name, None)
         return had
 
-    # -- what the bus tells
-
     def on_device_state(self, state: DeviceState, now: float) -> bool:
-        """The part that counts of an agent's report on its cards; True when some came back."""
+        """Take the part that counts of an agent's report on its cards; True when some came back."""
         vendors = self._lost.setdefault(state.node, {})
         former = vendors[state.vendor].cards if state.vendor in vendors else frozenset()
-        well = {card.id for card in state.cards if card.healthy}
-        told = {card.id for card in state.cards}
+        healthy = {card.id for card in state.cards if card.healthy}
+        reported = {card.id for card in state.cards}
         published = {
             c.id for c in self._published.get(state.node, ()) if c.vendor == state.vendor
         }  # fmt: skip
-        sick: frozenset[str] = frozenset()
-        if not told or not published.isdisjoint(told):  # else it has other names for its cards
-            sick = frozenset(published - well)
-        if sick:
-            vendors[state.vendor] = _Lost(sick, now)
+        lost: frozenset[str] = frozenset()
+        if not reported or not published.isdisjoint(reported):  # else its cards have other names
+            lost = frozenset(published - healthy)
+        if lost:
+            vendors[state.vendor] = _Lost(lost, now)
         else:
             vendors.pop(state.vendor, None)
         if not vendors:
             del self._lost[state.node]
-        if sick != former:
+        if lost != former:
             self._put(state.node)
-        return bool(former - sick)
+        return bool(former - lost)
 
     def expire(self, now: float) -> bool:
-        """Let go of what nobody repeated; True when cards came back."""
+        """Drop what no agent repeated; True when cards came back."""
         back = False
         for name, vendors in list(self._lost.items()):
-            old = [v for v, lost in vendors.items() if lost.at < now - self._news_s]
+            old = [v for v, lost in vendors.items() if lost.at < now - self._report_s]
             for vendor in old:
                 del vendors[vendor]
             if old:
@@ -214,9 +206,9 @@ class _Lost:
         self.at = at
 
     def published(self, before: Sequence[Card], after: Sequence[Card]) -> None:
-        """A card that was published sick and now well is well."""
-        sick = {card.id for card in before if not card.healthy}
-        self.cards -= {card.id for card in after if card.healthy and card.id in sick}
+        """A card that was published unhealthy and is healthy now has come back."""
+        unhealthy = {card.id for card in before if not card.healthy}
+        self.cards -= {card.id for card in after if card.healthy and card.id in unhealthy}
 
 
 def _described(custom: Custom) -> tuple[object, Mapping[str, str], Mapping[str, str]]:

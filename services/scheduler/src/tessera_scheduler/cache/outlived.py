@@ -1,8 +1,7 @@
-"""Containers that outlived their pods: they hold their cards in the books under made-up uids.
+"""Containers that outlived their pods: they hold their cards in the ledger under made-up uids.
 
-Their agent alone says so. It delays successors on that node's own cards, counts in no namespace's
-quota, and ends when the agent no longer says it, or says nothing.
-"""
+Their agent alone reports them. That delays successors on that node's own cards, counts in no
+namespace's quota, and ends when the agent no longer reports it, or reports nothing."""
 
 from __future__ import annotations
 
@@ -23,21 +22,21 @@ NO_NAMESPACE: Final = "(ended)"
 
 
 class _Left(Struct):
-    """What one agent says."""
+    """What one agent reports."""
 
     at: float
-    """When it said so last."""
+    """When it reported so last."""
     held: dict[str, tuple[Share, ...]] = {}
     """Uid under which it is held -> what is."""
 
 
 class OutlivedContainers:
-    """Keeps the books in step with what agents say."""
+    """Keeps the ledger in step with what agents report of such containers."""
 
-    def __init__(self, ledger: Ledger, *, news_s: float) -> None:
-        """What an agent does not repeat counts for `news_s` seconds."""
+    def __init__(self, ledger: Ledger, *, report_s: float) -> None:
+        """What an agent does not repeat counts for `report_s` seconds."""
         self._ledger = ledger
-        self._news_s = news_s
+        self._report_s = report_s
         self._left: dict[tuple[str, str], _Left] = {}
 
     def uids(self) -> Iterable[str]:
@@ -45,33 +44,33 @@ class OutlivedContainers:
         return [uid for left in self._left.values() for uid in left.held]
 
     def on_device_state(self, state: DeviceState, now: float) -> bool:
-        """A state of which everything counts; True when cards became free."""
+        """Count an agent's report; True when cards became free."""
         key = state.node, state.vendor
         had = self._left.pop(key, _Left(now)).held
-        told = {
+        reported = {
             f"{OCCUPIED}{state.node}/{state.vendor}/{left.uid}": left
             for left in state.occupied
             if self._ledger.entry(left.uid) is None
         }
-        over = [uid for uid in had if uid not in told or told[uid].shares != had[uid]]
+        over = [uid for uid in had if uid not in reported or reported[uid].shares != had[uid]]
         for uid in over:
             self._ledger.dropped(uid)
-        for uid, left in told.items():
+        for uid, left in reported.items():
             if uid in over or uid not in had:
                 self._hold(uid, left, state.node, now)
-        if told:
-            self._left[key] = _Left(now, {uid: left.shares for uid, left in told.items()})
+        if reported:
+            self._left[key] = _Left(now, {uid: left.shares for uid, left in reported.items()})
         return bool(over)
 
     def expire(self, now: float) -> bool:
-        """Let go of what nobody repeated; True when cards became free."""
-        old = [key for key, left in self._left.items() if left.at < now - self._news_s]
+        """Drop what no agent repeated; True when cards became free."""
+        old = [key for key, left in self._left.items() if left.at < now - self._report_s]
         for key in old:
             self._let_go(key)
         return bool(old)
 
     def node_gone(self, node: str) -> None:
-        """Nobody speaks for the node any more."""
+        """Drop what was reported of a node that is gone."""
         for key in [key for key in self._left if key[0] == node]:
             self._let_go(key)
 

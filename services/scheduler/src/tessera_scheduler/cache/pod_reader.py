@@ -1,13 +1,12 @@
-"""A pod of the API server reduced to what the books need, as it comes from a list or a watch.
+"""A pod of the API server reduced to what the ledger needs, as it comes from a list or a watch.
 
-A list of 50,000 pods is read one by one: what is kept of each is its grant, or nothing. Signatures
-are looked at once per text: a grant that was verified or signed here is known by its digest, and
-the books' own copy is used again, so that a second list costs neither time nor memory.
+A list of 50,000 pods is read one by one: what is kept of each is its grant, or nothing. A signature
+is verified once per text: a grant that was verified or signed here is known by its digest, and the
+ledger's own copy is used again, so that a second list costs neither time nor memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import blake2b
 
 import msgspec
@@ -39,7 +38,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
 
 
 class _Least(Struct, frozen=True):
-    """What can be read of whatever the API server calls a pod."""
+    """What can be read of any object that the API server calls a pod."""
 
     metadata: Identity = Identity()
     spec: _Spec = _Spec()
@@ -61,14 +60,14 @@ class PodSummary(Struct, frozen=True, kw_only=True):
     ended: bool = False
     init_over: bool = False
     forged: str = ""
-    """What is wrong with a grant that is not ours."""
+    """What is wrong with a grant that this scheduler did not make for it."""
     unknown: bool = False
     """A valid grant of another release: the node is closed while the pod lives."""
     unwritten: bool = False
     """It is bound and asks for cards, and nothing that counts says which."""
     resize: bool = False
-    """It bears a question for other amounts."""
-    told: str = ""
+    """It bears a request for other amounts."""
+    remark: str = ""
     """What an operator should know of how it was read."""
     reserved: NodeReservation | None = None
     """Of a pod that waits: the room that is made for it."""
@@ -78,26 +77,26 @@ class PodSummary(Struct, frozen=True, kw_only=True):
     """Of a bound pod, with cards or without: what it requests of its host."""
 
     @property
-    def seen(self) -> ObservedPod:
-        """For the ledger."""
+    def observed(self) -> ObservedPod:
+        """The pod as the ledger observes it."""
         return ObservedPod(
             uid=self.uid, grant=self.grant, ended=self.ended, init_over=self.init_over
         )
 
 
 class PodReader:
-    """Reads pods."""
+    """Makes summaries of pods."""
 
     def __init__(
         self,
         registry: DialectRegistry,
         ledger: Ledger,
-        verifier: Callable[[], Verifier],
+        verifier: Verifier,
         *,
         migration: bool,
     ) -> None:
-        """`verifier` gives the keys known at the moment; with `migration` what other systems
-        wrote on running pods counts too."""
+        """`verifier` has the keys known at each moment; with `migration` what other systems wrote
+        on running pods counts too."""
         self._registry = registry
         self._ledger = ledger
         self._verifier = verifier
@@ -111,17 +110,17 @@ class PodReader:
         """Raises msgspec.DecodeError for what is no object. A pod of another form than today's must
         not be taken for one that is gone: it closes its node."""
         try:
-            return self.sight(_decode(bytes(raw)))
+            return self.summarize(_decode(bytes(raw)))
         except msgspec.DecodeError as e:
             least = _decode_least(bytes(raw))
             meta = least.metadata
             return PodSummary(
                 uid=meta.uid, namespace=meta.namespace, name=meta.name, node=least.spec.node_name,
-                unknown=bool(least.spec.node_name), told=f"it cannot be read: {e}",
+                unknown=bool(least.spec.node_name), remark=f"it cannot be read: {e}",
             )  # fmt: skip
 
-    def sight(self, pod: Pod) -> PodSummary:
-        """The pod reduced."""
+    def summarize(self, pod: Pod) -> PodSummary:
+        """What the ledger needs of the pod."""
         meta = pod.metadata
         node, text = pod.spec.node_name, meta.annotations.get(GRANT_KEY)
         resize, ended = RESIZE_KEY in meta.annotations, pod.terminal
@@ -131,29 +130,45 @@ class PodReader:
                 resize=resize, reserved=None if ended else reservation_of(self._registry, pod),
             )  # fmt: skip
         known = self._known(meta.uid, node, text)
-        sight = PodSummary(
+        summary = PodSummary(
             uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, resize=resize,
             host=of_pod(pod), start=self._starts.starting_pod(pod), grant=known,
             init_over=init_is_over(pod),
         )  # fmt: skip
-        return sight if known is not None else self._judged(pod, sight, text)
+        return summary if known is not None else self._adopted(pod, summary, text)
 
     def signed(self, grant: Grant, text: str) -> None:
         """The scheduler signed the grant: this is its text."""
         self._read[grant.uid] = _digest(text), grant
 
-    def is_ours(self, uid: str) -> bool:
-        """True when the books' grant of the pod bears our signature."""
+    def is_signed(self, uid: str) -> bool:
+        """True when the ledger's grant of the pod bears a signature of this scheduler's."""
         return uid in self._read
 
+    def missing_grant(self, pod: Pod) -> Grant | None:
+        """The grant that the ledger has for a live, bound pod, where the pod does not bear it."""
+        entry = self._ledger.entry(pod.metadata.uid)
+        if pod.terminal or entry is None or entry.phase is not AllocationPhase.BOUND:
+            return None
+        return None if self.summarize(pod).grant == entry.grant else entry.grant
+
+    def bears_its_grant(self, pod: Pod) -> bool:
+        """Whether a bound pod shows the grant that the ledger has, signed."""
+        uid = pod.metadata.uid
+        entry = self._ledger.entry(uid)
+        return (
+            entry is not None and entry.phase is AllocationPhase.BOUND and self.is_signed(uid)
+            and self.summarize(pod).grant == entry.grant
+        )  # fmt: skip
+
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone."""
         self._read.pop(uid, None)
 
     def _known(self, uid: str, node: str, text: str | None) -> Grant | None:
-        """The books' grant, where the pod still bears the very text it was read from, or where it
-        was taken over from another system. What was read need not be in the books: audits read pods
-        of which no event has come yet."""
+        """The ledger's grant, where the pod still bears the very text it was read from, or where it
+        was taken over from another system. What was read need not be in the ledger: audits read
+        pods of which no event has come yet."""
         entry = self._ledger.entry(uid)
         if entry is None or entry.grant.node != node:
             return None
@@ -169,32 +184,30 @@ class PodReader:
             )
         return entry.grant if same else None
 
-    def _judged(self, pod: Pod, sight: PodSummary, text: str | None) -> PodSummary:
-        row = self._ledger.fleet.rows.get(sight.node)
+    def _adopted(self, pod: Pod, summary: PodSummary, text: str | None) -> PodSummary:
+        row = self._ledger.fleet.rows.get(summary.node)
         cards = () if row is None else self._ledger.fleet.facts[row]
-        adopted = adopt(
-            self._registry, pod, cards, verifier=self._verifier(), others=self._migration
-        )
+        adopted = adopt(self._registry, pod, cards, verifier=self._verifier, others=self._migration)
         if adopted.grant is not None and text is not None and not adopted.forged:
-            grant, entry = replace(adopted.grant, given={}), self._ledger.entry(sight.uid)
+            grant, entry = replace(adopted.grant, given={}), self._ledger.entry(summary.uid)
             if entry is None or entry.grant == grant or follows(grant, entry.grant):
-                self._read[sight.uid] = _digest(text), grant
-            return replace(sight, grant=grant)
-        sight = replace(
-            sight, grant=adopted.grant, unknown=adopted.unknown_version, told=adopted.problem,
+                self._read[summary.uid] = _digest(text), grant
+            return replace(summary, grant=grant)
+        summary = replace(
+            summary, grant=adopted.grant, unknown=adopted.unknown_version, remark=adopted.problem,
             forged=adopted.problem if adopted.forged else "",
         )  # fmt: skip
-        if adopted.grant is not None or adopted.unknown_version or not self._asks(pod):
-            return sight
+        if adopted.grant is not None or adopted.unknown_version or not self._requests_cards(pod):
+            return summary
         if not self._migration:
-            return replace(sight, unwritten=True)
+            return replace(summary, unwritten=True)
         counted = estimate_shares(self._registry, self._ledger.fleet, pod)
         return replace(
-            sight, grant=counted.grant, unknown=counted.closes,
-            told="; ".join(t for t in (adopted.problem, counted.told) if t),
+            summary, grant=counted.grant, unknown=counted.closes,
+            remark="; ".join(t for t in (adopted.problem, counted.told) if t),
         )  # fmt: skip
 
-    def _asks(self, pod: Pod) -> bool:
+    def _requests_cards(self, pod: Pod) -> bool:
         return any(
             not self._resources.isdisjoint(amounts)
             for c in pod.all_containers

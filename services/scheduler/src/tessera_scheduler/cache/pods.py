@@ -1,187 +1,156 @@
 """The ledger kept in step with the pods of the API server.
 
-What a list or a watch shows goes into the ledger, and out of it comes what others must do: news of
-released cards, alarms, grants to restore, pods to look at again. It promises that no event makes a
-grant vanish while its pod lives: a grant that was changed or removed on a live pod stays as the
-books have it. It makes no calls itself.
-"""
+What a list or a watch shows goes into the ledger, and out come alerts and pod events: released
+cards, grants to restore, pods to read again. It promises that no event makes a grant vanish while
+its pod lives: a grant that was changed or removed on a live pod stays as the ledger has it. It
+makes no calls itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from tessera_core.ledger.entries import LedgerEntry, ObservedPod
 from tessera_core.ledger.ledger import Ledger
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_runtime.kube.binding import PodKey
-from tessera_scheduler.alarms import Alert, AlertReason, Alerts
+from tessera_scheduler.alerts import Alert, AlertReason, Alerts
 from tessera_scheduler.cache.outlived import OutlivedContainers
+from tessera_scheduler.cache.pod_events import PodEvents
 from tessera_scheduler.cache.pod_reader import PodReader, PodSummary
 from tessera_schema.grants import Grant
 
 
-class PodEvents(Protocol):
-    """What changes in the books lead to. All of it is quick and fails never."""
-
-    def released(self, grant: Grant) -> None:
-        """A bound pod's cards are free again."""
-        ...
-
-    def gone(self, uid: str) -> None:
-        """A pod has ended, bound or not."""
-        ...
-
-    def doubt(self, pod: PodKey) -> None:
-        """Only a quorum read can tell what has become of the pod."""
-        ...
-
-    def restore(self, pod: PodKey) -> None:
-        """The pod lost its grant, or bears another one than it has."""
-        ...
-
-    def resize(self, pod: PodKey) -> None:
-        """A bound pod asks for other amounts."""
-        ...
-
-    def freed(self) -> None:
-        """Something became free in a way that Kubernetes does not show."""
-        ...
-
-
 class PodCache:
-    """Takes in what is seen of pods."""
+    """Takes summaries of pods into the ledger."""
 
     def __init__(
-        self, ledger: Ledger, reader: PodReader, alarms: Alerts, consequences: PodEvents,
+        self,
+        *,
+        ledger: Ledger,
+        pod_reader: PodReader,
+        alerts: Alerts,
+        pod_events: PodEvents,
         outlived: OutlivedContainers,
-    ) -> None:  # fmt: skip
-        """The ledger is shared with the filter; only this and `outlived` write what is seen into
-        it."""
+    ) -> None:
+        """The ledger is shared with the filter; only this and `outlived` write what is observed
+        into it."""
         self._ledger = ledger
-        self._reader = reader
-        self._alarms = alarms
-        self._then = consequences
+        self._pod_reader = pod_reader
+        self._alerts = alerts
+        self._pod_events = pod_events
         self._outlived = outlived
 
-    # -- pods
-
-    def relisted(self, sights: Iterable[PodSummary], started: float, now: float) -> None:
-        """A whole list, begun at `started`; nothing from before it may follow."""
+    def on_list(self, summaries: Iterable[PodSummary], started: float, now: float) -> None:
+        """Take a whole list, begun at `started`; nothing from before it may follow."""
         listed = set(self._outlived.uids())
-        for sight in sights:
-            self._take(sight, now)
-            listed.add(sight.uid)
+        for summary in summaries:
+            self.on_update(summary, now)
+            listed.add(summary.uid)
         before = [(e.grant, e.phase is AllocationPhase.BOUND) for e in self._ledger.entries()]
         self._ledger.relist([ObservedPod(uid=uid, grant=None) for uid in listed], started, now)
         for grant, bound in before:
             if self._ledger.entry(grant.uid) is None:
                 self._end(grant.uid, grant if bound else None)
             elif grant.uid not in listed and bound:
-                # bound and perhaps deleted while the list was made: no event will tell
-                self._then.doubt(_pod(grant))
+                # bound and perhaps deleted while the list was made: no event will show it
+                self._pod_events.doubted.publish(PodKey(grant.namespace, grant.name, grant.uid))
 
-    def changed(self, sight: PodSummary, now: float) -> None:
-        """A pod was added or modified."""
-        self._take(sight, now)
+    def on_update(self, summary: PodSummary, now: float) -> None:
+        """Take a pod that was added or modified."""
+        if summary.ended:
+            self.on_delete(summary.uid)
+            return
+        if not summary.node:
+            return
+        self._alert_if_wrong(summary)
+        if summary.unknown:
+            self._ledger.block_node(summary.node, summary.uid, now)
+        entry = self._ledger.entry(summary.uid)
+        if entry is not None and summary.grant is None:
+            self._on_grantless(summary, entry)
+        elif self._ledger.observe(summary.observed, now):
+            self._check_amounts(summary, entry)
+        elif self._pod_reader.is_signed(summary.uid):
+            self._alert(summary, AlertReason.CHANGED, "bears another grant than it was given")
+            self._pod_events.grant_changed.publish(_key(summary))
 
-    def deleted(self, uid: str) -> None:
-        """A pod is gone from the API server, or from what is listed of it: it has ended."""
+    def on_delete(self, uid: str) -> None:
+        """Take the end of a pod that is gone from the API server, or from what is listed of it."""
         entry = self._ledger.entry(uid)
         bound = entry is not None and entry.phase is AllocationPhase.BOUND
         self._ledger.ended(uid)
         self._end(uid, entry.grant if entry is not None and bound else None)
 
     def _end(self, uid: str, grant: Grant | None) -> None:
-        self._reader.forget(uid)
-        self._then.gone(uid)
+        self._pod_reader.forget(uid)
+        self._pod_events.gone.publish(uid)
         if grant is not None:
-            self._then.released(grant)
+            self._pod_events.released.publish(grant)
 
-    def _take(self, sight: PodSummary, now: float) -> None:
-        if sight.ended:
-            self.deleted(sight.uid)
-            return
-        if not sight.node:
-            return
-        self._tell(sight)
-        if sight.unknown:
-            self._ledger.block_node(sight.node, sight.uid, now)
-        entry = self._ledger.entry(sight.uid)
-        if entry is not None and sight.grant is None:
-            self._grantless(sight, entry)
-        elif self._ledger.observe(sight.seen, now):
-            self._resized(sight, entry)
-        elif self._reader.is_ours(sight.uid):
-            self._alarm(sight, AlertReason.CHANGED, "bears another grant than it was given")
-            self._then.restore(_named(sight))
-
-    def _resized(self, sight: PodSummary, before: LedgerEntry | None) -> None:
-        """What it holds may be another amount than before, and yet another may be asked."""
-        after = self._ledger.entry(sight.uid)
+    def _check_amounts(self, summary: PodSummary, before: LedgerEntry | None) -> None:
+        """The pod may hold other amounts than before, and may ask for yet others."""
+        after = self._ledger.entry(summary.uid)
         if after is None:
             return
         if before is not None and after.grant.revision > before.grant.revision:
-            self._then.freed()
-        if sight.resize:
-            self._then.resize(_named(sight))
+            self._pod_events.freed.publish()
+        if summary.resize:
+            self._pod_events.resize_requested.publish(_key(summary))
 
-    def _grantless(self, sight: PodSummary, entry: LedgerEntry) -> None:
-        """A pod that the books know is bound, and nothing on it counts."""
+    def _on_grantless(self, summary: PodSummary, entry: LedgerEntry) -> None:
+        """A pod that the ledger has is bound, and nothing on it counts."""
         match entry.phase:
             case AllocationPhase.RESERVED:
-                self._ledger.forget(sight.uid)
-                self._then.freed()
-            case AllocationPhase.UNSETTLED if sight.node != entry.grant.node:
-                self._ledger.resolve_binding(sight.uid, bound=False)
-                self._then.freed()
-            case AllocationPhase.BOUND if self._reader.is_ours(sight.uid) and not sight.unknown:
-                self._alarm(sight, AlertReason.REMOVED, "has lost the grant that it was given")
-                self._then.restore(_named(sight))
+                self._ledger.forget(summary.uid)
+                self._pod_events.freed.publish()
+            case AllocationPhase.UNSETTLED if summary.node != entry.grant.node:
+                self._ledger.resolve_binding(summary.uid, bound=False)
+                self._pod_events.freed.publish()
+            case AllocationPhase.BOUND if (
+                self._pod_reader.is_signed(summary.uid) and not summary.unknown
+            ):
+                self._alert(summary, AlertReason.REMOVED, "has lost the grant that it was given")
+                self._pod_events.grant_changed.publish(_key(summary))
             case (
                 AllocationPhase.BOUND
                 | AllocationPhase.BINDING
                 | AllocationPhase.UNSETTLED
                 | AllocationPhase.RELEASED
             ):
-                pass  # an answer is under way, or somebody was told before
+                pass  # an answer is under way, or the alert was raised before
 
-    def _tell(self, sight: PodSummary) -> None:
-        if sight.forged:
-            self._alarm(
-                sight, AlertReason.FORGED, f"bears a grant that is not its own: {sight.forged}"
+    def _alert_if_wrong(self, summary: PodSummary) -> None:
+        if summary.forged:
+            self._alert(
+                summary, AlertReason.FORGED, f"bears a grant that is not its own: {summary.forged}"
             )
-        elif sight.unknown:
-            self._alarm(
-                sight,
+        elif summary.unknown:
+            self._alert(
+                summary,
                 AlertReason.UNREADABLE,
-                f"cannot be read, so its node takes no more: {sight.told}",
+                f"cannot be read, so its node takes no more: {summary.remark}",
             )
-        elif sight.unwritten:
-            self._alarm(
-                sight, AlertReason.UNGRANTED, "is bound and asks for cards, and has no grant"
+        elif summary.unwritten:
+            self._alert(
+                summary, AlertReason.UNGRANTED, "is bound and asks for cards, and has no grant"
             )
-        elif sight.told:
-            self._alarm(
-                sight, AlertReason.TAKEN_OVER, f"was placed by another system: {sight.told}"
+        elif summary.remark:
+            self._alert(
+                summary, AlertReason.TAKEN_OVER, f"was placed by another system: {summary.remark}"
             )
 
-    def _alarm(self, sight: PodSummary, wrong: AlertReason, text: str) -> None:
-        self._alarms.raise_(
+    def _alert(self, summary: PodSummary, wrong: AlertReason, text: str) -> None:
+        self._alerts.raise_(
             Alert(
                 wrong=wrong,
-                namespace=sight.namespace,
-                name=sight.name,
-                uid=sight.uid,
-                node=sight.node,
+                namespace=summary.namespace,
+                name=summary.name,
+                uid=summary.uid,
+                node=summary.node,
                 text=text,
             )
         )
 
 
-def _pod(grant: Grant) -> PodKey:
-    return PodKey(grant.namespace, grant.name, grant.uid)
-
-
-def _named(sight: PodSummary) -> PodKey:
-    return PodKey(sight.namespace, sight.name, sight.uid)
+def _key(summary: PodSummary) -> PodKey:
+    return PodKey(summary.namespace, summary.name, summary.uid)

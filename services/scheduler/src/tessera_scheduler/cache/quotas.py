@@ -1,7 +1,7 @@
 """Every namespace's limits in the ledger, from the quota objects of the API server.
 
-An object that makes no sense keeps what it limited before, if it was ever right, and is told: a
-slip of the pen must not open a namespace, nor close it.
+An object that makes no sense keeps what it limited before, if it was ever right, and is logged: a
+typing error must not open a namespace, nor close it.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ class QuotaSummary(Struct, frozen=True, kw_only=True):
 
 
 class QuotaCache:
-    """Takes in what is seen of quota objects."""
+    """Keeps the ledger's limits in step with the quota objects."""
 
     def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
         """Nothing is limited."""
         self._registry = registry
         self._ledger = ledger
         self._limits: dict[str, tuple[Limit, ...]] = {}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def read_resource_quota(self, raw: bytes | msgspec.Raw) -> QuotaSummary:
         """An object that cannot be read has a problem."""
-        told: list[str] = []
+        ignored: list[str] = []
         key = _key("ResourceQuota", identity(raw))
         try:
             quota = _resource_quota(bytes(raw))
-            limits = tuple(resource_limits(quota, self._registry, told.append))
+            limits = tuple(resource_limits(quota, self._registry, ignored.append))
         except (BadLimit, msgspec.DecodeError) as e:
             return QuotaSummary(key=key, problem=str(e))
-        if told:
-            self._tell(key, "; ".join(told))
+        if ignored:
+            self._report(key, "; ".join(ignored))
         return QuotaSummary(key=key, limits=limits)
 
     def read_accelerator_quota(self, raw: bytes | msgspec.Raw) -> QuotaSummary:
@@ -92,44 +92,44 @@ class QuotaCache:
         except (BadLimit, msgspec.DecodeError) as e:
             return QuotaSummary(key=key, problem=str(e))
 
-    def relisted(self, kind: str, sights: Iterable[QuotaSummary]) -> bool:
+    def on_list(self, kind: str, summaries: Iterable[QuotaSummary]) -> bool:
         """A whole list of one kind; True when any limit changed."""
         before = dict(self._limits)
-        shown = {sight.key: sight for sight in sights}
-        for key in [k for k in self._limits if k.startswith(f"{kind} ") and k not in shown]:
+        listed = {summary.key: summary for summary in summaries}
+        for key in [k for k in self._limits if k.startswith(f"{kind} ") and k not in listed]:
             del self._limits[key]
-        for sight in shown.values():
-            self._take(sight)
-        return self._changed(before)
+        for summary in listed.values():
+            self._put(summary)
+        return self._apply(before)
 
-    def changed(self, sight: QuotaSummary) -> bool:
+    def on_update(self, summary: QuotaSummary) -> bool:
         """A quota object was added or modified; True when any limit changed."""
         before = dict(self._limits)
-        self._take(sight)
-        return self._changed(before)
+        self._put(summary)
+        return self._apply(before)
 
-    def deleted(self, sight: QuotaSummary) -> bool:
+    def on_delete(self, summary: QuotaSummary) -> bool:
         """A quota object is gone; True when any limit changed."""
         before = dict(self._limits)
-        self._limits.pop(sight.key, None)
-        self._told.pop(sight.key, None)
-        return self._changed(before)
+        self._limits.pop(summary.key, None)
+        self._reported.pop(summary.key, None)
+        return self._apply(before)
 
-    def _take(self, sight: QuotaSummary) -> None:
-        if sight.problem:
-            self._tell(sight.key, f"{sight.problem}: it limits what it did before")
+    def _put(self, summary: QuotaSummary) -> None:
+        if summary.problem:
+            self._report(summary.key, f"{summary.problem}: it limits what it did before")
         else:
-            self._limits[sight.key] = sight.limits
+            self._limits[summary.key] = summary.limits
 
-    def _changed(self, before: dict[str, tuple[Limit, ...]]) -> bool:
+    def _apply(self, before: dict[str, tuple[Limit, ...]]) -> bool:
         if before == self._limits:
             return False
         self._ledger.set_limits(_all(list(self._limits.values())))
         return True
 
-    def _tell(self, key: str, text: str) -> None:
-        if self._told.get(key) != text:
-            self._told[key] = text
+    def _report(self, key: str, text: str) -> None:
+        if self._reported.get(key) != text:
+            self._reported[key] = text
             _log.warning("quota object read in part", quota=key, told=text)
 
 

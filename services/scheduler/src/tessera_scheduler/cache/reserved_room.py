@@ -1,7 +1,7 @@
 """The room that is made for a waiting pod, as the pod bears it.
 
 By a plan: an annotation. One that cannot be read, or that is on a pod which asks for no cards,
-closes nothing and is told in the log. By preemption: kube-scheduler's nomination, which goes first,
+closes nothing and is logged. By preemption: kube-scheduler's nomination, which goes first,
 as the victims are leaving already.
 """
 
@@ -20,7 +20,7 @@ from tessera_schema.plans import Reservation, decode_reservation
 
 _log = logs.named("tessera.scheduler.reservations")
 _ALWAYS = float("inf")
-"""`Reserved` lets nothing hold that long."""
+"""`NodeReservations` lets none last that long."""
 
 
 def reservation_of(registry: DialectRegistry, pod: Pod) -> NodeReservation | None:

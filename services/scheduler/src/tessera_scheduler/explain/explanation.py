@@ -1,7 +1,7 @@
-"""Why a pod is where it is, or waits: put together from the decision, the books and the pod.
+"""Why a pod is where it is, or waits: put together from the decision, the ledger and the pod.
 
 Five thousand nodes take half a second of computing, so it is done in small pieces between which
-filter and bind go on, on a copy of the books that does not change meanwhile.
+filter and bind go on, on a copy of the ledger's fleet that does not change meanwhile.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_core.admission.admit import AdmittedPod, admit
 from tessera_core.dialect_kit.contract import Rejected
+from tessera_core.explain.advice import Advice
 from tessera_core.explain.decision_log import Decision, DecisionLog
 from tessera_core.explain.reasons import node_by_node, summary
+from tessera_core.explain.remedies import advise, memory_unit
 from tessera_core.fleet.fleet import Fleet
 from tessera_core.ledger.entries import LedgerEntry
 from tessera_core.ledger.ledger import Ledger
@@ -40,66 +41,120 @@ from tessera_schema.requests import PodRequest
 from tessera_schema.verdicts import UnmetReason, Verdict
 
 PIECE: Final = 16
-"""Nodes that are looked at in one go: one or two milliseconds."""
+"""Nodes that are explained without a pause: one or two milliseconds."""
 
 
-class ExplanationSources(Struct, frozen=True, kw_only=True):
-    """What explanations are read from."""
+class Explainer:
+    """Explains pods from what the filter decided, the ledger and the pod itself."""
 
-    registry: DialectRegistry
-    ledger: Ledger
-    decisions: DecisionLog
-    clock: Clock
-    elsewhere: Callable[[], str] = str
-    """The replica that leads, and alone knows what was decided; empty = this one, or nobody."""
+    def __init__(
+        self,
+        *,
+        registry: DialectRegistry,
+        ledger: Ledger,
+        decisions: DecisionLog,
+        clock: Clock,
+        other_leader: Callable[[], str] = str,
+    ) -> None:
+        """`other_leader` names the replica that leads, and alone has the decisions, where that is
+        another one; it is empty where this one leads, or none does."""
+        self.ledger = ledger
+        self.clock = clock
+        self._registry = registry
+        self._decisions = decisions
+        self._other_leader = other_leader
 
+    def admitted(self, pod: Pod) -> AdmittedPod | Rejected | None:
+        """The pod as the filter admits it, with what its namespace may have."""
+        allowed = self.ledger.allowed_in(pod.metadata.namespace or "default")
+        return admit(self._registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
 
-def admitted(books: ExplanationSources, pod: Pod) -> AdmittedPod | Rejected | None:
-    """The pod as the filter admits it, with what its namespace may have."""
-    allowed = books.ledger.allowed_in(pod.metadata.namespace or "default")
-    return admit(books.registry, pod, runs=bool(pod.spec.node_name), allowed=allowed)
+    def decision(self, pod: Pod) -> Decision | None:
+        """What the filter decided about the pod last; None where this replica does not know."""
+        return self._decisions.get(pod.metadata.uid)
 
+    def undecided(self) -> str:
+        """What is said of a pod of which this replica has no decision."""
+        leader = self._other_leader()
+        if leader:
+            return f"as the books are now ({leader} decides, and another replica answered)"
+        return "kube-scheduler has not asked about it since the scheduler started"
 
-async def explain(books: ExplanationSources, pod: Pod) -> Explanation:
-    """Everything about one pod."""
-    admission = admitted(books, pod)
-    entry = books.ledger.entry(pod.metadata.uid)
-    allowance = books.ledger.allowance(pod.metadata.namespace or "default")
-    request = admission.request if isinstance(admission, AdmittedPod) else None
-    return Explanation(
-        namespace=pod.metadata.namespace, name=pod.metadata.name,
-        decision=await _decided(books, pod, admission, entry),
-        dialects=admission.dialects if isinstance(admission, AdmittedPod) else (),
-        asks=_asks(request) if request is not None else (),
-        quota=_limits(allowance),
-        held=_held(entry) if entry is not None else None,
-    )  # fmt: skip
+    def advice(self, pod: Pod, request: PodRequest) -> Advice:
+        """What would let the pod be placed."""
+        ledger, decision = self.ledger, self.decision(pod)
+        rows = None if decision is None else self._decisions.offered(decision, ledger.fleet)
+        return advise(
+            ledger.fleet,
+            ledger.on,
+            request,
+            ledger.allowance(request.namespace),
+            rows=rows,
+            unit=memory_unit(self._registry.dialects, pod),
+        )
 
+    async def explain(self, pod: Pod) -> Explanation:
+        """Everything about one pod."""
+        admission = self.admitted(pod)
+        entry = self.ledger.entry(pod.metadata.uid)
+        allowance = self.ledger.allowance(pod.metadata.namespace or "default")
+        request = admission.request if isinstance(admission, AdmittedPod) else None
+        return Explanation(
+            namespace=pod.metadata.namespace, name=pod.metadata.name,
+            decision=await self._decided(pod, admission, entry),
+            dialects=admission.dialects if isinstance(admission, AdmittedPod) else (),
+            asks=_requested(request) if request is not None else (),
+            quota=_limits(allowance),
+            held=_shares(entry) if entry is not None else None,
+        )  # fmt: skip
 
-async def _decided(
-    books: ExplanationSources,
-    pod: Pod,
-    admission: AdmittedPod | Rejected | None,
-    entry: LedgerEntry | None,
-) -> DecisionRecord:
-    decision = books.decisions.get(pod.metadata.uid)
-    if entry is not None and entry.phase is not AllocationPhase.RESERVED:
-        return _placed(pod, entry, decision)
-    if decision is not None:
-        today = books.ledger.fleet.snapshot()
-        whys = await _in_pieces(books.decisions.whys(decision, today))
-        return books.decisions.told(decision, whys, today)
-    plain = DecisionRecord(uid=pod.metadata.uid, verdict=UNASKED, at=books.clock.time(), attempts=0)
-    if isinstance(admission, Rejected):
-        why = ReasonRecord(reason=admission.reason, message=admission.message)
-        return replace(plain, verdict=Verdict.REJECTED, message=admission.message, reasons=(why,))
-    if admission is None or not admission.request.containers:
-        return replace(plain, verdict=IGNORED, message="it asks for no cards")
-    return await _as_of_now(books, plain, admission.request)
+    async def _decided(
+        self, pod: Pod, admission: AdmittedPod | Rejected | None, entry: LedgerEntry | None
+    ) -> DecisionRecord:
+        decision = self.decision(pod)
+        if entry is not None and entry.phase is not AllocationPhase.RESERVED:
+            return _placed(pod, entry, decision)
+        if decision is not None:
+            today = self.ledger.fleet.snapshot()
+            whys = await _in_pieces(self._decisions.whys(decision, today))
+            return self._decisions.told(decision, whys, today)
+        plain = DecisionRecord(
+            uid=pod.metadata.uid, verdict=UNASKED, at=self.clock.time(), attempts=0
+        )
+        if isinstance(admission, Rejected):
+            why = ReasonRecord(reason=admission.reason, message=admission.message)
+            return replace(
+                plain, verdict=Verdict.REJECTED, message=admission.message, reasons=(why,)
+            )
+        if admission is None or not admission.request.containers:
+            return replace(plain, verdict=IGNORED, message="it asks for no cards")
+        return await self._as_of_now(plain, admission.request)
+
+    async def _as_of_now(self, plain: DecisionRecord, request: PodRequest) -> DecisionRecord:
+        """What the filter would answer now: after a restart kube-scheduler has not asked yet."""
+        undecided = self.undecided()
+        allowance = self.ledger.allowance(request.namespace)
+        over = allowance.exceeded(minimum_usage(request))
+        if over:
+            why = ReasonRecord(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=over)
+            return replace(plain, message=f"{undecided}; {over}", reasons=(why,))
+        fleet: Fleet = self.ledger.fleet.snapshot()
+        whys = await _in_pieces(node_by_node(fleet, units(request), allowance, {}))
+        fits = len(fleet.rows) - len({why.node for why in whys})
+        outcome = f"{fits} nodes have room now" if fits else summary(whys, len(fleet.rows))
+        return replace(
+            plain,
+            message=f"{undecided}; {outcome}",
+            feasible_nodes=fits,
+            reasons=tuple(
+                ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys
+            ),
+        )
 
 
 def _placed(pod: Pod, entry: LedgerEntry, decision: Decision | None) -> DecisionRecord:
-    """Bound, or about to be: the books say where, whatever was decided before."""
+    """Of a pod that is bound, or about to be: the ledger says where, whatever was decided
+    before."""
     node = entry.grant.node
     placed = decision is not None and decision.verdict is Verdict.PLACED
     return DecisionRecord(
@@ -113,35 +168,6 @@ def _placed(pod: Pod, entry: LedgerEntry, decision: Decision | None) -> Decision
     )
 
 
-async def _as_of_now(
-    books: ExplanationSources, plain: DecisionRecord, request: PodRequest
-) -> DecisionRecord:
-    """What it would be answered if it came now: after a restart nobody asked yet."""
-    asked = unasked(books.elsewhere())
-    allowance = books.ledger.allowance(request.namespace)
-    over = allowance.exceeded(minimum_usage(request))
-    if over:
-        why = ReasonRecord(reason=Reason.RESOURCE_QUOTA_NOT_FIT, message=over)
-        return replace(plain, message=f"{asked}; {over}", reasons=(why,))
-    fleet: Fleet = books.ledger.fleet.snapshot()
-    whys = await _in_pieces(node_by_node(fleet, units(request), allowance, {}))
-    fits = len(fleet.rows) - len({why.node for why in whys})
-    told = f"{fits} nodes have room now" if fits else summary(whys, len(fleet.rows))
-    return replace(
-        plain,
-        message=f"{asked}; {told}",
-        feasible_nodes=fits,
-        reasons=tuple(ReasonRecord(node=w.node, reason=w.reason, message=w.message) for w in whys),
-    )
-
-
-def unasked(leader: str) -> str:
-    """What is said of a pod of which this replica knows no decision."""
-    if leader:
-        return f"as the books are now ({leader} decides, and another replica answered)"
-    return "kube-scheduler has not asked about it since the scheduler started"
-
-
 async def _in_pieces(nodes: Iterator[Sequence[UnmetReason]]) -> list[UnmetReason]:
     whys: list[UnmetReason] = []
     for i, of_node in enumerate(nodes):
@@ -151,7 +177,7 @@ async def _in_pieces(nodes: Iterator[Sequence[UnmetReason]]) -> list[UnmetReason
     return whys
 
 
-def _asks(request: PodRequest) -> tuple[RequestedShare, ...]:
+def _requested(request: PodRequest) -> tuple[RequestedShare, ...]:
     return tuple(
         RequestedShare(
             container=c.container, vendor=r.vendor, dialect=r.dialect, count=r.count,
@@ -176,6 +202,6 @@ def _limits(allowance: Allowance) -> tuple[LimitUse, ...]:
     )  # fmt: skip
 
 
-def _held(entry: LedgerEntry) -> LedgerShares:
+def _shares(entry: LedgerEntry) -> LedgerShares:
     grant = entry.grant
     return LedgerShares(node=grant.node, phase=entry.phase, since=entry.since, shares=grant.shares)

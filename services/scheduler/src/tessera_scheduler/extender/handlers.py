@@ -1,34 +1,27 @@
-"""What kube-scheduler asks of its extender, from bytes to bytes.
+"""The calls of kube-scheduler to its extender, from bytes to bytes.
 
 Only the replica that leads answers; the others say 503. A body that makes no sense is answered 400
-with what is wrong. A pod that is none of ours passes: extenders are asked about every pod of a
+with what is wrong. A pod that asks for no cards passes: extenders are called for every pod of a
 profile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
-from tessera_core.admission.admit import AdmittedPod, admit
-from tessera_core.ledger.ledger import Ledger
-from tessera_core.placement.placer import Placer
-from tessera_core.registry.registry import DialectRegistry
-from tessera_core.scheduling.filter import Filter
-from tessera_core.scheduling.preemption import nodes_made_feasible
-from tessera_core.scheduling.prioritize import TOP_SCORE, node_scores
+from tessera_core.scheduling.preemption import PreemptionCheck
+from tessera_core.scheduling.prioritize import Prioritizer
 from tessera_runtime.http.fast_path import Answer, Reply, text_reply
 from tessera_runtime.monotonic_clock import MonotonicClock
-from tessera_runtime.tracing import tracing
 from tessera_scheduler.binding.binder import Binder
-from tessera_scheduler.events import AllocationEvents, trace_of
+from tessera_scheduler.extender.filter import FilterCalls
+from tessera_scheduler.leadership.leader import Leadership
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.endpoints.extender import (
-    ExtenderArgs,
     ExtenderBindingResult,
     ExtenderPreemptionResult,
     HostPriority,
@@ -38,8 +31,6 @@ from tessera_schema.endpoints.extender import (
     decode_preemption_args,
     encode_result,
 )
-from tessera_schema.kube import Pod
-from tessera_schema.requests import PodRequest
 
 
 class NotLeading(Exception):
@@ -47,113 +38,76 @@ class NotLeading(Exception):
 
 
 REFUSED: Final = (msgspec.DecodeError, NotLeading)
-"""What is the caller's to deal with, and no failure."""
-
-
-class ExtenderDependencies(Struct, frozen=True, kw_only=True):
-    """What the extender answers from."""
-
-    registry: DialectRegistry
-    ledger: Ledger
-    placer: Placer
-    filter: Filter
-    binder: Binder
-    news: AllocationEvents
-    measures: SchedulerMetrics
-    steady: MonotonicClock
-    problem: Callable[[], str]
-    """Why this replica does not answer; empty when it does."""
-    look: Callable[[Pod], None]
-    """To be shown each pod before it is placed."""
+"""Errors that the caller has to deal with, and that are no failure of the extender."""
 
 
 class Extender:
     """Answers. All of it raises NotLeading, and msgspec.DecodeError for bodies that are none."""
 
-    def __init__(self, parts: ExtenderDependencies) -> None:
-        """The parts are shared with the rest of the scheduler."""
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        leadership: Leadership,
+        filter_calls: FilterCalls,
+        prioritizer: Prioritizer,
+        preemption: PreemptionCheck,
+        binder: Binder,
+        clock: MonotonicClock,
+    ) -> None:
+        """All are shared with the rest of the scheduler."""
+        self._leadership = leadership
+        self._filter_calls = filter_calls
+        self._prioritizer = prioritizer
+        self._preemption = preemption
+        self._binder = binder
+        self._clock = clock
 
     def filter(self, body: bytes) -> bytes:
-        """`/filter`."""
-        parts = self._leading()
-        args = decode_args(body)
-        parent = ""
-        if args.pod is not None:
-            parent = trace_of(args.pod.metadata.annotations)
-            parts.look(args.pod)
-        with tracing.span("tessera.scheduler.filter", parent, pod=_name(args.pod)) as span:
-            answer = parts.filter.answer(args, parts.steady.time())
-            span.set(verdict=str(answer.verdict), node=answer.node)
-            if answer.reason is not None:
-                parts.measures.refusals.labels(answer.reason.wire).inc()
-                span.set(reason=answer.reason.wire)
-            parts.news.answered(answer, span.traceparent)
-        return answer.body
+        """Answer `/filter`."""
+        self._check_leading()
+        return self._filter_calls.answer(body)
 
     async def bind(self, body: bytes) -> bytes:
-        """`/bind`."""
-        parts = self._leading()
-        return encode_result(
-            ExtenderBindingResult(error=await parts.binder.bind(decode_binding_args(body)))
-        )
+        """Answer `/bind`."""
+        self._check_leading()
+        error = await self._binder.bind(decode_binding_args(body), self._clock.time())
+        return encode_result(ExtenderBindingResult(error=error))
 
     def prioritize(self, body: bytes) -> bytes:
-        """`/prioritize`: by the pod's own policy, 0 to 10; the node that it is reserved on, alone
-        where it is."""
-        self._leading()
+        """Answer `/prioritize`: by the pod's own policy, 0 to 10; the node that it is reserved on,
+        alone where it is."""
+        self._check_leading()
         args = decode_args(body)
         names = decode_names(args.node_names)
-        scored = self._scored(args, names)
-        return encode_result([HostPriority(name, scored.get(name, 0)) for name in names])
+        scores = self._prioritizer.scores(args.pod, names)
+        return encode_result([HostPriority(name, scores.get(name, 0)) for name in names])
 
     def preempt(self, body: bytes) -> bytes:
-        """`/preempt`: the candidates where evicting would make room for the pod's cards, and that
-        are not kept for another pod."""
-        parts = self._leading()
+        """Answer `/preempt`: the candidates where evicting would make room for the pod's cards, and
+        that are not reserved for another pod."""
+        self._check_leading()
         args = decode_preemption_args(body)
         victims = args.node_name_to_meta_victims or {}
-        request = self._request(args.pod)
-        if args.pod is not None and request is not None:
-            uids = {node: [p.uid for p in v.pods or ()] for node, v in victims.items()}
-            priority, now = args.pod.spec.priority or 0, parts.steady.time()
-            closed = parts.filter.reserved.closed_to(request, priority, now)
-            kept = nodes_made_feasible(parts.ledger, request, uids) - closed.keys()
-            victims = {node: v for node, v in victims.items() if node in kept}
-        return encode_result(ExtenderPreemptionResult(victims))
+        uids = {node: [p.uid for p in v.pods or ()] for node, v in victims.items()}
+        useful = self._preemption.nodes(args.pod, uids, self._clock.time())
+        return encode_result(
+            ExtenderPreemptionResult({node: v for node, v in victims.items() if node in useful})
+        )
 
-    def _leading(self) -> ExtenderDependencies:
-        problem = self._parts.problem()
+    def _check_leading(self) -> None:
+        problem = self._leadership.problem()
         if problem:
             raise NotLeading(problem)
-        return self._parts
-
-    def _scored(self, args: ExtenderArgs, names: Iterable[str]) -> dict[str, int]:
-        request = self._request(args.pod)
-        if request is None:
-            return {}
-        entry = self._parts.ledger.entry(request.uid)
-        if entry is not None:
-            return {entry.grant.node: TOP_SCORE}
-        return node_scores(self._parts.placer, request, names)
-
-    def _request(self, pod: Pod | None) -> PodRequest | None:
-        if pod is None:
-            return None
-        allowed = self._parts.ledger.allowed_in(pod.metadata.namespace)
-        admission = admit(self._parts.registry, pod, allowed=allowed)
-        asks = isinstance(admission, AdmittedPod) and bool(admission.request.containers)
-        return admission.request if asks and isinstance(admission, AdmittedPod) else None
 
 
-def answers(extender: Extender, measures: SchedulerMetrics) -> dict[str, Answer]:
+def answers(extender: Extender, metrics: SchedulerMetrics) -> dict[str, Answer]:
     """The extender's verbs over HTTP, by path."""
     at_once = {
         "filter": extender.filter, "prioritize": extender.prioritize, "preempt": extender.preempt,
     }  # fmt: skip
     return {
-        **{f"/{verb}": _at_once(_Calls(verb, measures), act) for verb, act in at_once.items()},
-        "/bind": _later(_Calls("bind", measures), extender.bind),
+        **{f"/{verb}": _at_once(_Calls(verb, metrics), act) for verb, act in at_once.items()},
+        "/bind": _later(_Calls("bind", metrics), extender.bind),
     }
 
 
@@ -190,13 +144,13 @@ def _later(calls: _Calls, act: Callable[[bytes], Awaitable[bytes]]) -> Answer:
 class _Calls:
     """Counts the calls of one verb."""
 
-    def __init__(self, verb: str, measures: SchedulerMetrics) -> None:
+    def __init__(self, verb: str, metrics: SchedulerMetrics) -> None:
         self._verb = verb
         self._outcomes = {
-            outcome: measures.calls.labels(verb, outcome)
+            outcome: metrics.calls.labels(verb, outcome)
             for outcome in ("answered", "malformed", "not leading", "failed")
         }
-        self._seconds = measures.call_seconds.labels(verb)
+        self._seconds = metrics.call_seconds.labels(verb)
 
     def answered(self, made: bytes, began: float) -> Reply:
         self._count("answered", began)
@@ -215,7 +169,3 @@ class _Calls:
     def _count(self, outcome: str, began: float) -> None:
         self._outcomes[outcome].inc()
         self._seconds.observe(perf_counter() - began)
-
-
-def _name(pod: Pod | None) -> str:
-    return "" if pod is None else pod.name

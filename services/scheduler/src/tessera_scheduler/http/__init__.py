@@ -1,1 +1,1 @@
-"""Answers over HTTP beside the extender's: explanations and HAMi's metrics."""
+"""HTTP answers other than the extender's: HAMi's metrics, and who may ask for what."""

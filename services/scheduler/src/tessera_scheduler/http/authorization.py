@@ -1,4 +1,4 @@
-"""Who we are and what somebody may do, by the API server's word."""
+"""What the API server says of this process and of callers: names and permissions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logs.named("tessera.scheduler.access")
 
 
 class Caller(Struct, frozen=True):
-    """Somebody who asks, as the API server knows them."""
+    """The user behind a request, as the API server knows it."""
 
     username: str = ""
     uid: str = ""
@@ -49,9 +49,9 @@ _access_review = decoder(_AccessReview)
 
 
 async def own_name(kube: Kube) -> str:
-    """Who we are to the API server; empty where it does not tell. Raises Passing."""
+    """The user name of this process; empty where the API server does not say. Raises Transient."""
     try:
-        body = await _ask(kube, _SELF, "authentication.k8s.io/v1", "SelfSubjectReview", {})
+        body = await _review(kube, _SELF, "authentication.k8s.io/v1", "SelfSubjectReview", {})
         return _self_review(body).status.user_info.username
     except (ApiRefused, msgspec.DecodeError) as e:
         _log.warning("own name not known", problem=str(e))
@@ -59,17 +59,17 @@ async def own_name(kube: Kube) -> str:
 
 
 async def may(kube: Kube, caller: Caller, action: Mapping[str, str]) -> bool:
-    """Whether the caller may do that, spelt as a SubjectAccessReview's resourceAttributes. Raises
-    Passing, ApiForbidden where we may not ask, msgspec.DecodeError."""
+    """Whether the caller may do `action`, spelt as a SubjectAccessReview's resourceAttributes.
+    Raises Transient, ApiForbidden where this process may not ask, msgspec.DecodeError."""
     spec = {
         "user": caller.username, "uid": caller.uid, "groups": caller.groups,
         "extra": caller.extra, "resourceAttributes": action,
     }  # fmt: skip
-    body = await _ask(kube, _ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+    body = await _review(kube, _ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
     return _access_review(body).status.allowed
 
 
-async def _ask(kube: Kube, path: str, version: str, kind: str, spec: dict[str, Any]) -> bytes:
+async def _review(kube: Kube, path: str, version: str, kind: str, spec: dict[str, Any]) -> bytes:
     body = msgspec.json.encode({"apiVersion": version, "kind": kind, "spec": spec})
     try:
         return await kube.call(Verb.POST, path, body=body)

@@ -1,7 +1,7 @@
-"""`/hami/metrics`: the books under HAMi's names, for dashboards that know them.
+"""`/hami/metrics`: the ledger under HAMi's names, for dashboards that know them.
 
 It has a line for each card and share several times over, so it is not part of `/metrics`: it is
-written in a thread, from a copy of the books, when somebody asks. `?legacy=true` adds the names of
+written in a thread, from a copy of the ledger, when it is scraped. `?legacy=true` adds the names of
 HAMi's older releases.
 """
 
@@ -17,7 +17,7 @@ from tessera_runtime.metrics import CONTENT_TYPE
 
 
 def routes(ledger: Ledger) -> list[web.RouteDef]:
-    """To be added to the server of health and metrics."""
+    """The routes for the server of health and metrics."""
 
     async def scrape(request: web.Request) -> web.Response:
         fleet = ledger.fleet.snapshot()

@@ -3,7 +3,7 @@ a ConfigMap that every agent reads.
 
 A new key signs only when it has been published for a while, so that no agent meets a signature it
 cannot check. Former public keys stay published: grants of running pods bear their signatures.
-Whoever can write that ConfigMap can make grants; RBAC keeps it to the scheduler.
+A user that can write that ConfigMap can make grants; RBAC keeps it to the scheduler.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SigningKeySettings(Struct, frozen=True, kw_only=True):
     enough for auditors, and costs nothing."""
     publish_s: float = 300.0
     """Seconds that a key is published before it signs: agents watch, this outlasts a watch that
-    has to start anew."""
+    has to start again."""
     refresh_s: float = 60.0
     """Seconds between two looks at the keys: another replica may have made one."""
     retry_s: float = 1.0
@@ -78,10 +78,11 @@ class SigningKey(Struct, frozen=True, kw_only=True):
 
 
 class PublishedKeys(Verifier):
-    """The public keys as they were last seen. It is one object for the life of the service."""
+    """The public keys as they were last read. It is one object for the life of the service."""
 
     def replace(self, keys: Mapping[str, str]) -> None:
-        """Know these, by key id, in base64. One that cannot be read is told and left out."""
+        """Replace all keys by these, by key id, in base64. One that cannot be read is logged and
+        left out."""
         good = {}
         for name, text in keys.items():
             try:
@@ -94,7 +95,7 @@ class PublishedKeys(Verifier):
 
 
 class SigningKeys:
-    """The keys of this moment."""
+    """The private keys, and which of them signs now."""
 
     def __init__(
         self, kube: Kube, namespace: str, settings: SigningKeySettings, clock: Clock
@@ -116,21 +117,22 @@ class SigningKeys:
         return self._signer
 
     async def refresh(self) -> None:
-        """Make, publish and choose keys as is due. Raises Passing, Unreadable and ApiRefused."""
-        kept = await create_or_update(self._kube, self._secret, self._with_due)
-        keys = self._decoded(kept) or ()
-        ours = dict(published_key(Signer(key.private).public) for key in keys)
+        """Make, publish and choose keys as is due. Raises Transient, UnexpectedContent and
+        ApiRefused."""
+        stored = await create_or_update(self._kube, self._secret, self._with_due)
+        keys = self._decoded(stored) or ()
+        own = dict(published_key(Signer(key.private).public) for key in keys)
         seen: dict[str, str] = {}
 
         def published(there: Json | None) -> Json | None:
             seen.clear()
             seen.update((there or {}).get("data") or {})
-            if there is not None and ours.keys() <= seen.keys():
+            if there is not None and own.keys() <= seen.keys():
                 return None
-            return {**(there or self._public.object()), "data": {**seen, **ours}}
+            return {**(there or self._public.object()), "data": {**seen, **own}}
 
         await create_or_update(self._kube, self._public, published)
-        self.verifier.replace({**seen, **ours})
+        self.verifier.replace({**seen, **own})
         self._choose(keys, frozenset(seen))
 
     def _with_due(self, there: Json | None) -> Json | None:

@@ -3,13 +3,13 @@ asking.
 
 It learns of the Lease by a watch, so it may still compare with the former term for a moment after
 the Lease was taken. Bindings of a pod that does not exist are tried, and not kept: one under a term
-that nobody has had, and one under ours. Where several API servers answer, this tells of one.
+that nobody has had, and one under the present one. Where several API servers answer, this says
+something of one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, NoReturn
 
 from tessera_core.trust.fencing import POLICY
@@ -17,9 +17,9 @@ from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, TesseraError
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
-from tessera_runtime.kube.binding import PodKey
+from tessera_runtime.kube.binding import PodKey, binding_body
 from tessera_runtime.kube.lease import Lease
-from tessera_scheduler.binding.request import binding
+from tessera_runtime.metrics import Gauge
 from tessera_schema.annotation_keys import TERM_KEY
 from tessera_schema.grants import GRANT_KEY
 
@@ -28,15 +28,14 @@ _log = logs.named("tessera.scheduler.fencing")
 
 
 class FencingCheck:
-    """Asks the API server."""
+    """Finds out whether the API server compares terms."""
 
-    def __init__(
-        self, kube: Kube, namespace: str, tell: Callable[[bool], None], *, again_s: float
-    ) -> None:
-        """`tell` hears each answer. Asks anew after `again_s` seconds where there is none."""
+    def __init__(self, kube: Kube, namespace: str, gauge: Gauge, *, again_s: float) -> None:
+        """`gauge` is 1 where grants of other terms are refused. Where there is no answer, it asks
+        again after `again_s` seconds."""
         self._kube = kube
         self._namespace = namespace
-        self._tell = tell
+        self._gauge = gauge
         self._again_s = again_s
         self._stands = True
 
@@ -49,7 +48,8 @@ class FencingCheck:
             await asyncio.sleep(self._again_s)
 
     async def run(self, lease: Lease, every_s: float) -> NoReturn:
-        """Find out again and again while we lead: the policy may come later than we do, and go."""
+        """Find out periodically while this replica leads: the policy may be installed later than
+        the scheduler, and deleted."""
         while True:
             await asyncio.sleep(every_s)
             if lease.held.is_set():
@@ -71,12 +71,12 @@ class FencingCheck:
                 remedy=f"install the ValidatingAdmissionPolicy {POLICY}",
             )
         self._stands = others
-        self._tell(others)
+        self._gauge.set(others)
         return True
 
     async def _refuses(self, term: int) -> bool:
         notes = {GRANT_KEY: "", TERM_KEY: str(term)}
-        body = binding(PodKey(self._namespace, _NOBODY, ""), _NOBODY, notes)
+        body = binding_body(PodKey(self._namespace, _NOBODY, ""), _NOBODY, notes)
         path = paths.pod(self._namespace, _NOBODY, "binding")
         try:
             await self._kube.call(Verb.POST, path, query={"dryRun": "All"}, body=body)

@@ -1,14 +1,14 @@
-"""Which kube-scheduler works: the one beside the replica that leads.
+"""Which kube-scheduler works: the one in the pod of the replica that leads.
 
-Where there are several replicas, each has a kube-scheduler beside it that stands for a Lease of its
-own, named after its pod (`--leader-elect`). This replica holds that Lease as long as another one
-leads, so that its kube-scheduler waits; it lets go of it to lead. A kube-scheduler that has lost
-its Lease ends, and its container starts anew and stands for it again. So a replica that stands by
-is up and ready, and a rollout need not wait for it to lead.
+Where there are several replicas, each has a kube-scheduler in its pod that stands for a Lease of
+its own, named after the pod (`--leader-elect`). This replica holds that Lease as long as another
+one leads, so that its kube-scheduler waits; it lets go of it to lead. A kube-scheduler that has
+lost its Lease ends, and its container starts again and stands for the Lease again. So a replica
+that stands by is up and ready, and a rollout need not wait for it to lead.
 
 It is no fence: for a moment after a change two kube-schedulers may work, of which the extender
-refuses one. While nobody is known to lead, the Lease is left as it is: a service that has started
-anew under a kube-scheduler that works does not stop it.
+refuses one. While nobody is known to lead, the Lease is left as it is: a service that has
+restarted while its kube-scheduler works does not stop it.
 """
 
 from __future__ import annotations
@@ -40,39 +40,39 @@ _log = logs.named("tessera.scheduler.gate")
 
 
 class GateSettings(Struct, frozen=True, kw_only=True):
-    """The Lease that the kube-scheduler beside this replica stands for."""
+    """The Lease that the kube-scheduler in this replica's pod stands for."""
 
     enabled: bool = False
     """Whether it stands for one, named as this replica; if not, it works as soon as it runs."""
     pod_uid: str = ""
     """The pod's uid, so that the Lease goes when the pod does; empty = it stays."""
     look_s: Annotated[float, Meta(gt=0)] = 0.25
-    """Seconds between two looks at who leads, which cost nothing."""
+    """Seconds between two checks of who leads, which cost nothing."""
     check_s: Annotated[float, Meta(gt=0)] = 10.0
-    """Seconds between two looks at the Lease, which somebody may have deleted."""
+    """Seconds between two reads of the Lease, which a user may have deleted."""
 
 
 class _State(Enum):
     OPEN = auto()
     CLOSED = auto()
     AS_IT_IS = auto()
-    """Closed where there is no Lease: kube-scheduler must not make it before us."""
+    """Closed where there is no Lease: kube-scheduler must not create it first."""
 
 
 class KubeSchedulerGate:
-    """Made by `open_gate`."""
+    """Opens and closes the Lease. Made by `open_gate`."""
 
     def __init__(
         self,
         kube: Kube,
         place: ObjectLocation,
         settings: GateSettings,
-        leading: Leadership,
+        leadership: Leadership,
         clock: Clock,
     ) -> None:
         """Nothing is known of the Lease yet."""
         self._kube, self._place, self._settings = kube, place, settings
-        self._leading, self._clock = leading, clock
+        self._leadership, self._clock = leadership, clock
         self._at: _State | None = None
         self._check_at = 0.0
 
@@ -84,19 +84,19 @@ class KubeSchedulerGate:
         """Open and close it, until cancelled."""
         while True:
             try:
-                await self._look()
+                await self._reconcile()
             except TesseraError as e:
                 _log.warning("gate not moved", lease=self._place.name, why=str(e))
             await asyncio.sleep(self._settings.look_s)
 
-    async def _look(self) -> None:
+    async def _reconcile(self) -> None:
         wanted, now = self._wanted(), asyncio.get_running_loop().time()
         if wanted is self._at and now < self._check_at:
             return
         change = {
             _State.OPEN: self._opened,
             _State.CLOSED: self._closed,
-            _State.AS_IT_IS: self._kept,
+            _State.AS_IT_IS: self._unchanged,
         }
         await create_or_update(self._kube, self._place, change[wanted])
         if wanted is not self._at:
@@ -104,26 +104,26 @@ class KubeSchedulerGate:
         self._at, self._check_at = wanted, now + self._settings.check_s
 
     def _wanted(self) -> _State:
-        if self._leading.leads:
+        if self._leadership.leads:
             return _State.OPEN
-        another = self._leading.other_than(self._place.name)
+        another = self._leadership.other_than(self._place.name)
         return _State.CLOSED if another else _State.AS_IT_IS
 
     def _opened(self, there: Json | None) -> Json | None:
         if there is not None and _holder(there) != MARK:
             return None
-        return self._held(there, "", 1)
+        return self._lease(there, "", 1)
 
     def _closed(self, there: Json | None) -> Json | None:
         if there is not None and _holder(there) == MARK:
             return None
-        return self._held(there, MARK, LONG_S)
+        return self._lease(there, MARK, LONG_S)
 
-    def _kept(self, there: Json | None) -> Json | None:
+    def _unchanged(self, there: Json | None) -> Json | None:
         return self._closed(None) if there is None else None
 
-    def _held(self, there: Json | None, holder: str, lasts_s: int) -> Json:
-        """The Lease, held by somebody else."""
+    def _lease(self, there: Json | None, holder: str, lasts_s: int) -> Json:
+        """The Lease with another holder."""
         made = self._place.object() if there is None else there
         metadata: Json = dict(made["metadata"])
         if self._settings.pod_uid:
@@ -151,7 +151,7 @@ async def open_gate(
     namespace: str,
     replica: str,
     settings: GateSettings,
-    leading: Leadership,
+    leadership: Leadership,
     clock: Clock,
 ) -> AsyncGenerator[KubeSchedulerGate | None]:
     """Look after the Lease until left, and leave it as it is then; None where there is none."""
@@ -165,6 +165,6 @@ async def open_gate(
         name=replica,
         namespace=namespace,
     )
-    gate = KubeSchedulerGate(kube, place, settings, leading, clock)
+    gate = KubeSchedulerGate(kube, place, settings, leadership, clock)
     async with running_in_background(gate.run(), "gate"):
         yield gate

@@ -16,8 +16,9 @@ from typing import NoReturn
 
 from tessera_runtime import logs
 from tessera_runtime.kube.lease import Lease
+from tessera_runtime.metrics import Gauge
 
-_log = logs.named("tessera.scheduler.leading")
+_log = logs.named("tessera.scheduler.leadership")
 
 
 def identity_of(replica: str) -> str:
@@ -31,18 +32,14 @@ def replica_of(holder: str) -> str:
 
 
 class Leadership:
-    """Who answers."""
+    """Whether this replica answers, and under which term."""
 
-    def __init__(
-        self, lease: Lease, take_over: Callable[[], Awaitable[None]], resign: Callable[[], None]
-    ) -> None:
-        """`take_over` brings the books up to date with a quorum read, `resign` drops what only the
-        one who leads may hold."""
+    def __init__(self, lease: Lease, gauge: Gauge) -> None:
+        """`gauge` is 1 while this replica answers."""
         self._lease = lease
-        self._take_over = take_over
-        self._resign = resign
+        self._gauge = gauge
         self._ready = 0
-        """The generation of the Lease for which the books are up to date."""
+        """The generation of the Lease for which the ledger is up to date."""
 
     @property
     def leads(self) -> bool:
@@ -56,7 +53,7 @@ class Leadership:
 
     @property
     def leader(self) -> str:
-        """The replica that holds the Lease, as far as we saw; empty when there is none."""
+        """The replica that holds the Lease, as far as this one saw; empty when there is none."""
         return replica_of(self._lease.holder)
 
     def other_than(self, replica: str) -> str:
@@ -79,20 +76,28 @@ class Leadership:
         """Seconds for which this replica surely leads; 0 when it does not answer."""
         return self._lease.remaining() if self.leads else 0.0
 
-    async def run(self) -> NoReturn:
-        """Take over whenever the Lease is ours."""
+    async def run(
+        self, take_over: Callable[[], Awaitable[None]], resign: Callable[[], None]
+    ) -> NoReturn:
+        """Take over whenever this replica gets the Lease, until cancelled.
+
+        `take_over` brings the ledger up to date with a quorum read, `resign` drops what only the
+        leader may hold.
+        """
         while True:
             await self._lease.held.wait()
             generation = self._lease.generation
             async with asyncio.TaskGroup() as group:
-                task = group.create_task(self._begin(generation), name="taking over")
+                task = group.create_task(self._begin(generation, take_over), name="taking over")
                 await self._lease.lost.wait()
                 task.cancel()
             self._ready = 0
-            self._resign()
+            self._gauge.set(0)
+            resign()
             _log.warning("no longer leading", generation=generation)
 
-    async def _begin(self, generation: int) -> None:
-        await self._take_over()
+    async def _begin(self, generation: int, take_over: Callable[[], Awaitable[None]]) -> None:
+        await take_over()
+        self._gauge.set(1)
         self._ready = generation
         _log.info("leading", generation=generation)

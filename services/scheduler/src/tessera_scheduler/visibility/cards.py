@@ -1,6 +1,6 @@
-"""The cards of nodes, with who holds them and why a pod cannot have a part: what `cards` asks for.
+"""The cards of nodes, with who holds them and why a pod cannot have a part: the answer to `cards`.
 
-It is about the books as they are now, and done in small pieces between which filter and bind go on.
+It describes the ledger as it is now, in small pieces between which filter and bind go on.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from tessera_core.explain.card_holders import ListedCard, ListedHolder, listed
 from tessera_core.fleet.cores import percent
+from tessera_core.ledger.ledger import Ledger
 from tessera_core.placement.node_fit import NoFit
 from tessera_core.placement.placer import Placer
 from tessera_core.placement.units import PlacementUnit, units
 from tessera_core.quota.allowance import Allowance
-from tessera_scheduler.explain.explanation import PIECE, ExplanationSources
+from tessera_scheduler.explain.explanation import PIECE
 from tessera_schema.cards import MIB
 from tessera_schema.endpoints import visibility
 from tessera_schema.reasons import Reason
@@ -30,23 +31,23 @@ HOLDERS_MOST: Final = 64
 
 
 async def with_cards(
-    books: ExplanationSources, found: visibility.PodExplanation, request: PodRequest, most: int
+    ledger: Ledger, found: visibility.PodExplanation, request: PodRequest, most: int
 ) -> visibility.PodExplanation:
     """The explanation with the cards of its nodes, and of the one that it is on or that has room;
     at most so many nodes."""
-    fleet = books.ledger.fleet
+    fleet = ledger.fleet
     known = {node.name: node for node in found.nodes}
     if found.node:
         known.setdefault(found.node, visibility.NodeState(name=found.node))
     elif not found.more_nodes:
         for name in fleet.rows:
             known.setdefault(name, visibility.NodeState(name=name))
-    allowance, wanted = books.ledger.allowance(request.namespace), units(request)
+    allowance, wanted = ledger.allowance(request.namespace), units(request)
     nodes: list[visibility.NodeState] = []
     left = CARDS_MOST
     for i, node in enumerate(known.values()):
-        judged = None if found.node else allowance
-        cards = _cards(books, node.name, wanted, judged)[:left]
+        limits = None if found.node else allowance
+        cards = _cards(ledger, node.name, wanted, limits)[:left]
         left -= len(cards)
         if cards or node.reasons:
             nodes.append(replace(node, cards=cards))
@@ -57,17 +58,17 @@ async def with_cards(
 
 
 def _cards(
-    books: ExplanationSources,
+    ledger: Ledger,
     node: str,
     wanted: Sequence[PlacementUnit],
     allowance: Allowance | None,
 ) -> tuple[visibility.CardState, ...]:
-    """Those of the vendors that are asked for. Of a pod that has its cards (None) it is not said
-    why it could not have others."""
-    row = books.ledger.fleet.rows.get(node)
+    """The node's cards of the vendors that are requested. For a pod that has its cards
+    (`allowance` is None) no card has a reason."""
+    row = ledger.fleet.rows.get(node)
     if row is None:
         return ()
-    unfit = None if allowance is None else Placer(books.ledger.fleet).fit(row, wanted, allowance)
+    unfit = None if allowance is None else Placer(ledger.fleet).fit(row, wanted, allowance)
     reasons: dict[str, str] = {}
     if isinstance(unfit, NoFit) and unfit.view is not None and unfit.codes is not None:
         for card, code in zip(unfit.view.facts, unfit.codes.tolist(), strict=True):
@@ -75,7 +76,7 @@ def _cards(
     vendors = {unit.lead.vendor for unit in wanted}
     return tuple(
         _state(card, reasons.get(card.card.id, ""))
-        for card in listed(books.ledger, node).cards
+        for card in listed(ledger, node).cards
         if card.card.vendor in vendors
     )
 

@@ -1,7 +1,7 @@
 """The HTTP side of the aggregated API: who asks, may they, and objects as Kubernetes writes them.
 
 It promises no speed: filter and bind go first, few explanations are computed at once, and what
-comes beyond a bound is told to come back.
+exceeds a bound is answered 429.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tessera_runtime.errors import ApiExpired, ApiNotFound, ApiRefused, TesseraE
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.metrics import MetricsRegistry as Metrics
-from tessera_scheduler.explain.explanation import ExplanationSources
+from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.http.authorization import Caller
 from tessera_scheduler.visibility import tables
 from tessera_scheduler.visibility.discovery import DOCUMENTS
@@ -49,7 +49,7 @@ ANSWER_MOST: Final = 4 * 2**20
 NAME_MOST: Final = 253
 """Bytes of a name in a path: the longest that Kubernetes accepts."""
 AGAIN_S: Final = 2
-"""Seconds until somebody who was turned away may ask again."""
+"""Seconds after which a client that was refused may try again."""
 
 _log = logs.named("tessera.scheduler.visibility")
 _pod: Final = decoder(Pod)
@@ -66,7 +66,7 @@ class _Conditions(Struct, frozen=True):
     conditions: tuple[_Condition, ...] = ()
 
 
-class _Told(Struct, frozen=True):
+class _PodConditions(Struct, frozen=True):
     status: _Conditions = _Conditions()
 
 
@@ -79,21 +79,22 @@ class _Pods(Struct, frozen=True):
     metadata: _ListMeta = _ListMeta()
 
 
-_told: Final = decoder(_Told)
+_pod_conditions: Final = decoder(_PodConditions)
 _pods: Final = decoder(_Pods)
 _Answer = Callable[[web.Request, Caller], Awaitable[web.Response]]
 
 
 class Visibility:
-    """Answers what the API server passes on."""
+    """Answers the requests that the API server passes on."""
 
     def __init__(
-        self, kube: Kube, books: ExplanationSources, settings: VisibilitySettings, metrics: Metrics
+        self, kube: Kube, explainer: Explainer, settings: VisibilitySettings, metrics: Metrics
     ) -> None:
-        """Made inside the event loop that serves it. Until `proxy` is set, nobody is answered."""
+        """Made inside the event loop that serves it. Until `proxy` is set, every request is
+        refused."""
         self.proxy: FrontProxy = NOBODY
-        self._kube, self._books, self._settings = kube, books, settings
-        self._reviews = Reviews(kube, books.clock.time, settings.review_s)
+        self._kube, self._explainer, self._settings = kube, explainer, settings
+        self._reviews = Reviews(kube, explainer.clock.time, settings.review_s)
         self._turns = asyncio.Semaphore(settings.at_once)
         self._here: Counter[str] = Counter()
         """User -> requests that are answered or wait."""
@@ -170,9 +171,9 @@ class Visibility:
             raise no_such_pod(name) from None
         async with self._turns:
             found = await whole(
-                self._books,
+                self._explainer,
                 _pod(raw),
-                partial(self._reviews.seen, caller),
+                partial(self._reviews.visible, caller),
                 scheduler=_scheduler(raw),
                 cards=_truth(request, "cards"),
             )
@@ -204,7 +205,7 @@ class Visibility:
         found: list[PodExplanation] = []
         async with self._turns:
             for pod in page.items:
-                one = await brief(self._books, pod, partial(self._reviews.seen, caller))
+                one = await brief(self._explainer, pod, partial(self._reviews.visible, caller))
                 found += [] if one is None else [one]
                 await asyncio.sleep(0)
         metadata = ExplanationListMeta(continue_=page.metadata.continue_)
@@ -239,7 +240,7 @@ def _limit(request: web.Request) -> str:
 
 def _scheduler(raw: bytes) -> str:
     """What kube-scheduler wrote on a pod that it could not place."""
-    conditions = _told(raw).status.conditions
+    conditions = _pod_conditions(raw).status.conditions
     return next(
         (c.message for c in conditions if c.type == "PodScheduled" and c.status == "False"), ""
     )

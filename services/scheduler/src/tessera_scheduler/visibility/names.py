@@ -1,7 +1,7 @@
 """Which pods an answer may name.
 
 Cards and nodes are named to everybody who may have an explanation. A pod of another namespace is
-named to those whom the API server lets read that namespace's pods; to others it has no name.
+named to users that the API server lets read that namespace's pods; to others it has no name.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _NAMING: Final = frozenset({Reason.NODE_RESERVED.wire, Reason.NODE_STARTING_EQUA
 _POD: Final = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
-class See(Protocol):
-    """Of these namespaces those whose pods may be named."""
+class MayName(Protocol):
+    """Selects the namespaces whose pods may be named."""
 
     async def __call__(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Those that are not in it are not named."""
+        """Of these namespaces those whose pods the caller may read."""
         ...
 
 
 class DraftAnswer(Struct, frozen=True, kw_only=True):
-    """An answer that names whatever the books have."""
+    """An answer that still names all pods."""
 
     found: visibility.PodExplanation
     advice: Advice | None = None
 
-    async def as_seen(self, see: See) -> visibility.PodExplanation:
-        """The answer with the names alone that may be seen."""
-        seen = await see(dict.fromkeys(self._namespaces()))
-        advice = "" if self.advice is None else _advice(self.advice, seen)
-        nodes = tuple(_node(node, seen) for node in self.found.nodes)
+    async def redacted(self, may_name: MayName) -> visibility.PodExplanation:
+        """The answer with the names of those pods alone that the caller may read."""
+        visible = await may_name(dict.fromkeys(self._namespaces()))
+        advice = "" if self.advice is None else _advice(self.advice, visible)
+        nodes = tuple(_node(node, visible) for node in self.found.nodes)
         return replace(self.found, advice=advice, nodes=nodes)
 
     def _namespaces(self) -> Iterator[str]:
@@ -57,9 +57,9 @@ class DraftAnswer(Struct, frozen=True, kw_only=True):
             yield from (holder.namespace for card in node.cards for holder in card.holders)
 
 
-def _advice(advice: Advice, seen: Collection[str]) -> str:
-    named = [h for h in advice.holders if h.namespace in seen]
-    hidden = [h for h in advice.holders if h.namespace not in seen]
+def _advice(advice: Advice, visible: Collection[str]) -> str:
+    named = [h for h in advice.holders if h.namespace in visible]
+    hidden = [h for h in advice.holders if h.namespace not in visible]
     holders = [*named, *(_nameless(h) for h in hidden)]
     return replace(advice, holders=tuple(holders)).sentence()
 
@@ -68,26 +68,26 @@ def _nameless(holder: InTheWay) -> InTheWay:
     return replace(holder, namespace="", name="")
 
 
-def _node(node: visibility.NodeState, seen: Collection[str]) -> visibility.NodeState:
+def _node(node: visibility.NodeState, visible: Collection[str]) -> visibility.NodeState:
     return replace(
         node,
-        reasons=tuple(_reason(reason, seen) for reason in node.reasons),
+        reasons=tuple(_reason(reason, visible) for reason in node.reasons),
         cards=tuple(
-            replace(card, holders=tuple(_holder(holder, seen) for holder in card.holders))
+            replace(card, holders=tuple(_holder(holder, visible) for holder in card.holders))
             for card in node.cards
         ),
     )
 
 
-def _reason(reason: visibility.ReasonText, seen: Collection[str]) -> visibility.ReasonText:
+def _reason(reason: visibility.ReasonText, visible: Collection[str]) -> visibility.ReasonText:
     if reason.reason not in _NAMING:
         return reason
 
-    def shown(match: re.Match[str]) -> str:
-        return match[0] if match[1] in seen else HIDDEN
+    def named(match: re.Match[str]) -> str:
+        return match[0] if match[1] in visible else HIDDEN
 
-    return replace(reason, message=_POD.sub(shown, reason.message))
+    return replace(reason, message=_POD.sub(named, reason.message))
 
 
-def _holder(holder: visibility.CardHolder, seen: Collection[str]) -> visibility.CardHolder:
-    return holder if holder.namespace in seen else replace(holder, namespace="", name="")
+def _holder(holder: visibility.CardHolder, visible: Collection[str]) -> visibility.CardHolder:
+    return holder if holder.namespace in visible else replace(holder, namespace="", name="")

@@ -1,5 +1,5 @@
-"""What is answered about a pod: the explanation of the books, with what would help, card by card
-where that is asked, and with the names of those pods alone that the caller may read."""
+"""What is answered about a pod: the explanation, with advice, with its cards where the
+query says so, and with the names of those pods alone that the caller may read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from tessera_core.admission.admit import AdmittedPod
-from tessera_core.explain.advice import Advice
 from tessera_core.explain.reasons import NO_CARDS
-from tessera_core.explain.remedies import advise, memory_unit
 from tessera_runtime.kube import timestamps
-from tessera_scheduler.explain.explanation import ExplanationSources, admitted, explain, unasked
+from tessera_scheduler.explain.explanation import Explainer
 from tessera_scheduler.visibility.cards import with_cards
-from tessera_scheduler.visibility.names import DraftAnswer, See
+from tessera_scheduler.visibility.names import DraftAnswer, MayName
 from tessera_schema.cards import MIB
 from tessera_schema.endpoints import visibility
 from tessera_schema.explanation import UNASKED, Explanation
@@ -30,25 +28,32 @@ _WAITS: Final = (Verdict.WAITING, UNASKED)
 
 
 async def whole(
-    books: ExplanationSources, pod: Pod, see: See, *, scheduler: str = "", cards: bool = False
+    explainer: Explainer,
+    pod: Pod,
+    may_name: MayName,
+    *,
+    scheduler: str = "",
+    cards: bool = False,
 ) -> visibility.PodExplanation:
     """Everything about one pod. `scheduler` is what kube-scheduler wrote on it."""
-    explanation = await explain(books, pod)
+    explanation = await explainer.explain(pod)
     waits = explanation.decision.verdict in _WAITS
-    wanted = _wanted(books, pod)
+    wanted = _wanted(explainer, pod)
     found = _object(pod, explanation, scheduler if waits else "")
-    advice = _advice(books, pod, wanted) if waits and wanted is not None else None
+    advice = explainer.advice(pod, wanted) if waits and wanted is not None else None
     if cards and wanted is not None:
-        found = await with_cards(books, found, wanted, NODES_MOST)
-    return await DraftAnswer(found=found, advice=advice).as_seen(see)
+        found = await with_cards(explainer.ledger, found, wanted, NODES_MOST)
+    return await DraftAnswer(found=found, advice=advice).redacted(may_name)
 
 
-async def brief(books: ExplanationSources, pod: Pod, see: See) -> visibility.PodExplanation | None:
+async def brief(
+    explainer: Explainer, pod: Pod, may_name: MayName
+) -> visibility.PodExplanation | None:
     """One line about a pod that waits, without its nodes; None for one that asks for no cards."""
-    admission = admitted(books, pod)
+    admission = explainer.admitted(pod)
     if admission is None:
         return None
-    decision = books.decisions.get(pod.metadata.uid)
+    decision = explainer.decision(pod)
     about = visibility.PodExplanation(
         metadata=_meta(pod), verdict=UNASKED if decision is None else str(decision.verdict),
         attempts=0 if decision is None else decision.attempts,
@@ -58,37 +63,22 @@ async def brief(books: ExplanationSources, pod: Pod, see: See) -> visibility.Pod
         return replace(about, verdict=Verdict.REJECTED, message=admission.message)
     if not admission.request.containers:
         return None
-    if books.ledger.entry(pod.metadata.uid) is not None:
+    if explainer.ledger.entry(pod.metadata.uid) is not None:
         return replace(about, verdict=Verdict.PLACED, message="its cards are kept for it")
     over = "" if decision is None else decision.over
-    shown = await DraftAnswer(found=about, advice=_advice(books, pod, admission.request)).as_seen(
-        see
+    draft = DraftAnswer(found=about, advice=explainer.advice(pod, admission.request))
+    answer = await draft.redacted(may_name)
+    message = explainer.undecided() if decision is None else over
+    return replace(
+        answer, message=message, advice="" if message == answer.advice else answer.advice
     )
-    said = unasked(books.elsewhere()) if decision is None else over
-    return replace(shown, message=said, advice="" if said == shown.advice else shown.advice)
 
 
-def _wanted(books: ExplanationSources, pod: Pod) -> PodRequest | None:
-    admission = admitted(books, pod)
+def _wanted(explainer: Explainer, pod: Pod) -> PodRequest | None:
+    admission = explainer.admitted(pod)
     if isinstance(admission, AdmittedPod) and admission.request.containers:
         return admission.request
     return None
-
-
-def _advice(books: ExplanationSources, pod: Pod, request: PodRequest) -> Advice:
-    ledger, decision = books.ledger, books.decisions.get(pod.metadata.uid)
-    rows = None if decision is None else books.decisions.offered(decision, ledger.fleet)
-    return advise(
-        ledger.fleet,
-        ledger.on,
-        request,
-        ledger.allowance(request.namespace),
-        rows=rows,
-        unit=memory_unit(books.registry.dialects, pod),
-    )
-
-
-# -- the object
 
 
 def _meta(pod: Pod) -> visibility.Meta:
@@ -111,7 +101,7 @@ def _object(pod: Pod, found: Explanation, scheduler: str) -> visibility.PodExpla
         metadata=_meta(pod), verdict=str(decision.verdict), message=decision.message,
         node=decision.node, attempts=decision.attempts, scheduler=scheduler,
         decided_at=timestamps.format_time(decision.at) if decision.attempts else "",
-        dialects=found.dialects, asks=_asks(found), limits=_limits(found), held=_held(found),
+        dialects=found.dialects, asks=_requested(found), limits=_limits(found), held=_shares(found),
         reasons=tuple(of_pod),
         nodes=tuple(
             visibility.NodeState(name=name, reasons=tuple(of_nodes[name]))
@@ -121,7 +111,7 @@ def _object(pod: Pod, found: Explanation, scheduler: str) -> visibility.PodExpla
     )  # fmt: skip
 
 
-def _asks(found: Explanation) -> tuple[visibility.RequestedCards, ...]:
+def _requested(found: Explanation) -> tuple[visibility.RequestedCards, ...]:
     return tuple(
         visibility.RequestedCards(
             container=a.container, vendor=a.vendor, dialect=a.dialect, count=a.count,
@@ -145,7 +135,7 @@ def _limits(found: Explanation) -> tuple[visibility.LimitState, ...]:
     )  # fmt: skip
 
 
-def _held(found: Explanation) -> visibility.HeldCards | None:
+def _shares(found: Explanation) -> visibility.HeldCards | None:
     held = found.held
     if held is None:
         return None

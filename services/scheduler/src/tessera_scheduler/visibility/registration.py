@@ -1,4 +1,5 @@
-"""Keeps what the aggregated API stands on: whom it believes, and the APIService that names it."""
+"""Keeps up to date what the aggregated API depends on: the front proxy's authority, and the
+APIService."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from tessera_scheduler.visibility.settings import VisibilitySettings
 from tessera_scheduler.webhook.certificates import WebhookCertificates
 
 RETRY_S: Final = 2.0
-"""Seconds between two looks until one has gone well."""
+"""Seconds between two attempts until one succeeds."""
 _log = logs.named("tessera.scheduler.visibility")
 
 
 class ApiServiceReconciler:
-    """Looks again and again."""
+    """Brings both in line with the cluster, periodically."""
 
     def __init__(
         self, kube: Kube, settings: VisibilitySettings, visibility: Visibility, tls: Tls,
@@ -51,7 +52,7 @@ class ApiServiceReconciler:
             await asyncio.sleep(wait_s)
 
     async def reconcile(self) -> None:
-        """Once. Raises as `Kube.call` does, and msgspec.DecodeError."""
+        """Read and write what is due, once. Raises as `Kube.call` does, and msgspec.DecodeError."""
         proxy = await front_proxy(self._kube)
         if proxy != self._visibility.proxy:
             await asyncio.to_thread(atomic_write.replace, self._trusted, proxy.ca.encode(), 0o600)

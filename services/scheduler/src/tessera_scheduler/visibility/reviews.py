@@ -1,4 +1,4 @@
-"""What a caller may do, by the API server's word, remembered for a moment."""
+"""What the API server says that a caller may do, remembered for a moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMESPACES_MOST: Final = 16
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What somebody wants to do, as a SubjectAccessReview spells it."""
+    """What a caller wants to do, as a SubjectAccessReview spells it."""
 
     verb: str
     resource: str
@@ -52,15 +52,15 @@ class Reviews:
             self._known.popitem(last=False)
         return allowed
 
-    async def seen(self, caller: Caller, namespaces: Iterable[str]) -> frozenset[str]:
+    async def visible(self, caller: Caller, namespaces: Iterable[str]) -> frozenset[str]:
         """Of these namespaces those whose pods the caller may read; only about the first
         `NAMESPACES_MOST` is asked. Raises as `allowed` does."""
         wanted = tuple(dict.fromkeys(namespaces))
         read = Action(verb="get", resource="pods")
         if not wanted or await self.allowed(caller, read):
             return frozenset(wanted)
-        seen = set()
+        visible = set()
         for namespace in wanted[:NAMESPACES_MOST]:
             if await self.allowed(caller, replace(read, namespace=namespace)):
-                seen.add(namespace)
-        return frozenset(seen)
+                visible.add(namespace)
+        return frozenset(visible)

@@ -16,10 +16,10 @@ _REASONS: Final = {
 
 
 class StatusRefusal(Exception):
-    """An answer that is no object of ours."""
+    """A refusal, answered as a Status."""
 
     def __init__(self, code: int, message: str, name: str = "", retry_s: int = 0) -> None:
-        """`name` is of the pod that is spoken of; after `retry_s` a client may ask again."""
+        """`name` is that of the pod; after `retry_s` a client may ask again."""
         super().__init__(message)
         self.code, self._name, self._retry_s = code, name, retry_s
 

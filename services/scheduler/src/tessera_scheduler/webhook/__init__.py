@@ -1,7 +1,7 @@
-"""The admission webhook: pods that ask for shares become complete manifests, or are refused with
-a sentence that says what would do. Only pods that name one of our resources or keys come here.
+"""The admission webhook: pods that ask for shares become complete manifests, or are refused with a
+sentence that says what would do. Only pods that name one of Tessera's resources or keys come here.
 
-    async with open_webhook(world, settings.webhook) as served:
+    async with open_webhook(settings.webhook, kube=kube, ...) as served:
         ...  # it answers at served.url, and the API server calls it
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
-
-from msgspec import Struct
 
 from tessera_core.quota.allowance import Allowance
 from tessera_core.registry.registry import DialectRegistry
@@ -28,44 +26,40 @@ from tessera_scheduler.webhook.registration import RegistrationInput, open_regis
 from tessera_scheduler.webhook.rules import rules_of
 from tessera_scheduler.webhook.settings import WebhookSettings
 
-__all__ = ["WebhookEnvironment", "WebhookSettings", "open_webhook"]
-
-
-class WebhookEnvironment(Struct, frozen=True, kw_only=True):
-    """What the webhook shares with the rest of the scheduler."""
-
-    kube: Kube
-    namespace: str
-    """Ours: where our Secrets are, and whose service accounts may write result keys."""
-    registry: DialectRegistry
-    allowance: Callable[[str], Allowance]
-    """Namespace -> what it may use: the ledger's."""
-    clock: Clock
-    metrics: Metrics
-    ports: server.PortReporter = server.NO_PORTS
+__all__ = ["WebhookSettings", "open_webhook"]
 
 
 @asynccontextmanager
 async def open_webhook(
-    world: WebhookEnvironment, settings: WebhookSettings
+    settings: WebhookSettings,
+    *,
+    kube: Kube,
+    namespace: str,
+    registry: DialectRegistry,
+    allowance: Callable[[str], Allowance],
+    clock: Clock,
+    metrics: Metrics,
+    ports: server.PortReporter = server.NO_PORTS,
 ) -> AsyncGenerator[server.HttpServer]:
-    """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until
-    left. Raises BadSettings, ApiRefused and what `open_certificates` raises."""
-    writers = await _writers(world, settings)
+    """Serve `/mutate` and `/validate` over TLS, and have the API server call them, until left.
+
+    `namespace` is the scheduler's own: its Secrets are there, and its service accounts may write
+    result keys. `allowance` gives what a namespace may use. Raises BadSettings, ApiRefused and what
+    `open_certificates` raises.
+    """
+    writers = await _writers(kube, namespace, settings)
     rules = rules_of(
-        world.registry,
+        registry,
         take_default=settings.take_default,
         writers=writers,
         schedulers=settings.schedulers,
     )
-    namespaces = NamespacePolicies(
-        world.kube, rules.namespace_keys, settings.namespace_s, settings.ask_s
-    )
-    webhook = Webhook(rules, namespaces, world.allowance, world.metrics)
+    namespaces = NamespacePolicies(kube, rules.namespace_keys, settings.namespace_s, settings.ask_s)
+    webhook = Webhook(rules, namespaces, allowance, metrics)
     app = server.application(settings.http)
-    names = settings.registration.names(world.namespace)
+    names = settings.registration.names(namespace)
     async with open_certificates(
-        world.kube, world.namespace, names, settings.certificate, world.clock
+        kube, namespace, names, settings.certificate, clock
     ) as certificates:
         files = TlsSettings(
             cert_file=certificates.cert_file,
@@ -76,17 +70,17 @@ async def open_webhook(
         async with (
             open_tls(files) as tls,
             server.serving(
-                app, settings.http, name="webhook", tls=tls, ports=world.ports,
+                app, settings.http, name="webhook", tls=tls, ports=ports,
                 answers=webhook.answers(), patient=True,
             ) as served,
         ):  # fmt: skip
-            terms = RegistrationInput(
-                namespace=world.namespace, settings=settings.registration, writers=writers,
+            wanted = RegistrationInput(
+                namespace=namespace, settings=settings.registration, writers=writers,
                 port=served.port, scope=rules.scope,
             )  # fmt: skip
             async with (
                 open_registration(
-                    world.kube, world.registry, terms, lambda: certificates.bundle
+                    kube, registry, wanted, lambda: certificates.bundle
                 )
                 if settings.registration.enabled
                 else nullcontext()
@@ -94,8 +88,8 @@ async def open_webhook(
                 yield served
 
 
-async def _writers(world: WebhookEnvironment, settings: WebhookSettings) -> frozenset[str]:
-    """Who may write result keys: we ourselves, whatever we are called, among them."""
-    ours = await retry_until_answered(lambda: own_name(world.kube), settings.registration.retry_s)
-    named = (f"system:serviceaccounts:{world.namespace}", ours, *settings.writers)
+async def _writers(kube: Kube, namespace: str, settings: WebhookSettings) -> frozenset[str]:
+    """Who may write result keys: this process, whatever its name is, among them."""
+    own = await retry_until_answered(lambda: own_name(kube), settings.registration.retry_s)
+    named = (f"system:serviceaccounts:{namespace}", own, *settings.writers)
     return frozenset(name for name in named if name)

@@ -1,7 +1,7 @@
-"""A certificate authority of our own and the webhook's certificate: what is due, and making it.
+"""Tessera's own certificate authority and the webhook's certificate: what is due, and making it.
 
 An authority is published before it issues and stays published while anything that it issued may
-be in use, so whoever checks with any recent bundle accepts any recent certificate. Renewal comes
+be in use, so a client with any recent bundle accepts any recent certificate. Renewal comes
 when a third of a life is left.
 """
 
@@ -67,7 +67,7 @@ class Issued(Struct, frozen=True, kw_only=True):
 def due(
     had: Issued | None, names: Sequence[str], now: float, lives: CertificateLifetimes
 ) -> Issued:
-    """What is to be: the same object where nothing is due."""
+    """What has to be served now; the same object where nothing is due."""
     authorities = had.authorities if had else ()
     alive = tuple(a for a in authorities if a.until > now)
     if not alive or _is_old(alive[-1].made, alive[-1].until, now):

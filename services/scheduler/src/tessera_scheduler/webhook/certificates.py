@@ -1,7 +1,7 @@
 """The webhook's certificate: made here and kept in a Secret that all replicas share, or given in
-files by somebody who makes certificates (cert-manager).
+files that another program makes (cert-manager).
 
-Replicas agree: whoever comes first writes the Secret, the others take what is there. The
+Replicas agree: the first one writes the Secret, the others take what is there. The
 certificate is handed on as a file, which `tessera_runtime.http.tls` follows.
 """
 
@@ -51,8 +51,8 @@ class CertificateSettings(Struct, frozen=True, kw_only=True):
     key_file: Path | None = None
     """The private key that belongs to it."""
     ca_file: Path | None = None
-    """What it is checked with, PEM; none = whoever makes it writes caBundle too, as cert-manager's
-    injector does."""
+    """What it is checked with, PEM; none = the program that makes it writes caBundle too, as
+    cert-manager's injector does."""
     authority_s: float = 1825 * _DAY
     """Seconds that an authority made here is valid: five years; the next is published when a third
     is left."""
@@ -62,9 +62,9 @@ class CertificateSettings(Struct, frozen=True, kw_only=True):
     """Seconds that an authority is published before it issues: many times what replicas and API
     servers take to learn of it."""
     refresh_s: float = 60.0
-    """Seconds between two looks at the Secret or the files."""
+    """Seconds between two reads of the Secret or the files."""
     retry_s: float = 1.0
-    """Seconds between two tries of the first look: nothing is served without it."""
+    """Seconds between two attempts of the first read: nothing is served without it."""
 
     def check(self) -> None:
         """Raises BadSettings."""
@@ -87,20 +87,21 @@ class CertificateSettings(Struct, frozen=True, kw_only=True):
 
 
 class WebhookCertificates(Struct, kw_only=True):
-    """What is served now."""
+    """The certificate that is served now."""
 
     cert_file: Path
     key_file: Path
     bundle: bytes = b""
-    """What the certificate is checked with, PEM; empty where somebody else tells the API server."""
+    """What the certificate is checked with, PEM; empty where another program gives it to the
+    API server."""
 
 
 @asynccontextmanager
 async def open_certificates(
     kube: Kube, namespace: str, names: Sequence[str], settings: CertificateSettings, clock: Clock
 ) -> AsyncGenerator[WebhookCertificates]:
-    """A certificate for these host names and addresses, looked after until left. Raises Unreadable,
-    ApiRefused, and BadSettings for files that cannot be read."""
+    """A certificate for these host names and addresses, renewed until left. Raises
+    UnexpectedContent, ApiRefused, and BadSettings for files that cannot be read."""
     if settings.cert_file is not None and settings.key_file is not None:
         given = WebhookCertificates(cert_file=settings.cert_file, key_file=settings.key_file)
         async with _given(given, settings) as certificates:
@@ -112,10 +113,10 @@ async def open_certificates(
     try:
         file = Path(folder.name) / "served.pem"
         made = WebhookCertificates(cert_file=file, key_file=file)
-        kept = _Kept(kube, namespace, tuple(names), settings, clock)
+        stored = _StoredCertificate(kube, namespace, tuple(names), settings, clock)
 
         async def refresh() -> None:
-            await kept.refresh(made)
+            await stored.refresh(made)
 
         await retry_until_answered(refresh, settings.retry_s)
         async with asyncio.TaskGroup() as group:
@@ -130,7 +131,7 @@ async def open_certificates(
         await asyncio.to_thread(folder.cleanup)
 
 
-class _Kept:
+class _StoredCertificate:
     """The certificate in the Secret."""
 
     def __init__(

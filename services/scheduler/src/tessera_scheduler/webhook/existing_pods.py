@@ -23,7 +23,8 @@ _DEBUGGING: Final = ("ephemeralContainers",)
 
 
 def mutate_debugging(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
-    """Containers that were there before are left alone: the API server lets nobody change them."""
+    """The answer of the mutating phase for debug containers. Containers that were there before are
+    left alone: the API server lets nobody change them."""
     pod = read_pod(request)
     if not claims_on(rules.registry, pod):
         return allowed(request)
@@ -39,7 +40,7 @@ def mutate_debugging(rules: WebhookRules, request: ReviewRequest, setting: Setti
 
 
 def validate_change(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
-    """Whether a change of a pod, or a Binding, may be made by whoever asks."""
+    """Whether the user of the request may make this change of a pod, or this Binding."""
     pod = read_pod(request)
     if request.sub_resource == EPHEMERAL and claims_on(rules.registry, pod):
         wrong = oversize(pod) or isolation_breach_in_debug_containers(pod, setting.allowed)
@@ -49,14 +50,15 @@ def validate_change(rules: WebhookRules, request: ReviewRequest, setting: Settin
         return allowed(request)
     old = read_old(request)
     before, after = old.metadata.annotations, pod.metadata.annotations
-    ours = GRANT_KEY in before or pod.spec.scheduler_name in rules.scope.schedulers
-    keys = (k for k in {**before, **after} if _is_guarded(rules.registry, k, placed=ours))
+    placed = GRANT_KEY in before or pod.spec.scheduler_name in rules.scope.schedulers
+    keys = (k for k in {**before, **after} if _is_guarded(rules.registry, k, placed=placed))
     changed = next((k for k in keys if before.get(k) != after.get(k)), "")
     return refused(request, written_by_us(changed)) if changed else allowed(request)
 
 
 def _is_guarded(registry: DialectRegistry, key: str, *, placed: bool) -> bool:
     """Whether others may not write the key on a pod that exists. `placed`: Tessera places the pod;
-    what other systems record on their own pods is theirs. A resize is judged by its own policy."""
+    what other systems record on their own pods belongs to them. A resize has a policy of its
+    own."""
     own = key.startswith(f"{GROUP}/")
     return is_result(registry, key) and (placed or own) and key != RESIZE_KEY

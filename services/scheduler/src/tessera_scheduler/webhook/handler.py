@@ -31,7 +31,7 @@ from tessera_schema.endpoints.admission_review import (
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import ObjectMeta
 
-Judge = Callable[[WebhookRules, ReviewRequest, Setting], ReviewAnswer]
+Reviewer = Callable[[WebhookRules, ReviewRequest, Setting], ReviewAnswer]
 
 KINDS: Final = ("Pod", "Binding")
 _log = logs.named("tessera.scheduler.webhook")
@@ -45,16 +45,16 @@ _object = decoder(_Object)
 
 
 class _Case(Struct, frozen=True):
-    """One review."""
+    """One review that is being answered."""
 
     phase: str
-    judge: Judge
+    reviewer: Reviewer
     review: ReviewRequest
     began: float
 
 
 class Webhook:
-    """Answers reviews."""
+    """Answers the API server's reviews."""
 
     def __init__(
         self,
@@ -82,22 +82,22 @@ class Webhook:
             "/validate": partial(self._reply, "validate", validate),
         }
 
-    def _reply(self, phase: str, judge: Judge, body: bytes) -> Reply | Awaitable[Reply]:
-        """At once, but where the namespace has to be asked for."""
+    def _reply(self, phase: str, reviewer: Reviewer, body: bytes) -> Reply | Awaitable[Reply]:
+        """The answer, at once unless the namespace has to be read first."""
         began = perf_counter()
         try:
             review = _reviewed(body)
         except NotAReview as e:
             self._answers(phase, "unreadable").inc()
             return text_reply(f"{e}\n", 400)
-        case = _Case(phase, judge, review, began)
+        case = _Case(phase, reviewer, review, began)
         written = self._namespaces.remembered(review.namespace) if review.namespace else NOTHING
-        return self._when_known(case) if written is None else self._judged(case, written)
+        return self._when_known(case) if written is None else self._finish(case, written)
 
     async def _when_known(self, case: _Case) -> Reply:
-        return self._judged(case, await self._namespaces.written(case.review.namespace))
+        return self._finish(case, await self._namespaces.written(case.review.namespace))
 
-    def _judged(self, case: _Case, written: NamespacePolicy) -> Reply:
+    def _finish(self, case: _Case, written: NamespacePolicy) -> Reply:
         answer = self._answer(case, written)
         self._answers(case.phase, _outcome(answer)).inc()
         self._seconds(case.phase).observe(perf_counter() - case.began)
@@ -119,7 +119,7 @@ class Webhook:
                     namespace=notes, labels=written.labels,
                     allowance=self._allowance(review.namespace), traceparent=span.traceparent,
                 )  # fmt: skip
-                answer = case.judge(self._rules, review, setting)
+                answer = case.reviewer(self._rules, review, setting)
                 span.set(outcome=_outcome(answer))
                 if answer.status is not None:
                     span.set(refusal=answer.status.message)

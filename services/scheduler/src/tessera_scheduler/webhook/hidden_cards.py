@@ -30,10 +30,10 @@ def _plain(rules: WebhookRules, pod: Pod) -> Iterator[Where]:
     for kind, position, container in containers_of(pod, ("initContainers", "containers")):
         context = container.security_context
         privileged = context is not None and context.privileged
-        if not privileged and not _asks_elsewhere(rules, container):
+        if not privileged and not _requests_foreign_cards(rules, container):
             yield "spec", kind, position
 
 
-def _asks_elsewhere(rules: WebhookRules, container: Container) -> bool:
+def _requests_foreign_cards(rules: WebhookRules, container: Container) -> bool:
     names = container.resources.limits.keys() | container.resources.requests.keys()
     return any(foreign_resource(rules.registry, name) for name in names)

@@ -1,5 +1,6 @@
-"""Which requests the API server calls us for, in CEL: pods that name one of our resources or keys,
-and changes of those keys by others. All other pods of the cluster do not depend on us.
+"""Which requests the API server sends to the webhook, in CEL: pods that name one of Tessera's
+resources or keys, and changes of those keys by others. All other pods of the cluster do not depend
+on the webhook.
 
 Keys of Tessera's own group are guarded on every pod. The keys by which other systems record cards
 are guarded on the pods that Tessera places: there they repeat the grant for tools that read them.
@@ -24,9 +25,10 @@ _OWN = f"{GROUP}/"
 
 
 def names_us(registry: DialectRegistry) -> str:
-    """True for a pod that asks for cards in any dialect, or bears a key that is ours to write."""
+    """True for a pod that asks for cards in any dialect, or bears a key that only Tessera
+    writes."""
     resources = list_of(registry.resources)
-    ours = _ours(registry)
+    guarded = _guarded(registry)
     asks = (
         "has(c.resources) && ("
         f"has(c.resources.limits) && c.resources.limits.exists(k, k in {resources})"
@@ -35,23 +37,23 @@ def names_us(registry: DialectRegistry) -> str:
     return (
         f"object.spec.containers.exists(c, {asks})"
         f" || has(object.spec.initContainers) && object.spec.initContainers.exists(c, {asks})"
-        f" || has(object.{_NOTES}) && object.{_NOTES}.exists(k, {ours})"
+        f" || has(object.{_NOTES}) && object.{_NOTES}.exists(k, {guarded})"
     )
 
 
 def is_of_us(registry: DialectRegistry, places: Iterable[str]) -> str:
-    """True for a new pod that names us, and that Tessera places or that bears a key of its own
+    """True for a new pod that `names_us`, and that Tessera places or that bears a key of its own
     group. `places` are the scheduler's names of pods that Tessera places."""
     return both(names_us(registry), _may_be_placed(places))
 
 
 def is_of_others(registry: DialectRegistry, places: Iterable[str]) -> str:
-    """True for every other new pod that names us: another scheduler's."""
+    """True for every other new pod that `names_us`: another scheduler's."""
     return both(names_us(registry), f"!({_may_be_placed(places)})")
 
 
 def is_plain(registry: DialectRegistry) -> str:
-    """True for a new pod that names none of our resources or keys."""
+    """True for a new pod that names none of Tessera's resources or keys."""
     return f"!({names_us(registry)})"
 
 
@@ -83,7 +85,7 @@ def changes_others_keys(registry: DialectRegistry) -> str:
 
 
 def changes_guarded_keys(registry: DialectRegistry, schedulers: Iterable[str]) -> str:
-    """True for an update that the webhook looks at: of our own keys on any pod, and of other
+    """True for an update that the webhook reviews: of Tessera's own keys on any pod, and of other
     systems' keys on a pod that one of these profiles places. A resize is left to the policy
     `tessera-resizes`: only the API server knows who may ask for one."""
     placed = is_placed_by(list_of(schedulers))
@@ -101,7 +103,7 @@ def is_placed_by(schedulers: str) -> str:
 
 
 def may_resize() -> str:
-    """True for an update by somebody whose roles let it update `pods/resize` of that pod, which is
+    """True for an update by a user whose roles let it update `pods/resize` of that pod, which is
     what Kubernetes asks for a resize in place. The API server itself answers."""
     pod = (
         'authorizer.group("").resource("pods").subresource("resize")'
@@ -115,17 +117,17 @@ def changes(keys: Iterable[str]) -> str:
     return _changes(f"k in {list_of(keys)}")
 
 
-def _changes(ours: str) -> str:
+def _changes(keys: str) -> str:
     old, new = f"oldObject.{_NOTES}", f"object.{_NOTES}"
     return (
-        f"has({new}) && {new}.exists(k, ({ours})"
+        f"has({new}) && {new}.exists(k, ({keys})"
         f" && !(has({old}) && k in {old} && {old}[k] == {new}[k]))"
-        f" || has({old}) && {old}.exists(k, ({ours}) && !(has({new}) && k in {new}))"
+        f" || has({old}) && {old}.exists(k, ({keys}) && !(has({new}) && k in {new}))"
     )
 
 
 def by_others(writers: Iterable[str]) -> str:
-    """True for a request of somebody who is none of these users and in none of these groups."""
+    """True for a request of a user that is none of these and in none of these groups."""
     named = list_of(writers)
     return (
         f"!(request.userInfo.username in {named}) && "
@@ -139,7 +141,7 @@ def both(first: str, second: str) -> str:
     return f"({first}) && ({second})"
 
 
-def _ours(registry: DialectRegistry) -> str:
+def _guarded(registry: DialectRegistry) -> str:
     """True for a key `k` that only a scheduler or an agent may write."""
     return f"{_others(registry)} || {_own()}"
 

@@ -1,4 +1,4 @@
-"""Labels and annotations of namespaces, asked for when a pod comes and remembered for a while.
+"""Labels and annotations of namespaces, read when a pod is reviewed and remembered for a while.
 
 They decide about warnings, about leaving pods alone and about what an administrator allows there,
 never about cards. An API server that does not answer in time is not waited for: what was known
@@ -56,10 +56,10 @@ _decode = decoder(_Namespace)
 
 
 class NamespacePolicies:
-    """What is written on namespaces."""
+    """Reads and remembers what is written on namespaces."""
 
     def __init__(self, kube: Kube, keys: Collection[str], keep_s: float, ask_s: float) -> None:
-        """`keys` are the labels and annotations that mean something, beside those that allow;
+        """`keys` are the labels and annotations that mean something, apart from those that allow;
         `keep_s` = for how long an answer is taken for true, `ask_s` = how long to wait for it, in
         seconds."""
         self._kube = kube
@@ -91,8 +91,8 @@ class NamespacePolicies:
         self._known[name] = (now, found)
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
-        for told in without_effect(found.labels) if found.labels != had.labels else ():
-            _log.warning("label without effect", namespace=name, problem=told)
+        for warning in without_effect(found.labels) if found.labels != had.labels else ():
+            _log.warning("label without effect", namespace=name, problem=warning)
         return found
 
     def _meant(self, notes: Mapping[str, str]) -> dict[str, str]:

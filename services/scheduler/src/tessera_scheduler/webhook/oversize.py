@@ -1,5 +1,5 @@
 """Objects that are too large to be read: answered by their bytes, or by the number of containers,
-and by the little that says whether they are ours to judge.
+and by the little that says whether Tessera reviews them.
 
 The API server passes objects of 3 MiB on, most of which it could not store. Reading one would hold
 up the loop that also keeps the Lease, so it is refused first. Pods that Tessera has nothing to do

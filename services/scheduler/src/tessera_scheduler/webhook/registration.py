@@ -1,11 +1,10 @@
 """How the API server learns of the webhook: two configurations, written and kept as they must be.
 
-Somebody who changes them is overruled at the next look; that they are gone is noticed then, too.
-They fail closed for the pods that Tessera places: one that asks for shares is not created while no
-replica answers. All others are never held up: conditions keep them away from us, and where a pod is
-only warned of (another scheduler's that names our resources) or hidden from cards, it is created
-without us all the same.
-"""
+A change by somebody else is undone at the next check, and so is their deletion. They fail closed
+for the pods that Tessera places: one that asks for shares is not created while no replica answers.
+All others are never held up: match conditions keep them away from the webhook, and where a pod only
+gets a warning (another scheduler's that names Tessera's resources) or has cards hidden from it, it
+is created even if no replica answers."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from tessera_schema.annotation_keys import SCHEDULER
 NAME: Final = "tessera"
 _GROUP: Final = "admissionregistration.k8s.io/v1"
 _PATIENCE_S: Final = 2
-"""Seconds that the API server waits where a pod is created without our answer, too."""
+"""Seconds that the API server waits where a pod is created without an answer, too."""
 
 
 class RegistrationSettings(Struct, frozen=True, kw_only=True):
@@ -46,18 +45,19 @@ class RegistrationSettings(Struct, frozen=True, kw_only=True):
     """Host name or address at which the API server reaches this process directly, on the port that
     it listens on; empty = through the Service, as in a cluster."""
     service: str = SCHEDULER
-    """Name of the Service, in our namespace."""
+    """Name of the Service, in Tessera's namespace."""
     service_port: Annotated[int, Meta(ge=1, le=65535)] = 443
     """Its port."""
     left_out: tuple[str, ...] = LEFT_OUT
-    """Namespaces, besides ours, whose pods are not looked at: what the cluster needs to start."""
+    """Namespaces, besides Tessera's own, whose pods are not reviewed: what the cluster needs to
+    start."""
     timeout_s: Annotated[int, Meta(ge=1, le=30)] = 5
     """Seconds that the API server waits: an answer takes milliseconds, the rest is for a replica
     that is just being replaced."""
     refresh_s: Annotated[float, Meta(gt=0)] = 60.0
-    """Seconds between two looks at the configurations."""
+    """Seconds between two checks of the configurations."""
     retry_s: Annotated[float, Meta(gt=0)] = 1.0
-    """Seconds between two tries of the first look."""
+    """Seconds between two attempts of the first check."""
 
     def check(self) -> None:
         """Raises BadSettings."""
@@ -78,14 +78,14 @@ class RegistrationInput(Struct, frozen=True, kw_only=True):
     """What the configurations say besides the rules."""
 
     namespace: str
-    """Ours."""
+    """Tessera's own."""
     settings: RegistrationSettings
     writers: frozenset[str]
     """Users and groups that may write result keys."""
     port: int
     """That the webhook listens on; used with `host`."""
     scope: ManagedPods
-    """Which pods are ours to place."""
+    """Which pods Tessera places."""
 
 
 def configurations(
@@ -109,7 +109,7 @@ def configurations(
         }
 
     def open_hook(name: str, conditions: Mapping[str, str]) -> Json:
-        """For pods that do not wait for us."""
+        """A webhook for pods that do not wait for its answer."""
         wanted = hook(name, "/mutate", [_rule("CREATE", "pods")], conditions)
         patience = min(terms.settings.timeout_s, _PATIENCE_S)
         return {**wanted, "failurePolicy": "Ignore", "timeoutSeconds": patience}
@@ -143,8 +143,8 @@ def configurations(
 async def open_registration(
     kube: Kube, registry: DialectRegistry, terms: RegistrationInput, bundle: Callable[[], bytes]
 ) -> AsyncGenerator[None]:
-    """The configurations, written now and kept until left; they stay when we go, for those who come
-    after us. Raises ApiRefused."""
+    """The configurations, written now and kept up to date until left; they stay afterwards, for the
+    replicas that follow. Raises ApiRefused."""
 
     async def refresh() -> None:
         for place, webhooks in configurations(registry, terms, bundle()):
@@ -175,7 +175,7 @@ def _as_wanted(
 
 
 def _with_bundle(wanted: Json, had: Mapping[str, Any]) -> Json:
-    """Where others write caBundle, theirs is kept."""
+    """The webhook with the caBundle that another program wrote, where it wants none of its own."""
     bundle = (had.get("clientConfig") or {}).get("caBundle")
     client = wanted["clientConfig"]
     if "caBundle" in client or not bundle:
@@ -211,7 +211,7 @@ def _client(terms: RegistrationInput, path: str, bundle: bytes) -> Json:
 
 
 def _elsewhere(terms: RegistrationInput) -> Json:
-    """All namespaces but ours and those that the cluster needs to start."""
+    """All namespaces but Tessera's own and those that the cluster needs to start."""
     left_out = sorted({terms.namespace, *terms.settings.left_out})
     name = "kubernetes.io/metadata.name"
     return {"matchExpressions": [{"key": name, "operator": "NotIn", "values": left_out}]}

@@ -24,19 +24,20 @@ MAX_WARNINGS: Final = 15
 def allowed(
     request: ReviewRequest, steps: Sequence[JsonPatchStep] = (), warnings: Iterable[str] = ()
 ) -> ReviewAnswer:
-    """Yes, with these changes."""
+    """An answer that allows the request, with these changes."""
     different = dict.fromkeys(text[: MAX_WARNING + 1] for text in warnings)
-    told = tuple(dict.fromkeys(map(_line, islice(different, MAX_WARNINGS))))
+    texts = tuple(dict.fromkeys(map(_line, islice(different, MAX_WARNINGS))))
     if not steps:
-        return ReviewAnswer(uid=request.uid, allowed=True, warnings=told)
+        return ReviewAnswer(uid=request.uid, allowed=True, warnings=texts)
     return ReviewAnswer(
         uid=request.uid, allowed=True, patch_type="JSONPatch", patch=encoded_patch(steps),
-        warnings=told,
+        warnings=texts,
     )  # fmt: skip
 
 
 def refused(request: ReviewRequest, rejected: Rejected) -> ReviewAnswer:
-    """No: 403 for what would defeat isolation, 422 for what makes no sense."""
+    """An answer that refuses the request: 403 for what would defeat isolation, 422 for what makes
+    no sense."""
     forbidden = rejected.reason is Reason.ISOLATION_DEFEATED
     code, reason = (403, "Forbidden") if forbidden else (422, "Invalid")
     status = ReviewStatus(code=code, reason=reason, message=rejected.message)

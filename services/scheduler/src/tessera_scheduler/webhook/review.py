@@ -1,7 +1,7 @@
 """What the webhook answers: from a review to an answer, without I/O.
 
 Mutating: a valid pod is completed; what only the scheduler or an agent may write is taken away.
-Validating: the pod is looked at again as other webhooks left it, and those keys are guarded on
+Validating: the pod is reviewed again as other webhooks left it, and those keys are guarded on
 pods that exist. Pods of other schedulers, and pods that opt out, are left alone but for the keys;
 they get no share unless Tessera schedules them after all.
 """
@@ -47,12 +47,12 @@ def _mutate(
     wrong = too_many_annotations(len(stripped))
     if wrong is not None:
         return refused(request, wrong)
-    told = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
+    warnings = [f"annotation {key}: written by Tessera only: removed" for key in stripped]
     admission = None if left else rules.admissions.admit(clean, setting.allowed)
     if admission is None:
         wanted = PodChanges(stripped=stripped, env=() if left else hidden(rules, clean, setting))
         steps = steps_to(request, wanted) if stripped or wanted.env else ()
-        return allowed(request, steps, (*told, left) if left else told)
+        return allowed(request, steps, (*warnings, left) if left else warnings)
     if isinstance(admission, Rejected):
         return refused(request, admission)
     own = tenant_variables(clean, rules.guarded)
@@ -67,9 +67,9 @@ def _mutate(
         traceparent=trace,
         scheduler=scheduler_for(clean, take_default=rules.scope.take_default) if asks else "",
     )
-    told += [*without_effect(setting.labels), *admission.warnings, *(v.warning for v in own)]
-    told += _quota_told(admission, setting)
-    return allowed(request, steps_to(request, wanted), told)
+    warnings += [*without_effect(setting.labels), *admission.warnings, *(v.warning for v in own)]
+    warnings += _quota_warnings(admission, setting)
+    return allowed(request, steps_to(request, wanted), warnings)
 
 
 def validate(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> ReviewAnswer:
@@ -103,7 +103,7 @@ def _validate(
 
 def _stripped(rules: WebhookRules, pod: Pod, *, left_alone: bool) -> tuple[Pod, tuple[str, ...]]:
     """The pod without result keys, and their names; a trace stays if it is one. A pod that is
-    `left_alone` keeps what another system records on it, and loses our own keys only."""
+    `left_alone` keeps what another system records on it, and loses Tessera's own keys only."""
     clean, stripped = strip_results(rules.registry, pod, own_only=left_alone)
     notes = clean.metadata.annotations
     if TRACE_KEY not in notes or tracing.well_formed(notes[TRACE_KEY]):
@@ -132,7 +132,7 @@ def _unfinished(
     )
 
 
-def _quota_told(admission: AdmittedPod, setting: Setting) -> list[str]:
+def _quota_warnings(admission: AdmittedPod, setting: Setting) -> list[str]:
     if not admission.request.containers or not setting.allowance.limits:
         return []
     over = setting.allowance.exceeded(minimum_usage(admission.request))

@@ -25,16 +25,16 @@ class WebhookRules(Struct, frozen=True, kw_only=True):
     writers: frozenset[str]
     """Users and groups that may write result keys on pods that exist."""
     beginnings: Sequence[bytes]
-    """With which every resource name and key begins that is ours to judge."""
+    """With which every resource name and key begins that the webhook reviews."""
 
     @property
     def namespace_keys(self) -> frozenset[str]:
-        """Labels and annotations of namespaces that mean something, beside those that allow."""
+        """Labels and annotations of namespaces that mean something, apart from those that allow."""
         return frozenset((OWN_ENVIRONMENT, *(label for label, _ in self.scope.opt_outs)))
 
     def named_in(self, manifest: bytes) -> bool:
-        """Whether the text may name one of our resources or keys; costs one pass for each of a
-        dozen beginnings."""
+        """Whether the text may name one of Tessera's resources or keys; costs one pass for each of
+        a dozen beginnings."""
         return any(beginning in manifest for beginning in self.beginnings)
 
 

@@ -27,13 +27,14 @@ class WebhookSettings(Struct, frozen=True, kw_only=True):
     registration: RegistrationSettings = field(default_factory=RegistrationSettings)
     """How the API server learns of it."""
     schedulers: tuple[str, ...] = ()
-    """Names of scheduler profiles that our kube-scheduler serves, besides its own; none = all names
-    that the dialects' manifests use. Pods that name another scheduler are left alone."""
+    """Names of scheduler profiles that Tessera's kube-scheduler serves, besides its own; none = all
+    names that the dialects' manifests use. Pods that name another scheduler are left alone."""
     take_default: bool = True
-    """Whether pods of default-scheduler that ask for shares become ours. Without it they are left
-    alone, as with HAMi's forceOverwriteDefaultScheduler=false."""
+    """Whether pods of default-scheduler that ask for shares become Tessera's. Without it they are
+    left alone, as with HAMi's forceOverwriteDefaultScheduler=false."""
     writers: tuple[str, ...] = ()
-    """Users and groups, besides ourselves and our namespace's service accounts, that may write
+    """Users and groups, besides the scheduler and the service accounts of its
+    namespace, that may write
     result keys on pods that exist: vendors' own node plugins, and other systems during a
     migration."""
     namespace_s: Annotated[float, Meta(gt=0)] = 10.0

@@ -1,0 +1,52 @@
+"""A filter call, with its span, its metrics and its event on the bus."""
+
+from __future__ import annotations
+
+from tessera_core.scheduling.filter import Filter
+from tessera_runtime.metrics import Counter
+from tessera_runtime.monotonic_clock import MonotonicClock
+from tessera_runtime.tracing import tracing
+from tessera_scheduler.cache.placement_orders import PlacementOrders
+from tessera_scheduler.events import AllocationEvents, trace_of
+from tessera_schema.endpoints.extender import decode_args
+from tessera_schema.kube import Pod
+
+
+class FilterCalls:
+    """Answers filter calls."""
+
+    def __init__(
+        self,
+        *,
+        filter_: Filter,
+        orders: PlacementOrders,
+        allocation_events: AllocationEvents,
+        refusals: Counter,
+        clock: MonotonicClock,
+    ) -> None:
+        """`orders` learn of each pod before it is placed."""
+        self._filter = filter_
+        self._orders = orders
+        self._allocation_events = allocation_events
+        self._refusals = refusals
+        self._clock = clock
+
+    def answer(self, body: bytes) -> bytes:
+        """The answer to a body of `/filter`. Raises msgspec.DecodeError for what is none."""
+        args = decode_args(body)
+        parent = ""
+        if args.pod is not None:
+            parent = trace_of(args.pod.metadata.annotations)
+            self._orders.observe(args.pod)
+        with tracing.span("tessera.scheduler.filter", parent, pod=_name(args.pod)) as span:
+            answer = self._filter.answer(args, self._clock.time())
+            span.set(verdict=str(answer.verdict), node=answer.node)
+            if answer.reason is not None:
+                self._refusals.labels(answer.reason.wire).inc()
+                span.set(reason=answer.reason.wire)
+            self._allocation_events.answered(answer, span.traceparent)
+        return answer.body
+
+
+def _name(pod: Pod | None) -> str:
+    return "" if pod is None else pod.name
