@@ -4,6 +4,10 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "lock.h"
+
+#define WAKES_IN 50000ull /* what a futex takes on a busy machine */
+
 static ts_clock_now other_now;
 static ts_clock_sleep other_sleep;
 static uint64_t real_ahead; /* CLOCK_REALTIME - CLOCK_MONOTONIC_COARSE, renewed by ts_real */
@@ -31,6 +35,17 @@ void ts_sleep(uint64_t ns) {
     struct timespec left = {(time_t)(ns / TS_S), (long)(ns % TS_S)};
     int saved = errno;
     nanosleep(&left, NULL); /* a signal ends it early: the caller looks at the clock anyway */
+    errno = saved;
+}
+
+void ts_clock_wait(uint32_t *word, uint32_t seen, uint64_t most, uint64_t late) {
+    late = late > WAKES_IN ? late : WAKES_IN;
+    struct timespec left = {(time_t)(most / TS_S), (long)(most % TS_S)};
+    int saved = errno;
+    if (other_sleep) /* that clock stands still while a process waits for anything else: look again and again */
+        other_sleep(most < late ? most : late);
+    else
+        ts_futex_wait(word, seen, 1, &left);
     errno = saved;
 }
 

@@ -14,6 +14,8 @@ typedef void (*ts_clock_sleep)(uint64_t ns);
 void ts_clock_use(ts_clock_now now, ts_clock_sleep sleep); /* NULL: the machine's own */
 uint64_t ts_now(void);
 void ts_sleep(uint64_t ns);
+/* Until a word that processes share is no longer `seen`; `most` at most. The driver's own clock may be `late`. */
+void ts_clock_wait(uint32_t *word, uint32_t seen, uint64_t most, uint64_t late);
 
 /* Cheap and coarse (a few ms), always the machine's own: for stamps and for housekeeping. */
 uint64_t ts_coarse(void);

@@ -7,8 +7,10 @@
 #define SAMPLE_EVERY 256u
 #define SAMPLE_NS 2000000u /* a function that took this much since is measured again */
 #define FIRST 3u
-#define STEADY 8u /* samples after which a mean means something */
+#define STEADY 8 /* samples after which a mean means something */
 #define STEP 8u
+#define SLOWLY 32
+#define STREAK 16u
 
 static struct ts_guess table[ENTRIES];
 
@@ -31,7 +33,7 @@ static uint32_t home_of(uint64_t key) {
 }
 
 static struct ts_guess *begin(struct ts_guess *guess, uint64_t key) {
-    guess->samples = guess->since = guess->inflight = 0;
+    guess->samples = guess->since = guess->inflight = guess->slow = 0;
     guess->mean_ns = 0;
     __atomic_store_n(&guess->key, key, __ATOMIC_RELEASE);
     return guess;
@@ -58,13 +60,26 @@ int ts_guess_wants(struct ts_guess *guess) {
     return guess->samples < FIRST || mean >= TS_LONG_NS || since >= SAMPLE_EVERY || since * mean >= SAMPLE_NS;
 }
 
+/* Where others take turns with this, what a short launch took is its own time and now and then theirs: the
+ * short ones tell, unless there are none any more. */
+static int64_t step_among_others(struct ts_guess *guess, int64_t mean, int64_t ns) {
+    guess->slow = ns > mean + mean / 4 ? guess->slow + 1 : 0;
+    if (ns <= mean)
+        return (ns - mean) / 2;
+    if (guess->slow > STREAK)
+        return (ns - mean) / STEADY;
+    return (ns - mean < mean ? ns - mean : mean) / SLOWLY;
+}
+
 void ts_guess_learn(struct ts_guess *guess, uint64_t ns, int others) {
     uint32_t samples = guess->samples;
-    if (others && samples >= STEADY && ns > guess->mean_ns * STEP)
-        ns = guess->mean_ns * STEP;
     int64_t weight = samples < 8 ? (int64_t)samples + 1 : 8;
-    int64_t mean = (int64_t)guess->mean_ns;
-    mean += ((int64_t)ns - mean) / weight;
+    int64_t mean = (int64_t)guess->mean_ns, step = ((int64_t)ns - mean) / weight;
+    if (others && samples >= FIRST && mean < TS_LONG_NS)
+        step = step_among_others(guess, mean, (int64_t)ns);
+    else if (others && samples >= (uint32_t)STEADY && ns > guess->mean_ns * STEP)
+        step = (int64_t)(guess->mean_ns * (STEP - 1)) / weight;
+    mean += step;
     __atomic_store_n(&guess->mean_ns, (uint64_t)(mean > 0 ? mean : 0), __ATOMIC_RELAXED);
     if (samples < UINT32_MAX)
         __atomic_store_n(&guess->samples, samples + 1, __ATOMIC_RELEASE);

@@ -10,6 +10,7 @@ struct ts_guess {
     uint32_t samples;  /* measured so far */
     uint32_t since;    /* launches since the last measured one */
     uint32_t inflight; /* being measured now */
+    uint32_t slow;     /* samples in a row that took longer than the mean */
 };
 
 #define TS_UNKNOWN_NS 20000u /* what is debited for a function never measured */
@@ -19,8 +20,8 @@ uint64_t ts_guess_kernel(const void *function, unsigned x, unsigned y, unsigned 
 uint64_t ts_guess_graph(const void *exec);
 struct ts_guess *ts_guess_of(uint64_t key);
 int ts_guess_wants(struct ts_guess *guess); /* should this launch be measured? counts it */
-/* others: they take slices of the card while this runs, and somebody else measures, too. Then one launch
- * that took far longer moves the mean by little, lest every slice that fell into one be taken for it. */
+/* others: they take slices of the card while this runs, and somebody else measures, too. Then the mean of
+ * short launches is of those into which no slice fell, and one that took far longer moves any by little. */
 void ts_guess_learn(struct ts_guess *guess, uint64_t ns, int others);
 void ts_guess_landed(struct ts_guess *guess); /* one of those in flight has come back */
 void ts_guess_forget(uint64_t key);

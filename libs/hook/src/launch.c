@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "graphs.h"
+#include "lease.h"
 #include "limits.h"
 #include "pools.h"
 #include "slots.h"
@@ -48,13 +49,16 @@ static void throttle(struct ts_card *card, int64_t own) {
     ts_bucket_fill(shared, rate_of(card), now);
     int64_t owed = owed_before(shared, own);
     __atomic_add_fetch(&card->mine->outstanding_ns, own, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&card->mine->throttled_outstanding_ns, own, __ATOMIC_RELAXED);
     while (owed > 0) {
         ts_spans_poll();
         uint32_t rate = rate_of(card);
         if (rate >= 1000 || __atomic_load_n(&shared->tokens_ns, __ATOMIC_RELAXED) >= 0)
             break;
         uint64_t wait = (uint64_t)owed * 1000 / rate + 1, before = now;
-        ts_sleep(smaller(wait > SHORTEST ? wait : SHORTEST, QUANTUM));
+        wait = smaller(wait > SHORTEST ? wait : SHORTEST, QUANTUM);
+        ts_lease_keep(card, wait);
+        ts_sleep(wait);
         ts_tick();
         now = ts_now();
         ts_bucket_fill(shared, rate, now);
@@ -63,6 +67,7 @@ static void throttle(struct ts_card *card, int64_t own) {
         int64_t in_all = owed_before(shared, own); /* what was debited too much may have been given back */
         owed = in_all < owed ? in_all : owed;
     }
+    __atomic_sub_fetch(&card->mine->throttled_outstanding_ns, own, __ATOMIC_RELAXED);
     __atomic_sub_fetch(&card->mine->outstanding_ns, own, __ATOMIC_RELAXED);
 }
 
@@ -123,6 +128,7 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
         launch->predicted = ts_guess_ns(guess);
         uint32_t gain = card->shared->gain_permille;
         int64_t own = (int64_t)(gain == 1000 || !gain ? launch->predicted : launch->predicted * gain / 1000);
+        ts_lease(card, own);
         if (ts_unlikely(ts_bucket_debit(card->shared, own) + own < 0))
             throttle(card, own);
         if (ts_unlikely(__atomic_load_n(&card->mine->outstanding_ns, __ATOMIC_RELAXED) >

@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "log.h"
 #include "charge.h"
+#include "lease.h"
 #include "measured.h"
 #include "mount.h"
 #include "points.h"
@@ -202,6 +203,7 @@ void ts_limits_apply(struct ts_card *card) {
     else
         ts_log_once(TS_LOG_WARNING, "%s is not in the limits file: nothing may be taken of it", card->uuid);
     ts_lock_give(&guard);
+    ts_lease_look(card);
     uint32_t over = memory && ts_charged(card) > memory ? TESSERA_GAP_OVER : 0;
     uint32_t gaps = __atomic_load_n(&card->mine->gaps, __ATOMIC_RELAXED);
     __atomic_store_n(&card->mine->gaps, (gaps & ~TESSERA_GAP_OVER) | over, __ATOMIC_RELAXED);

@@ -7,6 +7,7 @@
 
 #include "bucket.h"
 #include "clock.h"
+#include "slots.h"
 #include "spans.h"
 #include "usage_map.h"
 
@@ -22,6 +23,7 @@
 #define PART_OF_FINE 2
 #define LEAST_GAIN 16 /* permille */
 #define MOST_GAIN 8000
+#define CALM 4 /* the first gain is taken whole, the second by half, and from the fourth on a quarter of each */
 #define SLACK (200 * TS_MS) /* at the rate: how far bucket and replay may lie apart */
 #define MOST_ELAPSED (200 * TS_S)
 
@@ -44,7 +46,7 @@ static int enough(const struct tessera_card_usage *shared, uint64_t ours, uint64
     return age > WINDOW_AGE || ours >= (least > WINDOW_NS ? least : WINDOW_NS);
 }
 
-/* Half the way at a time: down to what sixteen processes and more make of event times. */
+/* Half the way at a time, but for the first, which knows nothing: down to what sixteen processes and more make of event times. */
 static void trim(struct tessera_card_usage *shared, const struct tessera_card_limit *entry) {
     uint64_t from = get(&shared->gain_at_ns);
     uint64_t measured = entry->measured_ns - shared->gain_measured_ns;
@@ -61,7 +63,9 @@ static void trim(struct tessera_card_usage *shared, const struct tessera_card_li
     set(&shared->longest_ns, longest - longest / 4); /* it may have been the last of its kind */
     uint64_t gain = measured * 1000 / ours, old = shared->gain_permille ? shared->gain_permille : 1000;
     gain = gain < LEAST_GAIN ? LEAST_GAIN : gain > MOST_GAIN ? MOST_GAIN : gain;
-    __atomic_store_n(&shared->gain_permille, (uint32_t)((old + gain) / 2), __ATOMIC_RELAXED);
+    shared->gains += shared->gains < CALM;
+    gain = (old * (shared->gains - 1) + gain) / shared->gains;
+    __atomic_store_n(&shared->gain_permille, (uint32_t)gain, __ATOMIC_RELAXED);
 }
 
 /* Debited by the time of the measurement: what has been counted since then is taken off again. */
@@ -91,7 +95,7 @@ static void balance(struct ts_card *card, const struct tessera_card_limit *entry
 static int64_t under_way(const struct ts_card *card) {
     const struct tessera_usage *usage = ts_usage();
     int64_t sum = 0;
-    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+    for (uint32_t i = 0; i < ts_slots_high(); i++) {
         const struct tessera_slot *slot = &usage->slot[i];
         int64_t ns = __atomic_load_n(&slot->outstanding_ns, __ATOMIC_RELAXED);
         if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == TESSERA_SLOT_LIVE && slot->card == card->index && ns > 0 &&

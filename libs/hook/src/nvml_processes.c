@@ -18,7 +18,7 @@ struct listed {
 static unsigned list(const struct ts_card *card, struct listed *out, unsigned room) {
     struct tessera_usage *usage = ts_usage();
     unsigned n = 0;
-    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+    for (uint32_t i = 0; i < ts_slots_high(); i++) {
         const struct tessera_slot *slot = &usage->slot[i];
         if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != TESSERA_SLOT_LIVE || slot->card != card->index ||
             !ts_slot_alive(slot, i))
@@ -35,7 +35,7 @@ static unsigned list(const struct ts_card *card, struct listed *out, unsigned ro
 
 static int is_ours(const struct ts_card *card, unsigned pid) {
     struct tessera_usage *usage = ts_usage();
-    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+    for (uint32_t i = 0; i < ts_slots_high(); i++) {
         const struct tessera_slot *slot = &usage->slot[i];
         if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == TESSERA_SLOT_LIVE && (unsigned)slot->pid == pid &&
             (!card || slot->card == card->index) && ts_slot_alive(slot, i))

@@ -71,11 +71,16 @@ int ts_slot_alive(const struct tessera_slot *slot, uint32_t index) {
     return pid != getpid() && ts_usage_mapped_by(pid);
 }
 
+uint32_t ts_slots_high(void) {
+    uint32_t high = __atomic_load_n(&ts_usage()->slots_high, __ATOMIC_RELAXED);
+    return high && high < TESSERA_SLOTS ? high : TESSERA_SLOTS;
+}
+
 /* Sum of what the slots of a card say; the caller holds the card's lock. */
 void ts_card_recount(struct tessera_card_usage *shared, uint32_t card) {
     struct tessera_usage *usage = ts_usage();
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+    for (uint32_t i = 0; i < ts_slots_high(); i++) {
         const struct tessera_slot *slot = &usage->slot[i];
         if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == TESSERA_SLOT_LIVE && slot->card == card)
             for (int kind = 0; kind < TESSERA_KINDS; kind++)
@@ -161,7 +166,7 @@ static void reclaim(struct tessera_slot *slot, uint32_t index, uint32_t as) {
 static int reap_under_lock(uint32_t as) {
     struct tessera_usage *usage = ts_usage();
     int reaped = 0;
-    for (uint32_t i = 0; i < TESSERA_SLOTS; i++) {
+    for (uint32_t i = 0; i < ts_slots_high(); i++) {
         struct tessera_slot *slot = &usage->slot[i];
         if (i == as || __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != TESSERA_SLOT_LIVE || is_ours(i))
             continue;
@@ -222,6 +227,8 @@ int ts_slot_claim(struct ts_card *card) {
     int index = find_free(usage);
     if (index >= 0) {
         fill(&usage->slot[index], card->index);
+        if ((uint32_t)index >= usage->slots_high)
+            __atomic_store_n(&usage->slots_high, (uint32_t)index + 1, __ATOMIC_RELAXED);
         ts_point("claim: filled");
         __atomic_store_n(&card->slot, index, __ATOMIC_RELEASE);
         __atomic_store_n(&card->mine, &usage->slot[index], __ATOMIC_RELEASE);

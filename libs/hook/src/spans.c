@@ -61,9 +61,12 @@ static void settle(struct ts_context *context, const struct ts_span *span) {
     took = took > 0 ? took : 0;
     uint64_t want = (uint64_t)took;
     if (span->guess) {
-        ts_guess_learn(span->guess, want, card->shared->gain_at_ns != 0);
+        int others = card->shared->gain_at_ns != 0;
+        ts_guess_learn(span->guess, want, others);
         if (want > __atomic_load_n(&card->shared->longest_ns, __ATOMIC_RELAXED))
             __atomic_store_n(&card->shared->longest_ns, want, __ATOMIC_RELAXED);
+        if (others && span->predicted && span->predicted < TS_LONG_NS && want > 2 * span->predicted)
+            want = 2 * span->predicted; /* the rest was theirs, most likely; the agent will tell */
     } else if (want > span->predicted) {
         want = span->predicted;
     }

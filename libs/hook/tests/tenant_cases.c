@@ -70,6 +70,17 @@ TEST(eight_processes_of_kernels_of_seconds_do_not_starve, NULL, "clock=virtual p
     run(t, 2, 480, 4);
 }
 
+/* Time slices of brothers, and of neighbours while the card is not full, must not be taken for a short launch's
+ * own time. */
+TEST(four_processes_of_short_kernels_keep_to_the_limit, NULL, "clock=virtual participants=5") {
+    struct tenant t[] = {{.cores = 75, .kernel_ns = MS / 200, .processes = 4}};
+    run(t, 1, 6, 1);
+}
+TEST(short_kernels_of_three_containers_on_a_card_that_is_not_full, NULL, "clock=virtual participants=4") {
+    struct tenant t[] = {{.cores = 25, .kernel_ns = MS / 200}, {.cores = 25, .kernel_ns = MS / 200}, {.cores = 25, .kernel_ns = MS / 200}};
+    run(t, 3, 6, 1);
+}
+
 /* What ran while there was no agent is given back to nobody. */
 TEST(an_agent_that_was_away_leaves_no_credit, NULL, "clock=virtual participants=2") {
     struct tenant t[] = {{.cores = 50, .kernel_ns = MS, .away = 8}};

@@ -81,6 +81,11 @@ struct tessera_card_usage {
             uint64_t replay_at_ns;
             uint64_t replay_measured_ns;
             uint64_t replay_throttled_ns;
+            /* and whose turn it is: the lease (lease.c) */
+            uint32_t lease; /* slot + 1 of the process that may launch; a futex */
+            uint32_t gains; /* taken so far */
+            uint64_t lease_until_ns; /* of the hook's clock: from then on others may take it */
+            uint64_t lease_clear_ns; /* from then on nothing of the process before is under way */
         };
     };
     /* bin[ms % TESSERA_BINS]: 12 bits of ms / TESSERA_BINS, 20 bits of nanoseconds charged */
@@ -106,7 +111,16 @@ struct tessera_slot {
     uint64_t overhead_bytes; /* contexts and modules, measured, not charged */
     uint64_t imported_bytes; /* memory that another process exported, charged there */
     uint8_t command[16];
-    uint8_t reserved[72];
+    union {
+        uint8_t reserved[72];
+        struct { /* of the hook alone: lease.c */
+            uint32_t waits; /* for the lease */
+            uint32_t lease_reserved;
+            int64_t deficit_ns; /* below zero: it took more than its turn */
+            int64_t turn_ns;    /* debited since the turn began */
+            int64_t throttled_outstanding_ns; /* of what is outstanding: not launched yet */
+        };
+    };
 };
 
 struct tessera_usage {
@@ -114,7 +128,13 @@ struct tessera_usage {
     uint32_t version; /* of the library that built the file */
     uint32_t slots;   /* TESSERA_SLOTS */
     uint16_t exported[TESSERA_EXPORTS]; /* prints of memory given to other processes, for its importers; 0: none */
-    uint8_t reserved[440];
+    union {
+        uint8_t reserved[440];
+        struct { /* of the hook alone */
+            uint64_t reaped_ns;  /* CLOCK_MONOTONIC: when a process last looked for dead ones */
+            uint32_t slots_high; /* no slot from here on was ever in use; 0: not known */
+        };
+    };
     struct tessera_card_usage card[TESSERA_CARDS];
     struct tessera_slot slot[TESSERA_SLOTS];
     uint8_t reserved_end[1024];
