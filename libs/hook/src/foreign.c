@@ -94,25 +94,36 @@ static uint64_t name_of(int fd) {
     return digest(parts, sizeof parts);
 }
 
+/* Of a fabric handle the bytes are its name. */
+#define FABRIC_BYTES 64
+static uint64_t name_of_shareable(const void *shareable, CUmemAllocationHandleType type) {
+    if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return name_of((int)(intptr_t)shareable);
+    return type == CU_MEM_HANDLE_TYPE_FABRIC && shareable ? digest(shareable, FABRIC_BYTES) : 0;
+}
+
 void ts_foreign_shown(struct ts_card *card, int64_t bytes) {
     __atomic_add_fetch(&card->mine->imported_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }
 
 int ts_foreign_from_elsewhere(void *shareable, CUmemAllocationHandleType type) {
-    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return 0;
-    uint64_t name = name_of((int)(intptr_t)shareable);
+    uint64_t name = name_of_shareable(shareable, type);
     return name && !is_ours(name);
+}
+
+void ts_foreign_exported(const void *shareable, CUmemAllocationHandleType type) {
+    int is_descriptor = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    uint64_t name = name_of_shareable(is_descriptor ? (void *)(intptr_t)*(const int *)shareable : shareable, type);
+    if (name)
+        remember(name);
 }
 
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags) {
     TS_ENTER(cuMemExportToShareableHandle, (shareable, handle, type, flags));
     CUresult r = real.cuMemExportToShareableHandle(shareable, handle, type, flags);
-    uint64_t name =
-        r == CUDA_SUCCESS && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? name_of(*(int *)shareable) : 0;
-    if (name)
-        remember(name);
+    if (r == CUDA_SUCCESS)
+        ts_foreign_exported(shareable, type);
     return r;
 }
 

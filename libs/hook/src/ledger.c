@@ -94,6 +94,19 @@ int ts_ledger_take(enum ts_thing thing, uint64_t key, struct ts_holding *out) {
     return find(thing, key, out, 1);
 }
 
+int ts_ledger_take_within(enum ts_thing thing, uint64_t from, uint64_t to, struct ts_holding *out) {
+    int found = 0;
+    ts_lock_take(&guard);
+    for (size_t i = 0; i < capacity && !found; i++)
+        if (table[i].thing == thing && table[i].key >= from && table[i].key < to) {
+            *out = table[i];
+            remove_at(i);
+            found = 1;
+        }
+    ts_lock_give(&guard);
+    return found;
+}
+
 int ts_ledger_look(enum ts_thing thing, uint64_t key, struct ts_holding *out) {
     return find(thing, key, out, 0);
 }

@@ -25,6 +25,8 @@ struct ts_holding {
 /* All return 0 when the key is not there (put: when memory ran out). */
 int ts_ledger_put(const struct ts_holding *holding);
 int ts_ledger_take(enum ts_thing thing, uint64_t key, struct ts_holding *out);
+/* Any whose key lies in [from, to): looks at all there are. */
+int ts_ledger_take_within(enum ts_thing thing, uint64_t from, uint64_t to, struct ts_holding *out);
 int ts_ledger_look(enum ts_thing thing, uint64_t key, struct ts_holding *out);
 /* Change references and mappings; when both are zero it is taken out. Returns 2 then. */
 int ts_ledger_count(enum ts_thing thing, uint64_t key, int references, int mappings, struct ts_holding *out);

@@ -94,13 +94,14 @@ static void choose_paths(void) {
         snprintf(usage_path, sizeof usage_path, "/tmp/tessera-usage-%u", (unsigned)geteuid());
 }
 
-static int hold_is_over(void) {
-    return (current.flags & TESSERA_HOLD_LAUNCHES) && current.hold_until_ns && ts_real() >= current.hold_until_ns;
+static uint32_t over(uint32_t flag, uint64_t until_ns) {
+    return (current.flags & flag) && until_ns && ts_real() >= until_ns ? flag : 0;
 }
 
 /* At every look, for a hold ends without anybody writing. */
 static void take_flags(void) {
-    uint32_t now = hold_is_over() ? current.flags & ~TESSERA_HOLD_LAUNCHES : current.flags;
+    uint32_t now = current.flags & ~(over(TESSERA_HOLD_LAUNCHES, current.hold_until_ns) |
+                                     over(TESSERA_SUSPEND, current.suspend_until_ns));
     if (closed)
         now |= TESSERA_HOLD_LAUNCHES;
     __atomic_store_n(&flags, now, __ATOMIC_RELAXED);
@@ -116,6 +117,23 @@ static void close_or_open(int valid) {
         ts_log(TS_LOG_ERROR, "no valid limits in %s%s: nothing may be taken", path, mounted ? " on a read-only mount" : "");
         ts_gap(TESSERA_GAP_LIMITS);
     }
+}
+
+/* The file as it was when it was last read and valid. What was written just before may have been written
+ * again since, with the same stamp: it is looked at again. */
+#define SETTLED (20 * TS_MS)
+static struct stat seen;
+
+static int is_unchanged(int *settled) {
+    struct stat now;
+    if (stat(path, &now) < 0)
+        memset(&now, 0, sizeof now);
+    int same = seen.st_ino && now.st_ino == seen.st_ino && now.st_dev == seen.st_dev && now.st_size == seen.st_size &&
+               now.st_mtim.tv_sec == seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec;
+    uint64_t written = (uint64_t)now.st_mtim.tv_sec * TS_S + (uint64_t)now.st_mtim.tv_nsec, real = ts_real();
+    *settled = now.st_ino && real > written && real - written > SETTLED;
+    seen = now;
+    return same;
 }
 
 static int read_now(struct tessera_limits *out) {
@@ -211,10 +229,13 @@ void ts_limits_apply(struct ts_card *card) {
 
 void ts_limits_refresh(void) {
     struct tessera_limits fresh;
+    int settled;
     if (source == TS_NO_LIMITS)
         return;
-    int read = read_now(&fresh);
+    int read = is_unchanged(&settled) ? 2 : read_now(&fresh);
     ts_lock_take(&guard);
+    if (read != 2 && (read != 1 || !settled))
+        seen.st_ino = 0;
     if (read == 1) {
         current = fresh;
         source = TS_LIMITS_FILE;

@@ -65,6 +65,8 @@ static int fill(struct tessera_limits *limits, int argc, char **argv) {
             limits->flags = (uint32_t)strtoul(value, NULL, 0);
         else if (!strcmp(argv[i], "hold_ms"))
             limits->hold_until_ns = real_ns() + strtoull(value, NULL, 0) * 1000000;
+        else if (!strcmp(argv[i], "suspend_ms"))
+            limits->suspend_until_ns = real_ns() + strtoull(value, NULL, 0) * 1000000;
         else if (!strcmp(argv[i], "log"))
             limits->log_level = (uint32_t)strtoul(value, NULL, 0);
         else if (!card || !set_card(card, argv[i], value))

@@ -195,6 +195,15 @@ int ts_slots_reap(void) {
     return reaped;
 }
 
+/* One for all: each asks the kernel for every slot's mark of life, under the lock of all. */
+void ts_slots_reap_in_turn(uint64_t every) {
+    uint64_t now = ts_coarse(), last = __atomic_load_n(&ts_usage()->reaped_ns, __ATOMIC_RELAXED);
+    if ((now >= last && now - last < every) ||
+        !__atomic_compare_exchange_n(&ts_usage()->reaped_ns, &last, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    ts_slots_reap();
+}
+
 static int find_free(struct tessera_usage *usage) {
     for (uint32_t i = 0; i < TESSERA_SLOTS; i++)
         if (__atomic_load_n(&usage->slot[i].state, __ATOMIC_ACQUIRE) != TESSERA_SLOT_LIVE && ts_alive_hold(i))
@@ -219,6 +228,16 @@ static void fill(struct tessera_slot *slot, uint32_t card) {
     }
 }
 
+/* An older library may have claimed slots and left no word of it. */
+static void note_high(struct tessera_usage *usage, uint32_t high) {
+    uint32_t known = usage->slots_high;
+    for (uint32_t i = TESSERA_SLOTS; !known && i > high; i--)
+        if (__atomic_load_n(&usage->slot[i - 1].state, __ATOMIC_ACQUIRE) == TESSERA_SLOT_LIVE)
+            high = i;
+    if (high > known)
+        __atomic_store_n(&usage->slots_high, high, __ATOMIC_RELAXED);
+}
+
 int ts_slot_claim(struct ts_card *card) {
     struct tessera_usage *usage = ts_usage();
     if (card->index >= TESSERA_CARDS) /* the one that gives nothing */
@@ -227,8 +246,7 @@ int ts_slot_claim(struct ts_card *card) {
     int index = find_free(usage);
     if (index >= 0) {
         fill(&usage->slot[index], card->index);
-        if ((uint32_t)index >= usage->slots_high)
-            __atomic_store_n(&usage->slots_high, (uint32_t)index + 1, __ATOMIC_RELAXED);
+        note_high(usage, (uint32_t)index + 1);
         ts_point("claim: filled");
         __atomic_store_n(&card->slot, index, __ATOMIC_RELEASE);
         __atomic_store_n(&card->mine, &usage->slot[index], __ATOMIC_RELEASE);

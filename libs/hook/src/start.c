@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "clock.h"
 #include "contexts.h"
@@ -16,7 +17,8 @@
 #include "spans.h"
 #include "usage_map.h"
 
-int ts_state_cuda, ts_state_nvml, ts_active;
+_Alignas(TS_LARGEST_PAGE) union ts_state_page ts_state;
+int ts_active;
 uint64_t ts_ticked;
 
 static ts_lock guard;
@@ -43,6 +45,21 @@ static void in_child(void) {
     ts_state_cuda = ts_state_nvml = 0;
 }
 
+/* _Fork and clone call no handlers, and the usage file is not mapped in the child. */
+static void notice_fork(void) {
+    int begun = 0;
+    if (__atomic_load_n(&ts_state.is.begun, __ATOMIC_ACQUIRE) == 2)
+        return;
+    if (__atomic_compare_exchange_n(&ts_state.is.begun, &begun, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+        if (limits_ready)
+            in_child();
+        (void)madvise(&ts_state, sizeof ts_state, MADV_WIPEONFORK);
+        __atomic_store_n(&ts_state.is.begun, 2, __ATOMIC_RELEASE);
+    }
+    while (__atomic_load_n(&ts_state.is.begun, __ATOMIC_ACQUIRE) != 2)
+        ts_pause();
+}
+
 /* Limits and usage file, once per process. */
 static void start_limits(void) {
     if (limits_ready)
@@ -64,6 +81,7 @@ static void start_limits(void) {
 /* The libraries are opened without our lock: the loader has its own, and a constructor that runs
  * under that one may be calling us from another thread. Loading twice stores the same pointers. */
 static void start(int *state, void (*load)(void)) {
+    notice_fork();
     if (starting) /* the driver's own initialisation came back to us */
         return;
     starting = 1;
@@ -97,7 +115,7 @@ static void check_others(void) {
         ts_cards_attach();
         ts_lock_give(&guard);
     }
-    ts_slots_reap();
+    ts_slots_reap_in_turn(CHECK_NS);
 }
 
 void ts_tick_now(void) {

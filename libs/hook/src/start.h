@@ -5,10 +5,26 @@
 #include "real.h"
 
 #define TS_HIDDEN __attribute__((visibility("hidden")))
+#if defined(__x86_64__)
+#define TS_LARGEST_PAGE 4096
+#else
+#define TS_LARGEST_PAGE 65536
+#endif
 #define ts_likely(x) __builtin_expect(!!(x), 1)
 #define ts_unlikely(x) __builtin_expect(!!(x), 0)
 
-extern int ts_state_cuda, ts_state_nvml; /* 2: ready */
+/* In pages that are zero in a child, however it was forked: then nothing here is what it was. */
+struct ts_states {
+    int cuda, nvml; /* 2: ready */
+    int begun;      /* 2: this process has begun, and knows of it */
+};
+union ts_state_page {
+    struct ts_states is;
+    char page[TS_LARGEST_PAGE];
+};
+extern union ts_state_page ts_state;
+#define ts_state_cuda ts_state.is.cuda
+#define ts_state_nvml ts_state.is.nvml
 extern int ts_active;                    /* 0: no limits were given, everything passes through */
 
 void ts_start_cuda(void);

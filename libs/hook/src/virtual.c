@@ -6,8 +6,6 @@
 #include "points.h"
 #include "start.h"
 
-#define STEP (UINT64_C(1) << 16) /* smallest distance of two mappings, for holes in a range */
-
 /* The card on which the memory will lie; NULL for memory of the host. */
 static struct ts_card *card_of(const CUmemAllocationProp *prop) {
     return prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? ts_card_by_device(prop->location.id) : NULL;
@@ -106,21 +104,25 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     return r;
 }
 
-/* One call may undo several mappings that lie side by side. */
+static void unmapped(const struct ts_holding *mapping) {
+    struct ts_holding now;
+    drop_if_gone(ts_ledger_count(TS_VMM, mapping->owner, 0, -1, &now), &now);
+}
+
+/* One call may undo several mappings, side by side or with holes of any size between them. */
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     TS_ENTER(cuMemUnmap, (ptr, size));
     CUresult r = real.cuMemUnmap(ptr, size);
     ts_point("unmap: driver");
     if (r != CUDA_SUCCESS)
         return r;
-    for (CUdeviceptr at = ptr; at < ptr + size;) {
-        struct ts_holding mapping, now;
-        if (!ts_ledger_take(TS_MAPPING, at, &mapping)) {
-            at += STEP;
-            continue;
-        }
-        drop_if_gone(ts_ledger_count(TS_VMM, mapping.owner, 0, -1, &now), &now);
-        at += mapping.bytes ? mapping.bytes : STEP;
+    struct ts_holding mapping;
+    CUdeviceptr at = ptr;
+    while (at < ptr + size && ts_ledger_take(TS_MAPPING, at, &mapping) && mapping.bytes) {
+        unmapped(&mapping);
+        at += mapping.bytes;
     }
+    while (at < ptr + size && ts_ledger_take_within(TS_MAPPING, at, ptr + size, &mapping))
+        unmapped(&mapping);
     return r;
 }

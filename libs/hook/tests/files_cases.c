@@ -14,6 +14,32 @@ static const char *at(const char *file) {
     return path;
 }
 
+static void poll_the_card(void *until_ns) {
+    size_t unused, total;
+    begin();
+    for (uint64_t end = *(uint64_t *)until_ns; harness_now() < end; usleep(2000))
+        EQUAL(CU(cuMemGetInfo_v2)(&unused, &total), 0);
+}
+
+/* Of many processes that poll, one looks for dead ones: about ten times a second in all. */
+TEST(one_process_for_all_looks_for_the_dead, "memory=1024", NULL) {
+    uint64_t end = harness_now() + 2000000000, looks = 0, last = 0;
+    pid_t pid[5];
+    for (int i = 0; i < 5; i++)
+        pid[i] = child(poll_the_card, &end);
+    begin();
+    while (harness_now() < end) {
+        uint64_t now = usage()->reaped_ns;
+        looks += now != last;
+        last = now;
+        usleep(5000);
+    }
+    for (int i = 0; i < 5; i++)
+        EQUAL(wait_for(pid[i]), 0);
+    fprintf(stderr, "    %llu looks in two seconds\n", (unsigned long long)looks);
+    CHECK(looks >= 2 && looks <= 22);
+}
+
 TEST(hc_environment_overrides_the_limits, "memory=64", NULL) {
     setenv("CUDA_DEVICE_MEMORY_LIMIT", "8g", 1);
     setenv("CUDA_DISABLE_CONTROL", "true", 1);

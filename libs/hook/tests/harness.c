@@ -116,6 +116,12 @@ uint64_t sim_used(void) {
     return used ? used(0) : 0;
 }
 
+uint64_t harness_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 uint64_t sim_now(void) {
     uint64_t (*now)(void) = (uint64_t(*)(void))(uintptr_t)driver_get("cuSimNow");
     CHECK(now);

@@ -62,6 +62,7 @@ uint64_t charged(void); /* of the first record */
 
 /* the machine's side */
 uint64_t sim_used(void); /* bytes that all processes hold on card 0 */
+uint64_t harness_now(void); /* of this machine, in nanoseconds */
 uint64_t sim_now(void);
 void sim_sleep(uint64_t ns);
 uint64_t sim_busy(pid_t pid);

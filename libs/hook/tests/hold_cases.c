@@ -69,6 +69,18 @@ static void expect(struct doing *doing, const char *flags, const char *card, int
     CHECK(until(going ? goes_on : stands_still, doing));
 }
 
+TEST(a_suspension_ends_when_the_agent_is_gone, "memory=1024 cores=50", NULL) {
+    struct doing doing = {.done = launches_done, .pid = child(launch_for_ever, NULL)};
+    CU(cuInit)(0);
+    expect(&doing, "flags=0", "memory=1024 cores=50", 1);
+    whole_limits("flags=1 suspend_ms=1500", "memory=1024 cores=50");
+    CHECK(until(stands_still, &doing));
+    doing.last = doing.done(&doing);
+    CHECK(until(goes_on, &doing)); /* and nobody wrote */
+    EQUAL(kill(doing.pid, SIGKILL), 0);
+    wait_for(doing.pid);
+}
+
 TEST(held_launches_stop_and_go_on, "memory=1024 cores=50", NULL) {
     struct doing doing = {.done = launches_done, .pid = child(launch_for_ever, NULL)};
     CU(cuInit)(0);

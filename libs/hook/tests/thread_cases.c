@@ -1,5 +1,6 @@
 /* Threads: one process, many at once, and a fork in the midst of it. */
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +64,24 @@ TEST(vm_fork_while_locks_are_held, "memory=1024", NULL) {
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 3; i++)
         pthread_join(t[i], NULL);
+    EQUAL(charged(), 0);
+}
+
+/* _Fork and clone call no handlers: the child must notice by itself that it holds nothing. */
+TEST(a_child_that_no_handler_told_of_its_birth_starts_anew, "memory=1024", NULL) {
+    CUdeviceptr p;
+    begin();
+    EQUAL(allocate(100, &p), 0);
+    pid_t pid = (pid_t)syscall(SYS_fork);
+    if (pid == 0) {
+        size_t bytes = 0;
+        CU(cuDeviceTotalMem_v2)(&bytes, 0);
+        EQUAL(bytes, 1024 * MIB);
+        _exit(0);
+    }
+    EQUAL(wait_for(pid), 0);
+    EQUAL(charged(), 100 * MIB);
+    EQUAL(CU(cuMemFree_v2)(p), 0);
     EQUAL(charged(), 0);
 }
 

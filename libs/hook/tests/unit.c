@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "bucket.h"
+#include "foreign.h"
 #include "guess.h"
 #include "ledger.h"
 #include "limits.h"
+#include "usage_map.h"
 
 #define CHECK(c)                                                    \
     do {                                                            \
@@ -185,7 +187,29 @@ static void uuids_are_compared_without_their_prefix(void) {
     CHECK(!ts_uuid_same("GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf10", "GPU-00a2f344-95e6-3788-d92a-7bcc1d6ebf11"));
 }
 
+/* A terabyte of address space with a mapping at either end is not walked through. */
+static void mappings_are_found_beyond_holes(void) {
+    uint64_t tera = UINT64_C(1) << 40, found = 0;
+    struct ts_holding first = {.key = tera, .bytes = 4096, .thing = TS_MAPPING}, last = first, one;
+    last.key = 2 * tera - 4096;
+    CHECK(ts_ledger_put(&first) && ts_ledger_put(&last));
+    while (ts_ledger_take_within(TS_MAPPING, tera, 2 * tera, &one))
+        found += one.key;
+    CHECK(found == first.key + last.key && ts_ledger_size() == 0);
+    ts_ledger_reset();
+}
+
+static void fabric_handles_have_names(void) {
+    unsigned char own[64] = {1, 2, 3}, others[64] = {1, 2, 4};
+    ts_usage_open(NULL);
+    ts_foreign_exported(own, CU_MEM_HANDLE_TYPE_FABRIC);
+    CHECK(!ts_foreign_from_elsewhere(own, CU_MEM_HANDLE_TYPE_FABRIC));
+    CHECK(ts_foreign_from_elsewhere(others, CU_MEM_HANDLE_TYPE_FABRIC));
+}
+
 int main(void) {
+    mappings_are_found_beyond_holes();
+    fabric_handles_have_names();
     ledger_agrees_with_a_model();
     handles_count_references_and_mappings();
     the_bucket_fills_and_owes();

@@ -14,7 +14,7 @@
 #define TESSERA_LIMITS_PATH "/usr/local/tessera/limits"
 
 /* tessera_limits.flags */
-#define TESSERA_SUSPEND 0x1u        /* hold every launch and allocation until cleared */
+#define TESSERA_SUSPEND 0x1u        /* hold every launch and allocation, until suspend_until_ns */
 #define TESSERA_HOLD_LAUNCHES 0x2u  /* hold launches only, until hold_until_ns: a more important neighbour is busy */
 #define TESSERA_CLOSED 0x4u         /* without a usage file refuse memory instead of counting alone */
 #define TESSERA_SCALE_UTILIZATION 0x8u /* show utilisation as a share of the tile, not the card */
@@ -54,7 +54,10 @@ struct tessera_limits {
     uint64_t generation; /* of the grant; echoed in the usage file once it is in force */
     uint8_t container[128]; /* "namespace/pod/container", for messages */
     uint64_t hold_until_ns; /* CLOCK_REALTIME; a hold ends here even if the agent is gone. 0: without end */
-    uint8_t reserved[296];
+    union {
+        uint8_t reserved[296];
+        uint64_t suspend_until_ns; /* the same for a suspension */
+    };
     struct tessera_card_limit card[TESSERA_CARDS];
     uint8_t reserved_end[768];
 };
