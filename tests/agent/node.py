@@ -8,15 +8,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.devices.monitor import DeviceMonitor, DeviceOutlets
+from tessera_agent.devices.cards import CardHealthTracker
+from tessera_agent.devices.cards_publisher import CardsPublisher
+from tessera_agent.devices.competing_plugins import CompetingPlugins
+from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.devices.settings import HealthSettings, InventorySettings
 from tessera_agent.readers import CardReader, DriverSilent
-from tessera_agent.settings import AgentSettings, HealthSettings, InventorySettings
+from tessera_agent.settings import AgentSettings
 from tessera_core.dialect_kit.monitoring import MonitoringSpec
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.vendors import nvidia
 from tessera_runtime.kube.api import Body, Verb
+from tessera_runtime.kube.events import ObjectRef
 from tessera_schema.cards import Card
+from tessera_schema.kube import Node
 from tessera_schema.messages.device_reports import DeviceState
 from tessera_schema.node_cards import NodeCardsAnnotation, decode_node_cards, encode_node_cards
 from tessera_testing.clock import LoopClock
@@ -96,6 +102,13 @@ class Script:
         return self.answer
 
 
+class FixedNode:
+    """A `NodeSource` that a test fills."""
+
+    def __init__(self, node: Node | None) -> None:
+        self.node = node
+
+
 class Agent:
     """The part of an agent that looks after cards."""
 
@@ -108,13 +121,27 @@ class Agent:
         self.good: list[str] = []
         """Events of type Normal."""
         self.inventory = CardsAnnotationWriter(kube, settings.inventory, NODE, care.vendor)
-        outlets = DeviceOutlets(
-            inventory=self.inventory,
-            tell=self.states.append,
-            tell_event=self.good.append,
-            tell_problem=self.events.append,
+        publisher = CardsPublisher(
+            care, NODE, self.inventory, self, self, again_s=settings.inventory.tell_s
         )
-        self.devices = DeviceMonitor(reader, care, settings, outlets)
+        self.devices = DeviceMonitor(
+            reader,
+            CardHealthTracker(care, settings.health, settings.inventory.slots),
+            CompetingPlugins(care.competing_plugins, settings.inventory),
+            publisher,
+            versions=settings.reader,
+            poll_s=settings.health.poll_s,
+            correct_s=settings.usage.correct_s,
+        )
+
+    def publish(self, state: DeviceState) -> None:
+        """See `StateOutlet`."""
+        self.states.append(state)
+
+    def record(self, about: ObjectRef, reason: str, message: str, *, warning: bool = False) -> None:
+        """See `EventOutlet`."""
+        assert (about.kind, about.name, reason) == ("Node", NODE, "Cards")
+        (self.events if warning else self.good).append(message)
 
 
 @asynccontextmanager

@@ -6,19 +6,21 @@ import sys
 
 import msgspec
 
-from tessera_agent.readers import ReaderEnvironment
+from tessera_agent.readers import ReaderSettings
 from tessera_agent.readers.nvidia import open_reader
-from tessera_agent.settings import ReaderSettings
 from tessera_core.registry.registry import load
 from tessera_runtime.clock import SystemClock
+
+
+class _NoNode:
+    node: None = None
 
 
 async def main() -> None:
     settings = ReaderSettings(
         library=sys.argv[1], call_s=float(sys.argv[3]), system_folder=sys.argv[2]
     )
-    world = ReaderEnvironment(node=lambda: None, registry=load(), clock=SystemClock())
-    async with open_reader(settings, world) as reader:
+    async with open_reader(settings, _NoNode(), load(), SystemClock()) as reader:
         while line := await asyncio.to_thread(sys.stdin.readline):
             answer = msgspec.json.encode({line.strip(): await reader.poll()})
             print(answer.decode(), flush=True)  # noqa: T201  (its output)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tessera_agent.devices.cards import CardHealthTracker, CardsState
+from tessera_agent.devices.settings import HealthSettings
 from tessera_agent.readers import DriverSilent
-from tessera_agent.settings import HealthSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.machines.health import (
     LEGAL,
@@ -72,14 +72,14 @@ class Watch:
     """A keeper that is polled once a second."""
 
     def __init__(self, settings: HealthSettings = SETTINGS) -> None:
-        self.keeper = CardHealthTracker(MONITORING, settings, slots=10)
+        self.tracker = CardHealthTracker(MONITORING, settings, slots=10)
         self.now_s = 0.0
         self.seen = CardsState()
 
     def see(self, what: Readings | DriverSilent, times: int = 1) -> list[bool]:
         """Health of the cards after the last of some equal polls."""
         for _ in range(times):
-            self.seen = self.keeper.see(what, self.now_s)
+            self.seen = self.tracker.update(what, self.now_s)
             self.now_s += 1
         return [card.healthy for card in self.seen.cards]
 
@@ -179,7 +179,7 @@ def test_a_new_agent_takes_away_what_an_old_one_published() -> None:
     published = Watch()
     published.see(poll(a_card(0), a_card(1)))
     watch = Watch()
-    watch.keeper.learn(published.seen.cards)
+    watch.tracker.learn(published.seen.cards)
     watch.see(SILENT, times=15)
     assert not watch.seen.complete
     assert watch.see(SILENT) == [False, False]
@@ -190,7 +190,7 @@ def test_a_card_that_a_new_agent_does_not_find_takes_no_pods() -> None:
     published = Watch()
     published.see(poll(a_card(0), a_card(1)))
     watch = Watch()
-    watch.keeper.learn(published.seen.cards)
+    watch.tracker.learn(published.seen.cards)
     assert watch.see(poll(a_card(0))) == [True, False]
 
 

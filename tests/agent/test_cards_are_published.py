@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.devices.monitor import teller
+from tessera_agent.events import DeviceStatePublisher
 from tessera_agent.readers import DriverSilent
 from tessera_core.dialect_kit.readings import CardReading, Fault
 from tessera_embedded.apiserver.faults import Answer, Effect, Hang
@@ -92,7 +92,7 @@ async def test_health_comes_back_in_its_turn() -> None:
         script.show(a_card())
         await asyncio.sleep(5)
         assert await shown(kube) == {"GPU-0": False}
-        assert agent.devices.seen.cards[0].healthy
+        assert agent.devices.latest.cards[0].healthy
         await asyncio.sleep(6)
         assert await shown(kube) == {"GPU-0": True}
         assert agent.good == ["card 0 (GPU-0) takes pods again"]
@@ -194,12 +194,15 @@ async def test_a_version_that_cannot_be_read_may_be_told_by_an_operator() -> Non
 async def test_the_bus_keeps_the_last_state() -> None:
     bus, state = FakeBus(), DeviceState(node="worker.1", vendor="nvidia", driver="570")
     async with open_outbox(bus, LoopClock(), "agent", "worker.1") as outbox:
-        tell = teller(outbox, "worker.1", "nvidia")
-        tell(replace(state, driver="560"))
-        tell(state)
+        states = DeviceStatePublisher(outbox, "worker.1", "nvidia", tuple)
+        states.publish(replace(state, driver="560"))
+        states.publish(state)
         await outbox.emptied()
-    news = bus.values(DEVICES_BUCKET)["worker_1.nvidia"]
-    assert (decode_device(news.data), news.envelope.type) == (state, "dev.tessera.device.state")
+    message = bus.values(DEVICES_BUCKET)["worker_1.nvidia"]
+    assert (decode_device(message.data), message.envelope.type) == (
+        replace(state, held=()),
+        "dev.tessera.device.state",
+    )
 
 
 async def test_the_annotation_is_no_larger_than_it_must_be() -> None:

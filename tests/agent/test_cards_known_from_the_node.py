@@ -1,15 +1,14 @@
 """Cards that only the vendor's plugin sees are taken from what it published, use from a library."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.readers import CardReader, DriverSilent, ReaderEnvironment, open_reader
+from tessera_agent.readers import CardReader, DriverSilent, ReaderSettings, open_reader
 from tessera_agent.readers.node_object import PublishedReader
-from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.monitoring import version_problems
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.registry.registry import load
@@ -18,7 +17,7 @@ from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import MIB
 from tessera_schema.kube import Node
 from tessera_schema.node_cards import decode_node_cards
-from tests.agent.node import SETTINGS, a_cluster, annotation, running, text_of
+from tests.agent.node import SETTINGS, FixedNode, a_cluster, annotation, running, text_of
 
 REGISTRY = load()
 ILUVATAR = {"iluvatar.ai/vcuda-core": "200", "iluvatar.ai/vcuda-memory": "256"}
@@ -34,12 +33,12 @@ def a_node(capacity: dict[str, str], **annotations: str) -> Node:
     return msgspec.convert(node, Node)
 
 
-def world(node: Node | None) -> ReaderEnvironment:
-    return ReaderEnvironment(node=lambda: node, registry=REGISTRY, clock=SystemClock())
+def opened(vendor: str, node: FixedNode) -> AbstractAsyncContextManager[CardReader]:
+    return open_reader(vendor, ReaderSettings(), node, REGISTRY, SystemClock())
 
 
 async def polled(vendor: str, node: Node | None) -> Readings | DriverSilent:
-    async with open_reader(vendor, ReaderSettings(), world(node)) as reader:
+    async with opened(vendor, FixedNode(node)) as reader:
         return await reader.poll()
 
 
@@ -82,7 +81,7 @@ class Library:
 
 async def with_library(answer: Readings | DriverSilent) -> Readings:
     library: CardReader = Library(answer)
-    seen = await PublishedReader("iluvatar", world(a_node(ILUVATAR)), library).poll()
+    seen = await PublishedReader("iluvatar", FixedNode(a_node(ILUVATAR)), REGISTRY, library).poll()
     assert isinstance(seen, Readings)
     return seen
 
@@ -129,21 +128,18 @@ async def test_what_a_plugin_takes_back_is_taken_back() -> None:
     kube = await a_cluster(capacity=MTHREADS, allocatable=MTHREADS)
     settings = replace(SETTINGS, vendor="mthreads")
     async with AsyncExitStack() as stack:
-        seen: list[Node | None] = [None]
-        reading = ReaderEnvironment(node=lambda: seen[0], registry=REGISTRY, clock=SystemClock())
-        reader = await stack.enter_async_context(
-            open_reader("mthreads", ReaderSettings(), reading)
-        )  # fmt: skip
+        source = FixedNode(None)
+        reader = await stack.enter_async_context(opened("mthreads", source))
         async with running(kube, reader, mthreads.MONITORING, settings) as agent:
             await asyncio.sleep(2)
             assert await annotation(kube, KEYS["mthreads"]) == ""
-            seen[0] = agent.inventory.node
+            source.node = agent.inventory.node
             await asyncio.sleep(2)
             text = await annotation(kube, KEYS["mthreads"])
             assert [c.healthy for c in decode_node_cards(text).cards] == [True, True]
-            assert seen[0] is not None
-            bare = replace(seen[0].status, capacity={}, allocatable={})
-            seen[0] = replace(seen[0], status=bare)
+            assert source.node is not None
+            bare = replace(source.node.status, capacity={}, allocatable={})
+            source.node = replace(source.node, status=bare)
             await asyncio.sleep(20)
             text = await annotation(kube, KEYS["mthreads"])
             assert [c.healthy for c in decode_node_cards(text).cards] == [False, False]
@@ -153,9 +149,8 @@ async def test_what_a_plugin_takes_back_is_taken_back() -> None:
 async def test_a_plugin_that_never_showed_cards_is_not_spoken_for() -> None:
     kube = await a_cluster()
     settings = replace(SETTINGS, vendor="iluvatar")
-    reading = ReaderEnvironment(node=lambda: a_node({}), registry=REGISTRY, clock=SystemClock())
     async with (
-        open_reader("iluvatar", ReaderSettings(), reading) as reader,
+        opened("iluvatar", FixedNode(a_node({}))) as reader,
         running(kube, reader, iluvatar.MONITORING, settings) as agent,
     ):
         await asyncio.sleep(20)

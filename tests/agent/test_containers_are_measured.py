@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
-from tessera_agent.settings import UsageSettings
 from tessera_agent.usage.sampler import MeasuredContainer, Moment, Sampler
+from tessera_agent.usage.settings import UsageSettings
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading, Readings
 from tessera_core.hook.limits_file import CardLimit, HookLimits
 from tessera_core.hook.records import uuid_key

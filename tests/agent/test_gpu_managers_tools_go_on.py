@@ -13,7 +13,8 @@ from tessera_agent.containers.holdings import ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.gpu_manager_http import GpuManagerView, graph, usage
 from tessera_agent.main import SERVICE
-from tessera_agent.settings import AgentSettings, NriSettings
+from tessera_agent.nri_plugin.settings import NriSettings
+from tessera_agent.settings import AgentSettings
 from tessera_core.dialect_kit.readings import CardReading, ProcessReading
 from tessera_core.hook.limits_file import HookLimits
 from tessera_embedded.apiserver import open_apiserver

@@ -10,7 +10,8 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 from tessera_agent.main import SERVICE
-from tessera_agent.settings import AgentSettings, NriSettings
+from tessera_agent.nri_plugin.settings import NriSettings
+from tessera_agent.settings import AgentSettings
 from tessera_embedded.apiserver import open_apiserver
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.kube import paths

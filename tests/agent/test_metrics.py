@@ -26,7 +26,7 @@ BASE = 'pod_name="p",namespace="ns",node="n",container_name="c"'
 
 def lines(picture: MetricsSnapshot) -> set[str]:
     registry = MetricsRegistry("agent")
-    AgentMetrics(registry, "n").picture = picture
+    AgentMetrics(registry, "n").snapshot = picture
     return set(registry.text().decode().splitlines())
 
 

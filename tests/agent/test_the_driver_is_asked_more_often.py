@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tessera_agent.readers import DriverSilent
-from tessera_agent.settings import UsageSettings
+from tessera_agent.usage.settings import UsageSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tests.agent.node import SETTINGS, Script, a_card, a_cluster, cards_of, running
 
@@ -48,9 +48,9 @@ async def test_every_answer_is_news() -> None:
         agent.devices.closely = True
         await asyncio.sleep(0.1)
         for _ in range(4):
-            agent.devices.news.clear()
+            agent.devices.answered.clear()
             await asyncio.sleep(0.5)
-            assert agent.devices.news.is_set()
+            assert agent.devices.answered.is_set()
 
 
 async def test_a_card_recovers_no_sooner() -> None:
@@ -62,9 +62,9 @@ async def test_a_card_recovers_no_sooner() -> None:
         await asyncio.sleep(1)
         script.show(a_card())
         await asyncio.sleep(2.5)
-        assert not agent.devices.seen.cards[0].healthy
+        assert not agent.devices.latest.cards[0].healthy
         await asyncio.sleep(1)
-        assert agent.devices.seen.cards[0].healthy
+        assert agent.devices.latest.cards[0].healthy
 
 
 async def test_a_fault_that_is_told_only_then_counts() -> None:
@@ -83,10 +83,10 @@ async def test_one_silence_then_is_counted_and_changes_nothing() -> None:
     async with running(await a_cluster(), script) as agent:
         agent.devices.closely = True
         await asyncio.sleep(0.2)
-        agent.devices.news.clear()
+        agent.devices.answered.clear()
         await asyncio.sleep(0.5)
         assert (script.polls, agent.devices.silent_polls) == (2, 1)
-        assert not agent.devices.news.is_set()
+        assert not agent.devices.answered.is_set()
         assert agent.devices.readings.cards[0].id == "GPU-0"
         await asyncio.sleep(1)
         assert [state.problems for state in agent.states] == [()]

@@ -17,7 +17,7 @@ from tessera_agent.containers.hook_files import (
     ContainerKey,
     HookFiles,
 )
-from tessera_agent.usage.slot_locks import MOST_ASKED, SlotLocks
+from tessera_agent.containers.slot_locks import MOST_ASKED, SlotLocks
 from tessera_core.hook import usage_file
 from tessera_core.hook.limits_file import BadLimits, CardLimit, HookLimits
 from tessera_core.hook.usage_file import (
@@ -137,14 +137,14 @@ def test_a_look_asks_for_a_bounded_number_of_locks_and_all_have_their_turn() -> 
         return number % 2 == 0
 
     locks, numbers = SlotLocks(ask), range(3, usage_file.SLOTS)
-    assert locks.held(0, numbers) >= set(range(3 + MOST_ASKED, usage_file.SLOTS))
+    assert locks.alive(0, numbers) >= set(range(3 + MOST_ASKED, usage_file.SLOTS))
     assert len(asked) == MOST_ASKED
     looks = -(-len(numbers) // MOST_ASKED)
-    found = [locks.held(0, numbers) for _ in range(looks - 1)]
+    found = [locks.alive(0, numbers) for _ in range(looks - 1)]
     assert found[-1] == {number for number in numbers if number % 2 == 0}
     assert len(asked) == looks * MOST_ASKED
-    assert locks.held(0, (7, 8)) == {8}
-    assert locks.held(0, ()) == frozenset()
+    assert locks.alive(0, (7, 8)) == {8}
+    assert locks.alive(0, ()) == frozenset()
 
 
 def test_holes_are_zeros_which_is_a_file_nobody_has_built(files: ContainerFiles) -> None:

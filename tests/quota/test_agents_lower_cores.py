@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.settings import ResizeSettings
+from tessera_agent.admission.resize import ResizeSettings
 from tessera_core.hook.limits_file import CardLimit
 from tessera_embedded.apiserver import ApiServer, open_apiserver
 from tessera_embedded.nats_server import open_nats
@@ -116,7 +116,7 @@ async def test_a_throttle_reaches_the_limits_file_and_outlives_the_monitor(tmp_p
                     await is_throttled(kube)
             assert card().cores_permille == 100  # neither the monitor nor the agent runs
             async with node.agent(resize=ResizeSettings(look_s=0.05)) as agent:
-                await agent.resizing.reconcile()
+                await agent.limits.reconcile()
                 assert card().cores_permille == 100
                 more = json.dumps({"spec": {"hard": {"cards": 1}}}).encode()
                 await kube.call(Verb.PATCH, f"{QUOTAS}/q", body=more, kind=Body.MERGE_PATCH)

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from tessera_agent.readers import ReaderEnvironment as ReaderWorld
 from tessera_agent.readers.node_object import PublishedReader
 from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialect_kit.readings import Readings
@@ -19,13 +18,13 @@ from tessera_core.quota.accounting import QuotaAccounting
 from tessera_core.quota.allowance import QuotaUsage, pool_of
 from tessera_core.quota.objects import AcceleratorQuota, accelerator_limit
 from tessera_core.registry.registry import load
-from tessera_runtime.clock import SystemClock
 from tessera_schema.cards import Siting
 from tessera_schema.kube import ObjectMeta
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.quotas import Limit
 from tessera_testing.builders import a_card, a_node, a_pod
 from tessera_testing.plan import plan
+from tests.agent.node import FixedNode
 from tests.dialects.adding import acme
 from tests.dialects.hami.setting import Gpu, a_gpu_node, asks
 
@@ -260,7 +259,6 @@ def test_a_nodes_pool_is_what_its_labels_say_whatever_its_agent_publishes(
 async def test_an_agent_that_reads_its_cards_from_the_node_does_not_publish_the_pool() -> None:
     amounts = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
     node = a_node(capacity=amounts, labels={POOL: "x"})
-    around = ReaderWorld(node=lambda: node, registry=REGISTRY, clock=SystemClock())
-    read = await PublishedReader("mthreads", around, None).poll()
+    read = await PublishedReader("mthreads", FixedNode(node), REGISTRY, None).poll()
     assert isinstance(read, Readings)
     assert [card.siting for card in read.counted] == [UNSET, UNSET]

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.agent import Agent, open_agent
-from tessera_agent.settings import AgentSettings, NriSettings
+from tessera_agent.agent import Agent
+from tessera_agent.nri_plugin.settings import NriSettings
+from tessera_agent.settings import AgentSettings
+from tessera_agent.startup import open_agent
 from tessera_core.machines.allocation import AllocationPhase
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo, PodSandbox
 from tessera_runtime.bus.outbox import Outbox, open_outbox
@@ -107,7 +109,7 @@ async def agent_on(world: World, node: str, folder: Path) -> AsyncGenerator[Agen
         kube=world.kube, bus=world.bus, settings=settings, clock=world.clock, registry=REGISTRY
     )  # fmt: skip
     async with open_agent(around, FakeReader(card)) as agent:
-        await until(lambda: agent.keys.verifier is not None and agent.devices.seen.complete)
+        await until(lambda: agent.keys.verifier is not None and agent.devices.latest.complete)
         yield agent
 
 

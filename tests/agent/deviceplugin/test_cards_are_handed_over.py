@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tessera_agent.readers.device_handover import NoDeviceNode, device_handover_of, hand_over
-from tessera_agent.settings import HandoverMethod, PluginSettings
+from tessera_agent.device_plugin.settings import PluginSettings
+from tessera_agent.readers.device_handover import (
+    HandoverMethod,
+    NoDeviceNode,
+    device_handover_of,
+    hand_over,
+)
 from tessera_core.hook.limits_file import PATH
 from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_core.hook.usage_file import PATH as USAGE_PATH

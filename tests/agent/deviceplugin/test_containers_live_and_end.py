@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tessera_agent.admission.resize import ResizeSettings
 from tessera_agent.containers.holdings import ContainerStage
-from tessera_agent.settings import ResizeSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook.limits_file import PATH
 from tessera_kubelet.device_plugin.types import ContainerAllocation
@@ -36,13 +36,13 @@ async def test_a_container_that_runs_is_measured(folder: Path) -> None:
         node.reader.run(0, ProcessReading(pid=77, memory_bytes=100 * MIB))
 
         def processes() -> list[int]:
-            usage = agent.measuring.latest
+            usage = agent.measurement.latest
             return (
                 [card.processes for one in usage.containers for card in one.cards] if usage else []
             )
 
         await until(lambda: processes() == [1])
-        usage = agent.measuring.latest
+        usage = agent.measurement.latest
         assert usage is not None
         assert [(one.pod, one.container) for one in usage.containers] == [("job", "main")]
 
@@ -97,7 +97,7 @@ async def test_a_later_grant_changes_its_limits(folder: Path) -> None:
         path = paths.pod(TEAM, "job")
         await node.kube.call(Verb.PATCH, path, body=body, kind=Body.MERGE_PATCH)
         await until(lambda: limits_in(file).cards[0].memory_bytes == 6000 * MIB)
-        assert agent.holdings.held()[uid][0].memory_bytes == 6000 * MIB
+        assert agent.holdings.shares_by_pod()[uid][0].memory_bytes == 6000 * MIB
 
 
 async def test_what_a_pod_holds_that_was_deleted_by_force_is_told(folder: Path) -> None:

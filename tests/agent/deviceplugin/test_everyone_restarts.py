@@ -38,7 +38,7 @@ async def test_what_was_given_is_known_again(folder: Path) -> None:
             assert after == before
             assert written_of.read_bytes() == written
             await node.start("waits")
-            await until(lambda: agent.kubelet is not None and agent.kubelet.lives.synchronized)
+            await until(lambda: agent.holdings.synchronized)
             assert written_of.exists()
 
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tessera_agent.device_plugin.device_list import MOST_IDS, amounts
 from tessera_agent.devices.competing_plugins import competing_plugins_on
-from tessera_agent.readers.device_handover import device_handover_by
-from tessera_agent.settings import AgentSettings, CardDelivery
+from tessera_agent.readers.device_handover import CardDelivery, device_handover_by
+from tessera_agent.settings import AgentSettings
 from tessera_core.inventory.extended_resources import names_of
 from tessera_core.vendors.nvidia import MONITORING
 from tessera_runtime.errors import BadSettings
@@ -51,7 +51,7 @@ async def test_the_scheduler_is_told_that_kubelet_gives_the_cards(folder: Path) 
 async def test_a_sick_card_takes_no_ids_away_and_no_card_at_all_does(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         node.reader.fail(0)
-        await until(lambda: [card.healthy for card in agent.devices.seen.cards] == [False, True])
+        await until(lambda: [card.healthy for card in agent.devices.latest.cards] == [False, True])
         lists = node.kubelet.hosted(GPU).lists
         node.reader.fail(1)
         await node.kubelet.until_offered(GPU, 0)
@@ -91,7 +91,7 @@ async def test_another_plugins_names_are_not_taken_over(folder: Path) -> None:
 def test_a_vendor_with_a_plugin_of_its_own_is_left_to_it() -> None:
     settings = AgentSettings(node=NODE, vendor="iluvatar", giving=CardDelivery.ALLOCATE)
     with pytest.raises(BadSettings, match=r"giving: allocate: .* iluvatar .*: write runtime"):
-        device_handover_by(settings)
+        device_handover_by(settings.giving, settings.vendor)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_amounts_are_those_of_the_cards_and_as_many_to_spare() -> None:
     assert found == {
         "nvidia.com/gpu": 40, "volcano.sh/vgpu-number": 40, "volcano.sh/gpu-number": 4,
         "volcano.sh/gpu-memory": 64, "koordinator.sh/gpu.shared": 40,
-        "tencent.com/vcuda-core": 400, "inspur.com/vcuda-core": 400,
+        "tencent.com/vcuda-core": 400, "inspur.com/vcuda-core": 400, "aliyun.com/gpu-mem": 64,
     }  # fmt: skip
 
 

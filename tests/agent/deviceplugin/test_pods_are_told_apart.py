@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tessera_agent.settings import PluginSettings
+from tessera_agent.device_plugin.settings import PluginSettings
 from tessera_core.hook.limits_file import PATH, decode_limits
 from tessera_embedded.apiserver.faults import Cut, InjectedFault
 from tessera_kubelet.device_plugin.types import ContainerAllocation

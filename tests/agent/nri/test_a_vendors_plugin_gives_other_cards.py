@@ -35,7 +35,7 @@ async def ready(node: Node, agent: Agent, vendor: str) -> None:
     patch = msgspec.json.encode({"status": status})
     path = f"/api/v1/nodes/{NODE}/status"
     await node.kube.call(Verb.PATCH, path, body=patch, kind=Body.MERGE_PATCH)
-    await until(lambda: agent.cards() and not agent.problem() and node.runtime.plugins)
+    await until(lambda: agent.devices.cards and not agent.problem() and node.runtime.plugins)
 
 
 async def seen(node: Node, vendor: str, name: str, number: str, **more: Any) -> None:

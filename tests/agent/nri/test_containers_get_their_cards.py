@@ -134,7 +134,7 @@ async def test_cards_that_another_plugin_hands_out_are_left_to_it(tmp_path: Path
         plugin.listen()
         async with a_node(tmp_path) as node, node.agent() as agent:
             assert await node.create(a_pod("theirs"), env={VISIBLE: "GPU-1"}) == Adjustment()
-            assert all(card.cordoned for card in agent.devices.seen.cards)
+            assert all(card.cordoned for card in agent.devices.latest.cards)
 
 
 async def test_a_card_that_was_only_counted_is_found_by_its_number(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from tessera_agent.admission.resize import ResizeSettings
+from tessera_agent.lending.settings import LendingSettings
 from tessera_agent.lending.throttle import MOST_QUOTAS, ThrottledNamespaces
-from tessera_agent.settings import LendingSettings, ResizeSettings
 from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.quotas import (
@@ -80,7 +81,7 @@ async def test_the_next_agent_leaves_lowered_cores_until_it_is_told(tmp_path: Pa
             await until(lambda: some.card.cores_permille == 150)
         async with node.agent(resize=QUICK) as agent:
             assert [h.lowered for h in agent.holdings] == [{"GPU-0"}]
-            await agent.resizing.reconcile()
+            await agent.limits.reconcile()
             assert some.card.cores_permille == 150
             await tell(node, RESTORED)
             await until(lambda: some.card.cores_permille == 300)

@@ -117,7 +117,7 @@ async def test_without_keys_nothing_is_given_until_they_are_published(tmp_path: 
 async def test_a_card_that_is_ill_takes_no_container(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent() as agent:
         node.reader.fail(0)
-        await until(lambda: not (agent.cards() or {})["GPU-0"].healthy)
+        await until(lambda: not (agent.devices.cards or {})["GPU-0"].healthy)
         await refused(node, agent, granted("job", a_share()), "CardUnhealthy")
         assert (await node.create(granted("well", a_share(card=1)))).env[VISIBLE] == "GPU-1"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tessera_agent.settings import UsageSettings
+from tessera_agent.usage.settings import UsageSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook.records import padded
 from tessera_core.hook.usage_file import PATH

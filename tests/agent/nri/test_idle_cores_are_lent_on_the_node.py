@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tessera_agent.containers.hook_files import ContainerKey
-from tessera_agent.settings import LendingSettings
+from tessera_agent.lending.settings import LendingSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook import limits_file, usage_file
 from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode

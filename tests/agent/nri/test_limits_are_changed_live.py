@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tessera_agent.admission.resize import ResizeSettings
 from tessera_agent.agent import Agent
-from tessera_agent.settings import ResizeSettings
 from tessera_core.hook import usage_file
 from tessera_core.hook.limits_file import PATH, CardLimit, Mode
 from tessera_core.trust.grants import Signer
@@ -77,7 +77,7 @@ async def a_job(node: Node, *shares: Share) -> Job:
 
 
 def held(agent: Agent, job: Job) -> list[Share]:
-    return agent.holdings.held().get(job.uid, [])
+    return agent.holdings.shares_by_pod().get(job.uid, [])
 
 
 async def test_what_is_taken_away_is_there_for_others(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def test_what_is_not_there_is_not_given_until_it_is(tmp_path: Path) -> Non
         await node.run(other)
         await job.regrant(a_share(mib=9_000))
         await until(lambda: agent.holdings.granted(job.uid).revision == 1)  # type: ignore[union-attr]  # it was granted
-        await agent.resizing.reconcile()
+        await agent.limits.reconcile()
         assert job.card.memory_bytes == 8_000 * MIB
         await node.stop(other)
         await until(lambda: job.card.memory_bytes == 9_000 * MIB)
@@ -145,7 +145,7 @@ async def test_only_a_later_grant_that_is_signed_changes_anything(
         job = await a_job(node, a_share(mib=4_000))
         later = await job.regrant(a_share(mib=9_000), **wrong)
         await until(lambda: shown(agent, job) == signed(later, wrong.get("signer", SIGNER)))
-        await agent.resizing.reconcile()
+        await agent.limits.reconcile()
         assert job.card.memory_bytes == 4_000 * MIB
 
 
@@ -159,7 +159,7 @@ async def test_a_grant_on_other_cards_is_no_later_one(tmp_path: Path) -> None:
         job = await a_job(node, a_share(mib=4_000))
         later = await job.regrant(a_share(card=1, mib=9_000))
         await until(lambda: shown(agent, job) == signed(later))
-        await agent.resizing.reconcile()
+        await agent.limits.reconcile()
         assert held(agent, job) == [a_share(mib=4_000)]
 
 
@@ -182,7 +182,7 @@ async def test_the_next_agent_knows_what_was_granted_last(tmp_path: Path) -> Non
         await node.drop_pod("job")  # nothing but the node knows of it
         async with node.agent(resize=QUICK) as agent:
             assert held(agent, job) == [a_share(mib=9_000, cores_percent=30)]
-            await agent.resizing.reconcile()
+            await agent.limits.reconcile()
             assert (job.card.memory_bytes, job.card.cores_permille) == (9_000 * MIB, 300)
 
 
@@ -192,7 +192,7 @@ async def test_a_grant_counts_as_soon_as_its_key_is_known(tmp_path: Path) -> Non
         job = await a_job(node, a_share(mib=4_000))
         later = await job.regrant(a_share(mib=9_000), signer=newer)
         await until(lambda: shown(agent, job) == signed(later, newer))
-        await agent.resizing.reconcile()
+        await agent.limits.reconcile()
         assert job.card.memory_bytes == 4_000 * MIB
         await node.also_publish(newer)
         await until(lambda: job.card.memory_bytes == 9_000 * MIB)

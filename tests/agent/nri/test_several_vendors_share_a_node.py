@@ -27,7 +27,7 @@ async def test_a_pod_of_both_gets_both(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         await with_another_plugin(node)
         async with node.agent() as ours, node.agent("iluvatar", ready=False) as theirs:
-            await until(lambda: theirs.cards() and not theirs.problem())
+            await until(lambda: theirs.devices.cards and not theirs.problem())
             await until(lambda: node.runtime.plugins == ("10-tessera", "10-tessera-iluvatar"))
             answer = await node.run(pod)
             assert answer.env == {VISIBLE: "GPU-0", "CUDA_DEVICE_SM_LIMIT": "10"}

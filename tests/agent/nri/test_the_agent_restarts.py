@@ -69,7 +69,7 @@ async def test_what_started_without_being_asked_about_is_reported(tmp_path: Path
         node.slip_in(a_pod("plain"))
         node.slip_in(a_pod("monitor", namespace="kube-system"), env={VISIBLE: "all"})
         async with node.agent(ready=False) as agent:
-            await until(lambda: agent.plugin.synchronized and not agent.problem())
+            await until(lambda: agent.holdings.synchronized and not agent.problem())
             await until(lambda: node.events("CardsWithoutGrant"))
             assert len(node.events("CardsWithoutGrant")) == 1
             assert metric(agent, 'tessera_agent_alarms_total{what="CardsWithoutGrant"}') == 1

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tessera_agent.settings import UsageSettings
+from tessera_agent.usage.settings import UsageSettings
 from tessera_core.hook.records import padded
 from tessera_core.hook.usage_file import PATH
 from tests.agent.nri.world import a_node, a_share, granted, until
@@ -21,23 +21,23 @@ async def test_a_look_that_is_held_up_does_not_show_more_than_was_used(tmp_path:
     with ThreadPoolExecutor(1) as one_at_a_time:
         loop.set_default_executor(one_at_a_time)
         async with a_node(tmp_path) as node, node.agent(usage=by_hand) as agent:
-            await until(lambda: agent.measuring.latest)
+            await until(lambda: agent.measurement.latest)
             pod = granted("job", a_share())
             given = await node.create(pod)
             await node.start(pod, pid=700)
             usage = next(Path(m.source) for m in given.mounts if m.destination == PATH)
             await asyncio.to_thread(write, usage, 0)
-            await agent.measuring.measure()
+            await agent.measurement.measure()
             looked = loop.time()
             held_up = loop.run_in_executor(None, may_go_on.wait)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(agent.measuring.measure(), name="second look")
+                tasks.create_task(agent.measurement.measure(), name="second look")
                 await asyncio.sleep(HELD_S)
                 write(usage, int(HELD_S / 2 * SECOND))
                 most = 100 * HELD_S / 2 / (loop.time() - looked)
                 may_go_on.set()
             await held_up
-            told = agent.measuring.latest
+            told = agent.measurement.latest
     assert told is not None
     [container] = told.containers
     assert 0 < container.cards[0].cores_percent <= most

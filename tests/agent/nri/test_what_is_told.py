@@ -4,7 +4,7 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tessera_agent.settings import UsageSettings
+from tessera_agent.usage.settings import UsageSettings
 from tessera_core.dialect_kit.readings import ProcessReading
 from tessera_core.hook.records import padded
 from tessera_kubelet.nri.types import Adjustment

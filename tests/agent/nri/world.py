@@ -9,15 +9,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tessera_agent.agent import Agent, open_agent
-from tessera_agent.settings import (
-    AgentSettings,
-    HealthSettings,
-    InventorySettings,
-    NriSettings,
-    StoredKeySettings,
-    UsageSettings,
-)
+from tessera_agent.agent import Agent
+from tessera_agent.api.grant_keys import StoredKeySettings
+from tessera_agent.devices.settings import HealthSettings, InventorySettings
+from tessera_agent.nri_plugin.settings import NriSettings
+from tessera_agent.settings import AgentSettings
+from tessera_agent.startup import open_agent
+from tessera_agent.usage.settings import UsageSettings
 from tessera_core.registry import registry
 from tessera_core.trust.grants import Signer, published_key
 from tessera_embedded.runtime.merge import amended
@@ -285,8 +283,8 @@ async def looks(agent: Agent, count: int) -> None:
     """Until containers have been measured so often from now on."""
     seen: list[NodeUsage | None] = []
     while len(seen) <= count:
-        if not seen or agent.measuring.latest is not seen[-1]:
-            seen.append(agent.measuring.latest)
+        if not seen or agent.measurement.latest is not seen[-1]:
+            seen.append(agent.measurement.latest)
         await asyncio.sleep(0.005)
 
 

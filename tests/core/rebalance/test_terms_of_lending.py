@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tessera_agent.api.pod_view import read
-from tessera_agent.containers.adjustment import limits_of, terms_in
+from tessera_agent.containers.limits import limits_of, terms_in
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.hook.limits_file import Mode
 from tessera_core.registry.registry import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tessera_agent.devices.cards import CardHealthTracker
-from tessera_agent.settings import HealthSettings
+from tessera_agent.devices.settings import HealthSettings
 from tessera_core.dialect_kit.readings import CardReading, Fault, Readings
 from tessera_core.vendors.nvidia import MONITORING
 
@@ -21,11 +21,11 @@ from tessera_core.vendors.nvidia import MONITORING
 )
 def test_a_fault_of_the_second_card_leaves_healthy(code: int, expected: list[bool]) -> None:
     """G15 upstream lists the card in gpu-unhealthy-ids; here the node's own annotation says so."""
-    keeper = CardHealthTracker(MONITORING, HealthSettings(), slots=10)
+    tracker = CardHealthTracker(MONITORING, HealthSettings(), slots=10)
     faults = ((), (Fault(code=code, what=f"XID {code}"),))
     cards = tuple(
         CardReading(id=f"GPU-{i}", index=i, memory_bytes=1 << 34, faults=of)
         for i, of in enumerate(faults)
     )
-    seen = keeper.see(Readings(cards=cards, driver="570", session=1), 0)
+    seen = tracker.update(Readings(cards=cards, driver="570", session=1), 0)
     assert [card.healthy for card in seen.cards] == expected

@@ -2,8 +2,8 @@
 its metrics at `/metric` as well as at `/metrics`.
 
 Shapes, names and units are GPU Manager's; what they show is this node's cards and every container
-that holds shares of them, whichever system's names it asked in. Who submitted a pod is not known
-here: `user` is empty. Reading changes nothing, and all of it is what was concluded last.
+that holds shares of them, whichever system's names it used in its request. The user who submitted a
+pod is not known here: `user` is empty. Reading changes nothing, and all of it is the last result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FULL: Final = 100
 
 
 class GpuManagerView(Struct, frozen=True, kw_only=True):
-    """What the agent knows at one moment."""
+    """What GPU Manager's paths show, at one moment."""
 
     cards: Sequence[Card] = ()
     readings: Sequence[CardReading] = ()
@@ -82,15 +82,15 @@ def usage(view: GpuManagerView, owners: Owners) -> dict[str, Any]:
 
 
 def routes(agent: Agent, settings: AgentSettings) -> list[web.RouteDef]:
-    """To be added to the agent's server."""
+    """The routes for the agent's server."""
     owners = ProcOwners(settings.usage.proc_folder, agent.holdings.roots)
 
     def view() -> GpuManagerView:
-        latest = agent.measuring.latest
+        usage_now = agent.measurement.latest
         return GpuManagerView(
-            cards=agent.devices.seen.cards, readings=agent.devices.readings.cards,
+            cards=agent.devices.latest.cards, readings=agent.devices.readings.cards,
             held=agent.holdings.by_card(), holdings=list(agent.holdings),
-            uses=latest.containers if latest is not None else (),
+            uses=usage_now.containers if usage_now is not None else (),
         )  # fmt: skip
 
     async def on_graph(_: web.Request) -> web.Response:

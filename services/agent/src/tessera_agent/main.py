@@ -6,9 +6,9 @@ from functools import partial
 from typing import Final
 
 from tessera_agent import gpu_manager_http
-from tessera_agent.agent import open_agent
 from tessera_agent.service_info import info
 from tessera_agent.settings import AgentSettings
+from tessera_agent.startup import open_agent
 from tessera_runtime.service import Service, ServiceEnvironment, ServiceShell, forever
 from tessera_schema.subjects import token
 

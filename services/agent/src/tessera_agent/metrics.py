@@ -1,8 +1,8 @@
-"""The agent's metrics: read when they are scraped, from what was last concluded.
+"""The agent's metrics: read when they are scraped, from the last snapshot.
 
-Beside our own there are the four gauges of GPU Manager, with its names, labels and units, so that
-its users' dashboards go on (`container_gpu_memory_total` is a gauge despite its name, and what is
-requested counts in cards).
+Next to Tessera's own there are the four gauges of GPU Manager, with its names, labels and units, so
+that its users' dashboards go on (`container_gpu_memory_total` is a gauge despite its name, and what
+is requested counts in cards).
 """
 
 from __future__ import annotations
@@ -35,36 +35,35 @@ class GrantedAmounts(Struct, frozen=True, kw_only=True):
 
 
 class MetricsSnapshot(Struct, frozen=True, kw_only=True):
-    """What the agent knows at one moment."""
+    """The figures of one moment."""
 
     node: str
     cards: Sequence[Card] = ()
     usage: NodeUsage | None = None
     requested: Sequence[GrantedAmounts] = ()
     problems: int = 0
-    """Sentences in the state that was last told."""
+    """Sentences in the state that was last published."""
     spoilt: Mapping[Spoilt, int] = {}
     silent_polls: int = 0
     overwritten: int = 0
 
 
 class AgentMetrics:
-    """Collects from the latest picture."""
+    """Collects metrics from the latest snapshot."""
 
     def __init__(self, registry: MetricsRegistry, node: str) -> None:
-        """Registers itself."""
-        self.picture = MetricsSnapshot(node=node)
-        """Put the newest here; reading it is all that a scrape does."""
+        self.snapshot = MetricsSnapshot(node=node)
+        """Put the newest here; a scrape only reads it."""
         self._full = registry.full
         registry.collect(self.collect)
 
     def collect(self) -> Iterable[Metric]:
         """Every family, those without samples included."""
-        picture = self.picture
-        yield from self._of_cards(picture)
-        yield from self._of_containers(picture)
-        yield from _of_gpumanager(picture)
-        yield from self._of_the_agent(picture)
+        snapshot = self.snapshot
+        yield from self._of_cards(snapshot)
+        yield from self._of_containers(snapshot)
+        yield from _of_gpumanager(snapshot)
+        yield from self._of_the_agent(snapshot)
 
     def _gauge(self, name: str, what: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
         return GaugeMetricFamily(self._full(name), what, labels=labels)
@@ -72,13 +71,13 @@ class AgentMetrics:
     def _counter(self, name: str, what: str, labels: Sequence[str] = ()) -> CounterMetricFamily:
         return CounterMetricFamily(self._full(name), what, labels=labels)
 
-    def _of_cards(self, picture: MetricsSnapshot) -> Iterable[Metric]:
+    def _of_cards(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
         memory = self._gauge("card_memory_bytes", "Memory of a card.", _CARD)
         healthy = self._gauge("card_healthy", "1 = the card takes pods.", _CARD)
         used = self._gauge("card_memory_used_bytes", "As its driver sees it.", _CARD)
         busy = self._gauge("card_busy_percent", "Time with work on the card.", _CARD)
-        loads = {load.card: load for load in picture.usage.cards} if picture.usage else {}
-        for card in picture.cards:
+        loads = {load.card: load for load in snapshot.usage.cards} if snapshot.usage else {}
+        for card in snapshot.cards:
             labels = (card.id, str(card.index), card.model)
             memory.add_metric(labels, card.memory_bytes)
             healthy.add_metric(labels, float(card.healthy and not card.cordoned))
@@ -87,7 +86,7 @@ class AgentMetrics:
                 busy.add_metric(labels, loads[card.id].cores_percent)
         yield from (memory, healthy, used, busy)
 
-    def _of_containers(self, picture: MetricsSnapshot) -> Iterable[Metric]:
+    def _of_containers(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
         fields = {
             "memory_bytes": "Device memory in use.",
             "memory_limit_bytes": "Device memory allowed; 0 = no limit.",
@@ -101,7 +100,7 @@ class AgentMetrics:
         }
         enforced = self._gauge("container_enforced", "0 = something escapes limits.", _USE[:3])
         gaps = self._gauge("container_gap", "Why limits may not hold.", (*_USE[:3], "gap"))
-        for use in picture.usage.containers if picture.usage else ():
+        for use in snapshot.usage.containers if snapshot.usage else ():
             labels = (use.namespace, use.pod, use.container)
             enforced.add_metric(labels, float(use.enforced))
             for gap in use.gaps:
@@ -111,45 +110,45 @@ class AgentMetrics:
                     family.add_metric((*labels, card.card), getattr(card, field))
         yield from (*families.values(), enforced, gaps)
 
-    def _of_the_agent(self, picture: MetricsSnapshot) -> Iterable[Metric]:
+    def _of_the_agent(self, snapshot: MetricsSnapshot) -> Iterable[Metric]:
         problems = self._gauge("problems", "What is wrong with driver, cards or runtime.")
-        problems.add_metric((), picture.problems)
+        problems.add_metric((), snapshot.problems)
         silent = self._counter("silent_polls", "Polls that the driver did not answer.")
-        silent.add_metric((), picture.silent_polls)
+        silent.add_metric((), snapshot.silent_polls)
         overwritten = self._counter("inventory_overwritten", "Changes by others, undone.")
-        overwritten.add_metric((), picture.overwritten)
+        overwritten.add_metric((), snapshot.overwritten)
         spoilt = self._counter("usage_files_spoilt", "Usage files not believed.", ("why",))
         for why in Spoilt:
-            spoilt.add_metric((why,), picture.spoilt.get(why, 0))
+            spoilt.add_metric((why,), snapshot.spoilt.get(why, 0))
         yield from (problems, silent, overwritten, spoilt)
 
 
-def _of_gpumanager(picture: MetricsSnapshot) -> Iterable[Metric]:
+def _of_gpumanager(snapshot: MetricsSnapshot) -> Iterable[Metric]:
     utilization = GaugeMetricFamily(
         "container_gpu_utilization", "GPU time, percent of a card.", labels=(*_BASE, "gpu")
     )
     memory = GaugeMetricFamily(
         "container_gpu_memory_total", "Device memory in use, MiB.", labels=(*_BASE, "gpu_memory")
     )
-    asked = GaugeMetricFamily(
+    requested = GaugeMetricFamily(
         "container_request_gpu_utilization", "GPU time granted, in cards.",
         labels=(*_BASE, "req_of_gpu"),
     )  # fmt: skip
-    asked_memory = GaugeMetricFamily(
+    requested_memory = GaugeMetricFamily(
         "container_request_gpu_memory", "Device memory granted, MiB.",
         labels=(*_BASE, "req_of_gpu_memory"),
     )  # fmt: skip
-    index = {card.id: card.index for card in picture.cards}
-    for use in picture.usage.containers if picture.usage else ():
-        base = (use.pod, use.namespace, picture.node, use.container)
+    index = {card.id: card.index for card in snapshot.cards}
+    for use in snapshot.usage.containers if snapshot.usage else ():
+        base = (use.pod, use.namespace, snapshot.node, use.container)
         for name, cores, mib in _by_card(use, index):
             utilization.add_metric((*base, name), cores)
             memory.add_metric((*base, name), mib)
-    for one in picture.requested:
-        base = (one.pod, one.namespace, picture.node, one.container)
-        asked.add_metric((*base, _TOTAL), one.cards)
-        asked_memory.add_metric((*base, _TOTAL), one.memory_bytes // MIB)
-    yield from (utilization, memory, asked, asked_memory)
+    for one in snapshot.requested:
+        base = (one.pod, one.namespace, snapshot.node, one.container)
+        requested.add_metric((*base, _TOTAL), one.cards)
+        requested_memory.add_metric((*base, _TOTAL), one.memory_bytes // MIB)
+    yield from (utilization, memory, requested, requested_memory)
 
 
 def _by_card(use: ContainerUse, index: Mapping[str, int]) -> list[tuple[str, float, int]]:

@@ -31,7 +31,7 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
 
 def info(agent: Agent, settings: AgentSettings) -> AgentInfo:
     """How the agent is now."""
-    cards = agent.devices.seen.cards
+    cards = agent.devices.latest.cards
     return AgentInfo(
         node=settings.node, vendor=settings.vendor, problem=agent.problem(),
         problems=agent.devices.state.problems, cards=len(cards),

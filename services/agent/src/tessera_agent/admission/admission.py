@@ -1,17 +1,16 @@
-"""What is known on this node at the moment a container is created, brought before the judge."""
+"""Whether a container of this node may be created, by what is in memory at that moment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_agent.api.grant_keys import StoredGrantKeys
 from tessera_agent.api.pods import NodePods
 from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.node.container_admission import (
     AdmissionDecision,
@@ -23,105 +22,102 @@ from tessera_core.node.container_admission import (
     readable_grant,
 )
 from tessera_kubelet.nri.types import PodSandbox
-from tessera_schema.annotation_keys import TRACE_KEY
-from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, Share
-
-Cards = Callable[[], Mapping[str, Card] | None]
-"""This vendor's cards by id; None while nobody has seen them."""
-
-
-class AdmissionDependencies(Struct, frozen=True, kw_only=True):
-    """All of it in memory."""
-
-    node: str
-    vendor: Vendor
-    vendors: Mapping[str, Vendor]
-    keys: StoredGrantKeys
-    pods: NodePods
-    holdings: ContainerRegistry
-    cards: Cards
 
 
 class ContainerAdmitter:
-    """Judges containers of this node."""
+    """Admits containers of this node, and finds what those that run were granted."""
 
-    def __init__(self, knowledge: AdmissionDependencies) -> None:
-        """Everything in it may change while the judge sits."""
-        self._know = knowledge
+    def __init__(
+        self, node: str, vendor: Vendor, vendors: Mapping[str, Vendor], *, keys: StoredGrantKeys,
+        pods: NodePods, holdings: ContainerRegistry, devices: DeviceMonitor,
+    ) -> None:  # fmt: skip
+        """`vendors`: all, by name. Keys, pods, holdings and devices change between two calls."""
+        self._node = node
+        self._vendor = vendor
+        self._vendors = vendors
+        self._keys = keys
+        self._pods = pods
+        self._holdings = holdings
+        self._devices = devices
 
-    def admit(self, pod: PodSandbox, container: str, *, beside: bool = True) -> AdmissionDecision:
-        """What the container is given now; `beside` what is held, or when there is room for it."""
-        know, key = self._know, ContainerKey(uid=pod.uid, container=container)
-        held = know.holdings.held(but=key) if beside else {}
-        scene = self._scene(held=held, earlier=know.holdings.granted(pod.uid))
-        return admit_container(self._asked(pod, container), scene)
+    def admit(self, pod: PodSandbox, container: str) -> AdmissionDecision:
+        """What the container is given, if there is room next to what is held."""
+        key = ContainerKey(uid=pod.uid, container=container)
+        return self._admit(pod, container, self._holdings.shares_by_pod(but=key))
+
+    def admit_with_room(self, pod: PodSandbox, container: str) -> AdmissionDecision:
+        """What the container is given once there is room for it."""
+        return self._admit(pod, container, {})
 
     def proven(self, uid: str, text: str) -> Grant | None:
-        """The grant of this pod that the scheduler signed; None where that cannot be told (yet)."""
-        verifier = self._know.keys.verifier
+        """The grant of this pod that the scheduler signed; None where that is not certain (yet)."""
+        verifier = self._keys.verifier
         if verifier is None or verifier.problem(text):
             return None
-        found = readable_grant(text, uid, self._know.node)
+        found = readable_grant(text, uid, self._node)
         return found if isinstance(found, Grant) else None
 
     def shares(self, grant: Grant, container: str) -> tuple[Share, ...]:
-        """The container's of this vendor's cards, with the ids that these have here."""
+        """The container's shares of this vendor's cards, with the ids that the cards have here."""
         return tuple(
-            self._here(share) for share in grant.shares
-            if share.container == container and share.vendor == self._know.vendor.name
+            self._with_local_id(share) for share in grant.shares
+            if share.container == container and share.vendor == self._vendor.name
         )  # fmt: skip
 
     def found(
-        self, pod: PodSandbox, container: str, *, adjusted: bool, kept: str = ""
+        self, pod: PodSandbox, container: str, *, adjusted: bool, stored: str = ""
     ) -> tuple[Share, ...]:
         """What a container that runs holds, whether there is room for it or not. One that was
-        `adjusted` was judged when it was created: the annotation, which the runtime has kept as
-        it was, needs no other proof, and no key; nor does `kept`, which the agent before us
-        remembered."""
-        know = self._know
-        grant = self._unproven(pod, kept) if adjusted else None
+        `adjusted` was admitted when it was created: the annotation, which the runtime shows as it
+        was then, needs no other proof, and no key; nor does `stored`, the grant that an earlier
+        agent stored."""
+        grant = self._unproven(pod, stored) if adjusted else None
         if grant is None:
-            verdict = granted(self._asked(pod, container), self._scene())
-            grant = verdict if isinstance(verdict, Grant) else None
+            decision = granted(self._creation(pod, container), self._context({}, None))
+            grant = decision if isinstance(decision, Grant) else None
         if grant is None:
             return ()
-        know.holdings.remember(grant)
+        self._holdings.remember(grant)
         return self.shares(grant, container)
 
     def traceparent(self, pod: PodSandbox) -> str:
         """The trace that the pod's admission opened; empty = none."""
-        shown = self._know.pods.get(pod.uid)
-        return pod.annotations.get(TRACE_KEY) or (shown.traceparent if shown else "")
+        return self._pods.traceparent(pod)
 
-    def concerns(self, pod: PodSandbox) -> bool:
-        """Whether the pod bears a grant, or bore one."""
-        return bool(self._texts(pod)) or self._know.holdings.granted(pod.uid) is not None
+    def has_grant(self, pod: PodSandbox) -> bool:
+        """Whether the pod has a grant, or had one."""
+        return bool(self._texts(pod)) or self._holdings.granted(pod.uid) is not None
 
-    def _scene(self, **more: Any) -> NodeContext:
-        know = self._know
+    def _admit(
+        self, pod: PodSandbox, container: str, held: Mapping[str, Sequence[Share]]
+    ) -> AdmissionDecision:
+        context = self._context(held, self._holdings.granted(pod.uid))
+        return admit_container(self._creation(pod, container), context)
+
+    def _context(self, held: Mapping[str, Sequence[Share]], earlier: Grant | None) -> NodeContext:
         return NodeContext(
-            node=know.node, vendor=know.vendor, vendors=know.vendors,
-            verifier=know.keys.verifier, cards=know.cards(), **more,
+            node=self._node, vendor=self._vendor, vendors=self._vendors,
+            verifier=self._keys.verifier, cards=self._devices.cards, held=held, earlier=earlier,
         )  # fmt: skip
 
-    def _asked(self, pod: PodSandbox, container: str) -> ContainerCreation:
+    def _creation(self, pod: PodSandbox, container: str) -> ContainerCreation:
         return ContainerCreation(uid=pod.uid, container=container, texts=self._texts(pod))
 
     def _texts(self, pod: PodSandbox) -> tuple[str, ...]:
-        shown = self._know.pods.get(pod.uid)
+        shown = self._pods.get(pod.uid)
         texts = pod.annotations.get(GRANT_KEY), (shown.grant if shown else "") or None
         return tuple(dict.fromkeys(text for text in texts if text is not None))
 
-    def _unproven(self, pod: PodSandbox, kept: str) -> Grant | None:
-        """The last one of those that are known."""
-        texts = pod.annotations.get(GRANT_KEY, ""), kept
-        read = (readable_grant(text, pod.uid, self._know.node) for text in texts if text)
+    def _unproven(self, pod: PodSandbox, stored: str) -> Grant | None:
+        """The newest of the pod's readable grants."""
+        texts = pod.annotations.get(GRANT_KEY, ""), stored
+        read = (readable_grant(text, pod.uid, self._node) for text in texts if text)
         found = [grant for grant in read if isinstance(grant, Grant)]
-        earlier = self._know.holdings.granted(pod.uid)
+        earlier = self._holdings.granted(pod.uid)
         found += [earlier] if found and earlier is not None else []
         return max(found, key=lambda grant: grant.revision, default=None)
 
-    def _here(self, share: Share) -> Share:
-        card = card_of(share, self._know.node, self._know.cards() or {})
+    def _with_local_id(self, share: Share) -> Share:
+        card = card_of(share, self._node, self._devices.cards or {})
         return share if card is None else replace(share, card=card.id)

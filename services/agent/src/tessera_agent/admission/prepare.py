@@ -1,221 +1,221 @@
 """What a container that holds shares gets besides its cards' names: its files and limits, and a
-place among the holdings. Made in the same way whoever asks, the runtime or kubelet; found again by
+place among the holdings. Prepared in the same way for the runtime and for kubelet; found again by
 an agent that starts when the container is there already.
+
+    prepared = preparer.prepare(pod, container, granted)    its files are made; or Refused
+    answer = ...                                            what the runtime or kubelet gets
+    preparer.commit(prepared)                               from now on it holds its shares
 
 The one thing that touches a disk is making the two files, which must be there before the answer is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, TypeVar
+import asyncio
+from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tessera_agent.admission.admission import ContainerAdmitter
-from tessera_agent.containers.adjustment import (
-    below,
-    disarmed,
-    in_force,
-    limits_of,
-    terms_in,
-    withstands,
-)
+from tessera_agent.containers.adjustment import disarmed, irreplaceable_variable
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey, HookFiles
-from tessera_agent.containers.namespace_allowances import Reach
+from tessera_agent.containers.limits import LimitsCalculator, cards_below_grant, in_force
 from tessera_agent.events import EventPublisher
-from tessera_agent.settings import CardDelivery
-from tessera_core.dialect_kit.contract import Dialect, Vendor
+from tessera_agent.readers.device_handover import CardDelivery
+from tessera_core.dialect_kit.contract import Vendor
 from tessera_core.dialect_kit.lending_terms import LendingTerms
 from tessera_core.hook.limits_file import HookLimits
-from tessera_core.node.container_admission import Granted, RefusalReason
+from tessera_core.node.container_admission import Granted, RefusalReason, Refused
 from tessera_kubelet.nri.types import ContainerInfo, PodSandbox
 from tessera_runtime import logs
 from tessera_runtime.tracing import tracing
-from tessera_schema.grants import Share
-from tessera_schema.injections import Mount
+from tessera_schema.injections import Injection, Mount
 
 _log: Final = logs.named("tessera.agent.preparing")
-T = TypeVar("T")
-STANDS: Final = {
+_SETTERS: Final = {
     CardDelivery.RUNTIME: "by its image and by the pod",
     CardDelivery.ALLOCATE: "by the pod",
 }
-"""Who must set a variable so that its value stands, whatever is answered; for messages."""
+"""Who must set a variable so that its value stays, whatever is answered; for messages."""
 
 
-class PreparerDependencies(Struct, frozen=True, kw_only=True):
-    """What containers are prepared with."""
+class PreparedContainer(Struct, frozen=True, kw_only=True):
+    """A container whose files are made, and which holds nothing yet."""
 
-    vendor: Vendor
-    judge: ContainerAdmitter
-    dialects: Mapping[str, Dialect]
-    holdings: ContainerRegistry
-    files: HookFiles
-    reach: Reach
-    teller: EventPublisher
-    now: Callable[[], float]
-    """The loop's clock."""
-    stands: str
-    """One of `STANDS`."""
+    pod: PodSandbox
+    container: ContainerInfo
+    granted: Granted
+    env: Mapping[str, str]
+    """Variables to set; those by which its image would get other devices are emptied."""
+    limits: HookLimits
+    terms: LendingTerms
+    files: ContainerFiles | None
+    """None where the vendor's own tools limit it."""
 
-
-class NotPrepared(Struct, frozen=True, kw_only=True):
-    """It must not be created; it was told."""
-
-    why: RefusalReason
-    message: str
-
-
-class EarlierAdjustment(Struct, frozen=True, kw_only=True):
-    """What a container was given, known by other means than its files."""
-
-    limits: Callable[[Sequence[Share], LendingTerms, Collection[str]], HookLimits]
-    """Of these shares and terms, and cards without a limit of cores."""
-    terms: Callable[[Sequence[Share]], LendingTerms]
-    since: float = float("-inf")
-    """Loop time at which it was first heard of."""
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """The mounts of its files."""
+        return self.files.mounts if self.files else ()
 
 
 class ContainerPreparer:
-    """Prepares containers."""
+    """Prepares containers for their shares, and reports those that are refused."""
 
-    def __init__(self, tools: PreparerDependencies) -> None:
-        """Nothing is made yet."""
-        self._do = tools
+    def __init__(
+        self, vendor: Vendor, admitter: ContainerAdmitter, limits: LimitsCalculator,
+        holdings: ContainerRegistry, files: HookFiles, publisher: EventPublisher,
+        delivery: CardDelivery,
+    ) -> None:  # fmt: skip
+        self._vendor = vendor
+        self._admitter = admitter
+        self._limits = limits
+        self._holdings = holdings
+        self._files = files
+        self._publisher = publisher
+        self._setters = _SETTERS[delivery]
 
     def prepare(
-        self,
-        pod: PodSandbox,
-        container: ContainerInfo,
-        given: Granted,
-        answer: Callable[[Mapping[str, str], Sequence[Mount]], T],
-        stage: ContainerStage = ContainerStage.CREATED,
-    ) -> T | NotPrepared:
-        """What `answer` makes of the container's variables and of the mounts of its files; it may
-        raise OSError. From then on the container is held to be in this stage."""
-        do, key = self._do, ContainerKey(uid=pod.uid, container=container.name)
-        wanted = {**disarmed(do.vendor, container.env), **given.injection.env}
-        if name := withstands(wanted, do.vendor, container):
-            return self.set_twice(pod, container, name)
-        env = {**container.env, **given.injection.env}
-        terms = terms_in(do.dialects, pod.annotations, given.shares, env, given.injection)
-        limits = limits_of(
-            pod, container.name, given.shares, terms, self._unlimited(pod, terms, given.shares)
-        )
-        hooked = do.vendor.hooked
+        self, pod: PodSandbox, container: ContainerInfo, granted: Granted
+    ) -> PreparedContainer | Refused:
+        """Make the container's files."""
+        injection, shares = granted.injection, granted.shares
+        env = {**disarmed(self._vendor, container.env), **injection.env}
+        if name := irreplaceable_variable(env, self._vendor, container):
+            return self.refuse_variable(pod, container, name)
+        later_env = {**container.env, **injection.env}
+        terms = self._limits.terms(pod, shares, later_env, injection)
+        limits = self._limits.limits(pod, container.name, shares, terms)
+        key = ContainerKey(uid=pod.uid, container=container.name)
         try:
-            resized = given.grant if given.grant.revision else None
-            files = do.files.make(key, limits, resized) if hooked else None
-            answered = answer(wanted, files.mounts if files else ())
+            resized = granted.grant if granted.grant.revision else None
+            files = self._files.make(key, limits, resized) if self._vendor.hooked else None
         except (OSError, ValueError) as e:
-            message = f"what limits it cannot be made: {e}: see the agent's folder on the node"
-            return self.refused(pod, container.name, RefusalReason.NOT_PREPARED, message)
-        do.holdings.put(
+            return self.refuse_unprepared(pod, container, e)
+        return PreparedContainer(
+            pod=pod, container=container, granted=granted, env=env, limits=limits, terms=terms,
+            files=files,
+        )  # fmt: skip
+
+    def commit(
+        self, prepared: PreparedContainer, stage: ContainerStage = ContainerStage.CREATED
+    ) -> None:
+        """Let the container hold its shares, in this stage."""
+        pod, container, granted = prepared.pod, prepared.container, prepared.granted
+        # The holding is written last: an answer that fails, for a device node that is not there,
+        # must not leave one behind.
+        self._holdings.put(
             Holding(
-                key=key, id=container.id, pod=pod, shares=given.shares, limits=limits,
-                hooked=hooked, files=files, since=do.now(), stage=stage,
-                terms=terms,
+                key=ContainerKey(uid=pod.uid, container=container.name), id=container.id, pod=pod,
+                shares=granted.shares, limits=prepared.limits, hooked=self._vendor.hooked,
+                files=prepared.files, since=asyncio.get_running_loop().time(), stage=stage,
+                terms=prepared.terms,
             )
         )  # fmt: skip
-        do.holdings.remember(given.grant)
+        self._holdings.remember(granted.grant)
         if stage is ContainerStage.CREATED:
-            do.teller.prepared(pod, container.name, tracing.current_traceparent())
-        return answered
+            self._publisher.prepared(pod, container.name, tracing.current_traceparent())
 
-    def _unlimited(
-        self, pod: PodSandbox, terms: LendingTerms, shares: Sequence[Share]
-    ) -> frozenset[str]:
-        cards = [share.card for share in shares]
-        return self._do.reach.unlimited(pod.namespace, terms, cards)
+    def started(self, held: Holding) -> None:
+        """Report that a container's process runs."""
+        pod = held.pod
+        with tracing.span(
+            "tessera.agent.start",
+            parent=self._admitter.traceparent(pod),
+            pod=f"{pod.namespace}/{pod.name}",
+            container=held.key.container,
+            after_s=asyncio.get_running_loop().time() - held.since,
+        ) as span:
+            self._publisher.running(pod, held.key.container, span.traceparent)
 
-    def refused(
-        self, pod: PodSandbox, container: str, why: RefusalReason, message: str
-    ) -> NotPrepared:
-        """Tell that a container is not created."""
-        self._do.teller.refused(pod, container, why, message)
-        return NotPrepared(why=why, message=message)
+    # -- refusals
 
-    def set_twice(self, pod: PodSandbox, container: ContainerInfo, name: str) -> NotPrepared:
-        """The same because of a variable whose value cannot be replaced."""
+    def refuse(self, pod: PodSandbox, container: str, refused: Refused) -> Refused:
+        """Report that a container is not created."""
+        self._publisher.refused(pod, container, refused.why, refused.message)
+        return refused
+
+    def refuse_unprepared(
+        self, pod: PodSandbox, container: ContainerInfo, error: Exception
+    ) -> Refused:
+        """Report the same because of what could not be made for it."""
+        message = f"what limits it cannot be made: {error}: see the agent's folder on the node"
+        refused = Refused(why=RefusalReason.NOT_PREPARED, message=message)
+        return self.refuse(pod, container.name, refused)
+
+    def refuse_variable(self, pod: PodSandbox, container: ContainerInfo, name: str) -> Refused:
+        """Report the same because of a variable whose value cannot be replaced."""
         message = (
-            f"variable {name} is set {self._do.stands}, so that its value "
+            f"variable {name} is set {self._setters}, so that its value "
             f"{container.env[name]!r} would stand whatever it may have: take it out of the pod's "
             "env and envFrom"
         )
-        return self.refused(pod, container.name, RefusalReason.SET_TWICE, message)
+        refused = Refused(why=RefusalReason.SET_TWICE, message=message)
+        return self.refuse(pod, container.name, refused)
 
-    def mounts_cards(self, pod: PodSandbox, container: ContainerInfo, path: str) -> NotPrepared:
-        """The same because of a mount that would show it cards."""
+    def refuse_mount(self, pod: PodSandbox, container: ContainerInfo, path: str) -> Refused:
+        """Report the same because of a mount that would show it cards."""
         message = (
             f"volumeMounts: mountPath {path}: the vendor's runtime takes its name for a card's and "
             "would show it to the container: take the mount out of the pod"
         )
-        return self.refused(pod, container.name, RefusalReason.MOUNTED, message)
+        refused = Refused(why=RefusalReason.MOUNTED, message=message)
+        return self.refuse(pod, container.name, refused)
 
-    def started(self, held: Holding) -> None:
-        """Tell that a container's process runs."""
-        do, pod = self._do, held.pod
-        with tracing.span(
-            "tessera.agent.start",
-            parent=do.judge.traceparent(pod),
-            pod=f"{pod.namespace}/{pod.name}",
-            container=held.key.container,
-            after_s=do.now() - held.since,
-        ) as span:
-            do.teller.running(pod, held.key.container, span.traceparent)
-
-    # -- what is there already
+    # -- containers that are there already
 
     def found(
-        self,
-        pod: PodSandbox,
-        container: ContainerInfo,
-        stage: ContainerStage,
-        was: EarlierAdjustment,
-        *,
-        adjusted: bool,
+        self, pod: PodSandbox, container: ContainerInfo, stage: ContainerStage, *, adjusted: bool
     ) -> Holding | None:
         """What a container holds that is there already, by its files and its pod's grant; None
-        where it holds nothing. It was `adjusted` where it has our files."""
-        do, key = self._do, ContainerKey(uid=pod.uid, container=container.name)
-        kept = do.files.kept_grant(key) if adjusted else ""
-        shares = granted = do.judge.found(pod, container.name, adjusted=adjusted, kept=kept)
-        if not shares:
+        where it holds nothing. It was `adjusted` where it has Tessera's files."""
+        key = ContainerKey(uid=pod.uid, container=container.name)
+        stored = self._files.stored_grant(key) if adjusted else ""
+        granted = self._admitter.found(pod, container.name, adjusted=adjusted, stored=stored)
+        if not granted:
             return None
-        terms = was.terms(shares)
-        limits = was.limits(shares, terms, self._unlimited(pod, terms, shares))
-        hooked = do.vendor.hooked
-        files = self._adopted(key, limits) if adjusted and hooked else None
-        lowered: frozenset[str] = frozenset()
-        if files is not None:
-            shares = in_force(shares, files.limits)
-            lowered = below(granted, files.limits)
+        given = self._given(pod, container)
+        terms = self._limits.terms(pod, granted, container.env, given)
+        limits = self._limits.limits(pod, container.name, granted, terms)
+        files = self._adopted(key, limits) if adjusted and self._vendor.hooked else None
         return Holding(
             key=key,
             id=container.id,
             pod=pod,
-            shares=shares,
+            shares=in_force(granted, files.limits) if files else granted,
             granted=granted,
             limits=limits,
-            hooked=hooked,
+            hooked=self._vendor.hooked,
             files=files,
             stage=stage,
             pid=container.pid,
-            since=was.since,
+            since=float("-inf"),
             terms=terms,
-            lowered=lowered,
+            lowered=cards_below_grant(granted, files.limits) if files else frozenset(),
         )
+
+    def _given(self, pod: PodSandbox, container: ContainerInfo) -> Injection:
+        """What the scheduler gave the container. Its annotations are as the runtime shows them,
+        where it does: a device plugin's container has no id here."""
+        grant = self._holdings.granted(pod.uid)
+        given = grant.given.get(container.name, Injection()) if grant else Injection()
+        return replace(given, annotations=container.annotations) if container.id else given
 
     def _adopted(self, key: ContainerKey, limits: HookLimits) -> ContainerFiles | None:
         """The files as they are, live changes included; made again where they cannot be read."""
         try:
-            return self._do.files.adopt(key)
+            return self._files.adopt(key)
         except (OSError, ValueError) as e:
             _log.warning("limits made again", uid=key.uid, container=key.container, why=str(e))
         try:
-            return self._do.files.make(key, limits)
+            return self._files.make(key, limits)
         except (OSError, ValueError) as e:
             _log.warning("limits not made", uid=key.uid, container=key.container, why=str(e))
             return None
+
+
+def refusal_text(refused: Refused) -> str:
+    """The message for kubelet or the runtime."""
+    return f"{refused.why}: {refused.message}"

@@ -1,61 +1,55 @@
-"""What a running container may use, brought in line with its pod's last grant and with the
-throttle of its namespace.
+"""Reconciles what a running container may use with its pod's last grant and with the throttle of
+its namespace.
 
-Whoever has become entitled to more gets it when the card has it; whoever to less loses at once
-what he does not use, and the rest as he gives it back. Until then the agent counts what is still
-in use, so that nobody is given it twice. Cores are a rate: they change at once.
+A container whose grant grew gets more when the card has it; one whose grant shrank loses at once
+what it does not use, and the rest as it gives it back. Until then the agent counts what is still in
+use, so that it is not given twice. Cores are a rate: they change at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.admission.admission import ContainerAdmitter
-from tessera_agent.api.pods import NodePods
-from tessera_agent.containers.adjustment import cores_permille
+from tessera_agent.admission.later_grants import LaterGrants
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
-from tessera_agent.containers.hook_files import ContainerKey, HookFiles
-from tessera_agent.containers.namespace_allowances import Reach
+from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.containers.limits import cores_permille
+from tessera_agent.containers.namespace_allowances import NamespaceAllowances
+from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.lending.throttle import FULL, ThrottledNamespaces
-from tessera_core.grants.resize import follows
 from tessera_core.hook.limits_file import CardLimit, Mode
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import UsageFile, UsageFileBounds
 from tessera_core.node.container_admission import capacity_shortage
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
-from tessera_schema.cards import MIB, Card
-from tessera_schema.grants import Grant, Share
+from tessera_schema.cards import MIB
+from tessera_schema.grants import Share
 
 _log: Final = logs.named("tessera.agent.resizing")
 _WHOLE: Final = 1000
 
 
-class LimitsDependencies(Struct, frozen=True, kw_only=True):
-    """What is compared, and with what."""
+class ResizeSettings(Struct, frozen=True, kw_only=True):
+    """Limits of running containers, changed by a later grant or by their quota."""
 
-    holdings: ContainerRegistry
-    pods: NodePods
-    judge: ContainerAdmitter
-    throttling: ThrottledNamespaces
-    reach: Reach
-    files: HookFiles
-    clock: Clock
-    cards: Callable[[], Mapping[str, Card] | None]
-    """The node's, by id."""
-    look_s: float
-    patience_s: float
-    """Seconds for which memory that is in use may stay above what was granted."""
+    look_s: float = 1.0
+    """Seconds between comparisons while no message comes: memory is given back this soon."""
+    patience_s: float = 60.0
+    """Seconds for which memory that is in use stays allowed after less was granted; then no more
+    is allowed than was granted, and what is above shows as such."""
+    throttle_s: float = 600.0
+    """Seconds for which cores stay lowered after the quota monitor's last message; it publishes
+    again every minute."""
 
 
 class WantedLimits(Struct, frozen=True, kw_only=True):
-    """What a container is to have of one card."""
+    """The limits that a container should have on one card."""
 
     share: Share
     """As granted."""
@@ -84,92 +78,60 @@ class WantedLimits(Struct, frozen=True, kw_only=True):
 
 
 class LimitsReconciler:
-    """Keeps limits files as they should be."""
+    """Keeps limits files in line with grants and quotas."""
 
-    def __init__(self, tools: LimitsDependencies) -> None:
-        """Nothing was compared."""
-        self._do = tools
-        self._read: dict[str, str] = {}
-        """Pod's uid -> the grant annotation that was looked at last."""
+    def __init__(
+        self, settings: ResizeSettings, grants: LaterGrants, holdings: ContainerRegistry,
+        devices: DeviceMonitor, throttled: ThrottledNamespaces, allowances: NamespaceAllowances,
+        clock: Clock,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._grants = grants
+        self._holdings = holdings
+        self._devices = devices
+        self._throttled = throttled
+        self._allowances = allowances
+        self._clock = clock
         self._since: dict[tuple[ContainerKey, str], float] = {}
         """Container and card -> since when its memory is above what was granted."""
 
     async def run(self) -> NoReturn:
         """Compare whenever something may have changed, for ever."""
-        do = self._do
         while True:
             await self.reconcile()
             with suppress(TimeoutError):
-                async with asyncio.timeout(do.look_s):
-                    await do.pods.grants.wait()
+                async with asyncio.timeout(self._settings.look_s):
+                    await self._grants.changed.wait()
 
     async def reconcile(self) -> None:
-        """Once."""
-        self._do.pods.grants.clear()
-        running = [h for h in self._do.holdings if h.stage is ContainerStage.RUNNING]
-        self._forget(running)
-        for held in running:
-            await self._take(held)
-        for held in running:
-            await self._bring(held.key)
-
-    def _forget(self, running: list[Holding]) -> None:
-        keys, uids = {h.key for h in running}, {h.key.uid for h in running}
-        self._read = {uid: text for uid, text in self._read.items() if uid in uids}
+        """Compare once, and change limits that differ."""
+        self._grants.changed.clear()
+        running = [h for h in self._holdings if h.stage is ContainerStage.RUNNING]
+        keys = {h.key for h in running}
+        self._grants.forget_others({key.uid for key in keys})
         self._since = {each: at for each, at in self._since.items() if each[0] in keys}
+        for held in running:
+            await self._grants.update(held)
+        for held in running:
+            await self._reconcile(held.key)
 
-    # -- a later grant
-
-    async def _take(self, held: Holding) -> None:
-        """What the API server shows of its pod, where that is a later grant."""
-        do, uid = self._do, held.key.uid
-        shown = do.pods.get(uid)
-        if shown is None or not shown.grant or self._read.get(uid) == shown.grant:
-            return
-        grant, earlier = do.judge.proven(uid, shown.grant), do.holdings.granted(uid)
-        if grant is None:
-            return  # its key may not have been read yet
-        self._read[uid] = shown.grant
-        if earlier is not None and follows(grant, earlier):
-            do.holdings.remember(grant)
-        newest = do.holdings.granted(uid)
-        if newest is None or not newest.revision:
-            return  # it was never resized
-        for one in do.holdings.of_pod(uid):
-            shares = do.judge.shares(newest, one.key.container)
-            if shares != one.granted:
-                do.holdings.change(one.key, one.id, granted=shares)
-                await self._keep(one, newest)
-
-    async def _keep(self, held: Holding, grant: Grant) -> None:
-        key = held.key
-        _log.info("later grant", uid=key.uid, container=key.container, revision=grant.revision)
-        if held.files is None:
-            return
-        try:
-            await asyncio.to_thread(self._do.files.keep_grant, key, grant)
-        except (OSError, ValueError) as e:
-            _log.warning("grant not kept", uid=key.uid, container=key.container, why=str(e))
-
-    # -- limits
-
-    async def _bring(self, key: ContainerKey) -> None:
-        """The container's limits to where they should be."""
-        held = self._do.holdings.get(key)
+    async def _reconcile(self, key: ContainerKey) -> None:
+        """Change the container's limits where they differ from what they should be."""
+        held = self._holdings.get(key)
         if held is None or held.files is None:
             return
         now = asyncio.get_running_loop().time()
-        percent = self._do.throttling.percent(held.pod.namespace, now)
+        percent = self._throttled.percent(held.pod.namespace, now)
         for share in held.granted or held.shares:
-            if await self._bring_card(key, share, percent, now):
+            if await self._reconcile_card(key, share, percent, now):
                 _log.info("limits changed", uid=key.uid, container=key.container, card=share.card)
 
-    async def _bring_card(
+    async def _reconcile_card(
         self, key: ContainerKey, share: Share, percent: float | None, now: float
     ) -> bool:
-        """Whether something was changed."""
-        held = self._do.holdings.get(key)
-        if held is None or held.files is None or not self._takes(held, share):
+        """Change the limits on one card; whether they differed."""
+        held = self._holdings.get(key)
+        if held is None or held.files is None or not self._reserve(held, share):
             return False
         limit = next((c for c in held.files.limits.cards if c.uuid == share.card), None)
         if limit is None:
@@ -182,23 +144,23 @@ class LimitsReconciler:
             percent=percent,
         )
         if wanted.on(limit) == limit:
-            self._held(held, share)
+            self._release(held, share)
             return False
         try:
             await asyncio.to_thread(held.files.change_card, share.card, wanted.on)
         except (OSError, ValueError) as e:
             _log.warning("limits not changed", uid=key.uid, container=key.container, why=str(e))
             return False
-        self._held(held, share)
+        self._release(held, share)
         return True
 
     def _unlimited(self, held: Holding) -> frozenset[str]:
         cards = [share.card for share in held.shares]
-        return self._do.reach.unlimited(held.pod.namespace, held.terms, cards)
+        return self._allowances.unlimited_cards(held.pod.namespace, held.terms, cards)
 
-    def _takes(self, held: Holding, share: Share) -> bool:
-        """Take what it is to have more of the card, before it may use it; False where the card has
-        not so much now."""
+    def _reserve(self, held: Holding, share: Share) -> bool:
+        """Reserve what it gets more of the card, before it may use it; False where the card has not
+        so much now."""
         counted = next((s for s in held.shares if s.card == share.card), None)
         if counted is None:
             return False
@@ -208,39 +170,40 @@ class LimitsReconciler:
         )  # fmt: skip
         if larger == counted:
             return True
-        known, shares = self._do.cards() or {}, _with(held, larger)
+        known, shares = self._devices.cards or {}, _with(held, larger)
         if any(s.card not in known for s in shares):
             return False
-        full = capacity_shortage(held.key.uid, shares, known, self._do.holdings.held(but=held.key))
+        others = self._holdings.shares_by_pod(but=held.key)
+        full = capacity_shortage(held.key.uid, shares, known, others)
         if full:
             _log.info("no room yet", uid=held.key.uid, container=held.key.container, why=full)
             return False
-        self._do.holdings.change(held.key, held.id, shares=shares)
+        self._holdings.change(held.key, held.id, shares=shares)
         return True
 
-    def _held(self, held: Holding, share: Share) -> None:
-        """What it takes after its limits were changed: what it may use."""
-        now = self._do.holdings.get(held.key)
+    def _release(self, held: Holding, share: Share) -> None:
+        """After its limits were changed, let it hold what it may use."""
+        now = self._holdings.get(held.key)
         if now is None or now.files is None or now.id != held.id:
             return
         limit = next(c for c in now.files.limits.cards if c.uuid == share.card)
         larger = limit.memory_bytes > max(share.memory_bytes, MIB)
-        took = replace(share, memory_bytes=limit.memory_bytes) if larger else share
-        if took not in now.shares:
-            self._do.holdings.change(held.key, held.id, shares=_with(now, took))
+        holds = replace(share, memory_bytes=limit.memory_bytes) if larger else share
+        if holds not in now.shares:
+            self._holdings.change(held.key, held.id, shares=_with(now, holds))
 
     async def _used(self, held: Holding, limit: CardLimit, share: Share, now: float) -> int:
-        """Bytes that must be left to it for now, because they are in use."""
+        """Bytes that stay allowed for now, because they are in use."""
         each = (held.key, share.card)
         if held.files is None or limit.memory_bytes <= max(share.memory_bytes, MIB):
             self._since.pop(each, None)
             return 0
         since = self._since.setdefault(each, now)
-        if now - since > self._do.patience_s:
+        if now - since > self._settings.patience_s:
             return 0
         bounds = UsageFileBounds(
             memory_bytes={uuid_key(limit.uuid): limit.memory_bytes},
-            now_ns=self._do.clock.time_ns(),
+            now_ns=self._clock.time_ns(),
         )
         usage = await asyncio.to_thread(held.files.read, bounds)
         cards = usage.cards if isinstance(usage, UsageFile) else ()

@@ -1,6 +1,6 @@
-"""The public keys that grants are verified with: watched in the API server, kept on disk.
+"""The public keys that grants are verified with: watched in the API server, stored on disk.
 
-Without a key nothing can be given, so the last ones known outlive the agent and an absent API
+Without a key nothing can be given, so the last known keys outlive the agent and an absent API
 server. A ConfigMap that is gone or empty takes no key away: revoking one means writing the others.
 """
 
@@ -27,6 +27,16 @@ _log: Final = logs.named("tessera.agent.keys")
 _FILE: Final = "grant-keys.json"
 
 
+class StoredKeySettings(Struct, frozen=True, kw_only=True):
+    """The public keys that grants are verified with."""
+
+    namespace: str = "tessera-system"
+    """Where the scheduler publishes them."""
+    wait_s: float = 2.0
+    """Seconds that the runtime is kept waiting for them when the agent starts: the runtime lists
+    what runs already only once. Kept on the node, they are there at once but for the first time."""
+
+
 class _ConfigMap(Struct, frozen=True):
     data: dict[str, str] = {}
 
@@ -36,10 +46,10 @@ _read_file: Final = decoder(dict[str, str])
 
 
 class StoredGrantKeys:
-    """The keys of this moment; a sink for the ConfigMap that publishes them."""
+    """The keys of this moment; a handler for the watch of the ConfigMap that publishes them."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` keeps them between two lives of the agent."""
+        """`folder` keeps them between two runs of the agent."""
         self.verifier: Verifier | None = None
         """None while no key is known."""
         self.there = asyncio.Event()
@@ -49,7 +59,7 @@ class StoredGrantKeys:
         self._changed = asyncio.Event()
 
     async def load(self) -> None:
-        """Know what the agent before us knew."""
+        """Load the keys that an earlier agent stored."""
         try:
             text = await asyncio.to_thread(self._file.read_bytes)
             self._know(_read_file(text))
@@ -60,19 +70,19 @@ class StoredGrantKeys:
         self._changed.clear()
 
     def on_list(self, items: list[_ConfigMap], started: float, now: float) -> None:
-        """All of them: one, or none."""
+        """Take the ConfigMaps of the list: one, or none."""
         del started, now
         for item in items:
             self._know(item.data)
 
     def on_event(self, change: WatchEventType, item: _ConfigMap, now: float) -> None:
-        """The ConfigMap as it is now."""
+        """Take the ConfigMap as it is now."""
         del now
         if change is not WatchEventType.DELETED:
             self._know(item.data)
 
     async def keep(self) -> NoReturn:
-        """Write down what is known whenever it changes, for ever."""
+        """Store the keys whenever they change, for ever."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -103,7 +113,7 @@ def _is_good(name: str, text: str) -> bool:
 def watcher(
     kube: Kube, keys: StoredGrantKeys, namespace: str, settings: KubeSettings
 ) -> Reflector[_ConfigMap]:
-    """Brings the ConfigMap to the keys."""
+    """Watches the ConfigMap for the keys."""
     query = {"fieldSelector": f"metadata.name={SIGNING_KEYS}"}
     watched = ListWatch(paths.in_core(namespace, "configmaps"), _read_map, query)
     return Reflector(kube, watched, keys, settings=settings)

@@ -50,7 +50,7 @@ class ContainerView(Struct, frozen=True, kw_only=True):
 
 
 class PodView(Struct, frozen=True, kw_only=True):
-    """A pod."""
+    """A pod, as the API server shows it."""
 
     uid: str
     namespace: str = ""
@@ -99,7 +99,7 @@ class _State(Struct, frozen=True):
     terminated: ContainerRun | None = None
 
 
-class _Seen(Struct, frozen=True, rename="camel"):
+class _ContainerStatus(Struct, frozen=True, rename="camel"):
     name: str = ""
     container_id: str = msgspec.field(name="containerID", default="")
     state: _State = _State()
@@ -109,8 +109,8 @@ class _Seen(Struct, frozen=True, rename="camel"):
 class _Status(Struct, frozen=True, rename="camel"):
     phase: str = ""
     start_time: str = ""
-    init_container_statuses: tuple[_Seen, ...] = ()
-    container_statuses: tuple[_Seen, ...] = ()
+    init_container_statuses: tuple[_ContainerStatus, ...] = ()
+    container_statuses: tuple[_ContainerStatus, ...] = ()
 
 
 class _Pod(Struct, frozen=True):
@@ -139,9 +139,9 @@ def _containers(pod: _Pod) -> Iterator[ContainerView]:
         (pod.spec.init_containers, pod.status.init_container_statuses, True),
         (pod.spec.containers, pod.status.container_statuses, False),
     ):
-        seen = {status.name: status for status in statuses}
+        by_name = {status.name: status for status in statuses}
         for container in containers:
-            status = seen.get(container.name, _Seen())
+            status = by_name.get(container.name, _ContainerStatus())
             yield ContainerView(
                 name=container.name, limits=container.resources.limits,
                 init=first and container.restart_policy != _SIDECAR, runs=_running(status),
@@ -152,7 +152,7 @@ def _containers(pod: _Pod) -> Iterator[ContainerView]:
             )  # fmt: skip
 
 
-def _running(status: _Seen) -> ContainerRun | None:
+def _running(status: _ContainerStatus) -> ContainerRun | None:
     running = status.state.running
     if running is None:
         return None

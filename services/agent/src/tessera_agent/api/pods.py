@@ -2,7 +2,7 @@
 gone although their containers run.
 
 The runtime knows a pod's annotations as they were when its sandbox was made; a grant that was
-restored since is here alone. While the API server is away this is what was known last.
+restored since then is only here. While the API server is away this is the last known state.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ import asyncio
 from collections.abc import Iterator
 
 from tessera_agent.api.pod_view import PodView, read
+from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
+from tessera_schema.annotation_keys import TRACE_KEY
 
 
 class NodePods:
-    """A sink for the pods that are bound to this node."""
+    """The pods that are bound to this node; a handler for their watch."""
 
     def __init__(self) -> None:
-        """Nothing was shown."""
-        self.news = asyncio.Event()
-        """Set when a pod is gone or has ended; whoever heeds it clears it."""
+        self.ended = asyncio.Event()
+        """Set when a pod is gone or has ended; its one waiter clears it."""
         self.grants = asyncio.Event()
-        """Set when a pod shows another grant than before; whoever heeds it clears it."""
-        self.told = asyncio.Event()
-        """Set at the next change of any pod, and another one put in its place."""
+        """Set when a pod shows another grant than before; its one waiter clears it."""
+        self.next_change = asyncio.Event()
+        """Set at the next change of any pod, and then replaced by another one."""
         self._shown: dict[str, PodView] = {}
         self._lost: set[str] = set()
         self._listed = float("-inf")
@@ -37,7 +38,7 @@ class NodePods:
         return iter(tuple(self._shown.values()))
 
     def get(self, uid: str) -> PodView | None:
-        """The pod; None where it is not shown."""
+        """The pod; None where the API server does not show it."""
         return self._shown.get(uid)
 
     @property
@@ -46,29 +47,35 @@ class NodePods:
         return self._listed != float("-inf")
 
     def is_gone(self, uid: str, since: float) -> bool:
-        """Whether a pod that was heard of at a time (the loop's) is not there any more."""
+        """Whether a pod that was first reported at a time (the loop's) is not there any more."""
         shown = self._shown.get(uid)
         if shown is not None:
             return shown.ended
         return uid in self._lost or since < self._listed
 
+    def traceparent(self, pod: PodSandbox) -> str:
+        """The trace that the pod's admission opened; empty = none. The runtime shows the annotation
+        as it was when the sandbox was made, the API server as it is."""
+        shown = self._shown.get(pod.uid)
+        return pod.annotations.get(TRACE_KEY) or (shown.traceparent if shown else "")
+
     def keep_only(self, uids: frozenset[str]) -> None:
-        """Of pods that are gone, remember these."""
+        """Remember only these of the pods that are gone."""
         self._lost &= uids
 
     def on_list(self, items: list[PodView], started: float, now: float) -> None:
-        """All that there are."""
+        """Replace all pods."""
         del now
         shown = {item.uid: item for item in items}
         self._lost |= self._shown.keys() - shown.keys()
         self._lost -= shown.keys()
         self._shown, self._listed = shown, started
-        self.news.set()
+        self.ended.set()
         self.grants.set()
-        self._tell()
+        self._notify()
 
     def on_event(self, change: WatchEventType, item: PodView, now: float) -> None:
-        """One pod."""
+        """Change one pod."""
         del now
         if change is WatchEventType.DELETED:
             self._shown.pop(item.uid, None)
@@ -80,15 +87,15 @@ class NodePods:
                 self.grants.set()
             self._lost.discard(item.uid)
         if item.ended or change is WatchEventType.DELETED:
-            self.news.set()
-        self._tell()
+            self.ended.set()
+        self._notify()
 
-    def _tell(self) -> None:
-        self.told, told = asyncio.Event(), self.told
-        told.set()
+    def _notify(self) -> None:
+        self.next_change, change = asyncio.Event(), self.next_change
+        change.set()
 
 
 def watcher(kube: Kube, pods: NodePods, node: str, settings: KubeSettings) -> Reflector[PodView]:
-    """Brings the node's pods."""
+    """Watches the node's pods."""
     query = {"fieldSelector": f"spec.nodeName={node}"}
     return Reflector(kube, ListWatch(paths.PODS, read, query), pods, settings=settings)

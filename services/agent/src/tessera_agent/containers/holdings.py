@@ -1,6 +1,6 @@
-"""Which containers of the node hold shares of one vendor's cards, as the runtime tells it.
+"""Which containers of the node hold shares of one vendor's cards, as the runtime reports it.
 
-Kept in memory, rebuilt by `plugin` from what the runtime says runs whenever a connection begins.
+Kept in memory. `nri_plugin` rebuilds it from the runtime's list whenever a connection begins.
 What a container holds begins when its creation is answered, and ends when its process does: a
 container that is created, and never runs, holds its shares until its pod's sandbox ends.
 """
@@ -23,10 +23,10 @@ from tessera_schema.messages.device_reports import CardHeld
 
 
 class ContainerStage(StrEnum):
-    """Where a container is; the runtime moves it on, or what the API server shows of it."""
+    """How far a container is; the runtime's events move it on, or its status in the API server."""
 
     ALLOCATED = "allocated"
-    """Kubelet was told what it gets; holds nothing until it may start."""
+    """Kubelet has the answer for it; holds nothing until it may start."""
     CREATED = "created"
     RUNNING = "running"
     ENDED = "ended"
@@ -34,7 +34,7 @@ class ContainerStage(StrEnum):
 
 
 class Holding(Struct, frozen=True, kw_only=True):
-    """A container and its shares."""
+    """A container with its shares."""
 
     key: ContainerKey
     id: str
@@ -50,13 +50,13 @@ class Holding(Struct, frozen=True, kw_only=True):
     limits: HookLimits
     """As first given; those in force are the files'."""
     since: float
-    """Loop time at which it was first heard of."""
+    """Loop time of its first report; -inf = it ran before this agent."""
     terms: LendingTerms = LendingTerms(most_percent=0)
-    """On which it is lent to, lends, and holds others."""
+    """The terms on which it is lent to, lends, and holds others."""
     hooked: bool = True
     """False where the vendor's own tools limit it."""
     files: ContainerFiles | None = None
-    """None where it has none: not hooked, or started without us."""
+    """None where it has none: not hooked, or started without the agent."""
     stage: ContainerStage = ContainerStage.CREATED
     pid: int = 0
 
@@ -67,13 +67,14 @@ class Holding(Struct, frozen=True, kw_only=True):
 
 
 class ContainerRegistry:
-    """All of them, by pod and container."""
+    """All holdings of the node, by pod and container."""
 
     def __init__(self) -> None:
-        """Nothing runs."""
         self._known: dict[ContainerKey, Holding] = {}
         self._granted: dict[str, Grant] = {}
         self._retired: dict[ContainerKey, float] = {}
+        self.synchronized = 0
+        """Times that all containers of the node became known."""
 
     def __iter__(self) -> Iterator[Holding]:
         """A copy: what happens meanwhile does not matter."""
@@ -83,16 +84,17 @@ class ContainerRegistry:
         return len(self._known)
 
     def get(self, key: ContainerKey) -> Holding | None:
-        """The container's, whatever its stage."""
+        """The holding of the container, whatever its stage."""
         return self._known.get(key)
 
     def put(self, holding: Holding) -> None:
-        """A container is there; it replaces its former self."""
+        """Add a container; it replaces an earlier one of that name."""
         self._known[holding.key] = holding
         self._retired.pop(holding.key, None)
 
     def change(self, key: ContainerKey, id_: str, **fields: object) -> Holding | None:
-        """The container with other fields; None where it is not known, or by another id."""
+        """Change fields of a container and return it; None where it is not known, or by another
+        id."""
         known = self._known.get(key)
         if known is None or known.id != id_:
             return None
@@ -100,7 +102,7 @@ class ContainerRegistry:
         return changed
 
     def forget(self, key: ContainerKey, now: float) -> None:
-        """The container is gone for good; its files go later."""
+        """Forget a container that is gone for good; its files are removed later."""
         if self._known.pop(key, None) is not None:
             self._retired[key] = now
 
@@ -108,8 +110,8 @@ class ContainerRegistry:
         """The pod's containers."""
         return tuple(h for h in self._known.values() if h.key.uid == uid)
 
-    def held(self, but: ContainerKey | None = None) -> dict[str, list[Share]]:
-        """Pod's uid -> shares of its containers that hold something, `but` one."""
+    def shares_by_pod(self, but: ContainerKey | None = None) -> dict[str, list[Share]]:
+        """Pod's uid -> the shares that its containers hold, except those of the container `but`."""
         found: dict[str, list[Share]] = {}
         for holding in self._known.values():
             if holding.holds and holding.key != but:
@@ -117,7 +119,7 @@ class ContainerRegistry:
         return found
 
     def by_card(self) -> tuple[CardHeld, ...]:
-        """What is held of each card, by all containers together."""
+        """How much all containers together hold of each card."""
         sums: dict[str, Charge] = {}
         for held in self._known.values():
             for share in held.shares if held.holds else ():
@@ -131,7 +133,7 @@ class ContainerRegistry:
         )  # fmt: skip
 
     def namespaces_by_card(self) -> Mapping[str, set[str]]:
-        """Of the containers that hold a part of each card."""
+        """Card -> the namespaces of the containers that hold a part of it."""
         found: dict[str, set[str]] = {}
         for held in self._known.values():
             for share in held.shares if held.holds else ():
@@ -139,7 +141,7 @@ class ContainerRegistry:
         return found
 
     def roots(self) -> Mapping[int, str]:
-        """First process -> container's id, of those that run. Threads ask."""
+        """First process -> container's id, of those that run. Called from threads."""
         return {
             h.pid: h.id
             for h in (*self._known.values(),)
@@ -149,30 +151,30 @@ class ContainerRegistry:
     # -- what pods were granted
 
     def granted(self, uid: str) -> Grant | None:
-        """What one of the pod's containers was given a part of."""
+        """The grant of which one of the pod's containers was given a part."""
         return self._granted.get(uid)
 
     def remember(self, grant: Grant) -> None:
-        """Keep it for as long as the pod is on the node."""
+        """Remember the grant for as long as the pod is on the node."""
         self._granted[grant.uid] = grant
 
     def lose(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget the grant of a pod that is gone."""
         self._granted.pop(uid, None)
 
     def pods(self) -> frozenset[str]:
-        """Uids of the pods of which something is known."""
+        """Uids of the pods that have a grant or a container here."""
         return frozenset(self._granted) | {key.uid for key in self._known}
 
     # -- files of those that are gone
 
     def retired(self, before: float) -> tuple[ContainerKey, ...]:
-        """Containers that were forgotten before a time, each told once."""
+        """Containers that were forgotten before a time, each returned once."""
         due = tuple(key for key, at in self._retired.items() if at <= before)
         for key in due:
             del self._retired[key]
         return due
 
     def is_retired(self, key: ContainerKey) -> bool:
-        """Whether it was forgotten and its files are still to be kept for a while."""
+        """Whether it was forgotten and its files stay for a while."""
         return key in self._retired

@@ -1,12 +1,12 @@
-"""The two files of each container: limits, which we write and it reads, and usage, which it writes
-and we read without trust (docs/hook.md).
+"""The two files of each container: limits, which the agent writes and the container reads, and
+usage, which the container writes and the agent reads without trust (docs/hook.md).
 
     <folder>/containers/<pod uid>/<container>/limits
     <folder>/containers/<pod uid>/<container>/usage
 
 Only the two files are mounted into the container, never their folder. Every call blocks for as long
 as the file system takes: call from a thread. What is read may be torn between two writes of the
-hook; numbers are clamped, and the next look is right.
+hook; numbers are clamped, and the next read is right.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.usage.slot_locks import SlotLocks
+from tessera_agent.containers.slot_locks import SlotLocks
 from tessera_core.hook import limits_file, usage_file
 from tessera_core.hook.limits_file import (
     BadLimits,
@@ -72,7 +72,7 @@ class ContainerKey(Struct, frozen=True, order=True):
 
 
 class HookFiles:
-    """The files of the node's containers, below one folder."""
+    """Makes, finds and removes the files of the node's containers, below one folder."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         """The folder need not exist yet."""
@@ -83,13 +83,13 @@ class HookFiles:
         self, key: ContainerKey, limits: HookLimits, resized: Grant | None = None
     ) -> ContainerFiles:
         """The container's files, made where they are missing; limits are in force when this
-        returns, and its pod's grant is kept where that was `resized`. Raises ValueError for a name
-        that is none, BadLimits, OSError."""
+        returns, and its pod's grant is stored where that was `resized`. Raises ValueError for a
+        name that is none, BadLimits, OSError."""
         path = self._path(key)
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
         with _opened(path, _FOLDER) as folder:
             if resized is not None:
-                _keep(folder, resized)
+                _store_grant(folder, resized)
             made = _make_usage(folder)
             files = ContainerFiles(path, self._clock, limits, made)
             try:
@@ -109,20 +109,21 @@ class HookFiles:
             made = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
         return ContainerFiles(path, self._clock, limits, (made.st_dev, made.st_ino))
 
-    def keep_grant(self, key: ContainerKey, grant: Grant) -> None:
-        """Remember the grant of a container that was resized: the runtime knows the first one
-        alone. Raises OSError."""
+    def store_grant(self, key: ContainerKey, grant: Grant) -> None:
+        """Store the grant of a container that was resized: the runtime has only the first one.
+        Raises OSError."""
         with _opened(self._path(key), _FOLDER) as folder:
-            _keep(folder, grant)
+            _store_grant(folder, grant)
 
-    def kept_grant(self, key: ContainerKey) -> str:
-        """What was remembered last; empty = nothing that can be read."""
+    def stored_grant(self, key: ContainerKey) -> str:
+        """The text of the grant that was stored last; empty = none that can be read."""
         with suppress(OSError, ValueError), _opened(self._path(key) / _GRANT, _READ) as fd:
             return os.pread(fd, _MOST_GRANT, 0).decode()
         return ""
 
     def remove(self, key: ContainerKey) -> None:
-        """The container is gone. What is already gone is no error; raises OSError."""
+        """Remove the files of a container. Files that are already gone are no error; raises
+        OSError."""
         path = self._path(key)
         for name in (_LIMITS, _NEW, _USAGE, _GRANT, _NEW_GRANT):
             with suppress(FileNotFoundError):
@@ -137,7 +138,7 @@ class HookFiles:
                     raise
 
     def known(self) -> tuple[ContainerKey, ...]:
-        """Every container that has a folder, so that those of nobody can be removed."""
+        """Every container that has a folder, so that folders without a container can be removed."""
         if not self._root.is_dir():
             return ()
         return tuple(
@@ -161,7 +162,7 @@ class ContainerFiles:
     """One container's files."""
 
     def __init__(self, path: Path, clock: Clock, limits: HookLimits, made: tuple[int, int]) -> None:
-        """`made` is the usage file's device and inode as we made it."""
+        """`made`: device and inode of the usage file as the agent made it."""
         self.path = path
         self.limits = limits
         """As last written."""
@@ -177,7 +178,7 @@ class ContainerFiles:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """What the container is given: limits to read, usage to write."""
+        """The mounts of the container: limits to read, usage to write."""
         return (
             Mount(destination=limits_file.PATH, source=str(self.limits_path)),
             Mount(
@@ -187,24 +188,24 @@ class ContainerFiles:
 
     def change(self, change: Callable[[HookLimits], HookLimits]) -> HookLimits:
         """Put other limits in force, within 20 ms of the next call of a process in the container,
-        and return them. From any thread: each change starts from the one before.
+        and return them. Call it from any thread: each change starts from the one before.
 
         The container may be reading: the sequence number is odd while the body is not whole.
         Raises BadLimits before anything is written, OSError.
         """
         with self._changing:
-            told = change(self.limits)
-            counts = _without_measurement(told) != _without_measurement(self.limits)
-            told = replace(told, generation=self.limits.generation + counts)
+            new = change(self.limits)
+            counts = _without_measurement(new) != _without_measurement(self.limits)
+            new = replace(new, generation=self.limits.generation + counts)
             with _opened(self.path / _LIMITS, _WRITE) as fd:
                 old = limits_file.sequence_of(os.pread(fd, limits_file.SIZE, 0))
                 writing = old | 1
-                body = encode_limits(told, writing, self._clock.time_ns())
+                body = encode_limits(new, writing, self._clock.time_ns())
                 _write(fd, limits_file.sequence_bytes(writing), limits_file.SEQUENCE_AT)
                 _write(fd, body, 0)
                 _write(fd, limits_file.sequence_bytes(writing + 1), limits_file.SEQUENCE_AT)
-            self.limits = told
-            return told
+            self.limits = new
+            return new
 
     def change_card(self, uuid: str, change: Callable[[CardLimit], CardLimit]) -> HookLimits:
         """The same for one card. Raises BadLimits where the container does not hold it."""
@@ -230,7 +231,7 @@ class ContainerFiles:
                 data = bytearray(usage_file.SIZE)
                 if os.preadv(fd, [data], 0) != usage_file.SIZE:
                     return Garbled(Spoilt.SIZE)
-                return decode_usage(data, bounds, lambda slots: self._locks.held(fd, slots))
+                return decode_usage(data, bounds, lambda slots: self._locks.alive(fd, slots))
         except FileNotFoundError:
             return Garbled(Spoilt.MISSING)
         except OSError as e:
@@ -287,7 +288,7 @@ def _without_measurement(limits: HookLimits) -> HookLimits:
 
 def _make_usage(folder: int) -> tuple[int, int]:
     """Device and inode of the usage file, whose blocks exist: a full disk is an error here, not in
-    the container. A whole one that is there is kept: processes may have it mapped."""
+    the container. A whole one that is there stays: processes may have it mapped."""
     with suppress(FileNotFoundError):
         there = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(there.st_mode) or there.st_size != usage_file.SIZE:
@@ -308,7 +309,7 @@ def _make_limits(folder: int, limits: HookLimits, now_ns: int) -> None:
     os.rename(_NEW, _LIMITS, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def _keep(folder: int, grant: Grant) -> None:
+def _store_grant(folder: int, grant: Grant) -> None:
     with suppress(FileNotFoundError):
         os.unlink(_NEW_GRANT, dir_fd=folder)
     with _opened(_NEW_GRANT, _MAKE, folder) as fd:

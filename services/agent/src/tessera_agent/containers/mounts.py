@@ -3,7 +3,7 @@ hook and the file that loads it.
 
 A volume that is mounted above them, and shared with another container, lets that container remove
 the mount points: the kernel then takes the mounts off. A process with privileges may cover them.
-The hook closes itself where its limits are gone, but a process without it is seen here alone.
+The hook closes itself where its limits are gone; a process without the hook is detected only here.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from tessera_core.node.cgroups import container_of
 from tessera_core.node.mountinfo import MountPoint, mount_of, origin_of, parse_mountinfo
 
 MOST_PROCESSES: Final = 64
-"""Processes of one container that one look asks. Others have their turn at the next looks."""
+"""Processes of one container whose mounts one check reads. The others have their turn at the next
+checks."""
 MOST_MOUNTINFO_BYTES: Final = 1 << 20
 """Of one process. A container has some 30 mounts of 150 bytes; more than this is a gap."""
 _READ_ONLY: Final = (limits_file.PATH, HOOK_LIBRARY, PRELOAD)
 
 
 class MountChecker(Protocol):
-    """Looks at what containers see mounted."""
+    """Checks what containers see mounted."""
 
     def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
         """Whether one of these processes of the container sees something else than the agent had
@@ -35,22 +36,21 @@ class MountChecker(Protocol):
 
 
 class ProcMounts:
-    """By the node's /proc."""
+    """Checks by the node's /proc."""
 
     def __init__(self, proc_folder: str) -> None:
-        """Nothing has been looked at."""
         self._proc = Path(proc_folder)
-        self._looks = 0
+        self._checks = 0
         self._own: tuple[str, tuple[MountPoint, ...]] = ("", ())
         """The agent's own mounts, as last read."""
 
     def are_changed(self, container_id: str, limits: Path, pids: Iterable[int]) -> bool:
-        """See MountLooks. Processes of no container's cgroup (a demo's) have no mounts of their
-        own, and say nothing."""
-        self._looks += 1
+        """See `MountChecker`. Processes outside the container's cgroup (a demo's) have no mounts of
+        their own, and are skipped."""
+        self._checks += 1
         origin = self._origin(limits)
         seen: dict[str, bool] = {}
-        for pid in self._of_this_look(sorted(set(pids) - {0})):
+        for pid in self._pids_of_this_check(sorted(set(pids) - {0})):
             if not container_id or container_of(self._text(pid, "cgroup")) != container_id:
                 continue
             text = self._text(pid, "mountinfo")
@@ -58,10 +58,10 @@ class ProcMounts:
                 seen[text] = len(text) >= MOST_MOUNTINFO_BYTES or _is_changed(text, origin)
         return any(seen.values())
 
-    def _of_this_look(self, pids: Sequence[int]) -> Sequence[int]:
+    def _pids_of_this_check(self, pids: Sequence[int]) -> Sequence[int]:
         if len(pids) <= MOST_PROCESSES:
             return pids
-        at = self._looks * MOST_PROCESSES % len(pids)
+        at = self._checks * MOST_PROCESSES % len(pids)
         return (*pids[at:], *pids[:at])[:MOST_PROCESSES]
 
     def _origin(self, limits: Path) -> tuple[str, str] | None:

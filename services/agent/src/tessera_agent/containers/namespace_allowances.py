@@ -1,4 +1,4 @@
-"""How far what containers say of themselves reaches: a priority, or that they give their limit of
+"""How far the variables of containers reach: a priority, or that a container gives its limit of
 cores up, are variables that every author of a pod may set.
 
 They count within the container's own namespace. An administrator lets those of a namespace count on
@@ -35,44 +35,42 @@ _decode: Final = decoder(_Namespace)
 
 
 class LabelledNamespaces:
-    """A sink for the namespaces that bear the label."""
+    """The namespaces that bear the label; a handler for their watch."""
 
     def __init__(self) -> None:
-        """None was shown."""
         self._names: frozenset[str] = frozenset()
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
     def on_list(self, items: list[str], started: float, now: float) -> None:
-        """All that there are."""
+        """Replace all names."""
         del started, now
         self._names = frozenset(items)
 
     def on_event(self, change: WatchEventType, item: str, now: float) -> None:
-        """One of them. A namespace that loses the label is deleted from this list."""
+        """Add or remove one. A namespace that loses the label is deleted from this list."""
         del now
         others = self._names - {item}
         self._names = others if change is WatchEventType.DELETED else others | {item}
 
 
-class Reach:
-    """Of the containers of this node."""
+class NamespaceAllowances:
+    """Decides where the variables of this node's containers count."""
 
     def __init__(self, holdings: ContainerRegistry, labelled: LabelledNamespaces) -> None:
-        """Both may change at any time."""
         self._holdings = holdings
         self._labelled = labelled
 
-    def across(self, namespace: str) -> bool:
-        """Whether what its containers say counts in other namespaces."""
+    def count_elsewhere(self, namespace: str) -> bool:
+        """Whether the variables of its containers count in other namespaces."""
         return namespace in self._labelled
 
-    def unlimited(
+    def unlimited_cards(
         self, namespace: str, terms: LendingTerms, cards: Iterable[str]
     ) -> frozenset[str]:
-        """The cards on which a container on these terms has no limit of cores."""
-        if terms.unlimited_by_operator or (terms.unlimited and self.across(namespace)):
+        """The cards, of these, on which a container with these terms has no limit of cores."""
+        if terms.unlimited_by_operator or (terms.unlimited and self.count_elsewhere(namespace)):
             return frozenset(cards)
         if not terms.unlimited:
             return frozenset()
@@ -85,6 +83,6 @@ def _name(raw: bytes) -> str:
 
 
 def watcher(kube: Kube, labelled: LabelledNamespaces, settings: KubeSettings) -> Reflector[str]:
-    """Brings the namespaces that bear the label."""
+    """Watches the namespaces that bear the label."""
     query = {"labelSelector": f"{ACROSS_NAMESPACES_LABEL}=true"}
     return Reflector(kube, ListWatch(paths.NAMESPACES, _name, query), labelled, settings=settings)

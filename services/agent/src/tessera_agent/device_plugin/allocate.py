@@ -1,22 +1,21 @@
-"""What a container gets for which kubelet chose some ids, where a device plugin gives the cards.
+"""Answers Allocate: what the container gets for which kubelet chose some ids.
 
-The same judge, files and holdings as where the runtime asks; two things differ. Kubelet does not
-say for whom it asks, so the pod is found by how much it asks for, and never guessed. And a pod that
-is refused here has failed for good, while a start that is refused is tried again; so whether there
-is room beside what runs is judged at the start (`starting`).
+The same admission, files and holdings as where the runtime asks; two things differ. Kubelet does
+not name the container, so it is found by how much it asks for, and never guessed. And a pod that is
+refused here has failed for good, while a start that is refused is tried again; so whether there is
+room next to what runs is decided at the start (`pre_start`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.admission.admission import Cards, ContainerAdmitter
-from tessera_agent.admission.prepare import ContainerPreparer, NotPrepared
+from tessera_agent.admission.admission import ContainerAdmitter
+from tessera_agent.admission.prepare import ContainerPreparer, refusal_text
 from tessera_agent.containers.holdings import ContainerStage
 from tessera_agent.device_plugin.allocations import (
     NOT_KNOWN,
@@ -24,17 +23,11 @@ from tessera_agent.device_plugin.allocations import (
     AllocationStep,
     RecordedAllocation,
 )
+from tessera_agent.device_plugin.answer import AllocationRenderer
 from tessera_agent.device_plugin.pod_finder import FoundContainer, NoContainerFound, PodFinder
 from tessera_agent.device_plugin.pod_match import RequestingContainer
 from tessera_agent.events import ContainerAlert, EventPublisher
-from tessera_agent.readers.device_handover import (
-    DeviceHandover,
-    HandedOverDevices,
-    NoDeviceNode,
-    hand_over,
-)
-from tessera_agent.settings import PluginSettings
-from tessera_core.dialect_kit.contract import Vendor
+from tessera_agent.readers.device_handover import NoDeviceNode
 from tessera_core.node.container_admission import (
     AdmissionDecision,
     Granted,
@@ -42,45 +35,39 @@ from tessera_core.node.container_admission import (
     RefusalReason,
     Refused,
 )
-from tessera_kubelet.device_plugin.types import AllocateRefused, ContainerAllocation, DeviceNode
+from tessera_kubelet.device_plugin.types import AllocateRefused, ContainerAllocation
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_runtime import logs
 from tessera_runtime.tracing import tracing
-from tessera_schema.injections import Mount
 
 _log: Final = logs.named("tessera.agent.allocating")
-_SHOWN: Final = 4
-
-
-class AllocatorDependencies(Struct, frozen=True, kw_only=True):
-    """What the plugin works with."""
-
-    settings: PluginSettings
-    vendor: Vendor
-    handing: DeviceHandover
-    finder: PodFinder
-    judge: ContainerAdmitter
-    preparing: ContainerPreparer
-    allocations: Allocations
-    cards: Cards
-    teller: EventPublisher
-    now: Callable[[], float]
-    """The loop's clock."""
+_NAMED: Final = 4
 
 
 class Allocator:
-    """A device plugin; see `tessera_kubelet.device_plugin.types.DevicePlugin`."""
+    """Answers Allocate and GetPreferredAllocation; see
+    `tessera_kubelet.device_plugin.types.DevicePlugin`."""
 
-    def __init__(self, tools: AllocatorDependencies) -> None:
-        """Nothing was asked."""
-        self._do = tools
+    def __init__(
+        self, finder: PodFinder, admitter: ContainerAdmitter, preparer: ContainerPreparer,
+        allocations: Allocations, renderer: AllocationRenderer, publisher: EventPublisher, *,
+        wait_s: float,
+    ) -> None:  # fmt: skip
+        """`wait_s`: seconds for which kubelet waits while no single container matches."""
+        self._finder = finder
+        self._admitter = admitter
+        self._preparer = preparer
+        self._allocations = allocations
+        self._renderer = renderer
+        self._publisher = publisher
+        self._wait_s = wait_s
         self._turn = asyncio.Lock()
 
     def preferred(
         self, resource: str, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> Sequence[str]:
-        """Ids that nobody had lately, as far as there are any: none then stands for two."""
-        taken, must = self._do.allocations.taken(resource), frozenset(must_include)
+        """Ids that no container had recently, as far as there are any: none then stands for two."""
+        taken, must = self._allocations.taken(resource), frozenset(must_include)
         others = [id_ for id_ in available if id_ not in must]
         others.sort(key=lambda id_: (id_ in taken, len(id_), id_))
         return [*must_include, *others][:size]
@@ -91,37 +78,37 @@ class Allocator:
         self, resource: str, ids: Sequence[str]
     ) -> ContainerAllocation | AllocateRefused:
         """What the container gets for which kubelet chose these ids."""
-        if not self._do.allocations.known.is_set():
+        if not self._allocations.known.is_set():
             return AllocateRefused(NOT_KNOWN)
         async with self._turn:  # what one was given the next one is not
-            until = self._do.now() + self._do.settings.wait_s
-            judged: dict[str, AdmissionDecision] = {}
-            found = await self._do.finder.find(
-                resource, len(ids), until, lambda found: self._is_good(found, judged)
+            until = asyncio.get_running_loop().time() + self._wait_s
+            decisions: dict[str, AdmissionDecision] = {}
+            found = await self._finder.find(
+                resource, len(ids), until, lambda found: self._is_final(found, decisions)
             )
             if isinstance(found, FoundContainer):
-                return await self._answer(found, judged[found.pod.uid], resource, ids)
+                return await self._answer(found, decisions[found.pod.uid], resource, ids)
             if len(found.candidates) == 1:
                 one = found.candidates[0]
-                return self._unfit(one, judged.get(one.pod.uid))
+                return self._unconfirmed(one, decisions.get(one.pod.uid))
             return self._not_found(found, resource, len(ids))
 
-    def _is_good(self, found: FoundContainer, judged: dict[str, AdmissionDecision]) -> bool:
-        """Whether there is a verdict that time will not change."""
-        verdict = self._do.judge.admit(found.pod, found.container.name, beside=False)
-        judged[found.pod.uid] = verdict
-        return not isinstance(verdict, Refused) or verdict.why.needs_alert
+    def _is_final(self, found: FoundContainer, decisions: dict[str, AdmissionDecision]) -> bool:
+        """Whether the decision will not change with time."""
+        decision = self._admitter.admit_with_room(found.pod, found.container.name)
+        decisions[found.pod.uid] = decision
+        return not isinstance(decision, Refused) or decision.why.needs_alert
 
-    def _unfit(
-        self, one: RequestingContainer, verdict: AdmissionDecision | None
+    def _unconfirmed(
+        self, one: RequestingContainer, decision: AdmissionDecision | None
     ) -> AllocateRefused:
-        if isinstance(verdict, Refused):
-            return self._refused(_sandbox(one), one.container.name, verdict.why, verdict.message)
+        if isinstance(decision, Refused):
+            return self._refuse(_sandbox(one), one.container.name, decision)
         message = (
             f"{one.name}: the API server shows it otherwise than it was seen here: delete the pod, "
             "so that it is scheduled anew"
         )
-        self._do.teller.unclaimed(message)
+        self._publisher.unclaimed(message)
         return AllocateRefused(message)
 
     def _not_found(self, found: NoContainerFound, resource: str, count: int) -> AllocateRefused:
@@ -130,103 +117,87 @@ class Allocator:
                 f"no pod that is bound to this node asks for {count} of {resource} and was not "
                 "given it: delete the pod, so that it is scheduled anew"
             )
-            self._do.teller.unclaimed(message)
+            self._publisher.unclaimed(message)
             return AllocateRefused(message)
-        names = ", ".join(one.name for one in found.candidates[:_SHOWN])
+        names = ", ".join(one.name for one in found.candidates[:_NAMED])
         message = (
             f"{len(found.candidates)} pods ask for {count} of {resource} at once, and kubelet does "
             f"not say for which it asks: {names}: delete all of them but one"
         )
         for one in found.candidates:
-            self._do.teller.alert(
+            self._publisher.alert(
                 _sandbox(one), one.container.name, ContainerAlert.AMBIGUOUS, message
             )
         return AllocateRefused(message)
 
     async def _answer(
-        self, found: FoundContainer, verdict: AdmissionDecision, resource: str, ids: Sequence[str]
+        self, found: FoundContainer, decision: AdmissionDecision, resource: str, ids: Sequence[str]
     ) -> ContainerAllocation | AllocateRefused:
         pod, name = found.pod, found.container.name
         with tracing.span(
             "tessera.agent.allocate",
-            parent=self._do.judge.traceparent(pod),
+            parent=self._admitter.traceparent(pod),
             pod=f"{pod.namespace}/{pod.name}",
             container=name,
-            vendor=self._do.vendor.name,
+            vendor=self._renderer.vendor.name,
         ) as span:
-            answer = await self._judged(found, verdict, resource, ids)
+            answer = await self._decided(found, decision, resource, ids)
             if isinstance(answer, AllocateRefused):
                 span.failed(answer.why)
-            elif isinstance(verdict, Granted):
-                span.set(cards=",".join(share.card for share in verdict.shares))
+            elif isinstance(decision, Granted):
+                span.set(cards=",".join(share.card for share in decision.shares))
             return answer
 
-    async def _judged(
-        self, found: FoundContainer, verdict: AdmissionDecision, resource: str, ids: Sequence[str]
+    async def _decided(
+        self, found: FoundContainer, decision: AdmissionDecision, resource: str, ids: Sequence[str]
     ) -> ContainerAllocation | AllocateRefused:
         pod, name = found.pod, found.container.name
-        match verdict:
-            case Refused(why=why, message=message):
-                return self._refused(pod, name, why, message)
-            case Granted() as given:
-                return await self._given(found, given, _entry(found, resource, ids))
+        match decision:
+            case Refused() as refused:
+                return self._refuse(pod, name, refused)
+            case Granted() as granted:
+                return await self._with_cards(found, granted, _entry(found, resource, ids))
             case NoDevices(env=env):
-                if not self._do.judge.concerns(pod):
+                if not self._admitter.has_grant(pod):
                     return AllocateRefused(
                         f"pod {pod.namespace}/{pod.name}, container {name}, asks for {resource} "
                         "and has no grant: leave the choice of its node to our scheduler"
                     )
-                await self._write(_entry(found, resource, ids, AllocationStep.ALLOCATED))
-                return ContainerAllocation(env={**self._harmless(), **env})
+                await self._record(_entry(found, resource, ids, AllocationStep.ALLOCATED))
+                return self._renderer.render_without_cards(env)
 
-    async def _given(
-        self, found: FoundContainer, given: Granted, entry: RecordedAllocation
+    async def _with_cards(
+        self, found: FoundContainer, granted: Granted, entry: RecordedAllocation
     ) -> ContainerAllocation | AllocateRefused:
-        do, pod = self._do, found.pod
-        cards = do.cards() or {}
-        mine = [cards[card] for card in dict.fromkeys(s.card for s in given.shares)]
         try:
-            hand = await asyncio.to_thread(
-                hand_over, do.handing, do.settings.cards, given.injection, mine
-            )
-            await do.allocations.put(entry)
+            devices = await self._renderer.hand_over(granted)
+            await self._allocations.put(entry)
         except NoDeviceNode as e:
             message = f"{e}: have the agent give cards by another way than device nodes"
-            return self._refused(pod, entry.container, RefusalReason.CARD_UNKNOWN, message)
+            refused = Refused(why=RefusalReason.CARD_UNKNOWN, message=message)
+            return self._refuse(found.pod, entry.container, refused)
         except OSError as e:
-            return self._refused(pod, entry.container, RefusalReason.NOT_PREPARED, _unwritten(e))
-        given = replace(given, injection=hand.injection)
+            refused = Refused(why=RefusalReason.NOT_PREPARED, message=_unwritten(e))
+            return self._refuse(found.pod, entry.container, refused)
+        granted = replace(granted, injection=devices.injection)
+        prepared = self._preparer.prepare(found.pod, found.container, granted)
+        if isinstance(prepared, Refused):
+            await self._allocations.forget([entry])
+            return AllocateRefused(refusal_text(prepared))
+        answer = self._renderer.render(devices, prepared.env, prepared.mounts)
+        self._preparer.commit(prepared, ContainerStage.ALLOCATED)
+        await self._record(replace(entry, step=AllocationStep.ALLOCATED))
+        return answer
 
-        def answer(env: Mapping[str, str], files: Sequence[Mount]) -> ContainerAllocation:
-            return _allocation(hand, {**self._harmless(), **env}, files)
-
-        answered = do.preparing.prepare(
-            pod, found.container, given, answer, ContainerStage.ALLOCATED
-        )
-        if isinstance(answered, NotPrepared):
-            await do.allocations.forget([entry])
-            return AllocateRefused(f"{answered.why}: {answered.message}")
-        await self._write(replace(entry, step=AllocationStep.ALLOCATED))
-        return answered
-
-    def _harmless(self) -> Mapping[str, str]:
-        """Variables by which an image would get other devices, emptied: kubelet does not tell what
-        the image sets, and what is answered stands in its place."""
-        guarded = self._do.vendor.guarded_env.items()
-        return {name: "" for name, harmless in guarded if "" in harmless and "*" not in name}
-
-    async def _write(self, entry: RecordedAllocation) -> None:
-        """It is known whether it is written or not; a start is not allowed before it is."""
+    async def _record(self, entry: RecordedAllocation) -> None:
+        """The entry is known whether it is written or not; a start is not allowed before it is."""
         try:
-            await self._do.allocations.put(entry)
+            await self._allocations.put(entry)
         except OSError as e:
             _log.warning("allocation not written", pod=entry.pod, uid=entry.uid, why=str(e))
 
-    def _refused(
-        self, pod: PodSandbox, container: str, why: RefusalReason, message: str
-    ) -> AllocateRefused:
-        told = self._do.preparing.refused(pod, container, why, message)
-        return AllocateRefused(f"{told.why}: {told.message}")
+    def _refuse(self, pod: PodSandbox, container: str, refused: Refused) -> AllocateRefused:
+        return AllocateRefused(refusal_text(self._preparer.refuse(pod, container, refused)))
 
 
 def _entry(
@@ -245,18 +216,6 @@ def _entry(
         container=found.container.name,
         notes=found.notes,
         env=found.env,
-    )
-
-
-def _allocation(
-    hand: HandedOverDevices, env: Mapping[str, str], files: Sequence[Mount]
-) -> ContainerAllocation:
-    return ContainerAllocation(
-        env=env,
-        mounts=(*hand.injection.mounts, *files),
-        annotations=hand.injection.annotations,
-        devices=tuple(DeviceNode(path=path, source=path) for path in hand.injection.devices),
-        cdi_devices=hand.cdi,
     )
 
 

@@ -1,150 +1,91 @@
-"""What becomes of containers whose cards a device plugin gave: no runtime tells it, so it is what
-the API server shows of them, and of a pod that was deleted by force, which of its containers still
-has processes.
+"""The lifecycle of containers whose cards a device plugin gave: no runtime reports it, so it is
+what the API server shows of them, and for a pod that was deleted by force, which of its containers
+still has processes.
 
 It is seconds behind at times. Until a container is shown to run it counts as about to, from the
-moment in which its start was allowed; what is shown of it from before that is of an earlier life.
+moment in which its start was allowed; a status from before that is of an earlier run.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from math import floor
 from typing import Final, NoReturn
 
-from msgspec import Struct
-
-from tessera_agent.admission.prepare import ContainerPreparer, EarlierAdjustment
+from tessera_agent.admission.prepare import ContainerPreparer
 from tessera_agent.api.pod_view import ContainerRun, ContainerView, PodView
 from tessera_agent.api.pods import NodePods
-from tessera_agent.containers.adjustment import limits_of, terms_in
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
-from tessera_agent.containers.hook_files import ContainerKey, HookFiles
+from tessera_agent.containers.hook_files import ContainerKey
 from tessera_agent.device_plugin.allocations import Allocations, RecordedAllocation
-from tessera_agent.device_plugin.recovery import given_files, recovered_allocations
+from tessera_agent.device_plugin.recovery import AllocationRecovery
 from tessera_agent.usage.process_owners import containers_in
-from tessera_core.dialect_kit.contract import Dialect
 from tessera_kubelet.errors import NodeError
-from tessera_kubelet.pod_resources import PodResources
 from tessera_runtime import logs
-from tessera_schema.grants import Grant
-from tessera_schema.injections import Injection
 
 _log: Final = logs.named("tessera.agent.lives")
 _BEFORE: Final = float("-inf")
 
 
-class LifecycleDependencies(Struct, frozen=True, kw_only=True):
-    """What is held against what is shown."""
-
-    dialects: Mapping[str, Dialect]
-    names: frozenset[str]
-    """Of the resources that kubelet allocates."""
-    holdings: ContainerRegistry
-    pods: NodePods
-    allocations: Allocations
-    resources: PodResources
-    preparing: ContainerPreparer
-    files: HookFiles
-    proc_folder: str
-    look_s: float
-    now: Callable[[], float]
-    """The loop's clock."""
-
-
 class ContainerLifecycle:
-    """Follows containers."""
+    """Follows containers whose cards a device plugin gave."""
 
-    def __init__(self, tools: LifecycleDependencies) -> None:
-        """Nothing is known."""
-        self._do = tools
+    def __init__(
+        self, holdings: ContainerRegistry, pods: NodePods, allocations: Allocations,
+        recovery: AllocationRecovery, preparer: ContainerPreparer, *, proc_folder: str,
+        look_s: float,
+    ) -> None:  # fmt: skip
+        """`look_s`: seconds between two reconciliations while no event comes."""
+        self._holdings = holdings
+        self._pods = pods
+        self._allocations = allocations
+        self._recovery = recovery
+        self._preparer = preparer
+        self._proc_folder = proc_folder
+        self._look_s = look_s
         self._last: dict[ContainerKey, str] = {}
         """The id by which a container ran last."""
-        self.synchronized = 0
-        """1 once what was given before is known, and all pods were shown."""
 
-    def rebuild(self) -> None:
-        """Know what was allocated before, by what was written of it."""
-        for one in self._do.allocations:
-            found = self._rebuilt(one)
-            if found is not None:
-                self._do.holdings.put(found)
+    async def load(self) -> None:
+        """Load what was allocated before, as far as it was recorded."""
+        await self._allocations.load()
+        self._recovery.rebuild()
 
     async def follow(self) -> NoReturn:
-        """Look whenever something is shown, for ever."""
-        do = self._do
-        while not do.pods.listed:
-            await self._news(do.pods.told)
-        while not do.allocations.known.is_set():
+        """Reconcile whenever the API server shows a change, for ever."""
+        while not self._pods.listed:
+            await self._wait(self._pods.next_change)
+        while not self._allocations.known.is_set():
             await self._recover()
-        await self._adopt()
+        await self._recovery.adopt()
         while True:
-            told = do.pods.told
+            change = self._pods.next_change
             self.reconcile()
-            self.synchronized = 1
-            await self._bury()
-            await self._news(told)
+            self._holdings.synchronized = 1
+            await self._forget_gone()
+            await self._wait(change)
 
-    async def _news(self, told: asyncio.Event) -> None:
+    async def _wait(self, change: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._do.look_s):
-                await told.wait()
-
-    # -- what was before
+            async with asyncio.timeout(self._look_s):
+                await change.wait()
 
     async def _recover(self) -> None:
-        """The file is lost: what it held is known to kubelet, and was made on this node."""
-        do = self._do
         try:
-            holdings = await do.resources.list()
+            await self._recovery.recover()
         except NodeError as e:
             _log.warning("allocations not recovered", why=str(e))
-            await asyncio.sleep(do.look_s)
-            return
-        made = await asyncio.to_thread(do.files.known)
-        found = recovered_allocations(holdings, tuple(do.pods), frozenset(made), do.names)
-        try:
-            await do.allocations.put(*found)
-        except OSError as e:
-            _log.warning("allocations not written", why=str(e))
-        self.rebuild()
-        do.allocations.known.set()
-        _log.info("allocations recovered", count=len(found))
+            await asyncio.sleep(self._look_s)
 
-    async def _adopt(self) -> None:
-        """Containers that have files, and of which nothing else is known here."""
-        do = self._do
-        made = await asyncio.to_thread(do.files.known)
-        for one in given_files(do.pods, frozenset(made)):
-            if do.holdings.get(one.key) is None and (found := self._rebuilt(one)) is not None:
-                do.holdings.put(found)
-
-    def _rebuilt(self, one: RecordedAllocation) -> Holding | None:
-        do, pod = self._do, one.sandbox
-
-        def given(grant: Grant | None) -> Injection:
-            return grant.given.get(one.container, Injection()) if grant else Injection()
-
-        was = EarlierAdjustment(
-            limits=partial(limits_of, pod, one.container),
-            terms=lambda shares: terms_in(
-                do.dialects, one.notes, shares, one.env, given(do.holdings.granted(one.uid))
-            ),
-        )  # fmt: skip
-        stage = ContainerStage.CREATED if one.started_at else ContainerStage.ALLOCATED
-        return do.preparing.found(pod, one.info, stage, was, adjusted=True)
-
-    # -- what is shown
+    # -- what the API server shows
 
     def reconcile(self) -> None:
-        """Once: every container to where it is shown to be."""
-        do = self._do
-        started = {one.key: one.started_at for one in do.allocations}
-        for held in do.holdings:
-            shown = do.pods.get(held.key.uid)
+        """Reconcile once: every container gets the stage that the API server shows."""
+        started = {one.key: one.started_at for one in self._allocations}
+        for held in self._holdings:
+            shown = self._pods.get(held.key.uid)
             container = shown.get(held.key.container) if shown else None
             if shown is None or container is None or shown.ended:
                 continue
@@ -159,11 +100,11 @@ class ContainerLifecycle:
             if held.id == run.id and held.stage is ContainerStage.RUNNING:
                 return
             self._last[held.key] = run.id
-            moved = self._do.holdings.change(
+            moved = self._holdings.change(
                 held.key, held.id, id=run.id, stage=ContainerStage.RUNNING
             )
             if moved is not None and moved.since != _BEFORE:
-                self._do.preparing.started(moved)
+                self._preparer.started(moved)
         elif any(self._ended_as(ended, held, started_at) for ended in container.ended):
             self._end(held)
 
@@ -180,7 +121,8 @@ class ContainerLifecycle:
         return held.stage is not ContainerStage.ALLOCATED and self._is_new(run, held, started_at)
 
     def _is_new(self, run: ContainerRun, held: Holding, started_at: float) -> bool:
-        """Times are shown in whole seconds."""
+        """Whether the run began after the start that was allowed last; its times are in whole
+        seconds."""
         late = run.started_at is None or run.started_at.timestamp() >= floor(started_at)
         return late and run.id != self._last.get(held.key)
 
@@ -188,39 +130,37 @@ class ContainerLifecycle:
         if held.stage in (ContainerStage.CREATED, ContainerStage.RUNNING):
             if held.id:
                 self._last[held.key] = held.id
-            self._do.holdings.change(held.key, held.id, stage=ContainerStage.ENDED, pid=0)
+            self._holdings.change(held.key, held.id, stage=ContainerStage.ENDED, pid=0)
 
     # -- what is gone
 
-    async def _bury(self) -> None:
+    async def _forget_gone(self) -> None:
         """Forget what is gone: pods that have ended, and those that are not shown any more and of
         which nothing runs."""
-        do = self._do
-        left = [held for held in do.holdings if do.pods.is_gone(held.key.uid, held.since)]
+        left = [held for held in self._holdings if self._pods.is_gone(held.key.uid, held.since)]
         alive: frozenset[str] = frozenset()
         if any(self._may_live(held) for held in left):
-            alive = await asyncio.to_thread(containers_in, do.proc_folder)
+            alive = await asyncio.to_thread(containers_in, self._proc_folder)
         for held in left:
             if not self._may_live(held) or held.id not in alive:
-                do.holdings.forget(held.key, do.now())
+                self._holdings.forget(held.key, asyncio.get_running_loop().time())
                 self._last.pop(held.key, None)
-        holding = {held.key.uid for held in do.holdings}
+        holding = {held.key.uid for held in self._holdings}
         for uid in {held.key.uid for held in left} - holding:
-            do.holdings.lose(uid)
-        await self._forget(one for one in do.allocations if one.uid not in holding)
+            self._holdings.lose(uid)
+        await self._forget(one for one in self._allocations if one.uid not in holding)
 
     def _may_live(self, held: Holding) -> bool:
-        return held.stage is ContainerStage.RUNNING and self._do.pods.get(held.key.uid) is None
+        return held.stage is ContainerStage.RUNNING and self._pods.get(held.key.uid) is None
 
     async def _forget(self, of_nobody: Iterable[RecordedAllocation]) -> None:
         """Containers that hold nothing have allocations too."""
-        pods = self._do.pods
         gone = [
             one for one in of_nobody
-            if (shown := pods.get(one.uid)) is None or shown.ended
+            if (shown := self._pods.get(one.uid)) is None or shown.ended
         ]  # fmt: skip
         if gone:
-            await self._do.allocations.forget(gone)
+            await self._allocations.forget(gone)
 
 
 def _is_over(container: ContainerView, pod: PodView) -> bool:

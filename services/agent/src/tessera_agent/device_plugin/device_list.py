@@ -1,19 +1,18 @@
-"""What kubelet is told that the node has, where a device plugin gives the cards: ids without any
-meaning, of every name by which it is asked.
+"""The devices that kubelet is given to count, where a device plugin gives the cards: ids without
+any meaning, of every resource name that it allocates.
 
-How much is free is in the scheduler's books. So there is twice of what the cards amount to, and it
-does not change with what is in use, nor with the health of a single card.
+How much is free is in the scheduler's ledger. So there are twice as many ids as the cards amount
+to, and that does not change with what is in use, nor with the health of a single card.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn
 
-from msgspec import Struct
-
-from tessera_agent.devices.cards import CardsState
+from tessera_agent.device_plugin.allocations import Allocations
+from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_core.inventory.extended_resources import amounts_of
 from tessera_core.registry.registry import DialectRegistry
 from tessera_kubelet.device_plugin.device_lists import DeviceLists
@@ -23,66 +22,60 @@ from tessera_schema.cards import Card
 
 _log: Final = logs.named("tessera.agent.offering")
 MOST_IDS: Final = 100_000
-"""Of one name. Kubelet reads 4 MiB at most, and writes them all down whenever a pod starts."""
+"""Ids of one name. Kubelet reads 4 MiB at most, and writes all of them whenever a pod starts."""
 _SPARE: Final = 2
 """A pod that is about to end keeps its ids while its successor starts."""
-_LOOK_S: Final = 1.0
+_COMPARE_S: Final = 1.0
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class OfferedCards(Struct, frozen=True, kw_only=True):
-    """Whose cards."""
-
-    registry: DialectRegistry
-    vendor: str
-    names: frozenset[str]
-    seen: Callable[[], CardsState]
-    left_to_others: Callable[[], bool]
-    ready: Callable[[], bool]
-    """Whether kubelet could be answered."""
-
-
 class DeviceListUpdater:
-    """Keeps what is offered in line with the cards."""
+    """Keeps kubelet's lists of devices in line with the cards."""
 
-    def __init__(self, offers: DeviceLists, about: OfferedCards) -> None:
-        """Nothing is offered before the cards have been seen."""
-        self._offers = offers
-        self._about = about
-        self._told: dict[str, tuple[int, bool]] = {}
+    def __init__(
+        self, lists: DeviceLists, registry: DialectRegistry, vendor: str, names: frozenset[str],
+        devices: DeviceMonitor, allocations: Allocations,
+    ) -> None:  # fmt: skip
+        """Nothing is listed before the cards are known, nor before `allocations` are."""
+        self.lists = lists
+        self.names = names
+        self._registry = registry
+        self._vendor = vendor
+        self._devices = devices
+        self._allocations = allocations
+        self._listed: dict[str, tuple[int, bool]] = {}
 
     async def keep(self) -> NoReturn:
-        """Without end: look. Only cancellation ends it."""
+        """Compare, and list what changed, for ever."""
         while True:
             self.reconcile()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_COMPARE_S)
 
     def reconcile(self) -> None:
-        """Once. A name is registered by its first offer, so there is none while another plugin
-        hands out the cards."""
-        about, seen = self._about, self._about.seen()
-        left = about.left_to_others()
-        if not seen.complete or not seen.cards:
+        """Compare once. A name is registered by its first list, so there is none while another
+        plugin hands out the cards."""
+        state, left = self._devices.latest, self._devices.left_to_others
+        if not state.complete or not state.cards:
             return
-        if not self._offers.resources and (left or not about.ready()):
+        if not self.lists.resources and (left or not self._allocations.known.is_set()):
             return
-        healthy = not left and any(card.healthy for card in seen.cards)
-        for name, wanted in amounts(about.registry, about.vendor, about.names, seen.cards).items():
+        healthy = not left and any(card.healthy for card in state.cards)
+        for name, wanted in amounts(self._registry, self._vendor, self.names, state.cards).items():
             now = wanted, healthy
-            if self._told.get(name) == now:
+            if self._listed.get(name) == now:
                 continue
-            self._told[name] = now
+            self._listed[name] = now
             count = min(wanted, MOST_IDS)
             if count < wanted:
                 _log.warning("kubelet is told of less than there is", name=name, told=count)
             devices = [PluginDevice(id=_id(number), healthy=healthy) for number in range(count)]
-            self._offers.put(name, devices)
+            self.lists.put(name, devices)
 
 
 def amounts(
     registry: DialectRegistry, vendor: str, names: Iterable[str], cards: Iterable[Card]
 ) -> Mapping[str, int]:
-    """How many ids each name has."""
+    """The number of ids of each name."""
     amounted = amounts_of(registry, vendor, cards)
     return {name: _SPARE * amounted.get(name, 0) for name in sorted(names)}
 

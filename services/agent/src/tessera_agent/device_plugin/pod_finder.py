@@ -1,5 +1,5 @@
-"""Finds the pod that kubelet asks for, and has it confirmed by the API server: what is watched may
-be behind, and a pod that has ended meanwhile must not stand for the one that took its place.
+"""Finds the pod that kubelet asks for, and confirms it with the API server: the watch may be
+behind, and a pod that has ended meanwhile must not stand for the one that took its place.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tessera_schema.kube import Pod
 
 _log: Final = logs.named("tessera.agent.asked")
 _AGAIN_S: Final = 0.2
-"""Seconds until a pod that was shown otherwise than it is is looked at again."""
+"""Seconds until a pod whose status was outdated is checked again."""
 _ELSEWHERE: Final = "(valueFrom)"
 """The value of a variable whose value is not known here: it may be any."""
 _SHORT: Final = 64
 """Characters of an annotation that may be a setting of the pod's."""
 
-_KEPT: Final = (GRANT_KEY, TRACE_KEY)
+_ALWAYS: Final = (GRANT_KEY, TRACE_KEY)
 
 
 class _List(Struct, frozen=True):
@@ -65,21 +65,21 @@ class FoundContainer(Struct, frozen=True, kw_only=True):
 
 
 class NoContainerFound(Struct, frozen=True, kw_only=True):
-    """Nobody, or several."""
+    """No container matches, or several do."""
 
     candidates: tuple[RequestingContainer, ...] = ()
 
 
 class PodFinder:
-    """Finds."""
+    """Finds the container for which kubelet asks."""
 
     def __init__(
         self, kube: Kube, pods: NodePods, allocations: Allocations, resources: PodResources,
         patience_s: float, variables: Collection[str],
     ) -> None:  # fmt: skip
-        """Everything in it may change while it looks. After `patience_s` what is not confirmed by
-        the API server has to do, and what kubelet may ask for once more. Of a container's variables
-        these matter later."""
+        """After `patience_s` a pod that the API server did not confirm has to do, and containers
+        count that kubelet may ask for once more. `variables`: those of a container that matter
+        later."""
         self._variables = variables
         self._patience_s = patience_s
         self._kube = kube
@@ -90,13 +90,13 @@ class PodFinder:
     async def find(
         self, resource: str, count: int, until: float, good: Callable[[FoundContainer], bool]
     ) -> FoundContainer | NoContainerFound:
-        """The container, as soon as there is one that is `good`; what there is at that time (the
-        loop's) else."""
+        """The container, as soon as there is one that is `good`; otherwise what there is at `until`
+        (the loop's time)."""
         late, last = asyncio.get_running_loop().time() + self._patience_s, NoContainerFound()
         try:
             async with asyncio.timeout_at(until):
                 while True:
-                    told = self._pods.told
+                    change = self._pods.next_change
                     candidates = await self._candidates(resource, count, late)
                     last = NoContainerFound(candidates=candidates)
                     if len(candidates) == 1:
@@ -105,7 +105,7 @@ class PodFinder:
                             return found
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_AGAIN_S):
-                            await told.wait()
+                            await change.wait()
         except TimeoutError:
             return last
 
@@ -128,7 +128,7 @@ class PodFinder:
     async def _confirmed(
         self, one: RequestingContainer, resource: str, count: int
     ) -> FoundContainer | None:
-        """None where the pod is not any more what it was seen as."""
+        """None where the pod is not any more as the watch showed it."""
         pod = one.pod
         path = paths.in_core(pod.namespace, "pods")
         query = {"fieldSelector": f"metadata.name={pod.name}"}
@@ -162,7 +162,7 @@ class PodFinder:
             container=ContainerInfo(
                 id="", sandbox_id=pod.uid, name=name, env=env, set_twice=frozenset(env)
             ),
-            notes={k: v for k, v in notes.items() if len(v) <= _SHORT or k in _KEPT},
+            notes={k: v for k, v in notes.items() if len(v) <= _SHORT or k in _ALWAYS},
             env={k: v for k, v in env.items() if k in self._variables},
         )
 

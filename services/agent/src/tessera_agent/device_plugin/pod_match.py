@@ -1,4 +1,4 @@
-"""Whose container kubelet asks for, by how much of what it asks: it says nothing else.
+"""Matches kubelet's request to a container by resource and amount: kubelet says nothing else.
 
 The scheduler never lets two pods that ask for as much start on a node at once where a device plugin
 gives the cards; within a pod kubelet asks for one container after the other, init containers first.
@@ -17,7 +17,7 @@ from tessera_agent.device_plugin.allocations import RecordedAllocation
 from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_kubelet.pod_resources import PodHolding
 
-_SHOWN: Final = 4
+_NAMED: Final = 4
 
 
 class RequestingContainer(Struct, frozen=True, kw_only=True):
@@ -57,12 +57,12 @@ def restarting(
     """The containers that ask for just so much, do not run, and are in pods that were admitted
     before, of which kubelet knows nothing: it lost its record, or they were given their cards by
     the runtime then. One of each pod."""
-    known = {theirs for theirs, has in _having(holdings, resource) if has}
+    known = {name for name, has in _having(holdings, resource) if has}
     found = []
     for pod in pods:
         for container in pod.containers:
-            theirs = (pod.namespace, pod.name, container.name)
-            if pod.ended or not pod.admitted or container.runs or theirs in known:
+            name = (pod.namespace, pod.name, container.name)
+            if pod.ended or not pod.admitted or container.runs or name in known:
                 continue
             if amount(container, resource) == count:
                 found.append(RequestingContainer(pod=pod, container=container))
@@ -84,22 +84,23 @@ def disagreement(
     resource: str,
     ids: Iterable[str],
 ) -> str:
-    """Why what kubelet says of these ids is not what we know; empty when it is, or when it says
-    nothing of them. The ids of an init container may be another container's of its pod later."""
+    """Why kubelet's list of these ids differs from the recorded allocations; empty where it does
+    not, or has none of them. The ids of an init container may be another container's of its pod
+    later."""
     wanted = frozenset(ids)
-    ours = {(one.namespace, one.pod, one.container) for one in mine}
+    recorded = {(one.namespace, one.pod, one.container) for one in mine}
     pods = {(one.namespace, one.pod) for one in mine}
-    for theirs, has in _having(holdings, resource):
-        strange = theirs not in ours and (theirs[:2] not in pods or wanted == has)
+    for name, has in _having(holdings, resource):
+        strange = name not in recorded and (name[:2] not in pods or wanted == has)
         if wanted & has and strange:
-            return f"kubelet gave them to {_name(theirs)}, we to {_names(ours)}"
+            return f"kubelet gave them to {_name(name)}, we to {_names(recorded)}"
     return ""
 
 
 def listed(holdings: Sequence[PodHolding], resource: str, ids: Iterable[str]) -> tuple[Named, ...]:
-    """Who has any of these ids, as kubelet says. It does not of init containers."""
+    """The containers that have any of these ids by kubelet's list. It has no init containers."""
     wanted = frozenset(ids)
-    return tuple(theirs for theirs, has in _having(holdings, resource) if wanted & has)
+    return tuple(name for name, has in _having(holdings, resource) if wanted & has)
 
 
 def _having(
@@ -119,7 +120,7 @@ def _next(pod: PodView, resource: str, has: Has) -> ContainerView | None:
 
 def _names(containers: Iterable[Named]) -> str:
     named = sorted(map(_name, containers))
-    return " and ".join(named[:_SHOWN]) if named else "nobody"
+    return " and ".join(named[:_NAMED]) if named else "nobody"
 
 
 def _name(container: Named) -> str:

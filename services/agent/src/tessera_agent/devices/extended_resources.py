@@ -1,12 +1,13 @@
 """The resource names of the vendor's dialects on the node, so that kube-scheduler considers it,
 each with what the node's cards amount to (`tessera_core.inventory.extended_resources`).
 
-A pod that fitted nowhere is woken by a node only if the node has every name that the pod asks for.
+kube-scheduler tries a pod that fitted nowhere again for a node only if the node has every name that
+the pod asks for.
 Names that no device plugin advertises are written here; a name that has another value belongs to a
 device plugin and is left alone. Which amounts are the agent's own is recorded in the inventory
-beside the cards: a name is recorded before its amount is first written, so nobody takes the amount
-for cards. Nothing is written before the node's cards are known, and nothing is taken back because
-they are not there at the moment.
+next to the cards: a name is recorded before its amount is first written, so that the amount is not
+taken for cards. Nothing is written before the node's cards are known, and nothing is taken back
+because they are not there at the moment.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 from tessera_agent.containers.holdings import ContainerRegistry
 from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.devices.node_annotation import CardsAnnotationWriter
-from tessera_agent.settings import InventorySettings
+from tessera_agent.devices.settings import InventorySettings
 from tessera_core.inventory.extended_resources import is_former
 from tessera_core.kube.quantity import BadQuantity, quantity_value
 from tessera_runtime import logs
@@ -34,15 +35,15 @@ from tessera_schema.kube import Node, Quantity
 
 _log: Final = logs.named("tessera.agent.advertising")
 _decode_node = decoder(Node)
-_LOOK_S: Final = 1.0
-"""Seconds between looks at the node as it is known here, which cost nothing."""
+_COMPARE_S: Final = 1.0
+"""Seconds between comparisons with the node as it is known here, which cost nothing."""
 _RETRY_MOST_S: Final = 300.0
 
 Amounts = Mapping[str, int]
 
 
 class ExtendedResources:
-    """Keeps the names on the node."""
+    """Keeps the names and amounts on the node."""
 
     def __init__(
         self, kube: Kube, settings: InventorySettings, node: str,
@@ -58,23 +59,23 @@ class ExtendedResources:
         self._devices = devices
         self._holdings = holdings
         self._node = paths.node(node)
-        self._shown: Node | None = None
+        self._read: Node | None = None
         self._known: Node | None = None
         self._zeros: set[str] = set()
         self._due = float("-inf")
         self._retry_s = 0.0
 
     async def keep(self) -> NoReturn:
-        """Without end: look, and write what is missing. Only cancellation ends it."""
+        """Compare, and write what is missing, for ever."""
         while True:
             await self.reconcile()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_COMPARE_S)
 
     async def reconcile(self) -> None:
-        """Once; a write is tried only when its turn has come."""
-        loop, shown = asyncio.get_running_loop(), self._inventory.node
-        if shown is not self._shown:
-            self._shown = self._known = shown
+        """Compare once; a write is tried only when its turn has come."""
+        loop, node = asyncio.get_running_loop(), self._inventory.node
+        if node is not self._read:
+            self._read = self._known = node
         if self._known is None or loop.time() < self._due:
             return
         recorded = self._inventory.advertised
@@ -98,7 +99,7 @@ class ExtendedResources:
         """
         if not self._settings.advertise or self._devices.left_to_others:
             return {}
-        cards = self._devices.seen.cards
+        cards = self._devices.latest.cards
         if not cards:
             return None
         now = {name: amount for name, amount in self._amounts(cards).items() if amount}
@@ -111,14 +112,14 @@ class ExtendedResources:
             await self._write(recorded, wanted)
             self._retry_s = self._settings.write_s
         except ApiConflict:
-            self._retry_s = self._settings.write_s  # somebody else wrote: look again
+            self._retry_s = self._settings.write_s  # another client wrote: read again
         except (Transient, ApiRefused, msgspec.DecodeError) as e:
             self._retry_s = min(max(self._retry_s, self._settings.write_s) * 2, _RETRY_MOST_S)
             _log.warning("resources not advertised", why=str(e))
         self._due = asyncio.get_running_loop().time() + self._retry_s
 
     async def _write(self, recorded: Amounts, wanted: Amounts) -> None:
-        """By what the node is now, and only if it is still that when the patch arrives."""
+        """Write by what the node is now, and only if it is still that when the patch arrives."""
         node = _decode_node(await self._kube.call(Verb.GET, self._node))
         changes = self._changes(node, recorded, wanted)
         if changes:
@@ -134,7 +135,7 @@ class ExtendedResources:
         self._known = node
 
     def _changes(self, node: Node, recorded: Amounts, wanted: Amounts) -> Mapping[str, str | None]:
-        """Name -> what it is to be on the node; None = away with it."""
+        """Name -> its amount for the node; None = remove it."""
         changes: dict[str, str | None] = {}
         for name in sorted({*recorded, *wanted, *_former(node)}):
             there = node.status.capacity.get(name)
@@ -150,8 +151,8 @@ class ExtendedResources:
         return changes
 
     def _may_take_over(self, name: str) -> bool:
-        """A node that was made anew is given 0 of every name by kubelet, and so is a plugin without
-        devices. The first happens once; so such a name is taken over once."""
+        """Kubelet gives a node that was created again 0 of every name, and so it does for a plugin
+        without devices. The first happens once; so such a name is taken over once."""
         return name not in self._zeros and not self._devices.left_to_others
 
 

@@ -1,7 +1,7 @@
-"""The key that this agent's news are signed with (`tessera_core.trust.messages`).
+"""The key that this agent's messages are signed with (`tessera_core.trust.messages`).
 
-It is kept on the node, so that an agent that starts anew speaks with the same voice, and the node's
-annotation need not be written for it. Where the node takes no file, a key is made for this life.
+It is stored on the node, so that an agent that starts again signs with the same key, and the node's
+annotation need not be written for it. Where the node takes no file, a key is made for this run.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tessera_core.trust.messages import MessageSigner
 from tessera_runtime import atomic_write, logs
 
 _log: Final = logs.named("tessera.agent.speaking")
-_ONLY_OURS: Final = 0o600
+_OWNER_ONLY: Final = 0o600
 
 
-async def a_speaker(folder: Path, vendor: str) -> MessageSigner:
-    """The one that spoke here before, or a new one."""
-    return await asyncio.to_thread(_kept, folder / f"speaks-{vendor}.key")
+async def load_message_signer(folder: Path, vendor: str) -> MessageSigner:
+    """The signer with the stored key, or with a new one."""
+    return await asyncio.to_thread(_load_or_create, folder / f"speaks-{vendor}.key")
 
 
-def _kept(file: Path) -> MessageSigner:
+def _load_or_create(file: Path) -> MessageSigner:
     try:
         return MessageSigner(file.read_bytes())
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def _kept(file: Path) -> MessageSigner:
         _log.warning("key of news made anew", file=str(file), why=str(e))
     private = new_key()
     try:
-        atomic_write.replace(file, private, _ONLY_OURS)
+        atomic_write.replace(file, private, _OWNER_ONLY)
     except OSError as e:
         _log.warning("key of news not kept", file=str(file), why=str(e))
     return MessageSigner(private)

@@ -2,7 +2,7 @@
 writes (docs/architecture.md).
 
 What takes capacity away is written at once; the rest waits its turn, so that a card that flaps does
-not write a node's object every second. Somebody else's change is found and undone.
+not write a node's object every second. Another client's change is found and undone.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tessera_agent.settings import InventorySettings
+from tessera_agent.devices.settings import InventorySettings
 from tessera_runtime import logs
 from tessera_runtime.errors import ApiRefused, Transient
 from tessera_runtime.kube.api import Body, Kube, Verb
@@ -50,19 +50,19 @@ class CardsAnnotationWriter:
         self._giving = giving
         self._cards: tuple[Card, ...] | None = None
         self._advertises: Mapping[str, int] | UnsetType | None = None
-        """None before anybody has said it."""
+        """None before `advertise` was called."""
         self._wanted = self._written = ""
         self._woken = asyncio.Event()
-        self._looked_at = self._wrote_at = self._retry_at = float("-inf")
+        self._verified_at = self._wrote_at = self._retry_at = float("-inf")
         self._retry_s = 0.0
         self.node: Node | None = None
-        """As last seen."""
+        """As last read."""
         self.found: tuple[Card, ...] | None = None
-        """Cards that the node showed before this agent wrote any; None before the first look."""
+        """Cards that the node showed before this agent wrote any; None before the first read."""
         self.problem = ""
         """Why the annotation is not as it should be; empty = it is, or will be within its turn."""
         self.overwritten = 0
-        """Times that somebody else had changed the annotation."""
+        """Times that another client had changed the annotation."""
 
     @property
     def published(self) -> tuple[Card, ...]:
@@ -79,12 +79,12 @@ class CardsAnnotationWriter:
         return {}
 
     def want(self, cards: Sequence[Card]) -> None:
-        """What is to be published from now on. Never blocks."""
+        """Set the cards that are published from now on. Never blocks."""
         self._cards = tuple(cards)
         self._publish()
 
     def advertise(self, amounts: Mapping[str, int]) -> None:
-        """The amounts of extended resources that are to be recorded beside the cards from now on.
+        """Set the amounts of extended resources that are recorded next to the cards from now on.
         Never blocks."""
         wanted = dict(sorted(amounts.items())) or UNSET
         if wanted != self._advertises:
@@ -106,8 +106,8 @@ class CardsAnnotationWriter:
             self._wanted = text
             self._woken.set()
 
-    async def keep(self) -> None:
-        """Without end: read, compare, write. Only cancellation ends it."""
+    async def keep(self) -> NoReturn:
+        """Read, compare and write, for ever."""
         while True:
             await self._step()
             with suppress(TimeoutError):
@@ -120,8 +120,8 @@ class CardsAnnotationWriter:
         return self.node.metadata.annotations.get(self._key, "") if self.node else ""
 
     def _due(self) -> float:
-        """When there is something to do, if nothing happens before."""
-        due = self._looked_at + self._settings.verify_s
+        """Loop time at which there is something to do, if nothing happens before."""
+        due = self._verified_at + self._settings.verify_s
         if self._wanted and self._wanted != self._there:
             due = min(due, self._write_due())
         return max(due, self._retry_at)
@@ -141,8 +141,8 @@ class CardsAnnotationWriter:
         if now < self._retry_at:
             return
         try:
-            if now >= self._looked_at + self._settings.verify_s:
-                await self._look()
+            if now >= self._verified_at + self._settings.verify_s:
+                await self._verify()
             if self._wanted and self._wanted != self._there and now >= self._write_due():
                 await self._write()
         except (Transient, ApiRefused) as e:
@@ -153,10 +153,10 @@ class CardsAnnotationWriter:
         else:
             self._retry_s, self._retry_at, self.problem = 0.0, float("-inf"), ""
 
-    async def _look(self) -> None:
+    async def _verify(self) -> None:
         before = self._there
         self.node = self._read(await self._kube.call(Verb.GET, self._path))
-        self._looked_at = asyncio.get_running_loop().time()
+        self._verified_at = asyncio.get_running_loop().time()
         if self.found is None:
             self.found = self.published
             if self._cards is not None:
@@ -172,7 +172,7 @@ class CardsAnnotationWriter:
             Verb.PATCH, self._path, body=msgspec.json.encode(patch), kind=Body.MERGE_PATCH
         )
         self.node, self._written = self._read(answer), text
-        self._wrote_at = self._looked_at = asyncio.get_running_loop().time()
+        self._wrote_at = self._verified_at = asyncio.get_running_loop().time()
         _log.info("inventory written", key=self._key, bytes=len(text))
 
     def _read(self, answer: bytes) -> Node:

@@ -1,10 +1,9 @@
-"""Idle cores lent on the node's cards, ten times a second and without any network: the counters of
+"""Lends idle cores on the node's cards, ten times a second and without any network: the counters of
 the hooks come in, `tessera_core.node.core_lending` decides, loans and holds go into limits files.
 
 Both end by themselves a second after they were last renewed, with the agent or without. Hooks older
-than the agent may know no end of holds: the first look of an agent that comes after one that died
-clears away what it left. Only cards on which something could be lent, or somebody held, are looked
-at.
+than the agent may know no end of holds: the first tick of an agent that follows one that died
+removes what it left. Only cards on which cores could be lent, or a container held, are examined.
 """
 
 from __future__ import annotations
@@ -15,18 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from tessera_agent.api.pods import NodePods
 from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage, Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
-from tessera_agent.containers.namespace_allowances import Reach
-from tessera_agent.lending.bounds import LendingBounds
 from tessera_agent.lending.members import LendingMember, LendingMembers
-from tessera_agent.lending.throttle import ThrottledNamespaces
-from tessera_agent.settings import LendingSettings
-from tessera_agent.usage.driver_evidence import DriverEvidence
+from tessera_agent.lending.settings import LendingSettings
 from tessera_agent.usage.usage_counters import OpenUsageFiles
 from tessera_core.hook.limits_file import CardLimit, Flag, HookLimits, Mode
 from tessera_core.node.core_lending import CounterSample, Lender, LendingDecision, LendingTimings
@@ -37,52 +30,39 @@ from tessera_runtime.metrics import CounterMetricFamily, GaugeMetricFamily, Metr
 _log: Final = logs.named("tessera.agent.lending")
 _SECOND: Final = 1_000_000_000
 _CALM: Final = 3
-"""Looks that a card is spared on which nobody is lent to, held, or held back."""
+"""Ticks that skip a card on which no container is lent to, held, or held back."""
 _OFF_S: Final = 5.0
-"""Seconds between looks where nothing is lent: what another agent left is cleared away."""
+"""Seconds between ticks where nothing is lent: what another agent left is removed."""
 _PERMILLE: Final = 10
 _HOLD: Final = int(Flag.HOLD_LAUNCHES)
 _POD: Final = ("namespace", "pod", "container")
 
 
-class LendingDependencies(Struct, frozen=True, kw_only=True):
-    """What is looked at."""
-
-    settings: LendingSettings
-    clock: Clock
-    holdings: ContainerRegistry
-    pods: NodePods
-    bounds: LendingBounds
-    throttling: ThrottledNamespaces
-    reach: Reach
-    evidence: DriverEvidence
-    metrics: MetricsRegistry
-
-
 class LendingLoop:
-    """Lends on all cards."""
+    """Lends on all cards of the node."""
 
-    def __init__(self, tools: LendingDependencies) -> None:
-        """Nothing is lent."""
-        self._do = tools
-        settings = tools.settings
-        self._pace = LendingTimings(idle_s=settings.idle_s, active_s=settings.active_s)
-        self._members = LendingMembers(
-            tools.pods, tools.bounds, tools.throttling, tools.reach, tools.evidence,
-            settings.most_percent,
-        )  # fmt: skip
+    def __init__(
+        self, settings: LendingSettings, holdings: ContainerRegistry, members: LendingMembers,
+        clock: Clock, metrics: MetricsRegistry,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._holdings = holdings
+        self._members = members
+        self._clock = clock
+        self._metrics = metrics
+        self._timings = LendingTimings(idle_s=settings.idle_s, active_s=settings.active_s)
         self._lenders: dict[str, Lender] = {}
         self._waiting: dict[str, int] = {}
-        """Card -> looks that it is spared."""
-        self._glances = OpenUsageFiles()
+        """Card -> ticks that skip it."""
+        self._usage_files = OpenUsageFiles()
         self._working = threading.Lock()
         self._over = False
         self._changes: Counter[str] = Counter(dict.fromkeys(("lent", "taken-back", "failed"), 0))
-        tools.metrics.collect(self._collect)
+        metrics.collect(self._collect)
 
     async def run(self) -> NoReturn:
-        """Lend, for ever; nothing is lent and nobody held when it ends."""
-        loop, settings = asyncio.get_running_loop(), self._do.settings
+        """Lend, for ever; nothing is lent and no container held when it ends."""
+        loop, settings = asyncio.get_running_loop(), self._settings
         tick_s = settings.tick_s if settings.enabled else _OFF_S
         try:
             while True:
@@ -93,28 +73,26 @@ class LendingLoop:
             self._end(loop.time())
 
     async def tick(self) -> None:
-        """One look, and what follows from it."""
+        """Read the counters once, decide, and write."""
         running, now = self._running(), asyncio.get_running_loop().time()
-        cards = self._due(running, now) if self._do.settings.enabled else {}
-        if cards or any(_stands(held) for held in running):
-            await asyncio.to_thread(self._work, cards, running, now)
+        cards = self._due(running, now) if self._settings.enabled else {}
+        if cards or any(_has_loan_or_hold(held) for held in running):
+            await asyncio.to_thread(self._tick, cards, running, now)
 
     def _end(self, now: float) -> None:
-        """On the loop, which may end before a thread would have written it."""
-        self._work({}, self._running(), now)
+        """Runs on the loop, which may end before a thread would have written."""
+        self._tick({}, self._running(), now)
         with self._working:
             self._over = True
-            self._glances.keep_only(())
+            self._usage_files.keep_only(())
 
     def _running(self) -> list[Holding]:
         return [
-            h
-            for h in self._do.holdings
-            if h.stage is ContainerStage.RUNNING and h.files is not None
+            h for h in self._holdings if h.stage is ContainerStage.RUNNING and h.files is not None
         ]
 
     def _due(self, running: Sequence[Holding], now: float) -> dict[str, Sequence[LendingMember]]:
-        """The cards to look at now: those on which nobody wants anything wait for some looks."""
+        """The cards to examine now: those on which nothing changes wait for some ticks."""
         members = self._members.of(running, now)
         waiting = {c: n - 1 for c, n in self._waiting.items() if n > 0 and c in members}
         self._waiting = waiting
@@ -123,10 +101,10 @@ class LendingLoop:
 
     # -- in a thread
 
-    def _work(
+    def _tick(
         self, cards: Mapping[str, Sequence[LendingMember]], running: Iterable[Holding], now: float
     ) -> None:
-        """Look, decide and write; loans that end are written first."""
+        """Read, decide and write; loans that end are written first."""
         with self._working:
             if not self._over:
                 self._lend(cards, running, now)
@@ -134,12 +112,12 @@ class LendingLoop:
     def _lend(
         self, cards: Mapping[str, Sequence[LendingMember]], running: Iterable[Holding], now: float
     ) -> None:
-        wall_ns = self._do.clock.time_ns()
+        wall_ns = self._clock.time_ns()
         decided = {
             card: self._decided(card, members, now, wall_ns) for card, members in cards.items()
         }
         self._waiting |= {card: _CALM for card, one in decided.items() if one.calm}
-        self._glances.keep_only({held.key for held in running})
+        self._usage_files.keep_only({held.key for held in running})
         wanted = [
             (held.files, _wanted(held, decided)) for held in running if held.files is not None
         ]
@@ -155,32 +133,33 @@ class LendingLoop:
     def _decided(
         self, card: str, members: Sequence[LendingMember], now: float, wall_ns: int
     ) -> LendingDecision:  # fmt: skip
-        lender = self._lenders.setdefault(card, Lender(self._pace))
+        lender = self._lenders.setdefault(card, Lender(self._timings))
         return lender.decide([self._reading(member, wall_ns) for member in members], now)
 
     def _reading(self, member: LendingMember, wall_ns: int) -> CounterSample:
         limits = member.files.limits
         limit = next(c for c in limits.cards if c.uuid == member.card)
-        seen = self._glances.read(member.key, member.files, member.card)
+        counters = self._usage_files.read(member.key, member.files, member.card)
         return CounterSample(
             key=_name(member.key), priority=member.priority, lends=member.lends,
             namespace=member.namespace, reaches=member.reaches, works=member.works,
             granted_permille=0 if limit.mode is Mode.OFF else limit.cores_permille,
             most_permille=member.most_permille if member.lends else 0,
             lent_permille=_lent(limits, member.card, wall_ns),
-            gpu_ns=seen.gpu_ns, throttled_ns=seen.throttled_ns, launches=seen.launches,
+            gpu_ns=counters.gpu_ns, throttled_ns=counters.throttled_ns,
+            launches=counters.launches,
         )  # fmt: skip
 
     def _write(
         self, files: ContainerFiles, loans: Mapping[str, int], *, hold: bool, wall_ns: int
     ) -> bool:
-        """Whether the file says so now."""
-        before, renew_ns = files.limits, wall_ns + round(self._do.settings.loan_s * _SECOND / 2)
+        """Write loans and hold where they differ; whether the file has them now."""
+        before, renew_ns = files.limits, wall_ns + round(self._settings.loan_s * _SECOND / 2)
         if not _hold_differs(before, renew_ns, hold=hold) and not any(
             _differs(card, loans.get(card.uuid), renew_ns) for card in before.cards
         ):
             return True
-        until_ns = wall_ns + round(self._do.settings.loan_s * _SECOND)
+        until_ns = wall_ns + round(self._settings.loan_s * _SECOND)
 
         def changed(limits: HookLimits) -> HookLimits:
             cards = tuple(_with_loan(card, loans.get(card.uuid), until_ns) for card in limits.cards)
@@ -200,10 +179,10 @@ class LendingLoop:
             self._changes["lent"] += card.lent_permille > was
             self._changes["taken-back"] += card.lent_permille < was
 
-    # -- what is told
+    # -- metrics
 
     def _collect(self) -> Iterable[Metric]:
-        full, wall_ns = self._do.metrics.full, self._do.clock.time_ns()
+        full, wall_ns = self._metrics.full, self._clock.time_ns()
         lent = GaugeMetricFamily(
             full("container_lent_percent"), "Cores lent on top.", labels=(*_POD, "card")
         )
@@ -213,7 +192,7 @@ class LendingLoop:
         for one in self._running():
             labels = (one.pod.namespace, one.pod.name, one.key.container)
             limits = one.files.limits if one.files else one.limits
-            held.add_metric(labels, float(_is_held(limits, wall_ns)))
+            held.add_metric(labels, float(_waits(limits, wall_ns)))
             for card in limits.cards:
                 loan = _lent(limits, card.uuid, wall_ns) / _PERMILLE
                 lent.add_metric((*labels, card.uuid), loan)
@@ -223,14 +202,14 @@ class LendingLoop:
         yield from (lent, held, changes)
 
 
-def _stands(held: Holding) -> bool:
-    """Whether its file speaks of a loan or a hold."""
+def _has_loan_or_hold(held: Holding) -> bool:
+    """Whether its limits file has a loan or a hold."""
     limits = held.files.limits if held.files else held.limits
     return bool(int(limits.flags) & _HOLD) or any(c.lent_permille for c in limits.cards)
 
 
 def _wanted(held: Holding, decided: Mapping[str, LendingDecision]) -> tuple[dict[str, int], bool]:
-    """What one container is to be lent, by card, and whether it is to be held."""
+    """The loans of one container, by card, and whether it is held."""
     name, limits = _name(held.key), held.files.limits if held.files else held.limits
     loans, hold = {}, False
     for limit in limits.cards:
@@ -252,8 +231,8 @@ def _lent(limits: HookLimits, card: str, wall_ns: int) -> int:
     return 0
 
 
-def _is_held(limits: HookLimits, wall_ns: int) -> bool:
-    """Whether its launches wait now."""
+def _waits(limits: HookLimits, wall_ns: int) -> bool:
+    """Whether the container's launches wait now."""
     endless = limits.hold_until_ns == 0
     return bool(int(limits.flags) & _HOLD) and (endless or wall_ns < limits.hold_until_ns)
 

@@ -1,4 +1,4 @@
-"""Who takes part in lending, card by card, and on what terms at the moment."""
+"""Which containers take part in lending, card by card, and on what terms at the moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from tessera_agent.api.pods import NodePods
 from tessera_agent.containers.holdings import Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
-from tessera_agent.containers.namespace_allowances import Reach
+from tessera_agent.containers.namespace_allowances import NamespaceAllowances
 from tessera_agent.lending.bounds import LendingBounds
 from tessera_agent.lending.throttle import FULL as UNTHROTTLED
 from tessera_agent.lending.throttle import ThrottledNamespaces
@@ -37,21 +37,21 @@ class LendingMember(Struct, frozen=True, kw_only=True):
     reaches: bool
     """Its priority counts in other namespaces."""
     works: bool
-    """The driver saw it work of late."""
+    """The driver saw it work recently."""
 
 
 class LendingMembers:
-    """Those of the node."""
+    """The members of this node."""
 
     def __init__(
-        self, pods: NodePods, bounds: LendingBounds, throttling: ThrottledNamespaces, reach: Reach,
-        evidence: DriverEvidence, most_percent: float,
+        self, pods: NodePods, bounds: LendingBounds, throttled: ThrottledNamespaces,
+        allowances: NamespaceAllowances, evidence: DriverEvidence, *, most_percent: float,
     ) -> None:  # fmt: skip
-        """Up to `most_percent` of a card is lent to whom nothing else bounds."""
+        """Up to `most_percent` of a card is lent to a container that nothing else bounds."""
         self._pods = pods
         self._bounds = bounds
-        self._throttling = throttling
-        self._reach = reach
+        self._throttled = throttled
+        self._allowances = allowances
         self._evidence = evidence
         self._most_percent = most_percent
         self._known: Mapping[str, Sequence[LendingMember]] = {}
@@ -59,7 +59,8 @@ class LendingMembers:
         self._at = float("-inf")
 
     def of(self, running: Sequence[Holding], now: float) -> Mapping[str, Sequence[LendingMember]]:
-        """By card, where somebody could be lent to, or held. `now` is the loop's time."""
+        """The members by card, of cards on which one could be lent to, or held. `now` is the loop's
+        time."""
         ids = [held.id for held in running]
         if ids != self._of or now - self._at >= _AGAIN_S:
             self._of, self._at = ids, now
@@ -73,9 +74,9 @@ class LendingMembers:
     def _members(self, held: Holding, now: float) -> Iterable[LendingMember]:
         if held.files is None:
             return
-        shown = self._pods.get(held.key.uid)
-        lends = held.terms.lends if shown is None else shown.lends
-        percent = self._throttling.percent(held.pod.namespace, now)
+        pod = self._pods.get(held.key.uid)
+        lends = held.terms.lends if pod is None else pod.lends
+        percent = self._throttled.percent(held.pod.namespace, now)
         for limit in held.files.limits.cards:
             bound = self._bounds.most(held.key, limit.uuid, now)
             most = self._most_percent if bound is None else bound
@@ -84,14 +85,14 @@ class LendingMembers:
             yield LendingMember(
                 key=held.key, files=held.files, card=limit.uuid, lends=lends,
                 priority=held.terms.priority, namespace=held.pod.namespace,
-                reaches=self._reach.across(held.pod.namespace),
+                reaches=self._allowances.count_elsewhere(held.pod.namespace),
                 works=self._evidence.works(held.id, limit.uuid, now),
                 most_permille=round(min(held.terms.ceiling_percent, most) * _PERMILLE),
             )  # fmt: skip
 
 
 def _is_open(members: Sequence[LendingMember]) -> bool:
-    """Whether somebody could be lent to, or held."""
+    """Whether one of them could be lent to, or held."""
     if len({m.priority for m in members if m.priority is not None}) > 1:
         return True
     return any(

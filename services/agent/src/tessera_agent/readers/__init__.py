@@ -2,32 +2,50 @@
 
 There is a module for each vendor, named like it, that offers
 
-    def open_reader(settings: ReaderSettings, world: World) -> AbstractAsyncContextManager[Reader]
+    def open_reader(
+        settings: ReaderSettings, node: NodeSource, registry: DialectRegistry, clock: Clock
+    ) -> AbstractAsyncContextManager[CardReader]
 
-Nothing outside this folder knows a vendor's library.
+Only this folder imports a vendor's library.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from msgspec import Struct
 
-from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.clock import Clock
 from tessera_schema.kube import Node
 
 
+class ReaderSettings(Struct, frozen=True, kw_only=True):
+    """How the vendor's cards are read."""
+
+    library: str = ""
+    """Path of the vendor's management library; empty = the one that the loader finds. Where a
+    vendor's cards are known from the node alone, naming one that speaks NVML adds use and health.
+    """
+    call_s: float = 5.0
+    """Seconds that a poll may take before the driver counts as hanging: a loaded driver may take
+    two to answer for eight cards."""
+    system_folder: str = "/sys"
+    """Where sysfs is mounted."""
+    driver: str = ""
+    """The driver's version, where it cannot be read; checked against what sharing needs."""
+    toolkit: str = ""
+    """Version of the vendor's container toolkit, which cannot be read; checked likewise."""
+
+
 class DriverSilent(Struct, frozen=True, kw_only=True):
     """A poll that the driver did not answer."""
 
     why: str
-    """A clause for people."""
+    """A clause for messages."""
     hanging: bool = False
     """True: an earlier call has not come back, and no other is made until it does."""
 
@@ -41,19 +59,21 @@ class CardReader(Protocol):
         ...
 
 
-class ReaderEnvironment(Struct, frozen=True, kw_only=True):
-    """What a reader may need besides its library."""
+class NodeSource(Protocol):
+    """Has the node object."""
 
-    node: Callable[[], Node | None]
-    """The node as last seen; None before the first look."""
-    registry: DialectRegistry
-    clock: Clock
+    @property
+    def node(self) -> Node | None:
+        """The node as it was read last; None before the first read."""
+        ...
 
 
 def open_reader(
-    vendor: str, settings: ReaderSettings, world: ReaderEnvironment
+    vendor: str, settings: ReaderSettings, node: NodeSource, registry: DialectRegistry, clock: Clock
 ) -> AbstractAsyncContextManager[CardReader]:
-    """The vendor's reader. Raises ModuleNotFoundError for a vendor that nobody knows."""
+    """The vendor's reader. Raises ModuleNotFoundError for an unknown vendor."""
     module = importlib.import_module(f"{__name__}.{vendor}")
-    opened: AbstractAsyncContextManager[CardReader] = module.open_reader(settings, world)
+    opened: AbstractAsyncContextManager[CardReader] = module.open_reader(
+        settings, node, registry, clock
+    )
     return opened

@@ -1,8 +1,8 @@
 """Cards that only the vendor's own plugin can see: known by what it published on the node.
 
-The dialects already read that (capacities, registers); our own annotation is left out, or it would
-confirm itself. Where a library that speaks NVML is named, it adds use, faults and the driver's
-version to the cards with the same number; without it use is unknown.
+The dialects already read that (capacities, registers); Tessera's own annotation is left out, or it
+would confirm itself. Where a library that speaks NVML is named, it adds use, faults and the
+driver's version to the cards with the same number; without it use is unknown.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tessera_agent.readers import CardReader, DriverSilent, ReaderEnvironment
+from tessera_agent.readers import CardReader, DriverSilent, NodeSource, ReaderSettings
 from tessera_agent.readers.nvidia import open_reader as open_nvml
-from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.inventory.merge import cards_of
+from tessera_core.registry.registry import DialectRegistry
+from tessera_runtime.clock import Clock
 from tessera_schema.annotation_keys import CARDS_PREFIX
 from tessera_schema.cards import Card
 from tessera_schema.kube import Node
@@ -26,17 +27,19 @@ from tessera_schema.kube import Node
 class PublishedReader:
     """Reads the node object, and the library if there is one."""
 
-    def __init__(self, vendor: str, world: ReaderEnvironment, library: CardReader | None) -> None:
+    def __init__(
+        self, vendor: str, node: NodeSource, registry: DialectRegistry, library: CardReader | None
+    ) -> None:
         """`library` sees the same cards in the same order."""
         self._vendor = vendor
-        self._world = world
-        speaks = {n: d for n, d in world.registry.readers.items() if d.vendor == vendor}
-        self._registry = replace(world.registry, readers=speaks)
+        self._source = node
+        own = {name: d for name, d in registry.readers.items() if d.vendor == vendor}
+        self._registry = replace(registry, readers=own)
         self._library = library
 
     async def poll(self) -> Readings | DriverSilent:
         """The cards as the node shows them now."""
-        node = self._world.node()
+        node = self._source.node
         if node is None:
             return DriverSilent(why="the node has not been read yet")
         cards, problems = self._cards(node)
@@ -56,8 +59,8 @@ class PublishedReader:
         notes.pop(f"{CARDS_PREFIX}{self._vendor}", None)
         bare = replace(node, metadata=replace(node.metadata, annotations=notes))
         cards, warnings = cards_of(self._registry, bare, {})
-        ours = (card for card in cards if card.vendor == self._vendor)
-        return tuple(replace(card, siting=UNSET) for card in ours), warnings
+        own = (card for card in cards if card.vendor == self._vendor)
+        return tuple(replace(card, siting=UNSET) for card in own), warnings
 
 
 def _with_use(read: Readings, seen: Readings) -> Readings:
@@ -82,11 +85,11 @@ def _named(card: CardReading, by_index: dict[int, Card]) -> CardReading:
 
 @asynccontextmanager
 async def open_published(
-    vendor: str, settings: ReaderSettings, world: ReaderEnvironment
+    vendor: str, settings: ReaderSettings, node: NodeSource, registry: DialectRegistry, clock: Clock
 ) -> AsyncGenerator[PublishedReader]:
-    """A reader of the node's own words, with the library's where `settings` name one."""
+    """A reader of the node object, and of the library where `settings` name one."""
     async with AsyncExitStack() as stack:
         library = None
         if settings.library:
-            library = await stack.enter_async_context(open_nvml(settings, world))
-        yield PublishedReader(vendor, world, library)
+            library = await stack.enter_async_context(open_nvml(settings, node, registry, clock))
+        yield PublishedReader(vendor, node, registry, library)

@@ -2,7 +2,7 @@
 
 The driver may be reloaded while the agent runs: a session that fails is closed, and the next poll
 opens another. A library that is older than the driver it finds stays so until the process loads it
-anew, which is said.
+again; the message says so.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
-from tessera_agent.readers import DriverSilent, ReaderEnvironment
+from tessera_agent.readers import DriverSilent, NodeSource, ReaderSettings
 from tessera_agent.readers.device_handover import DeviceHandover
 from tessera_agent.readers.nvml import NvmlSession
 from tessera_agent.readers.single_thread import Hanging, OneThread, one_thread
-from tessera_agent.settings import ReaderSettings
 from tessera_core.dialect_kit.readings import Readings
+from tessera_core.registry.registry import DialectRegistry
 from tessera_core.vendors.nvidia import NONE_VISIBLE, VISIBLE
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
@@ -31,7 +31,7 @@ def _node(card: Card) -> str:
     return f"/dev/nvidia{card.minor}" if card.minor >= 0 else ""
 
 
-HANDING: Final = DeviceHandover(
+HANDOVER: Final = DeviceHandover(
     kind="nvidia.com/gpu", nothing={VISIBLE: NONE_VISIBLE}, driver={VISIBLE: "none"}, node=_node,
     nodes=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"),
 )  # fmt: skip
@@ -42,7 +42,6 @@ class NvmlReader:
     """Polls NVML, opening it whenever it is not open."""
 
     def __init__(self, thread: OneThread, settings: ReaderSettings, clock: Clock) -> None:
-        """Nothing is opened yet."""
         self._thread = thread
         self._settings = settings
         self._clock = clock
@@ -70,22 +69,22 @@ class NvmlReader:
             return self._session.poll()
         except nvml.NVMLError as e:
             self.close()
-            return DriverSilent(why=_said(e))
+            return DriverSilent(why=_reason(e))
         except OSError as e:
             return DriverSilent(why=f"{e}: name the driver's library")
-        except Exception as e:  # noqa: BLE001  (whatever a driver's library does is an answer)
+        except Exception as e:  # noqa: BLE001  (any failure of a driver's library is an answer)
             self.close()
             _log.alert("nvml answers nonsense", exc=e)
             return DriverSilent(why=f"its library answers nonsense: {e}")
 
     def close(self) -> None:
-        """Let go of the driver. Blocking, of the reader's thread."""
+        """Close the driver. Blocks: call it in the reader's thread."""
         if self._session is not None:
             self._session.close()
             self._session = None
 
 
-def _said(error: nvml.NVMLError) -> str:
+def _reason(error: nvml.NVMLError) -> str:
     if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return (
             "the driver was changed while its library was in use: restart the agent, and the pods "
@@ -98,11 +97,12 @@ def _said(error: nvml.NVMLError) -> str:
 
 @asynccontextmanager
 async def open_reader(
-    settings: ReaderSettings, world: ReaderEnvironment
+    settings: ReaderSettings, node: NodeSource, registry: DialectRegistry, clock: Clock
 ) -> AsyncGenerator[NvmlReader]:
-    """A reader; nothing is asked of the driver before the first poll."""
+    """A reader, which opens the driver at the first poll. It needs neither node nor registry."""
+    del node, registry
     async with one_thread("nvml") as thread:
-        reader = NvmlReader(thread, settings, world.clock)
+        reader = NvmlReader(thread, settings, clock)
         try:
             yield reader
         finally:

@@ -2,7 +2,7 @@
 
 Blocking, of one thread. A session lives from one opening of the driver to the next; what cannot
 change in between (names, buses, links) is read once. A function that the library or the card does
-not have is asked for once and then left out: only the id, the memory and the index are demanded.
+not have is called once and then left out: only the id, the memory and the index are required.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import pynvml as nvml  # type: ignore[import-untyped]  # it publishes no types
 
-from tessera_agent.readers.nvml_facts import Facts, facts_of
+from tessera_agent.readers.nvml_facts import NvmlFacts, facts_of
 from tessera_core.dialect_kit.readings import CardReading, Fault, ProcessReading, Readings
 from tessera_runtime.clock import Clock
 
@@ -35,7 +35,7 @@ _RECOVERY: Final = {
 
 
 def _opened(index: int) -> Any:
-    """The card's handle; None where it does not even say who it is."""
+    """The card's handle; None where it does not even answer with its id."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         nvml.nvmlDeviceGetUUID(handle)
@@ -56,7 +56,8 @@ class NvmlSession:
         nvml.nvmlInit()
         self.number = number
         self.delivered = True
-        """Whether the last poll reached whoever asked: faults of one that did not come again."""
+        """Whether the last poll reached its caller: the faults of one that did not are returned
+        again."""
         self._owed: dict[str, tuple[Fault, ...]] = {}
         self._absent: set[tuple[int, str]] = set()
         self._sampled_us: dict[int, int] = {}
@@ -71,14 +72,14 @@ class NvmlSession:
             self._handles = list(present.values())
             self.driver = str(nvml.nvmlSystemGetDriverVersion())
             self.api = self._api()
-            self._facts: Sequence[Facts] = facts_of(present, system_folder)
-            self._events = self._listen()
+            self._facts: Sequence[NvmlFacts] = facts_of(present, system_folder)
+            self._events = self._register_events()
         except nvml.NVMLError:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of the driver, whatever state it is in."""
+        """Close the driver, whatever state it is in."""
         with suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
 
@@ -102,10 +103,10 @@ class NvmlSession:
             problems=tuple(f"card {i} has not answered since the start" for i in self._shut),
         )  # fmt: skip
 
-    def _card(self, number: int, facts: Facts, faults: tuple[Fault, ...]) -> CardReading:
+    def _card(self, number: int, facts: NvmlFacts, faults: tuple[Fault, ...]) -> CardReading:
         handle = self._handles[number]
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-        rates = self._asked(number, nvml.nvmlDeviceGetUtilizationRates)
+        rates = self._query(number, nvml.nvmlDeviceGetUtilizationRates)
         return facts.reading(
             memory_bytes=int(memory.total), memory_used_bytes=int(memory.used),
             busy_percent=float(rates.gpu) if rates else -1, faults=faults,
@@ -113,17 +114,17 @@ class NvmlSession:
             mode=self._mode(number), sampled_us=self._sampled_us.get(number, 0),
         )  # fmt: skip
 
-    def _asked(self, number: int, ask: Callable[..., T], *more: Any) -> T | None:
-        """What the card answers, None where it cannot. Raises for a card that is lost."""
-        if (number, ask.__name__) in self._absent:
+    def _query(self, number: int, call: Callable[..., T], *more: Any) -> T | None:
+        """The card's answer, None where it has none. Raises NVMLError for a card that is lost."""
+        if (number, call.__name__) in self._absent:
             return None
         try:
-            return ask(self._handles[number], *more)
+            return call(self._handles[number], *more)
         except nvml.NVMLError as e:
             if e.value in _LOST:
                 raise
             if e.value in _ABSENT:
-                self._absent.add((number, ask.__name__))
+                self._absent.add((number, call.__name__))
             return None
 
     def _api(self) -> str:
@@ -134,7 +135,7 @@ class NvmlSession:
         return f"{version // 1000}.{version % 1000 // 10}"
 
     def _mode(self, number: int) -> str:
-        split = self._asked(number, nvml.nvmlDeviceGetMigMode)
+        split = self._query(number, nvml.nvmlDeviceGetMigMode)
         if split is not None and split[0]:
             return "mig"
         if self._running(number, "MPSCompute"):
@@ -143,7 +144,7 @@ class NvmlSession:
 
     def _standing(self, number: int) -> tuple[Fault, ...]:
         found = []
-        rows = self._asked(number, nvml.nvmlDeviceGetRemappedRows)
+        rows = self._query(number, nvml.nvmlDeviceGetRemappedRows)
         if rows is not None and rows[2]:
             found.append(Fault(what="a row of its memory waits for a reset to be remapped"))
         if rows is not None and rows[3]:
@@ -155,16 +156,16 @@ class NvmlSession:
 
     def _recovery(self, number: int) -> int:
         field = nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-        values = self._asked(number, nvml.nvmlDeviceGetFieldValues, [field])
+        values = self._query(number, nvml.nvmlDeviceGetFieldValues, [field])
         if not values or values[0].nvmlReturn != nvml.NVML_SUCCESS:
             return 0
         return int(values[0].value.uiVal)
 
     def _running(self, number: int, kind: str) -> Sequence[Any]:
-        """Processes of a kind, by the newest form of the question that the library knows."""
+        """Processes of a kind, by the newest version of the function that the library has."""
         for version in (3, 2):
-            ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}")
-            answer = self._asked(number, ask)
+            call = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}")
+            answer = self._query(number, call)
             if answer is not None:
                 return tuple(answer)
         return ()
@@ -193,7 +194,7 @@ class NvmlSession:
         """
         busy = self._busy_ns.setdefault(number, {})
         since = self._sampled_us.get(number, self._opened_us)
-        samples = self._asked(number, nvml.nvmlDeviceGetProcessUtilization, since) or ()
+        samples = self._query(number, nvml.nvmlDeviceGetProcessUtilization, since) or ()
         fresh = sorted((int(s.timeStamp), int(s.pid), int(s.smUtil)) for s in samples if s.pid)
         stood: dict[int, int] = {}
         for stamp, pid, percent in fresh:
@@ -209,7 +210,7 @@ class NvmlSession:
             del busy[pid]
         return busy
 
-    def _listen(self) -> Any:
+    def _register_events(self) -> Any:
         """A set of events about faults of all cards that offer them; None where none does."""
         try:
             events = nvml.nvmlEventSetCreate()
@@ -221,7 +222,7 @@ class NvmlSession:
         return events
 
     def _faults(self) -> dict[str, tuple[Fault, ...]]:
-        """By card's id; a fault of no card that we know is every card's."""
+        """By card's id; a fault of no known card counts for every card."""
         found = {} if self.delivered else self._owed
         self._owed, self.delivered = found, False
         for _ in range(MOST_EVENTS if self._events is not None else 0):

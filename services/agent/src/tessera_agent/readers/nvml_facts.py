@@ -1,5 +1,5 @@
-"""What NVML and sysfs say of cards that does not change while the driver is open: who they are,
-where they sit, and how they reach each other."""
+"""Facts of cards from NVML and sysfs that do not change while the driver is open: their ids, their
+place in the machine, and the links between them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MOST_LINKS: Final = 18
 _NUMA_NODES: Final = 64
 
 
-class Facts(Struct, frozen=True, kw_only=True):
-    """One card, as far as it does not change."""
+class NvmlFacts(Struct, frozen=True, kw_only=True):
+    """The unchanging part of one card."""
 
     id: str
     card: CardReading
@@ -45,7 +45,7 @@ class _Lanes(Struct, frozen=True, kw_only=True):
     switches: int
 
 
-def facts_of(present: Mapping[int, Any], system_folder: str) -> tuple[Facts, ...]:
+def facts_of(present: Mapping[int, Any], system_folder: str) -> tuple[NvmlFacts, ...]:
     """Of every card, by index and handle. Raises pynvml.NVMLError where a card does not answer."""
     ids = {i: str(nvml.nvmlDeviceGetUUID(handle)) for i, handle in present.items()}
     buses = {i: _bus(handle) for i, handle in present.items()}
@@ -61,13 +61,13 @@ def facts_of(present: Mapping[int, Any], system_folder: str) -> tuple[Facts, ...
             numa=_numa(handle, buses[i], system_folder), bus=buses[i], paths=paths,
             lanes={id_: count for id_, count in linked.items() if count},
         )  # fmt: skip
-        found.append(Facts(id=ids[i], card=card))
+        found.append(NvmlFacts(id=ids[i], card=card))
     return tuple(found)
 
 
-def _between(mine: _Lanes, theirs: _Lanes, their_bus: str) -> int:
+def _between(one: _Lanes, other: _Lanes, other_bus: str) -> int:
     """Direct links, and those that meet in the switches both hang from."""
-    return mine.cards.get(their_bus, 0) + min(mine.switches, theirs.switches)
+    return one.cards.get(other_bus, 0) + min(one.switches, other.switches)
 
 
 def _minor(handle: Any) -> int:

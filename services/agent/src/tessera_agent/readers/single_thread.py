@@ -18,14 +18,13 @@ _Job = Callable[[], None]
 
 
 class Hanging(Transient):
-    """A call has not come back; nothing else can be asked until it does."""
+    """A call has not come back; no other is made until it does."""
 
 
 class OneThread:
     """Runs calls in its thread. Open it with `one_thread`."""
 
     def __init__(self) -> None:
-        """Nothing runs yet."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._busy = threading.Event()
 
@@ -49,7 +48,7 @@ class OneThread:
             result, error = None, None
             try:
                 result = work()
-            except Exception as e:  # noqa: BLE001  (handed to the caller, whatever it is)
+            except Exception as e:  # noqa: BLE001  (the caller gets every error)
                 error = e
             self._busy.clear()
             with suppress(RuntimeError):  # the loop may be closed by now
@@ -64,11 +63,11 @@ class OneThread:
             raise Hanging(f"the driver did not answer within {within_s:g} s") from e
 
     def send(self, work: Callable[[], None]) -> None:
-        """Have `work` done after what is under way; nobody waits for it."""
+        """Run `work` after the calls under way, without waiting for it."""
         self._jobs.put(work)
 
     def run(self) -> None:
-        """Work until told to stop: the thread's own loop."""
+        """Work until `stop`: the thread's own loop."""
         while (job := self._jobs.get()) is not None:
             job()
 
@@ -79,7 +78,7 @@ class OneThread:
 
 @asynccontextmanager
 async def one_thread(name: str) -> AsyncGenerator[OneThread]:
-    """A thread, which is told to end on the way out; one that hangs is left behind."""
+    """A thread that is stopped at the end of the block; one that hangs is left behind."""
     thread = OneThread()
     threading.Thread(target=thread.run, name=name, daemon=True).start()
     try:

@@ -1,7 +1,8 @@
-"""What processes kept a card busy since it was asked last, from a driver's figures that only grow.
+"""How long processes kept a card busy since the last reading, from a driver's figures that only
+grow.
 
-Each reader of the figures has books of its own, so that what one has taken is not missing to the
-other. A driver that is opened anew counts from nought: what it had not told by then is lost.
+Each reader of the figures has counters of its own, so that what one has taken is not missing to the
+other. A driver that is opened again counts from 0: what it had not reported by then is lost.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from tessera_core.dialect_kit.readings import CardReading
 
 
 class GpuBusyCounters:
-    """One reader's books, of all cards."""
+    """One reader's counters, of all cards."""
 
     def __init__(self) -> None:
-        """No card has been seen."""
         self._sampled_us: dict[str, int] = {}
         self._busy_ns: dict[str, dict[int, int]] = {}
 

@@ -2,12 +2,12 @@
 
     <folder>/containers/<pod uid>_<container>/<some>.cache          on the node, made by the plugin
 
-They run on a node that is being moved over, hold no grant of ours, and count in usage all the same.
-Found by what the runtime shows of them: the folder that the plugin mounts, and the variable that
-names the region in it. A region elsewhere (Koordinator's lies in the container's own /tmp) is not
-reached. The region is the container's to write, so it is read as usage files are: without
-following links, a regular file of the right size, never mapped, every number clamped; and only
-cards of this node count.
+They run on a node that is being migrated, have no grant of Tessera's, and count in usage all the
+same. They are found by what the runtime shows of them: the folder that the plugin mounts, and the
+variable that names the region in it. A region elsewhere (Koordinator's lies in the container's own
+/tmp) is not reached. The region is the container's to write, so it is read as usage files are:
+without following links, a regular file of the right size, never mapped, every number clamped; and
+only cards of this node count.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def region_of(pod: PodSandbox, container: ContainerInfo) -> Regioned | None:
         return None
     for mount in container.mounts:
         folder = Path(mount.source)
-        ours = folder.name == f"{pod.uid}_{container.name}"
-        if ours and PurePosixPath(mount.destination) == path.parent:
+        is_plugins = folder.name == f"{pod.uid}_{container.name}"
+        if is_plugins and PurePosixPath(mount.destination) == path.parent:
             return Regioned(
                 key=ContainerKey(uid=pod.uid, container=container.name), namespace=pod.namespace,
                 pod=pod.name, sandbox=pod.id, folder=folder, file=path.name,
@@ -78,19 +78,18 @@ def region_of(pod: PodSandbox, container: ContainerInfo) -> Regioned | None:
 
 
 class RunningRegions:
-    """The containers with regions that run, as the runtime tells it."""
+    """The containers with regions that run, as the runtime reports them."""
 
     def __init__(self) -> None:
-        """None runs."""
         self._known: dict[str, Regioned] = {}
 
     @property
     def all(self) -> tuple[Regioned, ...]:
-        """Those of this moment."""
+        """The containers that run at this moment."""
         return tuple(self._known.values())
 
     def clear(self) -> None:
-        """What runs is told anew."""
+        """Forget all: the runtime lists again what runs."""
         self._known.clear()
 
     def started(self, pod: PodSandbox, container: ContainerInfo) -> None:
@@ -109,21 +108,20 @@ class RunningRegions:
             del self._known[id_]
 
 
-class _Seen(Struct, frozen=True):
+class _CachedRead(Struct, frozen=True):
     at_s: float
     found: Region | Spoilt
 
 
 class Regions:
-    """Reads regions, and remembers them for a while."""
+    """Reads regions, and caches them for a while."""
 
     def __init__(self) -> None:
-        """Nothing was read."""
         self.running = RunningRegions()
-        """For whoever hears of containers."""
+        """Filled by the runtime's plugin."""
         self.spoilt: Counter[Spoilt] = Counter()
         """Reads of regions that could not be believed, by what was wrong."""
-        self._seen: dict[Regioned, _Seen] = {}
+        self._cache: dict[Regioned, _CachedRead] = {}
 
     def read_all(
         self, containers: Sequence[Regioned], cards: Sequence[Card], *, at_s: float, now_s: float
@@ -132,15 +130,15 @@ class Regions:
 
         `at_s` is of a clock that never jumps, `now_s` Unix time. Blocks: call it from a thread, one
         call at a time. Never raises."""
-        known, self._seen = self._seen, {}
+        known, self._cache = self._cache, {}
         by_key = {uuid_key(card.id): card for card in cards}
         uses = []
         for one in containers:
-            seen = known.get(one)
-            if seen is None or at_s - seen.at_s >= EVERY_S:
-                seen = _Seen(at_s, self._read(one))
-            self._seen[one] = seen
-            use = _use(one, seen.found, by_key, now_s)
+            cached = known.get(one)
+            if cached is None or at_s - cached.at_s >= EVERY_S:
+                cached = _CachedRead(at_s, self._read(one))
+            self._cache[one] = cached
+            use = _use(one, cached.found, by_key, now_s)
             if use is not None:
                 uses.append(use)
         return tuple(uses)
@@ -169,7 +167,7 @@ def _region(one: Regioned) -> Region | Spoilt:
         odd = e.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
         return Spoilt.NOT_A_FILE if odd else Spoilt.UNREADABLE
     except ValueError:
-        return Spoilt.UNREADABLE  # the name, which the pod chose, is none
+        return Spoilt.UNREADABLE  # the pod chose a name that is no file name
 
 
 def _decoded(fd: int) -> Region | Spoilt:
@@ -193,10 +191,10 @@ def _use(
     uses: dict[str, CardUse] = {}
     gaps: set[Gap] = set()
     if isinstance(found, Region):
-        for seen in found.cards:
-            card = cards.get(uuid_key(seen.uuid))
+        for part in found.cards:
+            card = cards.get(uuid_key(part.uuid))
             if card is not None:
-                uses[card.id] = use = _card_use(seen, card, found, now_s)
+                uses[card.id] = use = _card_use(part, card, found, now_s)
                 if 0 < use.memory_limit_bytes < use.memory_bytes:
                     gaps.add(Gap.OVER)
     elif found is not Spoilt.MISSING:
@@ -209,13 +207,13 @@ def _use(
     )  # fmt: skip
 
 
-def _card_use(seen: RegionCard, card: Card, region: Region, now_s: float) -> CardUse:
-    """All processes count on each card: the region does not tell which of them use it."""
-    limited = 0 < seen.cores_limit_percent < _FULL
+def _card_use(part: RegionCard, card: Card, region: Region, now_s: float) -> CardUse:
+    """All processes count on each card: the region does not say which of them use it."""
+    limited = 0 < part.cores_limit_percent < _FULL
     return CardUse(
-        card=card.id, memory_bytes=min(seen.used_bytes, card.memory_bytes),
-        memory_limit_bytes=seen.limit_bytes, cores_percent=seen.cores_percent,
-        cores_limit_percent=seen.cores_limit_percent if limited else 0,
+        card=card.id, memory_bytes=min(part.used_bytes, card.memory_bytes),
+        memory_limit_bytes=part.limit_bytes, cores_percent=part.cores_percent,
+        cores_limit_percent=part.cores_limit_percent if limited else 0,
         processes=len(region.pids), last_active=min(region.last_kernel, now_s),
         measured_by=MEASURED_BY,
     )  # fmt: skip

@@ -1,23 +1,26 @@
-"""What the driver measured of containers' GPU time, told to their hooks through the limits files.
+"""Gives hooks what the driver measured of their containers' GPU time, through the limits files.
 
 A hook measures its launches by events, which include the time slices of others on the card. Until
-it hears what its container really had, it gives it too much or too little. So containers whose
-cores are limited hear of every answer of the driver; the others, of which this only makes the
-figures right, as often as usage is told. Who was not busy hears nothing.
+it gets what its container really had, it grants too much or too little. So hooks whose cores are
+limited get every answer of the driver; the others, of which this only makes the figures right, get
+it as often as usage is published. A container that was not busy gets nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
+from tessera_agent.containers.holdings import ContainerRegistry, ContainerStage
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
+from tessera_agent.devices.monitor import DeviceMonitor
 from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.process_owners import Owners
-from tessera_agent.usage.sampler import MeasuredContainer
+from tessera_agent.usage.sampler import MeasuredContainer, measured_container
 from tessera_agent.usage.usage_counters import record_of
 from tessera_core.dialect_kit.readings import CardReading, Readings
 from tessera_core.hook.limits_file import CardLimit
@@ -41,36 +44,35 @@ class _Part(NamedTuple):
 
 
 class LimitCorrections:
-    """Remembers what was measured and not told yet, and tells it."""
+    """Writes measurements into limits files, and remembers those that are not written yet."""
 
     def __init__(self, owners: Owners, clock: Clock) -> None:
-        """Nothing has been measured."""
         self._owners = owners
         self._clock = clock
         self._busy = GpuBusyCounters()
         self._whose: dict[int, str] = {}
-        """Process -> its container: one that has ended is asked for in vain."""
+        """Process -> its container, which cannot be found any more once the process has ended."""
         self._owed: dict[_Part, int] = {}
         """Nanoseconds."""
         self._counted: dict[_Part, RawCounter] = {}
-        """The hook's own figure when it was looked at last."""
-        self._told: set[_Part] = set()
-        """Those that have heard of this agent's measurements."""
+        """The hook's own figure when it was read last."""
+        self._written: set[_Part] = set()
+        """Parts that got a measurement of this agent."""
         self.failed = 0
-        """Measurements that could not be written; they are told with the next."""
+        """Measurements that could not be written; they are written with the next."""
 
     def write(
         self, watched: Mapping[ContainerKey, MeasuredContainer], read: Readings, *, everyone: bool
     ) -> None:
-        """Take in one answer of the driver, and tell the hooks of containers whose cores are
-        limited, or of `everyone`, what is owed to them. Answers must come in their order. Blocks
-        for the files' sake: call it from a thread, one call at a time. Never raises."""
+        """Take one answer of the driver, and write what is owed to the hooks of containers whose
+        cores are limited, or of `everyone`. Answers must come in their order. Blocks for the
+        files' sake: call it from a thread, one call at a time. Never raises."""
         pids = {process.pid for card in read.cards for process in card.processes}
         self._whose = {p: self._whose.get(p) or self._owners.container_of(p) for p in pids}
         by_id = {one.id: (key, one.files) for key, one in watched.items() if one.id and one.files}
         self._owed = {part: ns for part, ns in self._owed.items() if part.key in watched}
         self._counted = {part: at for part, at in self._counted.items() if part.key in watched}
-        self._told = {part for part in self._told if part.key in watched}
+        self._written = {part for part in self._written if part.key in watched}
         for card in read.cards:
             for id_, busy_ns in self._fresh(card).items():
                 if id_ in by_id:
@@ -92,23 +94,23 @@ class LimitCorrections:
     def _settle(
         self, part: _Part, files: ContainerFiles, limit: CardLimit, sampled_us: int
     ) -> None:
-        """Tell what is owed. An idle one's figure is looked at all the same: it may begin to work
-        before the next answer."""
+        """Write what is owed. The figure of an idle container is read all the same: it may begin to
+        work before the next answer."""
         raw_ns = _raw_ns(files, part.card)
         if raw_ns is None:
-            return  # nothing to hold it against
+            return  # the hook has no figure to compare with
         before, now = self._counted.get(part), RawCounter(self._clock.time_ns(), raw_ns)
         self._counted[part] = now
         if not self._owed[part]:
             return
-        # Of what an agent before this one told last, nobody knows what came after it.
-        leap_ns = ANEW_NS if limit.measured_at_ns and part not in self._told else 0
-        told = partial(
+        # It is unknown what the hook counted after the last measurement of an earlier agent.
+        leap_ns = ANEW_NS if limit.measured_at_ns and part not in self._written else 0
+        correction = partial(
             measured, busy_ns=self._owed[part] + leap_ns, wall_ns=now.at_ns,
             counted_ns=counted_at(sampled_us * 1000, before, now),
         )  # fmt: skip
         try:
-            files.change_card(limit.uuid, told)
+            files.change_card(limit.uuid, correction)
         except (OSError, ValueError) as e:
             self.failed += 1
             _log.warning(
@@ -116,7 +118,52 @@ class LimitCorrections:
             )  # fmt: skip
         else:
             del self._owed[part]
-            self._told.add(part)
+            self._written.add(part)
+
+
+class CorrectionLoop:
+    """Has each answer of the driver written into the limits files that need it."""
+
+    def __init__(
+        self, holdings: ContainerRegistry, devices: DeviceMonitor, corrections: LimitCorrections,
+        *, interval_s: float,
+    ) -> None:  # fmt: skip
+        """`interval_s`: seconds after which all hooks get a measurement, limited or not."""
+        self._holdings = holdings
+        self._devices = devices
+        self._corrections = corrections
+        self._interval_s = interval_s
+        self._everyone_at = float("-inf")
+
+    async def run(self) -> NoReturn:
+        """Correct at each answer of the driver, for ever."""
+        while True:
+            await self._devices.answered.wait()
+            self._devices.answered.clear()
+            await self.correct()
+
+    async def correct(self) -> None:
+        """Write what the driver's last answer says of the containers."""
+        now, read = asyncio.get_running_loop().time(), self._devices.readings
+        hooked = {
+            h.key: measured_container(h)
+            for h in self._holdings
+            if h.stage is ContainerStage.RUNNING and h.files is not None
+        }
+        limited = {
+            uuid_key(limit.uuid)
+            for one in hooked.values()
+            for limit in one.held.limits.cards
+            if is_limited(limit)
+        }
+        timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
+        self._devices.closely = bool(limited & timed)
+        everyone = now >= self._everyone_at
+        if not hooked or not timed or not (everyone or self._devices.closely):
+            return
+        if everyone:
+            self._everyone_at = now + self._interval_s
+        await asyncio.to_thread(self._corrections.write, hooked, read, everyone=everyone)
 
 
 def _limit(files: ContainerFiles, card: str) -> CardLimit | None:

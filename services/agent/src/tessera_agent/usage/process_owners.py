@@ -1,8 +1,8 @@
-"""Which container a process of the node belongs to: by its cgroup, and where that tells nothing
+"""Which container a process of the node belongs to: by its cgroup, and where that says nothing
 (containers that are plain processes) by its ancestors.
 
-A process may end, and its number be used anew, between the driver's answer and this look: the next
-look is right.
+A process may end, and its number be used again, between the driver's answer and this lookup: the
+next lookup is right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def containers_in(proc_folder: str) -> frozenset[str]:
 
 
 class Owners(Protocol):
-    """Tells whose a process is."""
+    """Finds the container of a process."""
 
     def container_of(self, pid: int) -> str:
         """The container's id as the runtime knows it; empty for a process of none. Never raises."""
@@ -38,15 +38,16 @@ class Owners(Protocol):
 
 
 class ProcOwners:
-    """Owners by the node's /proc."""
+    """Finds owners by the node's /proc."""
 
     def __init__(self, proc_folder: str, roots: Callable[[], Mapping[int, str]]) -> None:
-        """`roots` gives the first process of each container, as the runtime told it: pid -> id."""
+        """`roots` gives the first process of each container, as the runtime reported it: pid ->
+        id."""
         self._proc = Path(proc_folder)
         self._roots = roots
 
     def container_of(self, pid: int) -> str:
-        """See Owners."""
+        """The container by the process's cgroup, or by its ancestors."""
         return container_of(self._text(pid, "cgroup")) or self._by_ancestors(pid)
 
     def _by_ancestors(self, pid: int) -> str:

@@ -1,8 +1,8 @@
-"""What the node's containers use of one vendor's cards: a look at all usage files and at what the
-driver says of their processes, every few seconds.
+"""What the node's containers use of one vendor's cards: a sample of all usage files and of the
+driver's figures of their processes, every few seconds.
 
-It is told as NodeUsage; what hooks hear of it, more often, is `correcting`'s part. Nothing that a
-container writes can make a look fail.
+It is published as NodeUsage; what hooks get of it, more often, is `limit_correction`'s part.
+Nothing that a container writes can make a sample fail.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_agent.containers.holdings import Holding
 from tessera_agent.containers.hook_files import ContainerFiles, ContainerKey
 from tessera_agent.containers.mounts import MountChecker
-from tessera_agent.settings import UsageSettings
 from tessera_agent.usage.busy_time import GpuBusyCounters
 from tessera_agent.usage.driver_evidence import DriverEvidence
 from tessera_agent.usage.process_owners import Owners
+from tessera_agent.usage.settings import UsageSettings
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.hook.records import uuid_key
 from tessera_core.hook.usage_file import Gap, Garbled, Spoilt, Unbuilt, UsageFile, UsageFileBounds
@@ -33,8 +34,8 @@ from tessera_core.node.usage_rates import (
 from tessera_schema.cards import MIB, Card
 from tessera_schema.messages.device_reports import CardLoad, ContainerUse, NodeUsage
 
-_LOOKS_SEEN: Final = 3
-"""Looks for which it counts that the driver saw a container work."""
+_SAMPLES_SEEN: Final = 3
+"""Samples for which it counts that the driver saw a container work."""
 
 
 class MeasuredContainer(Struct, frozen=True, kw_only=True):
@@ -49,8 +50,20 @@ class MeasuredContainer(Struct, frozen=True, kw_only=True):
     """Its first process; 0 = not known."""
 
 
+def measured_container(held: Holding) -> MeasuredContainer:
+    """A container of the registry, as samples need it."""
+    limits = held.files.limits if held.files is not None else held.limits
+    return MeasuredContainer(
+        held=HoldingContainer(
+            namespace=held.pod.namespace, pod=held.pod.name, uid=held.key.uid,
+            container=held.key.container, limits=limits, hooked=held.hooked,
+        ),
+        files=held.files, id=held.id, pid=held.pid,
+    )  # fmt: skip
+
+
 class Moment(Struct, frozen=True, kw_only=True):
-    """When a look is taken, by both clocks."""
+    """When a sample is taken, by both clocks."""
 
     at_s: float
     """Never jumps."""
@@ -58,23 +71,22 @@ class Moment(Struct, frozen=True, kw_only=True):
 
 
 class Sampler:
-    """Looks at all containers, and remembers the look before."""
+    """Samples all containers, and remembers the sample before."""
 
     def __init__(
         self, node: str, vendor: str, settings: UsageSettings, owners: Owners, mounts: MountChecker
     ) -> None:
-        """No look has been taken yet."""
         self._mounts = mounts
         self._node = node
         self._vendor = vendor
         self._settings = settings
         self.owners = owners
-        self.evidence = DriverEvidence(settings.interval_s * _LOOKS_SEEN)
+        self.evidence = DriverEvidence(settings.interval_s * _SAMPLES_SEEN)
         self._busy = GpuBusyCounters()
         self._before: dict[ContainerKey, UsageSample] = {}
         self._at_s: float | None = None
         self.spoilt: Counter[Spoilt] = Counter()
-        """Looks at usage files that could not be believed, by what was wrong."""
+        """Reads of usage files that could not be believed, by what was wrong."""
 
     def sample(
         self,
@@ -83,7 +95,7 @@ class Sampler:
         read: Readings,
         at: Moment,
     ) -> NodeUsage:
-        """What was used since the last look. Blocks for the files' sake: call it from a thread,
+        """What was used since the last sample. Blocks for the files' sake: call it from a thread,
         one call at a time. Never raises."""
         driven, pids = self._driven(read)
         timed = {uuid_key(card.id) for card in read.cards if card.sampled_us}
@@ -96,21 +108,21 @@ class Sampler:
             context_bytes=self._settings.context_mib * MIB,
             card_bytes={uuid_key(card.id): card.memory_bytes for card in cards},
         )
-        looks: dict[ContainerKey, UsageSample] = {}
+        samples: dict[ContainerKey, UsageSample] = {}
         uses = []
         for key, one in watched.items():
-            look = UsageSample(
+            sample = UsageSample(
                 at_s=at.at_s,
                 wall_ns=at.wall_ns,
                 usage=self._usage(one, tolerance, at),
                 driven=driven.get(one.id, {}) if one.id else {},
-                seen=self._seen(one, pids.get(one.id, ())),
+                seen=self._gaps(one, pids.get(one.id, ())),
             )
             held = replace(one.held, limits=one.files.limits) if one.files else one.held
-            use, looks[key] = use_between(held, self._before.get(key), look, tolerance)
+            use, samples[key] = use_between(held, self._before.get(key), sample, tolerance)
             uses.append(use)
-        self._before = looks
-        return self._told(uses, cards, read, at, interval_s)
+        self._before = samples
+        return self._node_usage(uses, cards, read, at, interval_s)
 
     def _usage(
         self, one: MeasuredContainer, tolerance: Tolerance, at: Moment
@@ -126,7 +138,7 @@ class Sampler:
             self.spoilt[usage.why] += 1
         return usage
 
-    def _seen(self, one: MeasuredContainer, pids: Sequence[int]) -> frozenset[Gap]:
+    def _gaps(self, one: MeasuredContainer, pids: Sequence[int]) -> frozenset[Gap]:
         if one.files is None:
             return frozenset()
         changed = self._mounts.are_changed(one.id, one.files.limits_path, (one.pid, *pids))
@@ -151,7 +163,7 @@ class Sampler:
                     )
         return found, pids
 
-    def _told(
+    def _node_usage(
         self,
         uses: list[ContainerUse],
         cards: tuple[Card, ...],

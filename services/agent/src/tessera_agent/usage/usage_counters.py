@@ -1,7 +1,7 @@
-"""Looks at a container's usage file that cost next to nothing: the file stays open, and one short
-read tells what the container did on one card.
+"""Reads of a container's usage file that cost next to nothing: the file stays open, and one short
+read gets what the container did on one card.
 
-The file is the container's to write: a short, missing or replaced one is one that says nothing.
+The file is the container's to write: a short, missing or replaced one counts as empty.
 Reads may block for the file system's sake: call from a thread, one call at a time.
 """
 
@@ -24,7 +24,7 @@ from tessera_core.hook.usage_counters import (
 )
 
 _SELDOM: Final = 4
-"""Looks between two searches for a record that is not there: nobody has used the card yet."""
+"""Reads between two searches for a record that is not there: the card has not been used yet."""
 
 
 def record_of(usage: int, key: str) -> tuple[int, bytes] | None:
@@ -46,9 +46,9 @@ class _Open:
         self._places: dict[str, tuple[int, bytes]] = {}
         """Card -> where its record begins and how its id stands there, as last found."""
         self._missing: dict[str, int] = {}
-        """Card -> looks until it is searched for again."""
+        """Card -> reads until it is searched for again."""
 
-    def look(self, card: str) -> UsageCounters:
+    def counters(self, card: str) -> UsageCounters:
         known = self._places.get(card)
         if known is not None:
             data = os.pread(self.fd, SIZE, known[0])
@@ -72,10 +72,9 @@ class _Open:
 
 
 class OpenUsageFiles:
-    """The open files of the containers that are looked at."""
+    """The open usage files of containers."""
 
     def __init__(self) -> None:
-        """None is open."""
         self._open: dict[ContainerKey, _Open] = {}
 
     def read(self, key: ContainerKey, files: ContainerFiles, card: str) -> UsageCounters:
@@ -85,13 +84,13 @@ class OpenUsageFiles:
             if one is None or one.files is not files:
                 self._close(key)
                 one = self._open[key] = _Open(files)
-            return one.look(card)
+            return one.counters(card)
         except OSError:
             self._close(key)
             return NOTHING
 
     def keep_only(self, keys: Collection[ContainerKey]) -> None:
-        """Close the others."""
+        """Close the files of other containers."""
         for key in self._open.keys() - set(keys):
             self._close(key)
 

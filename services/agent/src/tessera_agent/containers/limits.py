@@ -1,0 +1,97 @@
+"""What a container may use of its cards: the limits that its hook enforces, and the terms on which
+it takes part in lending."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from tessera_agent.containers.namespace_allowances import NamespaceAllowances
+from tessera_core.dialect_kit.contract import Dialect
+from tessera_core.dialect_kit.lending_terms import LendingTerms, WrittenTerms, terms_of
+from tessera_core.hook.limits_file import CardLimit, HookLimits, Mode
+from tessera_kubelet.nri.types import PodSandbox
+from tessera_schema.cards import MIB
+from tessera_schema.grants import Share
+from tessera_schema.injections import Injection
+from tessera_schema.kube import ObjectMeta, Pod
+
+_PERMILLE: Final = 10
+_MOST_PERMILLE: Final = 1000
+
+
+class LimitsCalculator:
+    """Computes terms and limits of this node's containers."""
+
+    def __init__(self, dialects: Mapping[str, Dialect], allowances: NamespaceAllowances) -> None:
+        self._dialects = dialects
+        self._allowances = allowances
+
+    def terms(
+        self, pod: PodSandbox, shares: Sequence[Share], env: Mapping[str, str], given: Injection
+    ) -> LendingTerms:
+        """The lending terms of a container of the pod. `shares`, `env` as it will be, and `given`
+        are the container's."""
+        return terms_in(self._dialects, pod.annotations, shares, env, given)
+
+    def limits(
+        self, pod: PodSandbox, container: str, shares: Sequence[Share], terms: LendingTerms
+    ) -> HookLimits:
+        """The limits of a container that holds these shares on these terms."""
+        cards = [share.card for share in shares]
+        unlimited = self._allowances.unlimited_cards(pod.namespace, terms, cards)
+        return limits_of(pod, container, shares, terms, unlimited)
+
+
+def limits_of(
+    pod: PodSandbox, container: str, shares: Sequence[Share], terms: LendingTerms,
+    unlimited: Collection[str],
+) -> HookLimits:  # fmt: skip
+    """The limits for the hook. A share without cores, or of a card that is among the `unlimited`,
+    is not limited in GPU time; one without memory gets the least that is a limit."""
+    cards = tuple(
+        CardLimit(
+            uuid=share.card, index=share.index, memory_bytes=max(share.memory_bytes, MIB),
+            cores_permille=cores_permille(share), priority=terms.priority or 0,
+            mode=Mode.OFF if share.card in unlimited or not cores_permille(share) else Mode.HARD,
+        )
+        for share in shares
+    )  # fmt: skip
+    return HookLimits(container=f"{pod.namespace}/{pod.name}/{container}", cards=cards)
+
+
+def terms_in(
+    dialects: Mapping[str, Dialect], annotations: Mapping[str, str], shares: Sequence[Share],
+    env: Mapping[str, str], given: Injection,
+) -> LendingTerms:  # fmt: skip
+    """The terms on which a container takes part in lending. `annotations` are the pod's; `shares`,
+    `env` as it will be, and what it was `given` are the container's."""
+    pod = Pod(metadata=ObjectMeta(annotations=dict(annotations)))
+    written = WrittenTerms(pod=pod, env=env, given=given.env, annotations=given.annotations)
+    return terms_of(dialects, [share.dialect for share in shares], written)
+
+
+def cores_permille(share: Share) -> int:
+    """The share's part of the card's time; 0 and 1000 are no limit."""
+    return min(round(share.cores_percent * _PERMILLE), _MOST_PERMILLE)
+
+
+def in_force(shares: Sequence[Share], limits: HookLimits) -> tuple[Share, ...]:
+    """The shares as they are held: a limit that is still above what was granted counts."""
+    now = {card.uuid: card.memory_bytes for card in limits.cards}
+    return tuple(
+        replace(share, memory_bytes=now[share.card])
+        if now.get(share.card, 0) > max(share.memory_bytes, MIB) else share
+        for share in shares
+    )  # fmt: skip
+
+
+def cards_below_grant(shares: Sequence[Share], limits: HookLimits) -> frozenset[str]:
+    """Cards of which the container may use less of the cores than it was granted."""
+    now = {card.uuid: card.cores_permille for card in limits.cards}
+    return frozenset(
+        share.card for share in shares
+        if 0 < now.get(share.card, 0) < (cores_permille(share) or _MOST_PERMILLE)
+    )  # fmt: skip

@@ -1,0 +1,2 @@
+"""Cards that the container runtime gives to containers: it calls Tessera for each that it
+creates."""

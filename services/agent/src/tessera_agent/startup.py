@@ -1,0 +1,136 @@
+"""Opens an agent in one event loop, with all its tasks.
+
+    async with open_agent(environment) as agent:
+        ...
+
+Its only sockets are the runtime's, or kubelet's, and those of the reader; `tessera_agent.main`
+serves the rest. Without the API server and without the bus the runtime is answered all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from msgspec import UNSET
+
+from tessera_agent.agent import Agent
+from tessera_agent.api import grant_keys, pods
+from tessera_agent.containers import namespace_allowances
+from tessera_agent.devices.extended_resources import ExtendedResources
+from tessera_agent.devices.message_key import load_message_signer
+from tessera_agent.devices.node_annotation import CardsAnnotationWriter
+from tessera_agent.readers import CardReader, open_reader
+from tessera_agent.readers.device_handover import device_handover_by
+from tessera_agent.settings import AgentSettings
+from tessera_core.inventory.extended_resources import amounts_of
+from tessera_kubelet.background import open_tasks
+from tessera_runtime.bus.outbox import open_outbox
+from tessera_runtime.errors import BadSettings
+from tessera_runtime.kube.events import open_events
+from tessera_runtime.service import ServiceEnvironment
+from tessera_schema.cards import Card
+from tessera_schema.node_cards import ALLOCATE
+
+
+@asynccontextmanager
+async def open_agent(
+    environment: ServiceEnvironment[AgentSettings], reader: CardReader | None = None
+) -> AsyncGenerator[Agent]:
+    """An agent that looks after its node's cards until the block ends; `reader` None = the
+    vendor's own. Raises BadSettings."""
+    settings, kube, clock = environment.settings, environment.kube, environment.clock
+    if settings.vendor not in environment.registry.vendors:
+        known = ", ".join(sorted(environment.registry.vendors))
+        raise BadSettings(f"vendor: {settings.vendor!r}: write one of {known}")
+    handover = device_handover_by(settings.giving, settings.vendor)
+    signer = await load_message_signer(Path(settings.folder), settings.vendor)
+    annotation = CardsAnnotationWriter(
+        kube,
+        settings.inventory,
+        settings.node,
+        settings.vendor,
+        UNSET if handover is None else ALLOCATE,
+        signer.public,
+    )
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        instance = f"{settings.node}.{settings.vendor}"
+        outbox = await enter(
+            open_outbox(
+                environment.bus, clock, "agent", instance, settings=settings.outbox,
+                sign=signer.sign,
+            )
+        )  # fmt: skip
+        events = await enter(
+            open_events(
+                kube, settings.events, component="tessera-agent", clock=clock, node=settings.node
+            )
+        )
+        if reader is None:
+            reader = await enter(
+                open_reader(
+                    settings.vendor, settings.reader, annotation, environment.registry, clock
+                )
+            )
+        agent = Agent(environment, reader, annotation, outbox, events)
+        await agent.keys.load()
+        await agent.devices.poll()
+        if handover is not None:
+            # Imported here: it brings gRPC, which agents of the runtime do without.
+            from tessera_agent.kubelet_delivery import open_kubelet_delivery
+
+            agent.delivery = await enter(open_kubelet_delivery(environment, agent, handover))
+        tasks = await enter(open_tasks())
+        _start(tasks, agent, environment, annotation)
+        yield agent
+
+
+def _start(
+    tasks: asyncio.TaskGroup,
+    agent: Agent,
+    environment: ServiceEnvironment[AgentSettings],
+    annotation: CardsAnnotationWriter,
+) -> None:
+    """Start what an agent does for as long as it is open, each in a task of its own."""
+    settings, kube, bus = environment.settings, environment.kube, environment.bus
+    advertised = _extended_resources(agent, environment, annotation)
+    keys = grant_keys.watcher(kube, agent.keys, settings.keys.namespace, settings.kube)
+    node_pods = pods.watcher(kube, agent.pods, settings.node, settings.kube)
+    labels = namespace_allowances.watcher(kube, agent.labelled, settings.kube)
+    for what, work in {
+        "inventory": annotation.keep(),
+        "advertising": advertised.keep(),
+        "devices": agent.devices.watch(),
+        "grant keys": keys.run(),
+        "grant keys on disk": agent.keys.keep(),
+        "pod watcher": node_pods.run(),
+        "labels of namespaces": labels.run(),
+        "pods that are gone": agent.occupied.follow_pods(),
+        "measuring": agent.measurement.run(),
+        "corrections of hooks": agent.corrections.run(),
+        "cards that others gave": agent.device_check.keep(),
+        "resizing": agent.limits.run(),
+        "throttled namespaces": agent.throttled.follow(bus, settings.bus.cluster),
+        "lending": agent.lending.run(),
+        "bounds of lending": agent.bounds.follow(bus, settings.node),
+        **agent.delivery.work(),
+    }.items():
+        tasks.create_task(work, name=what)
+
+
+def _extended_resources(
+    agent: Agent, environment: ServiceEnvironment[AgentSettings], annotation: CardsAnnotationWriter
+) -> ExtendedResources:
+    settings = environment.settings
+
+    def amounts(cards: Sequence[Card]) -> dict[str, int]:
+        found = amounts_of(environment.registry, settings.vendor, cards)
+        return {name: amount for name, amount in found.items() if name not in agent.delivery.names}
+
+    return ExtendedResources(
+        environment.kube, settings.inventory, settings.node, amounts, inventory=annotation,
+        devices=agent.devices, holdings=agent.holdings,
+    )  # fmt: skip
