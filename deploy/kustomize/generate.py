@@ -117,7 +117,8 @@ def component(config: Mapping[str, Json], *, aliases: bool) -> dict[str, str]:
 
 def _switches(known: DialectRegistry, config: Mapping[str, Json]) -> Json:
     """Which dialects pods may use, and their options."""
-    return {n: {"enabled": n not in known.opt_in, **config.get(n, {})} for n in known.readers}
+    named = [n for n in known.readers if n not in known.opt_in or n in config]
+    return {n: {"enabled": True, **config.get(n, {})} for n in named}
 
 
 def _key_patches(known: DialectRegistry) -> Iterator[Json]:

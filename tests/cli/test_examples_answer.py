@@ -23,7 +23,7 @@ def _but_agents(warnings: list[str]) -> list[str]:
 def test_there_is_one_file_for_each_seed_and_a_mixed_one() -> None:
     assert {p.stem for p in GOOD} >= {
         "iluvatar", "volcano", "koordinator", "mthreads", "gpumanager", "aliyun",
-        "mixed",
+        "replicas", "mixed",
     }  # fmt: skip
     assert REFUSED
 
@@ -79,4 +79,6 @@ def test_the_numbers_of_the_seeds_come_out(tessera: Tessera) -> None:
     assert len(tiles["vcuda-two-cards"]) == 2
     assert tiles["gpushare-compute"] == [(4096, 30)]
     assert tiles["gpushare-two-cards"] == [(4096, 0), (4096, 0)]
+    assert tiles["replica-of-a-quarter"] == [(3840, 25)]
+    assert tiles["replica-by-selector"] == [(27306, 33.333)]
     assert len(tiles["two-makes"]) == 3

@@ -87,6 +87,9 @@ ASKS: dict[str, st.SearchStrategy[dict[str, Quantity]]] = {
         named("tencent.com/", vcuda_core=slices, vcuda_memory=st.integers(1, 64)),
         named("inspur.com/", vcuda_core=st.sampled_from([100, 200])),
     ),
+    "replicas": st.one_of(
+        named("nvidia.com/", **{"gpu.shared": st.integers(1, 2)}),
+    ),
     "aliyun": st.one_of(
         named("aliyun.com/", gpu_mem=st.integers(1, 16)),
     ),

@@ -11,7 +11,7 @@ from tessera_schema.verdicts import Verdict
 from tessera_testing.builders import a_container, a_node, a_pod
 from tessera_testing.plan import plan
 
-REGISTRY = load()
+REGISTRY = load(installed=True)
 LIMIT = "spec.containers[0].resources.limits"
 
 

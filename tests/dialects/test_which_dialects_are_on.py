@@ -21,9 +21,14 @@ def test_some_are_off_in_an_installation() -> None:
 @pytest.mark.parametrize("name", OPT_IN)
 def test_an_installation_serves_it_where_its_file_says_so(name: str, tmp_path: Path) -> None:
     file = tmp_path / "dialects.yaml"
-    file.write_text(f"{name}: {{enabled: true}}\n")
-    assert name not in dialect_config.load(None).dialects
-    assert name in dialect_config.load(None).readers, "its pods hold their cards all the same"
-    assert name in dialect_config.load(file).dialects
     file.write_text("hami: {enabled: true}\n")
-    assert name not in dialect_config.load(file).dialects
+    without = dialect_config.load(file)
+    assert name not in without.readers
+    plan = load().readers[name]
+    assert without.resources.isdisjoint(plan.resources - plan.shared_names)
+    file.write_text(f"{name}: {{enabled: true}}\n")
+    assert name in dialect_config.load(file).dialects
+    file.write_text(f"{name}: {{enabled: false}}\n")
+    off = dialect_config.load(file)
+    assert name not in off.dialects
+    assert name in off.readers, "its running pods still hold their cards"

@@ -35,6 +35,7 @@ from tessera_core.placement.screen_cache import ScreenCache
 from tessera_core.recovery.adopt import adopt
 from tessera_core.recovery.cluster import Cluster
 from tessera_core.recovery.estimate import estimate_shares
+from tessera_core.recovery.node_statements import with_node_statements
 from tessera_core.registry.registry import DialectRegistry
 from tessera_core.scheduling.reserve import Unschedulable, try_reserve
 from tessera_schema.grants import Grant
@@ -70,7 +71,7 @@ class Planner:
         for custom in cluster.customs:
             customs.setdefault(custom.metadata.name, []).append(custom)
         for node in cluster.nodes:
-            published = node_cards_with_allocations(registry, node, customs)
+            published = node_cards_with_allocations(registry, node, customs, labelled=True)
             self.warnings += published.warnings
             self.ledger.fleet.missing[node.name] = published.missing
             self.ledger.put_node(node.name, published.cards)
@@ -86,7 +87,9 @@ class Planner:
         ]
         self.ledger.set_namespaces(self._namespaces)
         self.ledger.set_limits(cluster.limits)
-        self._running = running = [pod for pod in cluster.bound if not pod.terminal]
+        self._running = running = with_node_statements(
+            registry, cluster.nodes, [pod for pod in cluster.bound if not pod.terminal]
+        )
         unread = [
             (pod, problem) for pod in running if (problem := self._take_over(pod)) is not None
         ]

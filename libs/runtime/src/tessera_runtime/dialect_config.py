@@ -23,8 +23,8 @@ class DialectsSettings(Struct, frozen=True, kw_only=True):
 
     file: Path | None = None
     """A YAML or JSON file: dialect -> option -> value, `enabled: false` among them; none = the
-    defaults of all, by which dialects that must be asked for are off. Give every service the
-    same."""
+    defaults of all, but for dialects that are left out unless they are named. Give every service
+    the same."""
 
 
 def load(file: Path | None, unsaid: Options | None = None) -> DialectRegistry:

@@ -91,6 +91,9 @@ class Precision(IntEnum):
     """Card by card, with identities."""
     COUNTED = 2
     """Only totals in the node's capacity: cards are assumed to be equal."""
+    LABELLED = 3
+    """Only labels of the node, whose device plugin chooses among its cards by itself. Plans count
+    them, where nothing better is known; no pod is bound there."""
 
 
 class Inventory(Struct, frozen=True, kw_only=True):

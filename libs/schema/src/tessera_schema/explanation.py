@@ -25,7 +25,7 @@ class RequestedShare(Struct, frozen=True, kw_only=True):
     dialect: str
     count: int
     memory_bytes: int = 0
-    memory_percent: int = 0
+    memory_percent: float = 0
     cores_percent: float = 0
     exclusive: bool = False
 

@@ -143,15 +143,16 @@ class ModelSizes(Struct, frozen=True):
 class Request(Struct, frozen=True, kw_only=True):
     """What one container asks of one vendor's cards.
 
-    The amounts are per card. Memory is `memory_bytes`, or else `memory_percent` of each card.
+    The amounts are per card. Memory is `memory_bytes`, or else `memory_percent` of each card. With
+    `equal_parts` neither counts, nor do cores.
     """
 
     vendor: str
     dialect: str
     count: int = 1
     memory_bytes: int = 0
-    memory_percent: int = 0
-    """0 to 100; counts only when `memory_bytes` is 0."""
+    memory_percent: float = 0
+    """0 to 100, in thousandths; counts only when `memory_bytes` is 0."""
     memory_unit: int = MIB
     """A percentage is rounded down to whole units of so many bytes."""
     memory_sizes: tuple[ModelSizes, ...] = ()
@@ -160,6 +161,9 @@ class Request(Struct, frozen=True, kw_only=True):
     empty = any size."""
     cores_percent: float = 0
     """0 = no promise of cores."""
+    equal_parts: int | None = None
+    """One of so many equal parts of each card, of its memory and of its cores; 0 = as many as the
+    card has slots. None = by the amounts."""
     exclusive: bool = False
     """The cards must be idle and stay the container's own."""
     owns_whole_cores: bool = False

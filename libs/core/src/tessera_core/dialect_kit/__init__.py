@@ -67,13 +67,13 @@ from tessera_core.kube.quantity import (
     quantity_milli,
     quantity_value,
 )
-from tessera_schema.annotation_keys import CARDS_PREFIX
+from tessera_schema.annotation_keys import CARDS_PREFIX, SCHEDULER
 from tessera_schema.cards import MIB, Card, Inventory, Partition, Precision, Siting
-from tessera_schema.grants import Share
+from tessera_schema.grants import GRANT_KEY, Share
 from tessera_schema.injections import Injection, Mount
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Container, Custom, Node, ObjectMeta, Pod, Quantity
-from tessera_schema.label_selectors import Selector
+from tessera_schema.label_selectors import LabelTest, Selector
 from tessera_schema.quotas import Limit
 from tessera_schema.reasons import Reason
 from tessera_schema.requests import (
@@ -93,6 +93,7 @@ from tessera_schema.requests import (
 __all__ = [
     "CARDS_PREFIX",
     "CORE_POLICY_ENV",
+    "GRANT_KEY",
     "HOOK_LIBRARY",
     "HOOK_LIBRARY_HOST",
     "INT32_MAX",
@@ -104,6 +105,7 @@ __all__ = [
     "MOST_CARD_BYTES",
     "PRELOAD",
     "PRELOAD_HOST",
+    "SCHEDULER",
     "Admitted",
     "BadLimit",
     "BadQuantity",
@@ -129,6 +131,7 @@ __all__ = [
     "Injection",
     "InvalidField",
     "Inventory",
+    "LabelTest",
     "LendingTerms",
     "Limit",
     "Link",

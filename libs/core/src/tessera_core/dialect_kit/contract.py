@@ -182,6 +182,10 @@ def _no_inventory(_node: Node, _customs: Sequence[Custom]) -> Sequence[Inventory
     return ()
 
 
+def _as_they_are(_node: Node, pods: Sequence[Pod]) -> Sequence[Pod]:
+    return pods
+
+
 def _no_labels(_pod: Pod, _node: str) -> Mapping[str, str]:
     return {}
 
@@ -205,6 +209,10 @@ class Example(Struct, frozen=True, kw_only=True):
     """Each the limits of the one container of a pod that two idle cards of the node can hold."""
     node_annotations: Mapping[str, str] = {}
     node_capacity: Mapping[str, Quantity] = {}
+    scheduler_name: str = ""
+    """Of the pods, for dialects that claim by it."""
+    options: Mapping[str, Any] = {}
+    """Of the dialect, where its defaults leave its pods waiting on such a node."""
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -283,6 +291,10 @@ class Dialect(Struct, frozen=True, kw_only=True):
     written. The cards are those of the node, of the dialect's vendor. Pods that Tessera placed
     have its signed grant; this is read for pods that came before Tessera, and when the grant is
     lost."""
+    on_node: Callable[[Node, Sequence[Pod]], Sequence[Pod]] = _as_they_are
+    """The bound pods of one node as they would be if each said itself what it holds, for systems
+    that say it on the node or on another pod. As many pods as there were, with their names. Plans
+    read bound pods so; the scheduler sees one pod at a time, and counts it by what it requests."""
     pool_labels: tuple[str, ...] = ()
     """Labels by which its system says which pool a node belongs to, for quotas."""
     warnings: tuple[str, ...] = ()

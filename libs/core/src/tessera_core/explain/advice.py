@@ -105,7 +105,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     """Cards of one node that it asks for."""
     memory_bytes: int = 0
     """Asked of each card; of a percentage, what it is on the largest card."""
-    memory_percent: int = 0
+    memory_percent: float = 0
     """Asked of each card, where it asks so."""
     cores_percent: float = 0
     whole: bool = False

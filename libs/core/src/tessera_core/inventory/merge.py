@@ -56,6 +56,8 @@ class NodeCards(Struct, frozen=True, kw_only=True):
     sources: frozenset[tuple[str, str]] = frozenset()
     """Vendor and source of each that publishes cards; `tessera` is our agent, the others are names
     of dialects."""
+    labelled: frozenset[str] = frozenset()
+    """Vendors whose cards only labels name."""
 
 
 def cards_of(
@@ -67,18 +69,24 @@ def cards_of(
 
 
 def node_cards_with_allocations(
-    registry: DialectRegistry, node: Node, customs: Mapping[str, Sequence[Custom]]
+    registry: DialectRegistry,
+    node: Node,
+    customs: Mapping[str, Sequence[Custom]],
+    *,
+    labelled: bool = False,
 ) -> NodeCards:
     """The node's cards, vendor by vendor, what is wrong with what was published, and how containers
     get them.
 
-    `customs` are custom resources by name: those named like the node are asked.
+    `customs` are custom resources by name: those named like the node are asked. With `labelled`,
+    which is for plans, cards that only labels name count where nothing else names any.
     """
     found, seen = _ours(registry, node), node
     advertised = (i.advertised for i in found)
     node = without_advertised(node, _registered(registry, found).union(*advertised))
     for dialect in registry.readers.values():
         found += dialect.inventory(node, customs.get(node.name, ()))
+    found = _usable(found, labelled=labelled)
     warnings = [w for inventory in found for w in inventory.warnings]
     found = [_credible(node.name, inventory, warnings) for inventory in found]
     cards: list[Card] = []
@@ -104,7 +112,20 @@ def node_cards_with_allocations(
         warnings=_short(warnings), given=given, allocated=allocated,
         missing=expected.difference(card.vendor for card in unique),
         sources=frozenset((i.vendor, i.source) for i in found if i.cards),
+        labelled=frozenset(i.vendor for i in found if i.precision is Precision.LABELLED),
     )  # fmt: skip
+
+
+def _usable(found: Sequence[Inventory], *, labelled: bool) -> list[Inventory]:
+    """Without cards that only labels name, unless they are wanted and nothing else names any."""
+    named = {
+        i.vendor for i in found
+        if i.precision is Precision.OURS or (i.cards and i.precision is not Precision.LABELLED)
+    }  # fmt: skip
+    return [
+        i for i in found
+        if i.precision is not Precision.LABELLED or (labelled and i.vendor not in named)
+    ]  # fmt: skip
 
 
 def _expected(registry: DialectRegistry, node: Node) -> frozenset[str]:

@@ -28,12 +28,14 @@ class ServedNames:
         self._registry = registry
         self._names: dict[str, frozenset[str]] = {}
         self._sources: dict[str, frozenset[tuple[str, str]]] = {}
+        self._labelled: dict[str, frozenset[str]] = {}
 
     def put(self, node: Node, published: NodeCards) -> None:
         """Take in a node and what is published of its cards."""
         there = (name for name, amount in node.status.capacity.items() if not _is_zero(amount))
         self._names[node.name] = frozenset(there)
         self._sources[node.name] = published.sources
+        self._labelled[node.name] = published.labelled
 
     def lacking(self, grant: Grant, containers: Mapping[str, ContainerAfter]) -> tuple[str, ...]:
         """A sentence for each container of a placed pod that nothing on the node serves today.
@@ -41,6 +43,12 @@ class ServedNames:
         found: dict[str, None] = {}
         for share in grant.shares:
             dialect = self._registry.readers[share.dialect]
+            if dialect.vendor in self._labelled[grant.node]:
+                found[
+                    f"container {share.container} needs Tessera's agent on node {grant.node}, in "
+                    "place of the device plugin there, which chooses cards by itself"
+                ] = None
+                continue
             asked = [n for n in containers[share.container].limits if n in dialect.resources]
             if asked and not self._serves(grant.node, share.dialect, frozenset(asked)):
                 found[

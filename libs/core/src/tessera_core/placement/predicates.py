@@ -7,6 +7,8 @@ Everything works on columns of any shape: one node's cards, or the whole fleet's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final
 
 import numpy as np
 
@@ -24,21 +26,37 @@ _BLOCKED = tuple(
     for reason in (Reason.CARD_NOT_HEALTH, Reason.CARD_CORDONED, Reason.MODE_NOT_FIT)
 )
 
+_LARGEST_DIVIDED: Final = 1 << 46
+"""Bytes of a card of which a fraction of a percent is taken: times `WHOLE_CARD` they fit into 64
+bits."""
+
 
 def amounts(request: Request, cards: CardColumns, models: NameTable) -> CardNeeds:
     """The request on each card: percentages become bytes of that card, and bytes a size that its
     model has. `models` are the names behind `cards.model`."""
     memory: Ints | int = request.memory_bytes
     unfit: Bools | bool = False
+    unit = request.memory_unit
+    if request.equal_parts is not None:
+        parts = request.equal_parts or np.maximum(cards.slots, 1)
+        memory = cards.memory_total // parts // unit * unit
+        return CardNeeds(memory, cards.cores_total // parts, request.exclusive)
     if memory and request.memory_sizes:
         memory, unfit = sizes_on(request, cards, models)
     elif not memory and request.memory_percent:
-        unit = request.memory_unit
-        memory = cards.memory_total * request.memory_percent // 100 // unit * unit
+        memory = _percent_of(cards.memory_total, request.memory_percent) // unit * unit
     alone: Bools | bool = request.exclusive
     if request.owns_whole_cores and not alone and request.cores_percent >= 100:
         alone = cards.cores_total == WHOLE_CARD
     return CardNeeds(memory, milli(request.cores_percent), alone, unfit=unfit)
+
+
+def _percent_of(total: Ints, percent: float) -> Ints:
+    """Rounded down to a byte, without rests of floats: 12.5 % of 16 GiB are 2 GiB."""
+    if percent == int(percent):
+        return total * int(percent) // 100
+    part = Fraction(milli(percent), WHOLE_CARD)
+    return np.minimum(total, _LARGEST_DIVIDED) * part.numerator // part.denominator
 
 
 def predicates(
@@ -73,7 +91,8 @@ def predicates(
     refused.append((Reason.CARD_TIME_SLICING_EXHAUSTED, cards.slots < cards.sharers + need.slots))
     if request.policy.idle_cards_only:
         refused.append((Reason.EXCLUSIVE_DEVICE_ALLOCATE_CONFLICT, busy))
-    if request.memory_percent and not request.memory_bytes:
+    by_part = request.equal_parts is not None or request.memory_percent
+    if by_part and not request.memory_bytes:
         # a part of an unknown size would be a share without a limit
         unknown = (cards.memory_total == 0) & np.logical_not(need.alone)
         refused.append((Reason.CARD_INSUFFICIENT_MEMORY, unknown))

@@ -40,8 +40,8 @@ class DialectRegistry(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The dialects whose configuration names an order of nodes or cards, be it the default one:
     somebody wants it."""
     opt_in: frozenset[str] = frozenset()
-    """The dialects that an installation serves only where its configuration says `enabled: true`:
-    their pods name no scheduler, so where their own system runs too, its pods would be taken."""
+    """The dialects that an installation knows only where its configuration names them: their pods
+    name no scheduler, so where their own system runs too, its pods would be taken."""
 
     @cached_property
     def plain_env(self) -> dict[str, str]:
@@ -68,9 +68,10 @@ def load(
     """Load every dialect that is not switched off.
 
     `config` maps a dialect's name to its options; the option `enabled: false` switches it off.
-    `extra` are dialect modules from elsewhere. `installed`: for pods that are really placed, so
-    that a dialect whose module says `OPT_IN` is off unless `config` switches it on. Raises
-    BadConfiguration for an unknown dialect or option, and when two dialects own one resource name.
+    `extra` are dialect modules from elsewhere. `installed`: for pods that are really placed. A
+    dialect whose module says `OPT_IN` is then left out, its nodes and running pods too, unless
+    `config` names it. Raises BadConfiguration for an unknown dialect or option, and when two
+    dialects own one resource name.
     """
     config = config or {}
     modules = {m.__name__.rpartition(".")[2]: m for m in (*_siblings(dialects), *extra)}
@@ -82,8 +83,10 @@ def load(
     opt_in = frozenset(name for name, module in modules.items() if getattr(module, "OPT_IN", False))
     readers, on, ordered = {}, {}, set()
     for name, module in modules.items():
+        if installed and name in opt_in and name not in config:
+            continue
         options = dict(config.get(name) or {})
-        enabled = options.pop("enabled", not (installed and name in opt_in))
+        enabled = options.pop("enabled", True)
         if not isinstance(enabled, bool):
             raise BadConfiguration(f"dialects.{name}.enabled: {enabled!r}: write true or false")
         try:

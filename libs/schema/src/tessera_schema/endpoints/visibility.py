@@ -43,7 +43,7 @@ class RequestedCards(Struct, frozen=True, kw_only=True, rename="camel"):
     dialect: str
     count: int
     memory_mib: int = 0
-    memory_percent: int = 0
+    memory_percent: float = 0
     cores_percent: float = 0
     exclusive: bool = False
 

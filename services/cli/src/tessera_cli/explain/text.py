@@ -108,7 +108,7 @@ def _holder(holder: CardHolder) -> str:
 
 
 def _each(asked: RequestedCards) -> str:
-    parts = [f"{asked.memory_percent} % of the memory"]
+    parts = [f"{asked.memory_percent:g} % of the memory"]
     if asked.memory_mib:
         parts = [f"{asked.memory_mib} MiB"]
     if asked.cores_percent:

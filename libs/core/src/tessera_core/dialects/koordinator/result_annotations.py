@@ -51,7 +51,7 @@ def asked_percents(options: KoordinatorOptions, pod: Pod) -> Mapping[str, int]:
     if not isinstance(admitted, Admitted):
         return {}
     return {
-        c.container: r.memory_percent
+        c.container: int(r.memory_percent)
         for c in admitted.containers
         for r in c.requests
         if r.memory_percent

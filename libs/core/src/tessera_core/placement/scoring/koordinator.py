@@ -40,7 +40,7 @@ def score(
     used = np.minimum(memory_used, total)
     percent_used = -(-used * FULL // np.maximum(total, 1))
     asked_bytes = request.memory_bytes
-    asked_percent = 0 if asked_bytes else request.memory_percent
+    asked_percent = 0 if asked_bytes else int(request.memory_percent)
     by_bytes = part_score(_sum(total), _sum(used), asked_bytes, most=most)
     by_percent = part_score(_sum((total > 0) * FULL), _sum(percent_used), asked_percent, most=most)
     mean: Ints = (by_bytes + by_percent) // 2
