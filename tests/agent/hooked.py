@@ -1,4 +1,4 @@
-"""A process under the hook, on a simulated card, that does as it is told: `alloc <MiB>` on a line
+"""A process under the hook, on a simulated card, that obeys its input: `alloc <MiB>` on a line
 of its own, answered with the driver's result."""
 
 import os
@@ -31,12 +31,12 @@ class Hooked:
 
     def alloc(self, mib: int) -> int:
         """The driver's result: 0, or 2 for out of memory."""
-        self._ask(mib)
+        self._request(mib)
         return self.answer()
 
     def waits(self, mib: int) -> bool:
         """Whether an allocation has no answer for a while; `answer` it then."""
-        self._ask(mib)
+        self._request(mib)
         assert self.process.stdout is not None
         if select.select([self.process.stdout], [], [], 0.5)[0]:
             self.answer()
@@ -48,7 +48,7 @@ class Hooked:
         assert self.process.stdout is not None
         return int(self.process.stdout.readline())
 
-    def _ask(self, mib: int) -> None:
+    def _request(self, mib: int) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"alloc {mib}\n")
         self.process.stdin.flush()

@@ -18,5 +18,5 @@ def limits_in(file: Path) -> HookLimits:
 
 
 def limits_of(given: Adjustment) -> HookLimits:
-    """What the container is told that was given this."""
+    """The limits of the container that was given this."""
     return limits_in(next(Path(m.source) for m in given.mounts if m.destination == PATH))

@@ -34,7 +34,7 @@ KEY = "cards.tessera.dev/nvidia"
 MONITORING = replace(nvidia.MONITORING, competing_plugins=())
 SETTINGS = AgentSettings(
     node=NODE, vendor="nvidia", health=HealthSettings(patience_s=15, recover_polls=3),
-    inventory=InventorySettings(write_s=10, verify_s=60, tell_s=30, slots=10),
+    inventory=InventorySettings(write_s=10, verify_s=60, publish_s=30, slots=10),
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ async def annotation(kube: FakeKube, key: str = KEY) -> str:
     return str(node["metadata"].get("annotations", {}).get(key, ""))
 
 
-async def shown(kube: FakeKube) -> dict[str, bool]:
+async def healthy_cards(kube: FakeKube) -> dict[str, bool]:
     """Card's id -> whether the node shows it as healthy."""
     text = await annotation(kube)
     return {card.id: card.healthy for card in decode_node_cards(text).cards} if text else {}
@@ -122,7 +122,7 @@ class Agent:
         """Events of type Normal."""
         self.inventory = CardsAnnotationWriter(kube, settings.inventory, NODE, care.vendor)
         publisher = CardsPublisher(
-            care, NODE, self.inventory, self, self, again_s=settings.inventory.tell_s
+            care, NODE, self.inventory, self, self, again_s=settings.inventory.publish_s
         )
         self.devices = DeviceMonitor(
             reader,

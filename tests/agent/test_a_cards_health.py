@@ -194,7 +194,7 @@ def test_a_card_that_a_new_agent_does_not_find_takes_no_pods() -> None:
     assert watch.see(poll(a_card(0))) == [True, False]
 
 
-def test_modes_that_are_left_alone_are_told() -> None:
+def test_modes_that_are_left_alone_are_problems() -> None:
     watch = Watch()
     watch.see(poll(a_card(0, mode="mig"), a_card(1, mode="mps")))
     assert [c.mode for c in watch.seen.cards] == ["mig", "mps"]

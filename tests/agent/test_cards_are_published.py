@@ -25,9 +25,9 @@ from tests.agent.node import (
     a_cluster,
     annotation,
     cards_of,
+    healthy_cards,
     running,
     scribble,
-    shown,
     text_of,
     writes,
 )  # fmt: skip
@@ -60,13 +60,13 @@ async def test_nothing_is_written_while_nothing_changes() -> None:
         assert 20 <= len(agent.states) <= 22
 
 
-async def test_health_is_taken_away_at_once_and_told() -> None:
+async def test_health_is_taken_away_at_once_and_published() -> None:
     kube, script = await a_cluster(), Script(a_card(0), a_card(1))
     async with running(kube, script) as agent:
         await asyncio.sleep(1.5)
         script.answer = Script(broken(0), a_card(1)).answer
         await asyncio.sleep(1.1)
-        assert await shown(kube) == {"GPU-0": False, "GPU-1": True}
+        assert await healthy_cards(kube) == {"GPU-0": False, "GPU-1": True}
         assert cards_of(agent.states[-1]) == [("GPU-0", False), ("GPU-1", True)]
         assert agent.events == ["card 0 (GPU-0) is unhealthy: XID 94"]
 
@@ -80,7 +80,7 @@ async def test_a_card_that_goes_while_another_is_written_goes_at_once_too() -> N
         await asyncio.sleep(1)
         script.answer = Script(a_card(0), broken(1)).answer
         await asyncio.sleep(4)
-        assert await shown(kube) == {"GPU-0": False, "GPU-1": False}
+        assert await healthy_cards(kube) == {"GPU-0": False, "GPU-1": False}
 
 
 async def test_health_comes_back_in_its_turn() -> None:
@@ -91,10 +91,10 @@ async def test_health_comes_back_in_its_turn() -> None:
         await asyncio.sleep(1.1)
         script.show(a_card())
         await asyncio.sleep(5)
-        assert await shown(kube) == {"GPU-0": False}
+        assert await healthy_cards(kube) == {"GPU-0": False}
         assert agent.devices.latest.cards[0].healthy
         await asyncio.sleep(6)
-        assert await shown(kube) == {"GPU-0": True}
+        assert await healthy_cards(kube) == {"GPU-0": True}
         assert agent.good == ["card 0 (GPU-0) takes pods again"]
 
 
@@ -116,7 +116,7 @@ async def test_what_somebody_else_writes_is_undone() -> None:
         for value in ("garbage", None, text_of()):
             await scribble(kube, value)
             await asyncio.sleep(61)
-            assert await shown(kube) == {"GPU-0": True}
+            assert await healthy_cards(kube) == {"GPU-0": True}
         assert agent.inventory.overwritten == 3
 
 
@@ -129,7 +129,7 @@ async def test_an_api_server_that_is_away_is_waited_for() -> None:
         assert KEY in agent.states[-1].problems[0]
         kube.resume()
         await asyncio.sleep(70)
-        assert await shown(kube) == {"GPU-0": True}
+        assert await healthy_cards(kube) == {"GPU-0": True}
         assert agent.states[-1].problems == ()
 
 
@@ -139,7 +139,7 @@ async def test_a_write_that_fails_is_tried_again(effect: Effect) -> None:
     kube.faults.add(ApiFault("PATCH", r".*/nodes/.*", effect, times=3))
     async with running(kube, Script(a_card())):
         await asyncio.sleep(60)
-        assert await shown(kube) == {"GPU-0": True}
+        assert await healthy_cards(kube) == {"GPU-0": True}
 
 
 async def test_nothing_is_said_of_cards_before_the_driver_has_spoken() -> None:
@@ -152,7 +152,7 @@ async def test_nothing_is_said_of_cards_before_the_driver_has_spoken() -> None:
         assert agent.events == []  # drivers take some seconds after every start
         await asyncio.sleep(4)
         assert "the driver does not answer: not loaded" in agent.events
-        assert await shown(kube) == {"GPU-0": False}
+        assert await healthy_cards(kube) == {"GPU-0": False}
         assert cards_of(agent.states[-1]) == [("GPU-0", False)]
 
 
@@ -161,7 +161,7 @@ async def test_a_card_that_an_earlier_agent_published_and_that_is_gone_takes_no_
     kube = await a_cluster({KEY: text_of(*old)})
     async with running(kube, Script(a_card(0))):
         await asyncio.sleep(15)
-        assert await shown(kube) == {"GPU-0": True, "GPU-1": False}
+        assert await healthy_cards(kube) == {"GPU-0": True, "GPU-1": False}
 
 
 async def test_a_node_without_cards_shows_none() -> None:
@@ -172,7 +172,7 @@ async def test_a_node_without_cards_shows_none() -> None:
         assert agent.states[0].cards == ()
 
 
-async def test_an_old_driver_is_a_problem_that_is_told_once() -> None:
+async def test_an_old_driver_is_a_problem_that_is_reported_once() -> None:
     kube, script = await a_cluster(), Script(a_card())
     script.answer = replace(script.answer, driver="418.40")
     async with running(kube, script) as agent:
@@ -183,7 +183,7 @@ async def test_an_old_driver_is_a_problem_that_is_told_once() -> None:
         assert agent.states[-1].problems == tuple(agent.events)
 
 
-async def test_a_version_that_cannot_be_read_may_be_told_by_an_operator() -> None:
+async def test_a_version_that_cannot_be_read_may_be_set_by_an_operator() -> None:
     kube = await a_cluster()
     settings = replace(SETTINGS, reader=replace(SETTINGS.reader, toolkit="0.9"))
     async with running(kube, Script(a_card()), settings=settings) as agent:

@@ -54,8 +54,8 @@ async def test_capacities_are_cards(vendor: str, capacity: dict[str, str], mib: 
 async def test_our_own_word_is_no_evidence() -> None:
     first = await polled("iluvatar", a_node(ILUVATAR))
     assert isinstance(first, Readings)
-    ours = text_of(*(replace(card, memory_bytes=7 * MIB) for card in first.counted))
-    again = await polled("iluvatar", a_node(ILUVATAR, **{KEYS["iluvatar"]: ours}))
+    own = text_of(*(replace(card, memory_bytes=7 * MIB) for card in first.counted))
+    again = await polled("iluvatar", a_node(ILUVATAR, **{KEYS["iluvatar"]: own}))
     assert again == first
 
 
@@ -93,7 +93,7 @@ async def test_use_is_read_under_the_names_that_the_plugin_gave() -> None:
     assert (seen.driver, seen.problems) == ("3.2.0", ())
 
 
-async def test_another_count_is_told() -> None:
+async def test_another_count_is_a_problem() -> None:
     cards = tuple(CardReading(id=f"GPU-{i}", index=i) for i in range(3))
     seen = await with_library(Readings(cards=cards))
     assert (len(seen.cards), len(seen.counted)) == (2, 2)
@@ -106,12 +106,12 @@ async def test_a_library_that_fails_costs_use_alone() -> None:
     assert seen.problems == ("use is unknown: not there",)
 
 
-@pytest.mark.parametrize(("driver", "told"), [("3.1.0", True), ("3.1.1", False), ("4", False)])
+@pytest.mark.parametrize(("driver", "problem"), [("3.1.0", True), ("3.1.1", False), ("4", False)])
 def test_the_driver_must_be_newer_than_the_one_that_could_not_share(
-    driver: str, *, told: bool
+    driver: str, *, problem: bool
 ) -> None:
     problems = version_problems(iluvatar.MONITORING.minimums, Readings(driver=driver))
-    assert bool(problems) is told
+    assert bool(problems) is problem
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What containers use is told."""
+"""What containers use is measured and published."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -77,25 +77,25 @@ def a_sampler(*changed: str, **owners: str) -> Sampler:
     return Sampler("worker-1", "nvidia", UsageSettings(), Owned(by_pid), Mounted(*changed))
 
 
-def test_a_look_tells_of_every_container_and_card(tmp_path: Path) -> None:
+def test_a_sample_has_every_container_and_card(tmp_path: Path) -> None:
     sampler, one, two = a_sampler(), a_container(tmp_path, "a"), a_container(tmp_path, "b")
     watched = {ContainerKey("a", "c"): one, ContainerKey("b", "c"): two}
     sampler.sample(watched, (CARD,), read(), at(0))
     fill(one.files, gpu_ns=SECOND)
-    told = sampler.sample(watched, (CARD,), read(), at(2))
-    assert (told.node, told.at, told.interval_s) == ("worker-1", 1002, 2)
-    assert [(u.pod, u.cards[0].cores_percent) for u in told.containers] == [("a", 50), ("b", 0)]
-    assert [(c.card, c.memory_used_bytes, c.cores_percent) for c in told.cards] == [
+    usage = sampler.sample(watched, (CARD,), read(), at(2))
+    assert (usage.node, usage.at, usage.interval_s) == ("worker-1", 1002, 2)
+    assert [(u.pod, u.cards[0].cores_percent) for u in usage.containers] == [("a", 50), ("b", 0)]
+    assert [(c.card, c.memory_used_bytes, c.cores_percent) for c in usage.cards] == [
         (CARD.id, 999, 44)
     ]
 
 
-def test_limits_are_told_as_they_are_now(tmp_path: Path) -> None:
+def test_limits_are_published_as_they_are_now(tmp_path: Path) -> None:
     one = a_container(tmp_path, "a")
     assert one.files is not None
     one.files.change_card(CARD.id, lambda card: replace(card, cores_permille=500))
-    told = a_sampler().sample({ContainerKey("a", "c"): one}, (CARD,), read(), at(0))
-    assert told.containers[0].cards[0].cores_limit_percent == 50
+    usage = a_sampler().sample({ContainerKey("a", "c"): one}, (CARD,), read(), at(0))
+    assert usage.containers[0].cards[0].cores_limit_percent == 50
 
 
 def test_mounts_that_changed_are_a_gap(tmp_path: Path) -> None:
@@ -115,19 +115,19 @@ def test_a_bad_file_spoils_one_container_and_is_counted(tmp_path: Path) -> None:
     assert one.files is not None
     (one.files.path / "usage").unlink()
     watched = {ContainerKey("a", "c"): one, ContainerKey("b", "c"): two}
-    told = sampler.sample(watched, (CARD,), read(), at(0))
-    assert [u.enforced for u in told.containers] == [False, True]
+    usage = sampler.sample(watched, (CARD,), read(), at(0))
+    assert [u.enforced for u in usage.containers] == [False, True]
     assert sampler.spoilt == {Spoilt.MISSING: 1}
 
 
-def test_a_container_that_comes_back_starts_anew(tmp_path: Path) -> None:
+def test_a_container_that_comes_back_starts_again(tmp_path: Path) -> None:
     sampler, one = a_sampler(), a_container(tmp_path, "a")
     key = ContainerKey("a", "c")
     fill(one.files, gpu_ns=SECOND)
     sampler.sample({key: one}, (CARD,), read(), at(0))
     sampler.sample({}, (CARD,), read(), at(2))
-    told = sampler.sample({key: one}, (CARD,), read(), at(4))
-    assert told.containers[0].cards[0].cores_percent == 0
+    usage = sampler.sample({key: one}, (CARD,), read(), at(4))
+    assert usage.containers[0].cards[0].cores_percent == 0
 
 
 def test_more_than_the_card_is_allowed_where_memory_is_oversubscribed(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_more_than_the_card_is_allowed_where_memory_is_oversubscribed(tmp_path: 
     slot = {"card": 0, "pid": 1, "bytes": memory(managed=18000 * MIB)}
     (one.files.path / "usage").write_bytes(a_usage({"uuid": b"GPU-0a"}, slots=(slot,)))
     working = read(ProcessReading(pid=10, memory_bytes=1))
-    told = a_sampler(p10="id-a").sample({ContainerKey("a", "c"): one}, (CARD,), working, at(0))
-    assert told.containers[0].cards[0].memory_bytes == 18000 * MIB
+    usage = a_sampler(p10="id-a").sample({ContainerKey("a", "c"): one}, (CARD,), working, at(0))
+    assert usage.containers[0].cards[0].memory_bytes == 18000 * MIB
     assert (one.files.path / "usage").stat().st_size == SIZE
 
 
@@ -167,8 +167,8 @@ def test_hook_driver_and_agent_agree(tmp_path: Path) -> None:
             sampler = Sampler("worker-1", "nvidia", UsageSettings(), Owned(owners), Mounted())
             watched = {ContainerKey("a", "c"): honest, ContainerKey("b", "c"): other}
             sampler.sample(watched, (card,), polled(poller), at(0))
-            told = sampler.sample(watched, (card,), polled(poller), at(2))
-    first, second = told.containers
+            usage = sampler.sample(watched, (card,), polled(poller), at(2))
+    first, second = usage.containers
     assert (first.enforced, first.cards[0].memory_bytes) == (True, 1500 * MIB)
     assert (second.enforced, second.gaps) == (False, ("no-hook",))
     assert second.cards[0].memory_bytes == 800 * MIB

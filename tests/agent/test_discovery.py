@@ -1,4 +1,4 @@
-"""Readings of a driver become cards as the books and the dialects know them."""
+"""Readings of a driver become cards as the ledger and the dialects know them."""
 
 import pytest
 from msgspec.structs import replace
@@ -40,7 +40,7 @@ def test_links_are_on_hamis_scale() -> None:
     assert cards[1].links == {"GPU-0": 250, "GPU-2": 10}
 
 
-def test_a_link_that_one_side_does_not_know_counts_for_nothing_and_is_told() -> None:
+def test_a_link_that_one_side_does_not_know_counts_for_nothing_and_is_a_problem() -> None:
     box = a_box("a", "a")
     cards, problems = MONITORING.cards(
         Readings(cards=(replace(box[0], lanes={"GPU-1": 4}), box[1])), 10
@@ -60,6 +60,6 @@ def test_models_are_spelt_as_hami_spells_them(name: str, model: str) -> None:
     assert model_of(name) == model
 
 
-def test_modes_and_slots_are_kept() -> None:
+def test_modes_and_slots_stay() -> None:
     cards, _ = MONITORING.cards(Readings(cards=(replace(a_box("a")[0], mode="mig"),)), 7)
     assert [(c.mode, c.slots, c.cores_percent) for c in cards] == [("mig", 7, 100)]

@@ -1,5 +1,5 @@
-"""Containers that HAMi's own plugin gave their cards are measured from HAMi-core's region, which is
-theirs to write."""
+"""Containers that HAMi's own plugin gave their cards are measured from HAMi-core's region, which
+they may write."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tessera_schema.cards import MIB, Card
 from tessera_schema.injections import Mount
 from tessera_schema.messages.device_reports import CardUse, ContainerUse, decode_usage
 from tessera_testing.builders import a_card
-from tests.agent.nri.world import NODE, Node, a_node, a_pod, a_share, granted, until
+from tests.agent.nri.runtime_node import NODE, Node, a_node, a_pod, a_share, granted, until
 from tests.core.test_regions_of_hami_core import UUID, a_region
 
 HOOK = "/usr/local/vgpu"
@@ -50,7 +50,7 @@ def found(folder: Path) -> Regioned:
     return one
 
 
-def look(regions: Regions, folder: Path, *cards: Card, at_s: float = 0) -> ContainerUse | None:
+def read(regions: Regions, folder: Path, *cards: Card, at_s: float = 0) -> ContainerUse | None:
     uses = regions.read_all([found(folder)], cards or CARDS, at_s=at_s, now_s=NOW_S)
     return uses[0] if uses else None
 
@@ -58,7 +58,7 @@ def look(regions: Regions, folder: Path, *cards: Card, at_s: float = 0) -> Conta
 @pytest.mark.parametrize("version", [0, 1])
 def test_use_and_limits_are_those_of_the_region(folder: Path, version: int) -> None:
     (folder / FILE).write_bytes(a_region(version))
-    assert look(Regions(), folder) == ContainerUse(
+    assert read(Regions(), folder) == ContainerUse(
         namespace="team", pod="job", uid="uid-job", container="main",
         cards=(
             CardUse(
@@ -72,17 +72,17 @@ def test_use_and_limits_are_those_of_the_region(folder: Path, version: int) -> N
 
 def test_a_container_that_has_not_begun_uses_nothing(folder: Path) -> None:
     regions = Regions()
-    assert look(regions, folder) is None
+    assert read(regions, folder) is None
     (folder / FILE).write_bytes(bytes(len(a_region(1))))
-    assert look(regions, folder, at_s=EVERY_S) is None
+    assert read(regions, folder, at_s=EVERY_S) is None
     assert not regions.spoilt
 
 
-def test_more_than_the_limit_is_told(folder: Path) -> None:
+def test_more_than_the_limit_is_a_gap(folder: Path) -> None:
     data = a_region(1)
     pack_into("<Q", data, 1600, 1 << 20)
     (folder / FILE).write_bytes(data)
-    use = look(Regions(), folder)
+    use = read(Regions(), folder)
     assert use is not None
     assert (use.enforced, use.gaps) == (False, (Gap.OVER,))
 
@@ -92,7 +92,7 @@ def test_no_claim_exceeds_the_card_or_the_clock(folder: Path) -> None:
     pack_into("<Q", data, 1856 + 8 + 32, 1 << 60)
     pack_into("<Q", data, 2_008_912, 1 << 39)
     (folder / FILE).write_bytes(data)
-    use = look(Regions(), folder)
+    use = read(Regions(), folder)
     assert use is not None
     assert use.cards[0].memory_bytes == 16384 * MIB
     assert use.cards[0].last_active == NOW_S
@@ -103,19 +103,19 @@ def test_cards_of_others_and_cards_named_twice_count_once_or_not(folder: Path) -
     pack_into("<Q", data, 56, 2)
     data[64 + 96 : 64 + 96 + len(UUID)] = UUID
     (folder / FILE).write_bytes(data)
-    use = look(Regions(), folder)
+    use = read(Regions(), folder)
     assert use is not None
     assert [card.card for card in use.cards] == [UUID.decode()]
-    assert look(Regions(), folder, a_card("another", vendor="nvidia")) is None
+    assert read(Regions(), folder, a_card("another", vendor="nvidia")) is None
 
 
 def test_a_region_is_read_again_after_a_while(folder: Path) -> None:
     regions = Regions()
     (folder / FILE).write_bytes(a_region(1))
-    first = look(regions, folder, at_s=0)
+    first = read(regions, folder, at_s=0)
     (folder / FILE).unlink()
-    assert look(regions, folder, at_s=EVERY_S - 1) == first
-    assert look(regions, folder, at_s=EVERY_S) is None
+    assert read(regions, folder, at_s=EVERY_S - 1) == first
+    assert read(regions, folder, at_s=EVERY_S) is None
 
 
 def a_link(path: Path) -> None:
@@ -144,7 +144,7 @@ def test_what_is_no_region_is_named(
 ) -> None:
     put(folder / FILE)
     regions = Regions()
-    use = look(regions, folder)
+    use = read(regions, folder)
     assert use is not None
     assert (use.enforced, use.gaps, use.cards) == (False, (Gap.FILE,), ())
     assert regions.spoilt == {why: 1}
@@ -163,7 +163,7 @@ def test_a_folder_that_is_a_link_is_not_followed(folder: Path) -> None:
     folder.rename(aside)
     (aside / FILE).write_bytes(a_region(1))
     folder.symlink_to(aside)
-    use = look(Regions(), folder)
+    use = read(Regions(), folder)
     assert use is not None
     assert use.gaps == (Gap.FILE,)
 
@@ -179,7 +179,7 @@ def test_a_folder_that_is_a_link_is_not_followed(folder: Path) -> None:
         {"name": "other"},
     ],
 )
-def test_only_what_hamis_plugin_mounts_is_looked_at(folder: Path, more: dict[str, Any]) -> None:
+def test_only_what_hamis_plugin_mounts_is_read(folder: Path, more: dict[str, Any]) -> None:
     assert region_of(POD, a_container(folder, **more)) is None
 
 
@@ -187,7 +187,7 @@ def test_only_what_hamis_plugin_mounts_is_looked_at(folder: Path, more: dict[str
 
 
 def of(node: Node, pod: str) -> list[str]:
-    """Who measured the pod, by what was told last."""
+    """Who measured the pod, by the last measurement."""
     said = node.bus.said(f"tessera.v1.default.usage.{NODE}")
     uses = decode_usage(said[-1].data).containers if said else ()
     return [card.measured_by for use in uses if use.pod == pod for card in use.cards]
@@ -204,7 +204,7 @@ def regions_of(folder: Path, pod: PodSandbox) -> dict[str, Any]:
     return {"env": made.env, "mounts": made.mounts}
 
 
-async def test_it_is_told_while_the_container_runs(tmp_path: Path) -> None:
+async def test_it_is_published_while_the_container_runs(tmp_path: Path) -> None:
     pod = a_pod("moved")
     more = regions_of(tmp_path, pod)
     async with a_node(tmp_path) as node:
@@ -217,7 +217,7 @@ async def test_it_is_told_while_the_container_runs(tmp_path: Path) -> None:
             await until(lambda: of(node, "moved") == [])
 
 
-async def test_a_container_with_a_grant_of_ours_is_measured_by_our_hook(tmp_path: Path) -> None:
+async def test_a_container_with_a_grant_of_tessera_is_measured_by_its_hook(tmp_path: Path) -> None:
     pod = granted("job", a_share())
     async with a_node(tmp_path) as node, node.agent():
         await node.run(pod, **regions_of(tmp_path, pod))

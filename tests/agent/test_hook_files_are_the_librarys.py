@@ -40,19 +40,19 @@ def printed() -> dict[str, tuple[int, int]]:
 def test_every_field_lies_where_the_library_has_it(
     record: RecordLayout, printed: dict[str, tuple[int, int]]
 ) -> None:
-    ours = {f"{record.name}.{f}": (at, record.field_size(f)) for f, at in record.offsets.items()}
-    theirs = {name: at for name, at in printed.items() if name.startswith(f"{record.name}.")}
-    assert ours == theirs
+    python = {f"{record.name}.{f}": (at, record.field_size(f)) for f, at in record.offsets.items()}
+    library = {name: at for name, at in printed.items() if name.startswith(f"{record.name}.")}
+    assert python == library
     assert (0, record.size) == printed[record.name]
 
 
 def test_constants_are_the_librarys(printed: dict[str, tuple[int, int]]) -> None:
-    ours = {
+    python = {
         "limits_magic": limits_file.MAGIC, "usage_magic": usage_file.MAGIC, "cards": records.CARDS,
         "slots": usage_file.SLOTS, "kinds": len(usage_file.KINDS), "bins": 2048,
     }  # fmt: skip
-    theirs = {n.removeprefix("constant."): v for n, (v, _) in printed.items() if "constant" in n}
-    assert ours == theirs
+    library = {n.removeprefix("constant."): v for n, (v, _) in printed.items() if "constant" in n}
+    assert python == library
 
 
 def test_the_librarys_own_writer_is_read(tmp_path: Path) -> None:
@@ -92,28 +92,28 @@ cards = st.builds(
 def test_every_limit_survives_the_file(
     held: list[CardLimit], flag: Flag, until_ns: int, level: int
 ) -> None:
-    told = HookLimits(
+    limits = HookLimits(
         container="ns/pod/c", cards=tuple(held), flags=flag, hold_until_ns=until_ns,
         log_level=level,
     )  # fmt: skip
-    assert decode_limits(limits_file.encode_limits(told, sequence=4, now_ns=5)) == told
+    assert decode_limits(limits_file.encode_limits(limits, sequence=4, now_ns=5)) == limits
 
 
 @pytest.mark.parametrize("until_ns", [-1, 1 << 64])
 def test_an_end_of_a_hold_that_the_file_cannot_hold_is_refused(until_ns: int) -> None:
-    told = HookLimits(container="ns/pod/c", cards=(), hold_until_ns=until_ns)
+    limits = HookLimits(container="ns/pod/c", cards=(), hold_until_ns=until_ns)
     with pytest.raises(
         limits_file.BadLimits, match=f"ns/pod/c: hold_until_ns {until_ns}: write 0 to"
     ):
-        limits_file.encode_limits(told, sequence=4, now_ns=5)
+        limits_file.encode_limits(limits, sequence=4, now_ns=5)
 
 
 def test_a_hold_in_what_older_agents_wrote_has_no_end() -> None:
-    told = HookLimits(container="ns/pod/c", cards=(), flags=Flag.HOLD_LAUNCHES, hold_until_ns=7)
-    data = bytearray(limits_file.encode_limits(told, sequence=4, now_ns=5))
+    limits = HookLimits(container="ns/pod/c", cards=(), flags=Flag.HOLD_LAUNCHES, hold_until_ns=7)
+    data = bytearray(limits_file.encode_limits(limits, sequence=4, now_ns=5))
     at = limits_file.FILE.offsets["hold_until_ns"]
     data[at : at + 8] = bytes(8)  # reserved then
-    assert decode_limits(bytes(data)) == replace(told, hold_until_ns=0)
+    assert decode_limits(bytes(data)) == replace(limits, hold_until_ns=0)
 
 
 def a_container(tmp_path: Path, card: str, mib: int) -> ContainerFiles:
@@ -175,10 +175,10 @@ def test_a_suspended_container_waits(tmp_path: Path) -> None:
     files = a_container(tmp_path, card, mib=1000)
     with hooked(machine, files.path / "limits", files.path / "usage") as process:
         assert process.alloc(100) == 0
-        files.change(lambda told: replace(told, flags=Flag.SUSPEND))
+        files.change(lambda limits: replace(limits, flags=Flag.SUSPEND))
         while not process.waits(1):  # within 20 ms of its next call
             pass
-        files.change(lambda told: replace(told, flags=Flag.NONE))
+        files.change(lambda limits: replace(limits, flags=Flag.NONE))
         assert process.answer() == 0
 
 

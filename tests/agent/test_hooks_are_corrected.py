@@ -72,7 +72,7 @@ def busy(sampled_us: int, processes: Mapping[int, int], card: str = CARD) -> Car
     )  # fmt: skip
 
 
-def tell(
+def correct(
     corrections: LimitCorrections,
     *all_: MeasuredContainer,
     read: CardReading,
@@ -82,7 +82,7 @@ def tell(
     corrections.write(watched, Readings(cards=(read,)), everyone=everyone)
 
 
-def told(one: MeasuredContainer, card: str = CARD) -> tuple[int, int]:
+def written(one: MeasuredContainer, card: str = CARD) -> tuple[int, int]:
     """What its limits file says was measured, and what the hook had counted by then."""
     limits = decode_limits((files_of(one).path / "limits").read_bytes())
     limit = next(limit for limit in limits.cards if limit.uuid == card)
@@ -93,12 +93,12 @@ def test_the_time_of_all_processes_of_the_container_is_added_up(tmp_path: Path) 
     one = a_container(tmp_path)
     corrections = LimitCorrections(Owned({10: "id-a", 11: "id-a", 12: "id-b"}), SystemClock())
     count(one, 77)
-    tell(corrections, one, read=busy(5, {10: 90 * SECOND, 11: 50}))
-    assert told(one) == (0, 0)
-    tell(corrections, one, read=busy(6, {10: 90 * SECOND + 300, 11: 150, 12: 9, 13: 9}))
-    assert told(one) == (400, 77)
-    tell(corrections, one, read=busy(7, {10: 90 * SECOND + 500, 11: 20}))
-    assert told(one) == (400 + 200 + 20, 77)
+    correct(corrections, one, read=busy(5, {10: 90 * SECOND, 11: 50}))
+    assert written(one) == (0, 0)
+    correct(corrections, one, read=busy(6, {10: 90 * SECOND + 300, 11: 150, 12: 9, 13: 9}))
+    assert written(one) == (400, 77)
+    correct(corrections, one, read=busy(7, {10: 90 * SECOND + 500, 11: 20}))
+    assert written(one) == (400 + 200 + 20, 77)
     assert files_of(one).limits.generation == 1
 
 
@@ -106,14 +106,14 @@ def test_who_was_not_busy_is_not_written_to(tmp_path: Path) -> None:
     one = a_container(tmp_path)
     corrections = LimitCorrections(Owned({10: "id-a", 11: "id-b"}), SystemClock())
     count(one, 77)
-    tell(corrections, one, read=busy(5, {10: 0, 11: 0}))
+    correct(corrections, one, read=busy(5, {10: 0, 11: 0}))
     before = (files_of(one).path / "limits").read_bytes()
-    tell(corrections, one, read=busy(6, {10: 0, 11: 900}))
+    correct(corrections, one, read=busy(6, {10: 0, 11: 900}))
     assert (files_of(one).path / "limits").read_bytes() == before
 
 
 @pytest.mark.parametrize("limit", [FREE, replace(LIMITED, mode=Mode.OFF)])
-def test_whose_cores_are_not_limited_hears_of_it_when_everyone_does(
+def test_a_hook_without_a_limit_of_cores_is_corrected_when_everyone_is(
     tmp_path: Path, limit: CardLimit
 ) -> None:
     one, corrections = (
@@ -122,22 +122,22 @@ def test_whose_cores_are_not_limited_hears_of_it_when_everyone_does(
     )
     count(one, 77)
     for stamp in (5, 6, 7):
-        tell(corrections, one, read=busy(stamp, {10: stamp * 100}))
-    assert told(one) == (0, 0)
-    tell(corrections, one, read=busy(8, {10: 800}), everyone=True)
-    assert told(one) == (300, 77)
+        correct(corrections, one, read=busy(stamp, {10: stamp * 100}))
+    assert written(one) == (0, 0)
+    correct(corrections, one, read=busy(8, {10: 800}), everyone=True)
+    assert written(one) == (300, 77)
 
 
-def test_each_card_of_a_container_is_told_of_by_itself(tmp_path: Path) -> None:
+def test_each_card_of_a_container_is_corrected_by_itself(tmp_path: Path) -> None:
     one = a_container(tmp_path, LIMITED, CardLimit(uuid=OTHER))
     corrections = LimitCorrections(Owned({10: "id-a"}), SystemClock())
     count(one, 77)
     for stamp in (5, 6):
-        tell(corrections, one, read=busy(stamp, {10: stamp * 100}))
-        tell(corrections, one, read=busy(stamp, {10: stamp * 10}, OTHER))
-    assert (told(one), told(one, OTHER)) == ((100, 77), (0, 0))
-    tell(corrections, one, read=busy(7, {10: 75}, OTHER), everyone=True)
-    assert (told(one), told(one, OTHER)) == ((100, 77), (25, 77))
+        correct(corrections, one, read=busy(stamp, {10: stamp * 100}))
+        correct(corrections, one, read=busy(stamp, {10: stamp * 10}, OTHER))
+    assert (written(one), written(one, OTHER)) == ((100, 77), (0, 0))
+    correct(corrections, one, read=busy(7, {10: 75}, OTHER), everyone=True)
+    assert (written(one), written(one, OTHER)) == ((100, 77), (25, 77))
 
 
 def test_the_hooks_figure_is_that_of_the_moment_of_the_sample(tmp_path: Path) -> None:
@@ -146,48 +146,48 @@ def test_the_hooks_figure_is_that_of_the_moment_of_the_sample(tmp_path: Path) ->
     for at_ms, stamp_ms, raw in ((0, -900, 1000), (500, -100, 1000), (1000, 875, 2000)):
         clock.now_ns = 1000 * SECOND + at_ms * 1_000_000
         count(one, raw)
-        tell(corrections, one, read=busy(ANY_US + stamp_ms * 1000, {10: at_ms}))
-    assert told(one) == (1000, 1750)
+        correct(corrections, one, read=busy(ANY_US + stamp_ms * 1000, {10: at_ms}))
+    assert written(one) == (1000, 1750)
 
 
 def test_what_could_not_be_written_is_written_with_the_next(tmp_path: Path) -> None:
     one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), SystemClock())
     count(one, 77)
     limits = files_of(one).path / "limits"
-    tell(corrections, one, read=busy(5, {10: 0}))
+    correct(corrections, one, read=busy(5, {10: 0}))
     aside = limits.rename(limits.with_name("aside"))
-    tell(corrections, one, read=busy(6, {10: 100}))
+    correct(corrections, one, read=busy(6, {10: 100}))
     aside.rename(limits)
-    assert (told(one), corrections.failed) == ((0, 0), 1)
-    tell(corrections, one, read=busy(7, {10: 130}))
-    assert told(one) == (130, 77)
+    assert (written(one), corrections.failed) == ((0, 0), 1)
+    correct(corrections, one, read=busy(7, {10: 130}))
+    assert written(one) == (130, 77)
 
 
 def test_a_process_that_ended_meanwhile_is_its_containers(tmp_path: Path) -> None:
     owners = Owned({10: "id-a"})
     one, corrections = a_container(tmp_path), LimitCorrections(owners, SystemClock())
     count(one, 77)
-    tell(corrections, one, read=busy(5, {10: 100}))
+    correct(corrections, one, read=busy(5, {10: 100}))
     owners.owners.clear()
-    tell(corrections, one, read=busy(6, {10: 160}))
-    assert told(one) == (60, 77)
+    correct(corrections, one, read=busy(6, {10: 160}))
+    assert written(one) == (60, 77)
 
 
-def test_what_was_counted_while_no_agent_ran_is_held_against_nothing(tmp_path: Path) -> None:
+def test_what_was_counted_while_no_agent_ran_is_compared_with_nothing(tmp_path: Path) -> None:
     one = a_container(tmp_path)
     count(one, 77)
     former = LimitCorrections(Owned({10: "id-a"}), SystemClock())
     for stamp, busy_ns in ((5, 0), (6, 50)):
-        tell(former, one, read=busy(stamp, {10: busy_ns}))
-    assert told(one) == (50, 77)
+        correct(former, one, read=busy(stamp, {10: busy_ns}))
+    assert written(one) == (50, 77)
     later = LimitCorrections(Owned({10: "id-a"}), SystemClock())
     for stamp, busy_ns in ((7, 900), (8, 900), (9, 930), (10, 970)):
-        tell(later, one, read=busy(stamp, {10: busy_ns}))
-    assert told(one) == (50 + ANEW_NS + 30 + 40, 77)
+        correct(later, one, read=busy(stamp, {10: busy_ns}))
+    assert written(one) == (50 + ANEW_NS + 30 + 40, 77)
 
 
 @pytest.mark.parametrize("spoilt", ["unbuilt", "missing", "no record"])
-def test_a_hook_that_has_not_counted_is_told_once_it_has(tmp_path: Path, spoilt: str) -> None:
+def test_a_hook_that_has_not_counted_is_corrected_once_it_has(tmp_path: Path, spoilt: str) -> None:
     one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), SystemClock())
     usage = files_of(one).path / "usage"
     if spoilt == "missing":
@@ -195,22 +195,22 @@ def test_a_hook_that_has_not_counted_is_told_once_it_has(tmp_path: Path, spoilt:
     if spoilt == "no record":
         with usage.open("r+b") as file:
             file.write(a_usage({"uuid": OTHER.encode(), "raw_ns": 5}))
-    tell(corrections, one, read=busy(5, {10: 0}))
-    tell(corrections, one, read=busy(6, {10: 100}))
-    assert told(one) == (0, 0)
+    correct(corrections, one, read=busy(5, {10: 0}))
+    correct(corrections, one, read=busy(6, {10: 100}))
+    assert written(one) == (0, 0)
     if spoilt == "missing":
         usage.with_name("aside").rename(usage)
     count(one, 77)
-    tell(corrections, one, read=busy(7, {10: 130}))
-    assert told(one) == (130, 77)
+    correct(corrections, one, read=busy(7, {10: 130}))
+    assert written(one) == (130, 77)
 
 
 def test_a_driver_that_does_not_say_changes_nothing(tmp_path: Path) -> None:
     one, corrections = a_container(tmp_path), LimitCorrections(Owned({10: "id-a"}), SystemClock())
     count(one, 77)
     for _ in range(3):
-        tell(corrections, one, read=busy(0, {10: -1}), everyone=True)
-    assert told(one) == (0, 0)
+        correct(corrections, one, read=busy(0, {10: -1}), everyone=True)
+    assert written(one) == (0, 0)
 
 
 Step: TypeAlias = tuple[str, int]
@@ -227,7 +227,7 @@ STEPS = st.lists(
 
 
 class Shared:
-    """A card, its driver, two containers on it and what is told to them."""
+    """A card, its driver, two containers on it and what is written for them."""
 
     def __init__(self, folder: Path) -> None:
         self.owners = Owned({10: "id-a", 11: "id-b"})
@@ -247,7 +247,7 @@ class Shared:
         self.sampled = busy(self.stamp_us, self.figures)
 
     def answer(self, *, everyone: bool = False) -> None:
-        tell(self.corrections, *self.all, read=self.sampled, everyone=everyone)
+        correct(self.corrections, *self.all, read=self.sampled, everyone=everyone)
 
     def settle(self) -> None:
         self.sample()
@@ -291,7 +291,7 @@ class Shared:
         self.figures[pid] = 0
 
     def _reload(self) -> None:
-        """The driver is opened anew and counts from nought, with no sample yet."""
+        """The driver is opened again and counts from 0, with no sample yet."""
         self.sample()
         self.answer()
         self.figures = dict.fromkeys(self.figures, 0)
@@ -307,5 +307,5 @@ def test_nothing_is_lost_and_nothing_counted_twice(steps: list[Step]) -> None:
             shared.do(what, ns)
         shared.settle()
         shared.settle()
-        measured = {one.held.uid: told(one)[0] for one in shared.all}
+        measured = {one.held.uid: written(one)[0] for one in shared.all}
         assert measured == shared.really

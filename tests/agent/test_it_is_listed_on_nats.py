@@ -25,7 +25,7 @@ NODE = "worker.1"
 CAPACITY = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}
 
 
-async def asked(client: Client, subject: str) -> Any:
+async def answer_to(client: Client, subject: str) -> Any:
     """The answer, once there is anybody."""
     async with asyncio.timeout(60):
         while True:
@@ -52,11 +52,11 @@ async def test_an_agent_is_listed_and_says_how_it_is(tmp_path: Path) -> None:
         )  # fmt: skip
         async with asyncio.TaskGroup() as group:
             agent = group.create_task(serve(SERVICE, settings), name="agent")
-            ping = await asked(client, "$SRV.PING.tessera-agent")
+            ping = await answer_to(client, "$SRV.PING.tessera-agent")
             assert (ping["name"], ping["id"]) == ("tessera-agent", "worker_1-mthreads")
-            [endpoint] = (await asked(client, "$SRV.INFO.tessera-agent"))["endpoints"]
+            [endpoint] = (await answer_to(client, "$SRV.INFO.tessera-agent"))["endpoints"]
             assert endpoint["subject"] == "tessera.ask.default.agent.info-worker_1-mthreads"
-            while (info := await asked(client, endpoint["subject"]))["cards"] != 2:
+            while (info := await answer_to(client, endpoint["subject"]))["cards"] != 2:
                 await asyncio.sleep(0.05)
             assert (info["node"], info["vendor"], info["healthy"]) == (NODE, "mthreads", 2)
             assert info["held"] == []

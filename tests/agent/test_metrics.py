@@ -62,7 +62,7 @@ def test_gpu_managers_dashboards_go_on() -> None:
     }  # fmt: skip
 
 
-def test_cards_and_containers_are_told() -> None:
+def test_cards_and_containers_have_samples() -> None:
     text = lines(MetricsSnapshot(node="n", cards=CARDS, usage=USAGE))
     assert samples(text, "tessera_agent_card_healthy") == {
         by('card="GPU-0",index="0",model="M"'): 1, by('card="GPU-1",index="1",model="M"'): 0,
@@ -83,10 +83,10 @@ def test_cards_and_containers_are_told() -> None:
 
 
 def test_what_went_wrong_is_counted() -> None:
-    told = MetricsSnapshot(
+    snapshot = MetricsSnapshot(
         node="n", problems=2, spoilt={Spoilt.SIZE: 3}, silent_polls=4, overwritten=5
     )
-    text = lines(told)
+    text = lines(snapshot)
     assert "tessera_agent_problems 2.0" in text
     assert "tessera_agent_silent_polls_total 4.0" in text
     assert "tessera_agent_inventory_overwritten_total 5.0" in text

@@ -70,13 +70,13 @@ class Running(Struct):
 
 @asynccontextmanager
 async def advertising(
-    kube: FakeKube, *, on: bool = True, cards: int = 1, rival: Path | None = None
+    kube: FakeKube, *, on: bool = True, cards: int = 1, plugins: Path | None = None
 ) -> AsyncGenerator[Running]:
-    """An agent that looks after its cards and advertises them until the block ends. `rival` is
+    """An agent that looks after its cards and advertises them until the block ends. `plugins` is
     kubelet's folder with the socket of another plugin."""
     own = replace(SETTINGS.inventory, advertise=on)
-    if rival is not None:
-        own = replace(own, kubelet_folder=str(rival))
+    if plugins is not None:
+        own = replace(own, kubelet_folder=str(plugins))
     settings, script = replace(SETTINGS, inventory=own), Script(*(a_card(i) for i in range(cards)))
     async with running(kube, script, MONITORING, settings) as agent:
         made = Running(script, ContainerRegistry())
@@ -181,7 +181,7 @@ async def test_a_device_plugins_amount_is_left_alone() -> None:
     assert patches(kube) == 1
 
 
-async def test_what_vanished_is_put_back_within_the_next_look_at_the_node() -> None:
+async def test_what_vanished_is_put_back_at_the_next_read_of_the_node() -> None:
     kube = await a_cluster()
     async with advertising(kube):
         await asyncio.sleep(SOON_S)
@@ -201,7 +201,7 @@ async def test_amounts_follow_the_cards() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-async def test_an_amount_falls_only_while_nothing_is_held(*, held: bool) -> None:
+async def test_an_amount_falls_only_while_no_share_is_taken(*, held: bool) -> None:
     """Kubelet adds up what all pods ask, those on the card that is gone included."""
     kube = await a_cluster()
     async with advertising(kube, cards=2):
@@ -229,7 +229,7 @@ async def test_what_the_first_release_wrote_is_replaced() -> None:
     assert capacity(kube) == ONE
 
 
-async def test_a_node_that_was_made_anew_is_advertised_again() -> None:
+async def test_a_node_that_was_created_again_is_advertised_again() -> None:
     """Its kubelet begins with none of everything."""
     kube = await a_cluster(capacity=dict.fromkeys(NAMES, "0"))
     async with advertising(kube):
@@ -248,10 +248,10 @@ async def test_a_plugin_without_devices_is_not_fought() -> None:
     assert patches(kube) <= 2
 
 
-async def test_beside_a_plugin_that_hands_out_the_cards_nothing_is_written(tmp_path: Path) -> None:
+async def test_next_to_a_plugin_that_hands_out_the_cards_nothing_is_written(tmp_path: Path) -> None:
     kube = await a_cluster(capacity={"nvidia.com/gpu": "10"})
     with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):
-        async with advertising(kube, rival=tmp_path):
+        async with advertising(kube, plugins=tmp_path):
             await asyncio.sleep(100)
     assert capacity(kube) == {"nvidia.com/gpu": 10}
     assert patches(kube) == 0
@@ -259,7 +259,7 @@ async def test_beside_a_plugin_that_hands_out_the_cards_nothing_is_written(tmp_p
 
 async def test_what_was_written_goes_when_such_a_plugin_comes(tmp_path: Path) -> None:
     kube = await a_cluster()
-    async with advertising(kube, rival=tmp_path):
+    async with advertising(kube, plugins=tmp_path):
         await asyncio.sleep(SOON_S)
         assert capacity(kube) == ONE
         with listening(tmp_path / "device-plugins/nvidia-gpu.sock"):

@@ -1,4 +1,4 @@
-"""Cards, links and uses are read through NVML; what fails is told and does not spread."""
+"""Cards, links and uses are read through NVML; what fails is reported and does not spread."""
 
 import os
 import subprocess
@@ -105,7 +105,7 @@ def test_a_processs_time_is_counted_as_samples_come(tmp_path: Path) -> None:
 
 
 class Failing:
-    """An NVML that fails as it is told."""
+    """An NVML that fails as it is configured to."""
 
     def __init__(self, folder: Path) -> None:
         self.words = folder / "words"
@@ -137,7 +137,7 @@ def test_an_old_driver_lacks_much_and_is_read_all_the_same(failing: Failing) -> 
     assert (card["minor"], card["busy_percent"], card["memory_used_bytes"]) == (-1, -1, 1 << 30)
 
 
-def test_a_fault_is_told_once_and_of_the_card_that_has_it(failing: Failing) -> None:
+def test_a_fault_is_reported_once_and_of_the_card_that_has_it(failing: Failing) -> None:
     with polling(failing.library, failing.environ) as poller:
         assert faults(poller) == [[], []]
         failing.say("cards=2 xid=79@1")
@@ -145,7 +145,7 @@ def test_a_fault_is_told_once_and_of_the_card_that_has_it(failing: Failing) -> N
         assert faults(poller) == [[], []]
 
 
-def test_what_the_driver_asks_for_stands_until_it_is_done(failing: Failing) -> None:
+def test_an_action_that_the_driver_needs_stands_until_it_is_done(failing: Failing) -> None:
     with polling(failing.library, failing.environ) as poller:
         failing.say("cards=2 recovery=1@0 rows=1@1")
         standing = [[f["what"] for f in c["standing"]] for c in poller.poll()["cards"]]
@@ -200,7 +200,7 @@ def test_links_count_directly_and_through_switches(failing: Failing) -> None:
     assert second["lanes"] == {"GPU-0": 6}
 
 
-def test_a_driver_that_went_and_came_is_opened_anew(failing: Failing) -> None:
+def test_a_driver_that_went_and_came_is_opened_again(failing: Failing) -> None:
     with polling(failing.library, failing.environ) as poller:
         assert poller.poll()["session"] == 1
         failing.say("cards=2 mismatch=1")

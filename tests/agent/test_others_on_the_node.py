@@ -50,7 +50,7 @@ def test_what_a_dead_one_left_behind_is_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [True, False])
-async def test_cards_are_kept_off_new_pods_unless_told_otherwise(
+async def test_cards_are_closed_to_new_pods_unless_set_otherwise(
     tmp_path: Path, *, leave: bool
 ) -> None:
     kube = await a_cluster()

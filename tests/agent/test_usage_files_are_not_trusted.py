@@ -121,7 +121,7 @@ def test_nor_does_it_keep_disk_beyond_its_end(files: ContainerFiles) -> None:
     assert files.read(BOUNDS) == Unbuilt()
 
 
-def test_a_file_in_the_place_of_ours_is_not_cut(files: ContainerFiles) -> None:
+def test_a_file_in_the_place_of_the_agents_is_not_cut(files: ContainerFiles) -> None:
     path = files.path / "usage"
     path.rename(files.path / "aside")
     path.write_bytes(bytes(usage_file.SIZE + 7))
@@ -129,14 +129,14 @@ def test_a_file_in_the_place_of_ours_is_not_cut(files: ContainerFiles) -> None:
     assert path.stat().st_size == usage_file.SIZE + 7
 
 
-def test_a_look_asks_for_a_bounded_number_of_locks_and_all_have_their_turn() -> None:
+def test_a_read_queries_a_bounded_number_of_locks_and_all_have_their_turn() -> None:
     asked: list[int] = []
 
-    def ask(_fd: int, number: int) -> bool:
+    def query(_fd: int, number: int) -> bool:
         asked.append(number)
         return number % 2 == 0
 
-    locks, numbers = SlotLocks(ask), range(3, usage_file.SLOTS)
+    locks, numbers = SlotLocks(query), range(3, usage_file.SLOTS)
     assert locks.alive(0, numbers) >= set(range(3 + MOST_ASKED, usage_file.SLOTS))
     assert len(asked) == MOST_ASKED
     looks = -(-len(numbers) // MOST_ASKED)
@@ -201,7 +201,7 @@ def test_cards_of_nobody_and_twins_are_left_out() -> None:
     assert [(c.uuid, c.charged_bytes) for c in read.cards] == [(CARD, 3)]
 
 
-def test_slots_of_no_card_do_not_count_and_locks_are_told() -> None:
+def test_slots_of_no_card_do_not_count_and_locks_do() -> None:
     slots = ({"card": 0, "pid": 1}, {"card": 0, "pid": 2}, {"card": 9, "pid": 3})
     data = bytes(a_usage({"uuid": CARD.encode()}, slots=slots))
     read = decode_usage(data, BOUNDS, lambda numbers: [n for n in numbers if n != 0])
@@ -246,7 +246,7 @@ def test_files_go_with_their_container(tmp_path: Path) -> None:
     assert list((tmp_path / "containers").iterdir()) == []
 
 
-def test_a_usage_file_that_is_none_is_made_anew_and_a_whole_one_is_kept(tmp_path: Path) -> None:
+def test_a_usage_file_that_is_none_is_made_again_and_a_whole_one_stays(tmp_path: Path) -> None:
     made = HookFiles(tmp_path, SystemClock())
     path = made.make(KEY, LIMITS).path / "usage"
     path.write_bytes(a_usage({"uuid": CARD.encode()}))

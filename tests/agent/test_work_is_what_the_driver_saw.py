@@ -6,30 +6,30 @@ from tessera_core.node.usage_rates import DriverSample
 CARD, KEY, VALID_S = "GPU-0a", "0a", 6.0
 
 
-def seen(one: DriverSample | None, *, timed: bool = False, after_s: float = 0) -> bool:
+def works(one: DriverSample | None, *, timed: bool = False, after_s: float = 0) -> bool:
     evidence = DriverEvidence(VALID_S)
     evidence.note({"c": {KEY: one}} if one else {}, {KEY} if timed else set(), 10)
     return evidence.works("c", CARD, 10 + after_s)
 
 
 def test_busy_time_is_work() -> None:
-    assert seen(DriverSample(processes=1, busy_ns=1), timed=True)
+    assert works(DriverSample(processes=1, busy_ns=1), timed=True)
 
 
-def test_a_process_is_none_where_the_driver_tells_times() -> None:
-    assert not seen(DriverSample(processes=1, busy_ns=0), timed=True)
-    assert not seen(DriverSample(processes=1), timed=True)  # no newer figure: the card was idle
+def test_a_process_is_none_where_the_driver_has_times() -> None:
+    assert not works(DriverSample(processes=1, busy_ns=0), timed=True)
+    assert not works(DriverSample(processes=1), timed=True)  # no newer figure: the card was idle
 
 
-def test_a_process_has_to_do_where_it_tells_none() -> None:
-    assert seen(DriverSample(processes=1))
-    assert not seen(DriverSample())
-    assert not seen(None)
+def test_a_process_has_to_do_where_it_has_none() -> None:
+    assert works(DriverSample(processes=1))
+    assert not works(DriverSample())
+    assert not works(None)
 
 
-def test_what_was_seen_counts_for_a_while() -> None:
-    assert seen(DriverSample(processes=1), after_s=VALID_S)
-    assert not seen(DriverSample(processes=1), after_s=VALID_S + 1)
+def test_evidence_counts_for_a_while() -> None:
+    assert works(DriverSample(processes=1), after_s=VALID_S)
+    assert not works(DriverSample(processes=1), after_s=VALID_S + 1)
 
 
 def test_another_containers_and_another_cards_work_is_not_its_own() -> None:

@@ -17,8 +17,8 @@ def a_usage(
 ) -> bytearray:
     """A whole file; each card, slot and head is its fields."""
     data = bytearray(usage_file.SIZE)
-    told = {"layout": LAYOUT, "size": usage_file.SIZE, "magic": usage_file.MAGIC, "sequence": 1}
-    HEAD.write(data, 0, told | dict(head))
+    header = {"layout": LAYOUT, "size": usage_file.SIZE, "magic": usage_file.MAGIC, "sequence": 1}
+    HEAD.write(data, 0, header | dict(head))
     for number, card in enumerate(cards):
         usage_file.CARD.write(
             data, usage_file.CARD_AT + number * usage_file.CARD.size, {"used": 1} | card

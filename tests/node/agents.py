@@ -16,7 +16,7 @@ from tessera_core.trust.grants import Signer, published_key
 from tessera_schema.grants import GRANT_KEY, Grant, Share, encode_grant
 from tessera_schema.injections import Injection
 from tests.agent.machine import NVML, ROOT, built
-from tests.agent.nri.world import a_share
+from tests.agent.nri.runtime_node import a_share
 from tests.node.island import Island, Process
 from tests.node.runtime import Containerd
 
@@ -60,12 +60,12 @@ class Agent:
 
     async def answers(self, path: str, status: int, text: str = "") -> bool:
         """Whether it answers so; it does not while nobody listens."""
-        found, body = await self._asked(path)
+        found, body = await self._get(path)
         return found == status and text in body
 
     async def metric(self, line: str) -> float:
         """The first sample whose name and labels begin so; 0 where there is none."""
-        _, text = await self._asked("/metrics")
+        _, text = await self._get("/metrics")
         found = [s.rpartition(" ")[2] for s in text.splitlines() if s.startswith(line)]
         return float(found[0]) if found else 0.0
 
@@ -73,7 +73,7 @@ class Agent:
         """Whether that sample is at least so large."""
         return await self.metric(line) >= least
 
-    async def _asked(self, path: str) -> tuple[int, str]:
+    async def _get(self, path: str) -> tuple[int, str]:
         try:
             port = msgspec.json.decode(self._ports.read_bytes())["http"]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -138,7 +138,7 @@ def grant_of(
     return {GRANT_KEY: SIGNER.sign(encode_grant(replace(grant, **more)))}
 
 
-def a_tile(runtime: Containerd, mib: int, card: int = 0, **more: Any) -> Share:
+def a_part(runtime: Containerd, mib: int, card: int = 0, **more: Any) -> Share:
     """A part of a card of the machine."""
     return replace(a_share(card=card, mib=mib), card=runtime.cards[card], **more)
 

@@ -1,5 +1,5 @@
 """The cards of a simulated machine as a vendor's toolkit writes them down for runtimes (CDI): each
-by its id, with the driver's files for whoever gets one."""
+by its id, with the driver's files for the container that gets one."""
 
 import json
 

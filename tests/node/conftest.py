@@ -1,6 +1,6 @@
 """Nodes of real programs: root, runc, and the programs of `deploy/kube-bin` are needed.
 
-What is missing is told as the reason of a skip; where CI=true it is a failure.
+What is missing is the reason of a skip; where CI=true it is a failure.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Build what is missing before the first test, whose time is limited."""
-    ours = [item for item in items if HERE in item.path.parents]
-    for item in ours:
+    own = [item for item in items if HERE in item.path.parents]
+    for item in own:
         for mark in (pytest.mark.node, pytest.mark.slow, pytest.mark.timeout(600)):
             item.add_marker(mark)
-    if ours and not config.option.collectonly:
+    if own and not config.option.collectonly:
         capture = config.pluginmanager.getplugin("capturemanager")
         with suppress(KubeBinMissing), capture.global_and_fixture_disabled():
-            node_programs(heard=True)
+            node_programs(on_screen=True)
             built("libtessera.so")
 
 
@@ -62,12 +62,12 @@ def _missing() -> str:
     return f"tests/node: install {', '.join(absent)}" if absent else ""
 
 
-def node_programs(*, heard: bool = False) -> Path:
+def node_programs(*, on_screen: bool = False) -> Path:
     """The folder of every program that a node and its cluster need; see `kube_bin`. Raises
     KubeBinMissing also where the machine lacks something else."""
     if problem := _missing():
         raise KubeBinMissing(problem)
-    return kube_bin(*CLUSTER_PROGRAMS, *PROGRAMS, heard=heard)
+    return kube_bin(*CLUSTER_PROGRAMS, *PROGRAMS, heard=on_screen)
 
 
 @pytest.fixture(scope="session")

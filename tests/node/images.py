@@ -47,7 +47,7 @@ def pause_image(folder: Path) -> Image:
     return Image(PAUSE, {"/pause": program}, ["/pause"])
 
 
-def with_tools(programs: Mapping[str, Path]) -> dict[str, Path]:
+def with_programs(programs: Mapping[str, Path]) -> dict[str, Path]:
     """These programs, a shell and a few tools, with all the libraries that they need."""
     files = dict(programs)
     files |= {f"/bin/{tool}": Path("/bin", tool).resolve() for tool in TOOLS}

@@ -29,7 +29,7 @@ class Gone(Exception):
 
 
 class Process:
-    """A program in the island that can be started anew; its output goes into a file."""
+    """A program in the island that can be started again; its output goes into a file."""
 
     def __init__(
         self, island: Island, argv: Sequence[str | Path], env: Mapping[str, str], log: Path

@@ -57,28 +57,28 @@ class Node:
         return Container(self.runtime.cri, container, folder / "0.log")
 
     async def _until(self, pod: str, name: str, kind: str, state: str) -> Json:
-        async def seen() -> Json:
+        async def read() -> Json:
             statuses = (await self.get(pod))["status"].get(f"{kind}Statuses", ())
             return next(
                 (s for s in statuses if s["name"] == name and state in s.get("state", {})), {}
             )
 
         try:
-            found: Json = await self.cluster.until(seen, f"{pod}/{name} {state}")
+            found: Json = await self.cluster.until(read, f"{pod}/{name} {state}")
         except AssertionError as e:
             shown = (await self.get(pod))["status"]
             raise AssertionError(f"{e}\n{json.dumps(shown)}\n{self.kubelet.words()}") from None
         return found
 
     async def waiting(self, name: str, reason: str) -> str:
-        """Wait until the pod's container waits for this reason; what it is told."""
+        """Wait until the pod's container waits for this reason; the message that comes with it."""
 
-        async def seen() -> str:
+        async def read() -> str:
             statuses = (await self.get(name))["status"].get("containerStatuses", [{}])
             found = statuses[0].get("state", {}).get("waiting", {})
             return str(found["message"]) if found.get("reason") == reason else ""
 
-        said: str = await self.cluster.until(seen, f"{name} waits for {reason}")
+        said: str = await self.cluster.until(read, f"{name} waits for {reason}")
         return said
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A real containerd with runc, on an island of its own: what it is told, and how it is asked.
+"""A real containerd with runc, on an island of its own: its configuration, and its calls.
 
 Pods get an address that nobody can reach: a network plugin of three lines answers for one. Their
 cards are simulated, and given to them by `toolkit.py`.
@@ -117,7 +117,7 @@ def _environment(programs: Path) -> dict[str, str]:
 
 def make_images(folder: Path) -> Path:
     """An archive of the images that pods of the tests are made of."""
-    work = images.with_tools({"/bin/tessera-work": built("tessera-work")})
+    work = images.with_programs({"/bin/tessera-work": built("tessera-work")})
     greedy = {"NVIDIA_VISIBLE_DEVICES": "all"}
     return images.archive(
         folder / "images.tar",
@@ -136,7 +136,7 @@ def make_machine(folder: Path, cards: str) -> tuple[str, ...]:
 
 
 def write_files(folder: Path, config: Path, *, nri: bool, required: Sequence[str]) -> None:
-    """What containerd is told, the toolkit that stands before runc, and a network of nobody."""
+    """Configure containerd, the toolkit that stands before runc, and a network without peers."""
     built("libtessera.so")
     runc = shutil.which("runc") or "/usr/sbin/runc"
     toolkit = [sys.executable, "-IS", HERE / "toolkit.py", runc, SIM, folder / "machine"]

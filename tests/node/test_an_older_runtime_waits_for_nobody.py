@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from msgspec import json
 
-from tests.node.agents import Agent, a_tile, an_agent, grant_of, until
+from tests.node.agents import Agent, a_part, an_agent, grant_of, until
 from tests.node.conftest import OpenRuntime
 from tests.node.cri import Container, NotDone
 from tests.node.runtime import GREEDY, OLDER, WORK, Containerd
@@ -24,11 +24,11 @@ async def printed(container: Container) -> list[str]:
 
 async def a_job(node: Containerd, name: str, mib: int, card: int = 0) -> Container:
     uid = f"uid-{name}"
-    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_tile(node, mib, card)))
+    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_part(node, mib, card)))
     return await pod.run(image=WORK)
 
 
-async def told(agent: Agent, times: int) -> None:
+async def alerts(agent: Agent, times: int) -> None:
     """Of so many containers that see cards without a grant, and of so many without limits."""
     for what in (CARDLESS, UNENFORCED):
         counted = f'tessera_agent_alarms_total{{what="{what}"}}'
@@ -55,12 +55,12 @@ async def covered(node: Containerd, name: str) -> Container:
         assert (await made.env())["NVIDIA_VISIBLE_DEVICES"] == "void"
     with pytest.raises(NotDone, match="VariableSetTwice"):
         await pod.create("by-both", image=GREEDY, env=ALL)
-    copied = grant_of("uid-other", a_tile(node, 4096))
+    copied = grant_of("uid-other", a_part(node, 4096))
     pod = await node.pod(f"copied-{name}", annotations=copied)
     with pytest.raises(NotDone, match="GrantOfAnother"):
         await pod.create(image=WORK)
     uid = f"uid-{name}"
-    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_tile(node, 4096, card=1)))
+    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_part(node, 4096, card=1)))
     job = await pod.run(image=WORK)
     card = json.decode((await printed(job))[0])
     assert (card["total_mib"], card["over_mib"], card["over_result"]) == (4096, 4097, 2)
@@ -71,18 +71,18 @@ async def covered(node: Containerd, name: str) -> Container:
     return job
 
 
-async def test_what_is_covered_and_what_is_only_told(open_runtime: OpenRuntime) -> None:
+async def test_what_is_covered_and_what_is_only_reported(open_runtime: OpenRuntime) -> None:
     async with open_runtime(release=OLDER) as node:
         version = (await node.cri.call("Version"))["runtime_version"]
         assert version.startswith("v2.1.")
         first = await unadjusted(node, "first")
         async with an_agent(node) as agent:
-            await told(agent, 1)
+            await alerts(agent, 1)
             job = await covered(node, "one")
             await agent.kill()
             second = await unadjusted(node, "second")
             await agent.restart()
-            await told(agent, 2)
+            await alerts(agent, 2)
             for container in (first, second, job):
                 assert await container.runs()
             with pytest.raises(NotDone, match="CardOverfull"):

@@ -11,7 +11,7 @@ from tessera_core.hook.paths import HOOK_LIBRARY, PRELOAD
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection
 from tests.agent.limitsfile import limits_in
-from tests.node.agents import a_tile, grant_of, until
+from tests.node.agents import a_part, grant_of, until
 from tests.node.conftest import OpenNode
 from tests.node.cri import Container, NotDone
 from tests.node.runtime import GREEDY, WORK, Containerd
@@ -31,7 +31,7 @@ async def first_card(container: Container) -> dict[str, Any]:
 async def a_job(node: Containerd, name: str, mib: int, image: str = WORK, **more: Any) -> Container:
     """A pod that was granted a part of a card, and its container."""
     uid = f"uid-{name}"
-    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_tile(node, mib, **more)))
+    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_part(node, mib, **more)))
     return await pod.run(image=image)
 
 
@@ -76,11 +76,11 @@ async def test_pods_of_two_dialects_share_a_card(open_node: OpenNode) -> None:
 
 async def test_only_the_container_that_was_named(open_node: OpenNode) -> None:
     async with open_node() as (node, _):
-        grant = grant_of("uid-job", a_tile(node, 4096))
+        grant = grant_of("uid-job", a_part(node, 4096))
         pod = await node.pod("job", uid="uid-job", annotations=grant)
-        beside = await pod.run("beside", image=GREEDY)
-        assert (await beside.env())[VISIBLE] == "void"
-        await until(lambda: beside.printed() == ['{"event":"no driver"}'])
+        neighbour = await pod.run("neighbour", image=GREEDY)
+        assert (await neighbour.env())[VISIBLE] == "void"
+        await until(lambda: neighbour.printed() == ['{"event":"no driver"}'])
 
 
 async def test_its_identity_stands_above_what_its_image_and_its_dialect_say(
@@ -88,7 +88,7 @@ async def test_its_identity_stands_above_what_its_image_and_its_dialect_say(
 ) -> None:
     async with open_node() as (node, _):
         given = {"main": Injection(env={VISIBLE: "0", "CUDA_DEVICE_MEMORY_LIMIT_0": "4096m"})}
-        grant = grant_of("uid-job", a_tile(node, 4096, card=1), given=given)
+        grant = grant_of("uid-job", a_part(node, 4096, card=1), given=given)
         pod = await node.pod("job", uid="uid-job", annotations=grant)
         job = await pod.run(image=GREEDY)
         env = await job.env()
@@ -106,7 +106,7 @@ async def test_what_a_card_has_no_room_for_is_refused(open_node: OpenNode) -> No
 
 async def test_it_starts_again_with_the_same(open_node: OpenNode) -> None:
     async with open_node() as (node, _):
-        grant = grant_of("uid-job", a_tile(node, 16_000))
+        grant = grant_of("uid-job", a_part(node, 16_000))
         pod = await node.pod("job", uid="uid-job", annotations=grant)
         first = await pod.run(image=WORK)
         await first_card(first)

@@ -8,7 +8,7 @@ import pytest
 
 from tessera_schema.cards import MIB
 from tests.agent.limitsfile import limits_in
-from tests.node.agents import Agent, a_tile, grant_of, until
+from tests.node.agents import Agent, a_part, grant_of, until
 from tests.node.conftest import OpenNode
 from tests.node.cri import Container, NotDone, Pod
 from tests.node.runtime import WORK, Containerd
@@ -19,7 +19,7 @@ ASK = ("env", *DRIVER, "WORK_SECONDS=1", "WORK_MEMORY_PERCENT=1", "WORK_BUSY=0",
 
 async def a_job(node: Containerd, name: str = "job", mib: int = 10_000) -> tuple[Pod, Container]:
     uid = f"uid-{name}"
-    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_tile(node, mib)))
+    pod = await node.pod(name, uid=uid, annotations=grant_of(uid, a_part(node, mib)))
     container = await pod.run(image=WORK)
     await until(lambda: bool(container.printed()))
     return pod, container
@@ -73,13 +73,13 @@ async def test_both_are_killed_and_the_job_ends_meanwhile(open_node: OpenNode) -
         await a_job(node, "another")
 
 
-async def test_containers_wait_for_an_agent_that_restarts_but_for_one_which_is_told(
+async def test_containers_wait_for_an_agent_that_restarts_but_for_one_which_is_reported(
     open_node: OpenNode,
 ) -> None:
     async with open_node() as (node, agent):
         pods = []
         for i in range(6):
-            grant = grant_of(f"uid-p{i}", a_tile(node, 1000, card=i % 2))
+            grant = grant_of(f"uid-p{i}", a_part(node, 1000, card=i % 2))
             pods.append(await node.pod(f"p{i}", uid=f"uid-p{i}", annotations=grant))
         await agent.kill()
         async with asyncio.TaskGroup() as tasks:
@@ -90,8 +90,8 @@ async def test_containers_wait_for_an_agent_that_restarts_but_for_one_which_is_t
         missed = totals.count(None)
         assert missed <= 1
         assert totals.count(1000) == len(totals) - missed
-        alarm = 'tessera_agent_alarms_total{what="StartedWithoutAgent"}'
-        assert await agent.metric(alarm) == missed
+        alert = 'tessera_agent_alarms_total{what="StartedWithoutAgent"}'
+        assert await agent.metric(alert) == missed
 
 
 async def total_mib(container: Container) -> int | None:
@@ -120,7 +120,7 @@ async def test_the_agent_costs_a_container_little(open_node: OpenNode) -> None:
         spent = []
         for i in range(10):
             uid = f"uid-p{i}"
-            pod = await node.pod(f"p{i}", uid=uid, annotations=grant_of(uid, a_tile(node, 100)))
+            pod = await node.pod(f"p{i}", uid=uid, annotations=grant_of(uid, a_part(node, 100)))
             before = time.monotonic()
             await pod.create(image=WORK)
             spent.append(time.monotonic() - before)

@@ -4,7 +4,7 @@ nobody asks it."""
 
 import json
 
-from tests.node.agents import Agent, a_tile, grant_of, until
+from tests.node.agents import Agent, a_part, grant_of, until
 from tests.node.conftest import OpenNode
 from tests.node.cri import Container
 from tests.node.runtime import WORK, Containerd
@@ -12,7 +12,7 @@ from tests.node.runtime import WORK, Containerd
 ASKING = {"WORK_ASK_MIB": "64", "WORK_BUSY": "0", "WORK_MEMORY_PERCENT": "1"}
 OUT_OF_MEMORY = 2
 GAP = 'tessera_agent_container_gap{container="main",gap="mounts-changed"'
-ALARM = 'tessera_agent_alarms_total{what="LimitsNotEnforced"}'
+ALERT = 'tessera_agent_alarms_total{what="LimitsNotEnforced"}'
 
 
 async def two_containers(node: Containerd, *above: str) -> tuple[Container, Container]:
@@ -21,14 +21,14 @@ async def two_containers(node: Containerd, *above: str) -> tuple[Container, Cont
     folders = [node.island.folder / f"volume-{n}" for n, _ in enumerate(above)]
     for folder in folders:
         folder.mkdir()
-    pod = await node.pod("job", uid="uid-job", annotations=grant_of("uid-job", a_tile(node, 4096)))
+    pod = await node.pod("job", uid="uid-job", annotations=grant_of("uid-job", a_part(node, 4096)))
     holder = await pod.run(image=WORK, env=ASKING, volumes=dict(zip(above, folders, strict=True)))
-    beside = await pod.run("beside", image=WORK, volumes={"/shared": folders[0]})
-    await until(lambda: asked(holder) == [(0, 4096)])
-    return holder, beside
+    neighbour = await pod.run("neighbour", image=WORK, volumes={"/shared": folders[0]})
+    await until(lambda: driver_calls(holder) == [(0, 4096)])
+    return holder, neighbour
 
 
-def asked(container: Container) -> list[tuple[int, int]]:
+def driver_calls(container: Container) -> list[tuple[int, int]]:
     """What the driver said to each request, and the card's size that it showed with it."""
     lines = [json.loads(line) for line in container.printed() if "asked" in line]
     return [(line["result"], line["total_mib"]) for line in lines]
@@ -40,35 +40,37 @@ async def has_gap(agent: Agent) -> bool:
 
 async def test_limits_that_are_removed_close_it_and_are_reported(open_node: OpenNode) -> None:
     async with open_node() as (node, agent):
-        holder, beside = await two_containers(node, "/usr/local")
+        holder, neighbour = await two_containers(node, "/usr/local")
         assert not await has_gap(agent)
-        await beside.reads("rm", "/shared/tessera/limits")
-        await until(lambda: asked(holder)[-1] == (OUT_OF_MEMORY, 0))
+        await neighbour.reads("rm", "/shared/tessera/limits")
+        await until(lambda: driver_calls(holder)[-1] == (OUT_OF_MEMORY, 0))
         await until(lambda: has_gap(agent))
-        assert await agent.metric(ALARM) >= 1
+        assert await agent.metric(ALERT) >= 1
         # A file of their own at the same place, and a process that has read no limits yet.
-        await beside.reads("sh", "-c", "cat /usr/local/tessera/* > /shared/tessera/limits || true")
+        await neighbour.reads(
+            "sh", "-c", "cat /usr/local/tessera/* > /shared/tessera/limits || true"
+        )
         mine = ("env", "CUDA_DEVICE_MEMORY_LIMIT=16g", "WORK_SECONDS=1", "tessera-work")
         _, said = await holder.does(*mine)
         assert json.loads(said.splitlines()[0])["total_mib"] == 0
-        assert asked(holder)[-1] == (OUT_OF_MEMORY, 0)
+        assert driver_calls(holder)[-1] == (OUT_OF_MEMORY, 0)
 
 
 async def test_a_hook_that_is_removed_is_reported(open_node: OpenNode) -> None:
     async with open_node() as (node, agent):
-        _, beside = await two_containers(node, "/usr/local")
-        await beside.reads("rm", "/shared/tessera/lib/libtessera.so")
+        _, neighbour = await two_containers(node, "/usr/local")
+        await neighbour.reads("rm", "/shared/tessera/lib/libtessera.so")
         await until(lambda: has_gap(agent))
 
 
 async def test_a_folder_that_is_moved_is_reported(open_node: OpenNode) -> None:
     async with open_node() as (node, agent):
         pod = await node.pod(
-            "job", uid="uid-job", annotations=grant_of("uid-job", a_tile(node, 4096))
+            "job", uid="uid-job", annotations=grant_of("uid-job", a_part(node, 4096))
         )
         holder = await pod.run(image=WORK, env=ASKING)
-        await until(lambda: asked(holder) == [(0, 4096)])
+        await until(lambda: driver_calls(holder) == [(0, 4096)])
         assert not await has_gap(agent)
         await holder.reads("mv", "/usr/local/tessera", "/usr/local/aside")
-        await until(lambda: asked(holder)[-1] == (OUT_OF_MEMORY, 0))
+        await until(lambda: driver_calls(holder)[-1] == (OUT_OF_MEMORY, 0))
         await until(lambda: has_gap(agent))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.node.agents import a_tile, an_agent, grant_of, until
+from tests.node.agents import a_part, an_agent, grant_of, until
 from tests.node.conftest import OpenNode, OpenRuntime
 from tests.node.cri import Container, NotDone
 from tests.node.runtime import GREEDY, TOLERATE, WORK, Containerd
@@ -18,7 +18,7 @@ async def sees_nothing(container: Container) -> None:
     assert (await container.env())["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-async def ask_for_all(node: Containerd, name: str = "greedy") -> Container:
+async def run_with_all(node: Containerd, name: str = "greedy") -> Container:
     pod = await node.pod(name)
     return await pod.run(image=GREEDY, env=ALL)
 
@@ -35,7 +35,7 @@ async def test_not_by_both_together(open_node: OpenNode) -> None:
         pod = await node.pod("greedy")
         with pytest.raises(NotDone, match="VariableSetTwice"):
             await pod.create(image=GREEDY, env=ALL)
-        grant = grant_of("uid-job", a_tile(node, 4096))
+        grant = grant_of("uid-job", a_part(node, 4096))
         pod = await node.pod("job", uid="uid-job", annotations=grant)
         with pytest.raises(NotDone, match="VariableSetTwice"):
             await pod.create(image=GREEDY, env=ALL)
@@ -43,7 +43,7 @@ async def test_not_by_both_together(open_node: OpenNode) -> None:
 
 async def test_not_in_a_container_that_is_added_to_a_running_pod(open_node: OpenNode) -> None:
     async with open_node() as (node, _):
-        grant = grant_of("uid-job", a_tile(node, 4096))
+        grant = grant_of("uid-job", a_part(node, 4096))
         pod = await node.pod("job", uid="uid-job", annotations=grant)
         await pod.run(image=WORK)
         await sees_nothing(await pod.run("debugger-x7k2p", image=GREEDY))
@@ -51,8 +51,8 @@ async def test_not_in_a_container_that_is_added_to_a_running_pod(open_node: Open
 
 async def test_not_by_a_grant_that_is_another_pods_or_nobodys(open_node: OpenNode) -> None:
     async with open_node() as (node, agent):
-        copied = grant_of("uid-other", a_tile(node, 4096))
-        ((key, text),) = grant_of("uid-forged", a_tile(node, 4096)).items()
+        copied = grant_of("uid-other", a_part(node, 4096))
+        ((key, text),) = grant_of("uid-forged", a_part(node, 4096)).items()
         for name, notes, reason in (
             ("copied", copied, "GrantOfAnother"),
             ("forged", {key: text.replace("4294967296", "8589934592")}, "ForgedGrant"),
@@ -61,8 +61,8 @@ async def test_not_by_a_grant_that_is_another_pods_or_nobodys(open_node: OpenNod
             pod = await node.pod(name, uid=f"uid-{name}", annotations=notes)
             with pytest.raises(NotDone, match=reason):
                 await pod.create(image=WORK)
-        alarms = 'tessera_agent_alarms_total{what="ForgedGrant"}'
-        assert await agent.metric(alarms) == 2
+        alerts = 'tessera_agent_alarms_total{what="ForgedGrant"}'
+        assert await agent.metric(alerts) == 2
 
 
 async def test_not_while_the_agent_is_away(open_node: OpenNode) -> None:
@@ -75,12 +75,12 @@ async def test_not_while_the_agent_is_away(open_node: OpenNode) -> None:
         await sees_nothing(await pod.run(image=GREEDY))
 
 
-async def test_where_the_runtime_does_not_wait_for_the_agent_it_is_told(
+async def test_where_the_runtime_does_not_wait_for_the_agent_it_is_reported(
     open_runtime: OpenRuntime,
 ) -> None:
     async with open_runtime(required=()) as node:
-        await (await ask_for_all(node)).runs()
-        grant = grant_of("uid-job", a_tile(node, 4096))
+        await (await run_with_all(node)).runs()
+        grant = grant_of("uid-job", a_part(node, 4096))
         pod = await node.pod("job", uid="uid-job", annotations=grant)
         await pod.run(image=WORK)
         async with an_agent(node) as agent:
@@ -97,7 +97,7 @@ async def test_pods_of_the_system_start_without_the_agent(open_runtime: OpenRunt
             await pod.create(image=WORK)
 
 
-async def test_a_runtime_that_asks_nobody_is_told(open_runtime: OpenRuntime) -> None:
+async def test_a_runtime_that_calls_no_plugin_is_reported(open_runtime: OpenRuntime) -> None:
     async with (
         open_runtime(nri=False, required=()) as node,
         an_agent(node, ready=False) as agent,

@@ -77,8 +77,8 @@ async def finds_its_driver(container: Container, mib: int) -> None:
     assert await container.does("touch", "/usr/local/nvidia/lib64/libcuda.so.2") != (0, "")
 
 
-async def theirs_are_not_touched(node: Node, container: Container) -> None:
-    """Koordinator's files lie on the node as they lay; its pod's container is limited by ours."""
+async def their_files_are_not_touched(node: Node, container: Container) -> None:
+    """Koordinator's files lie on the node as they lay; Tessera's limit its pod's container."""
     listed = f"cat {KOORDINATORS}/libvgpu.so {KOORDINATORS}/ld.so.preload; ls {LOCKS}"
     said = await node.runtime.island.run("sh", "-c", listed)
     assert said == f"theirs\n{KOORDINATORS}/libvgpu.so\nlock\n"
@@ -106,7 +106,7 @@ async def test_all_share_one_card_and_none_gets_more_than_its_part(
             assert RESULTS[name] in (await node.get(name))["metadata"]["annotations"]
         for name in ("tencent", "inspur"):
             await finds_its_driver(await node.container(name), DIALECTS[name][1])
-        await theirs_are_not_touched(node, await node.container("koordinator"))
+        await their_files_are_not_touched(node, await node.container("koordinator"))
 
 
 async def test_no_variable_of_image_pod_or_config_map_shows_a_card(
@@ -192,7 +192,7 @@ async def test_init_containers_and_sidecars_have_their_own_parts(
         assert (await work(first))["total_mib"] == 8000
 
 
-async def test_what_a_deleted_pod_held_is_given_to_the_next(
+async def test_what_a_deleted_pod_had_is_given_to_the_next(
     open_cluster_node: OpenCluster,
 ) -> None:
     async with open_cluster_node(cards="cards=1 memory=16g") as node:

@@ -27,8 +27,8 @@ from tests.node.vendorplugin import (
 UNITS = {"iluvatar": (4, 8, 12, 16, 20, 24), "mthreads": (2, 4, 8, 16, 32)}
 """Of memory, pod by pod: all else that they ask for is equal."""
 ADMIN = "admin"
-"""Whom the plugins are to the API server."""
-ALARM = 'tessera_agent_alarms_total{what="OtherCardsGiven"}'
+"""The users that the plugins are to the API server."""
+ALERT = 'tessera_agent_alarms_total{what="OtherCardsGiven"}'
 
 
 def asking(vendor: str, memory: int) -> dict[str, str]:
@@ -81,16 +81,16 @@ async def see_each_has_its_own(node: Node, plugin: VendorPlugin, pods: Mapping[s
     assert all(len(found) == 1 for found in plugin.candidates), plugin.candidates
 
 
-async def see_a_wrong_card_is_told(node: Node, plugin: VendorPlugin, agent: Agent) -> None:
+async def see_a_wrong_card_reported(node: Node, plugin: VendorPlugin, agent: Agent) -> None:
     vendor = plugin.make.vendor
-    assert await agent.metric(ALARM) == 0
+    assert await agent.metric(ALERT) == 0
     plugin.is_wrong = True
     await node.pod(f"{vendor}-wrong", asking(vendor, 2))
     pod = await node.get(f"{vendor}-wrong")
     env = await (await node.running(f"{vendor}-wrong")).env()
     assert env[plugin.make.variable] != granted(await node.get(f"{vendor}-wrong"))
 
-    async def told() -> bool:
+    async def is_reported() -> bool:
         events = await node.cluster.admin.get(node.cluster.pods_path().replace("pods", "events"))
         return any(
             event["reason"] == "OtherCardsGiven"
@@ -98,11 +98,11 @@ async def see_a_wrong_card_is_told(node: Node, plugin: VendorPlugin, agent: Agen
             for event in events.done["items"]
         )
 
-    await node.cluster.until(told, "an event on the pod with the wrong card")
-    assert await agent.metric(ALARM) >= 1
+    await node.cluster.until(is_reported, "an event on the pod with the wrong card")
+    assert await agent.metric(ALERT) >= 1
 
 
-async def test_a_burst_of_equal_pods_is_not_mixed_up_and_a_wrong_card_is_told(
+async def test_a_burst_of_equal_pods_is_not_mixed_up_and_a_wrong_card_is_reported(
     open_cluster_node: OpenCluster,
 ) -> None:
     async with (
@@ -126,5 +126,5 @@ async def test_a_burst_of_equal_pods_is_not_mixed_up_and_a_wrong_card_is_told(
         for plugin in (iluvatar, mthreads):
             await see_each_has_its_own(node, plugin, burst[plugin.make.vendor])
         print(f"{sum(map(len, UNITS.values()))} pods run after {time.monotonic() - before:.1f} s")  # noqa: T201  (a figure)
-        await see_a_wrong_card_is_told(node, iluvatar, agent_of_iluvatar)
-        await see_a_wrong_card_is_told(node, mthreads, agent_of_mthreads)
+        await see_a_wrong_card_reported(node, iluvatar, agent_of_iluvatar)
+        await see_a_wrong_card_reported(node, mthreads, agent_of_mthreads)

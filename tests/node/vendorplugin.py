@@ -1,7 +1,7 @@
-"""Doubles of the device plugins of Iluvatar and Mthreads, as far as kubelet and pods can tell.
+"""Doubles of the device plugins of Iluvatar and Mthreads, as far as kubelet and pods can see.
 
 They register amounts of cores and memory whose ids mean nothing. Kubelet says how many it wants and
-not for whom, so they look for a pod: of those that are bound here and have not started, the one
+not for which pod, so they look for one: of those that are bound here and have not started, the one
 that was placed first and has a container that asks for as many. What the scheduler wrote on it says
 which cards it gets. Nothing is remembered: two such pods at once are mixed up.
 """
@@ -40,7 +40,7 @@ class Make(Struct, frozen=True, kw_only=True):
     units: Mapping[str, int]
     """Resource -> how many of it a card has."""
     variable: str
-    """Tells the container its cards."""
+    """Gives the container the names of its cards."""
     numbers: Callable[[Mapping[str, str], int], str]
     """Annotations of a pod and the position of a container -> card numbers, as a list."""
     placed_at: str
@@ -76,7 +76,7 @@ class Place(Struct, frozen=True):
     folder: Path
     """Kubelet's, for device plugins."""
     until: Callable[[Callable[[], Awaitable[Any]], str], Awaitable[Any]]
-    """Waits until something holds, told in words."""
+    """Waits until something holds, described in words."""
 
 
 class VendorPlugin:

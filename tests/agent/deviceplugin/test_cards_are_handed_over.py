@@ -20,8 +20,8 @@ from tessera_kubelet.errors import NotAdmitted
 from tessera_schema.cards import Card
 from tessera_schema.injections import Injection
 from tessera_testing.readers import a_reading
-from tests.agent.deviceplugin.world import GPU, a_node
-from tests.agent.nri.world import VISIBLE, a_share, metric
+from tests.agent.deviceplugin.kubelet_node import GPU, a_node
+from tests.agent.nri.runtime_node import VISIBLE, a_share, metric
 
 CARD = Card(id="GPU-7", index=7, vendor="nvidia", memory_bytes=1, minor=3)
 
@@ -69,7 +69,7 @@ def test_a_card_whose_device_node_is_not_known_is_not_given_so() -> None:
 
 
 async def test_what_an_image_may_set_is_emptied(folder: Path) -> None:
-    """Kubelet does not tell what it sets."""
+    """Kubelet does not say what it sets."""
     async with a_node(folder) as node, node.agent():
         await node.bind("job", a_share())
         env = (await node.admit("job"))["main"].env

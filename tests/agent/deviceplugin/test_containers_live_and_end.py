@@ -1,5 +1,5 @@
 """What becomes of containers is what the API server shows: they are measured, resized and counted
-as where the runtime tells it, and cleared away when they are gone."""
+as where the runtime reports it, and cleared away when they are gone."""
 
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,17 @@ from tessera_schema.grants import GRANT_KEY
 from tessera_schema.messages.allocation_events import AllocationRunning, decode_event
 from tessera_schema.messages.device_reports import decode_device
 from tessera_schema.subjects import DEVICES_BUCKET
-from tests.agent.deviceplugin.world import ONE, TEAM, Node, a_node, container_id, ended, running
+from tests.agent.deviceplugin.kubelet_node import (
+    ONE,
+    TEAM,
+    Node,
+    a_node,
+    container_id,
+    ended,
+    running,
+)
 from tests.agent.limitsfile import limits_in
-from tests.agent.nri.world import NODE, a_share, looks, signed, until
+from tests.agent.nri.runtime_node import NODE, a_share, looks, signed, until
 
 
 def limits_file(given: ContainerAllocation) -> Path:
@@ -47,28 +55,28 @@ async def test_a_container_that_runs_is_measured(folder: Path) -> None:
         assert [(one.pod, one.container) for one in usage.containers] == [("job", "main")]
 
 
-async def test_that_it_runs_is_told_once_for_each_life(folder: Path) -> None:
+async def test_that_it_runs_is_published_once_for_each_run(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
 
-        def told() -> list[str]:
-            news = node.bus.said("*.*.*.allocation.>")
-            return [type(decode_event(one.data)).__name__ for one in news]
+        def published() -> list[str]:
+            messages = node.bus.said("*.*.*.allocation.>")
+            return [type(decode_event(one.data)).__name__ for one in messages]
 
         uid = await node.bind("job", a_share())
         await node.run("job")
-        await until(lambda: told() == ["AllocationPrepared", "AllocationRunning"])
+        await until(lambda: published() == ["AllocationPrepared", "AllocationRunning"])
         await node.show("job", {"main": running("job") | {"ready": False}})
         await node.show("job", {"main": ended("job")})
         await until(lambda: [held.stage for held in agent.holdings] == [ContainerStage.ENDED])
         await node.start("job")
         await node.show("job", {"main": running("job", attempt=1)})
-        await until(lambda: len(told()) == 4)
+        await until(lambda: len(published()) == 4)
         assert decode_event(node.bus.said("*.*.*.allocation.>")[-1].data) == AllocationRunning(
             namespace=TEAM, uid=uid, name="job", node=NODE, container="main"
         )
 
 
-async def test_what_is_shown_late_of_an_earlier_life_is_not_believed(folder: Path) -> None:
+async def test_a_late_status_of_an_earlier_run_is_not_believed(folder: Path) -> None:
     """Kubelet starts it again at once; the API server still shows that it ran, and then ended."""
     async with a_node(folder) as node, node.agent() as agent:
         await node.bind("job", a_share())
@@ -100,7 +108,7 @@ async def test_a_later_grant_changes_its_limits(folder: Path) -> None:
         assert agent.holdings.shares_by_pod()[uid][0].memory_bytes == 6000 * MIB
 
 
-async def test_what_a_pod_holds_that_was_deleted_by_force_is_told(folder: Path) -> None:
+async def test_what_a_pod_holds_that_was_deleted_by_force_is_published(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         uid = await node.bind("job", a_share(mib=4096))
         await node.run("job")
@@ -128,13 +136,13 @@ async def test_files_and_entries_go_with_the_pod_and_not_before(folder: Path, ph
         await until(lambda: {held.stage for held in agent.holdings} == {ContainerStage.ENDED})
         await looks(agent, 5)
         assert file.exists()
-        assert len(kept(node)) == 2
+        assert len(recorded(node)) == 2
         await node.end("job", phase)
         await until(lambda: not file.parent.parent.exists())
-        await until(lambda: kept(node) == [])
+        await until(lambda: recorded(node) == [])
 
 
-def kept(node: Node) -> list[Any]:
+def recorded(node: Node) -> list[Any]:
     """What is written down."""
     found: list[Any] = msgspec.json.decode(node.allocations.read_bytes())["allocations"]
     return found

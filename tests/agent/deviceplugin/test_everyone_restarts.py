@@ -11,8 +11,8 @@ from tessera_agent.device_plugin.allocations import AllocationStep
 from tessera_core.hook.limits_file import PATH
 from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_kubelet.errors import ContainerRefused, NodeError
-from tests.agent.deviceplugin.world import GPU, TEAM, a_node, running
-from tests.agent.nri.world import a_share, metric, until
+from tests.agent.deviceplugin.kubelet_node import GPU, TEAM, a_node, running
+from tests.agent.nri.runtime_node import a_share, metric, until
 
 
 def limits_file(given: ContainerAllocation) -> Path:
@@ -133,7 +133,7 @@ async def test_kubelet_restarts(folder: Path) -> None:
         assert (await node.run("next"))["main"].cdi_devices == ("nvidia.com/gpu=GPU-1",)
 
 
-async def test_a_pod_whose_agent_goes_while_it_is_asked_is_admitted_by_the_next(
+async def test_a_pod_whose_agent_goes_during_the_call_is_admitted_by_the_next(
     folder: Path,
 ) -> None:
     async with a_node(folder) as node:

@@ -1,5 +1,5 @@
-"""As long as no two pods that ask for as much start at once, it is always plain for whom kubelet
-asks, in whatever order pods are bound and admitted."""
+"""As long as no two pods that ask for as much start at once, it is always plain for which
+pod kubelet asks, in whatever order pods are bound and admitted."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ from tessera_agent.api.pod_view import ContainerRun, ContainerView, PodView
 from tessera_agent.device_plugin.allocations import RecordedAllocation
 from tessera_agent.device_plugin.pod_match import amount, disagreement, requesting_containers
 from tessera_kubelet.pod_resources import PodHolding
-from tests.agent.deviceplugin.world import GPU
+from tests.agent.deviceplugin.kubelet_node import GPU
 
 COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 """What the containers of a pod ask for; 0 = nothing."""
@@ -53,7 +53,7 @@ def test_each_container_is_found_when_its_turn_has_come(
         shown[name] = a_pod(name, counts, admitted=chance.random() < 0.5)
 
 
-def test_what_makes_no_sense_asks_for_nothing() -> None:
+def test_a_limit_that_makes_no_sense_requests_nothing() -> None:
     for written in ("", "x", "1.5.2", "-"):
         assert amount(ContainerView(name="c", limits={GPU: written}), GPU) == 0
     assert amount(ContainerView(name="c", limits={GPU: "1k"}), GPU) == 1000

@@ -1,4 +1,4 @@
-"""The agent of a vendor whose own plugin gives the cards looks on, and tells where it is wrong."""
+"""The agent of a vendor whose own plugin gives the cards observes, and reports its errors."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tessera_agent.agent import Agent
 from tessera_kubelet.nri.types import NriDevice
 from tessera_runtime.kube.api import Body, Verb
 from tessera_schema.grants import Share
-from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, metric, until
+from tests.agent.nri.runtime_node import NODE, Node, a_node, a_share, granted, metric, until
 
 OTHER = "OtherCardsGiven"
 VARIABLE = {
@@ -30,7 +30,7 @@ def a_part(vendor: str, card: int) -> Share:
 
 
 async def ready(node: Node, agent: Agent, vendor: str) -> None:
-    """Its plugin has told how many cards there are, and the runtime asks."""
+    """Its plugin has published how many cards there are, and the runtime asks."""
     status = {"capacity": CAPACITY[vendor], "allocatable": CAPACITY[vendor]}
     patch = msgspec.json.encode({"status": status})
     path = f"/api/v1/nodes/{NODE}/status"
@@ -38,26 +38,26 @@ async def ready(node: Node, agent: Agent, vendor: str) -> None:
     await until(lambda: agent.devices.cards and not agent.problem() and node.runtime.plugins)
 
 
-async def seen(node: Node, vendor: str, name: str, number: str, **more: Any) -> None:
+async def create(node: Node, vendor: str, name: str, number: str, **more: Any) -> None:
     """A pod that was granted card 1 is created with this in its variable."""
     await node.run(granted(name, a_part(vendor, 1)), env={VARIABLE[vendor]: number}, **more)
 
 
 @VENDORS
-async def test_another_card_is_told_and_counted_and_runs(vendor: str, tmp_path: Path) -> None:
+async def test_another_card_is_reported_and_counted_and_runs(vendor: str, tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent(vendor, ready=False) as agent:
         await ready(node, agent, vendor)
-        await seen(node, vendor, "right", "1")
-        await seen(node, vendor, "wrong", "0")
+        await create(node, vendor, "right", "1")
+        await create(node, vendor, "wrong", "0")
         await until(lambda: node.events(OTHER))
-        (told,) = node.events(OTHER)
-        assert f"was granted card 1 ({NODE}-{vendor}-1), and {VARIABLE[vendor]}=0" in told
-        assert "delete the pod" in told
+        (event,) = node.events(OTHER)
+        assert f"was granted card 1 ({NODE}-{vendor}-1), and {VARIABLE[vendor]}=0" in event
+        assert "delete the pod" in event
         assert [h.pod.name for h in agent.holdings] == ["right", "wrong"]
         assert metric(agent, f'tessera_agent_alarms_total{{what="{OTHER}"}}') == 1
 
 
-async def test_a_device_node_of_another_card_is_told(tmp_path: Path) -> None:
+async def test_a_device_node_of_another_card_is_reported(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent("iluvatar", ready=False) as agent:
         await ready(node, agent, "iluvatar")
         device = NriDevice(path="/dev/iluvatar0", major=508, minor=0)
@@ -67,7 +67,7 @@ async def test_a_device_node_of_another_card_is_told(tmp_path: Path) -> None:
 
 
 @VENDORS
-async def test_what_was_started_while_the_agent_was_away_is_looked_at(
+async def test_what_was_started_while_the_agent_was_away_is_checked(
     vendor: str, tmp_path: Path
 ) -> None:
     async with a_node(tmp_path) as node:

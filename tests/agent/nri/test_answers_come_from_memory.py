@@ -5,12 +5,12 @@ from pathlib import Path
 
 from tessera_embedded.apiserver.faults import Hang, InjectedFault
 from tessera_kubelet.nri.types import Adjustment, ContainerInfo
-from tests.agent.nri.world import VISIBLE, a_node, a_share, granted, until
+from tests.agent.nri.runtime_node import VISIBLE, a_node, a_share, granted, until
 
 FIFTY = [granted(f"job-{i}", a_share(card=i % 2, mib=500)) for i in range(50)]
 
 
-async def test_fifty_containers_start_while_the_world_hangs(tmp_path: Path) -> None:
+async def test_fifty_containers_start_while_everything_else_hangs(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         async with node.agent():
             await until((tmp_path / "agent" / "grant-keys.json").exists)

@@ -19,7 +19,16 @@ from tessera_kubelet.errors import ContainerRefused
 from tessera_schema.cards import MIB, Card
 from tessera_schema.grants import Share
 from tessera_schema.requests import Role
-from tests.agent.nri.world import DIALECTS, NODE, SIGNER, a_grant, a_node, a_share, granted, signed
+from tests.agent.nri.runtime_node import (
+    DIALECTS,
+    NODE,
+    SIGNER,
+    a_grant,
+    a_node,
+    a_share,
+    granted,
+    signed,
+)
 
 CROWDS = {
     "memory": ([a_share(mib=10_000), a_share(mib=10_000)], "10000 MiB wanted, 10000 of 16384 MiB"),
@@ -135,7 +144,7 @@ def _check(running: dict[str, list[Share]]) -> None:
         assert not total.exclusive or total.slots == 1
 
 
-def test_judging_never_fails_on_what_an_annotation_says() -> None:
+def test_admission_never_fails_on_what_an_annotation_says() -> None:
     scene = NodeContext(
         node=NODE,
         vendor=DIALECTS.vendors["nvidia"],

@@ -14,7 +14,16 @@ from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Adjustment
 from tessera_schema.cards import MIB
 from tessera_schema.injections import Injection, Mount
-from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, looks, metric, until
+from tests.agent.nri.runtime_node import (
+    VISIBLE,
+    a_node,
+    a_pod,
+    a_share,
+    granted,
+    looks,
+    metric,
+    until,
+)
 
 CARD_MOUNTS = "/var/run/nvidia-container-devices"
 
@@ -108,11 +117,11 @@ async def test_a_mount_that_stands_for_a_card_is_refused(
         assert metric(agent, 'tessera_agent_refusals_total{why="CardsByMount"}') == 2
         system = a_pod("monitor", namespace="kube-system")
         assert await node.create(system, mounts=mounts) == Adjustment()
-        beside = (Mount(destination=f"{CARD_MOUNTS}-not", source="/dev/null"),)
-        assert (await node.create(a_pod("other"), mounts=beside)).env == {VISIBLE: "void"}
+        neighbour = (Mount(destination=f"{CARD_MOUNTS}-not", source="/dev/null"),)
+        assert (await node.create(a_pod("other"), mounts=neighbour)).env == {VISIBLE: "void"}
 
 
-async def test_one_that_slipped_in_with_such_a_mount_is_told(tmp_path: Path) -> None:
+async def test_one_that_slipped_in_with_such_a_mount_is_reported(tmp_path: Path) -> None:
     mounts = (Mount(destination=f"{CARD_MOUNTS}/all", source="/dev/null"),)
     async with a_node(tmp_path) as node:
         node.slip_in(a_pod("early"), env={VISIBLE: "void"}, mounts=mounts)

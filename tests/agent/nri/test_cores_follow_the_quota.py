@@ -1,5 +1,5 @@
-"""Containers of a group that uses more than its quota get less of their cores, until it is told
-otherwise, or nobody tells any more."""
+"""Containers of a group that uses more than its quota get less of their cores, until another
+message comes, or none comes any more."""
 
 import asyncio
 from pathlib import Path
@@ -19,8 +19,8 @@ from tessera_schema.quotas import (
     encode_quota,
     quota_subject,
 )
+from tests.agent.nri.runtime_node import Node, a_node, a_share, granted, until
 from tests.agent.nri.test_idle_cores_are_lent_on_the_node import Container, wants_more
-from tests.agent.nri.world import Node, a_node, a_share, granted, until
 
 QUICK = ResizeSettings(look_s=0.02)
 THROTTLED = QuotaThrottled(
@@ -29,7 +29,7 @@ THROTTLED = QuotaThrottled(
 RESTORED = QuotaRestored(namespace="team", quota="q", namespaces=("team", "ci"))
 
 
-async def tell(node: Node, event: QuotaEvent) -> None:
+async def publish(node: Node, event: QuotaEvent) -> None:
     envelope = Envelope(
         id=str(id(event)), source="/tessera/quota/test", type="dev.tessera.quota.throttled",
         epoch=1, sequence=1, time="2026-01-01T00:00:00Z",
@@ -45,23 +45,25 @@ async def test_cores_are_lowered_and_raised_again(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent(resize=QUICK):
         some = Container(await node.run(granted("some", a_share(cores_percent=30))))
         free = Container(await node.run(granted("free", a_share(cores_percent=0, mib=100))))
-        await tell(node, THROTTLED)
+        await publish(node, THROTTLED)
         await until(lambda: cores(some.card) == (150, Mode.HARD))
         await until(lambda: cores(free.card) == (500, Mode.HARD))
         late = Container(await node.run(granted("late", a_share(cores_percent=20, mib=100))))
         await until(lambda: cores(late.card) == (100, Mode.HARD))
-        await tell(node, RESTORED)
+        await publish(node, RESTORED)
         await until(lambda: cores(some.card) == (300, Mode.HARD))
         await until(lambda: cores(free.card) == (0, Mode.OFF))
         await until(lambda: cores(late.card) == (200, Mode.HARD))
 
 
-async def test_who_is_throttled_is_lent_nothing_and_what_he_lost_is_lent(tmp_path: Path) -> None:
+async def test_a_throttled_container_is_lent_nothing_and_its_cores_are_lent(
+    tmp_path: Path,
+) -> None:
     lending = LendingSettings(tick_s=0.02, idle_s=0.1)
     async with a_node(tmp_path) as node, node.agent(resize=QUICK, lending=lending):
         poor = Container(await node.run(granted("poor", a_share(cores_percent=60))))
         rich = granted("rich", a_share(cores_percent=40))
-        await tell(node, replace(THROTTLED, namespaces=("team",)))
+        await publish(node, replace(THROTTLED, namespaces=("team",)))
         await until(lambda: poor.card.cores_permille == 300)
         other = Container(await node.run(replace(rich, namespace="other")))
 
@@ -73,25 +75,25 @@ async def test_who_is_throttled_is_lent_nothing_and_what_he_lost_is_lent(tmp_pat
         assert poor.card.lent_permille == 0
 
 
-async def test_the_next_agent_leaves_lowered_cores_until_it_is_told(tmp_path: Path) -> None:
+async def test_the_next_agent_leaves_lowered_cores_until_a_message_comes(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         async with node.agent(resize=QUICK):
             some = Container(await node.run(granted("some", a_share(cores_percent=30))))
-            await tell(node, THROTTLED)
+            await publish(node, THROTTLED)
             await until(lambda: some.card.cores_permille == 150)
         async with node.agent(resize=QUICK) as agent:
             assert [h.lowered for h in agent.holdings] == [{"GPU-0"}]
             await agent.limits.reconcile()
             assert some.card.cores_permille == 150
-            await tell(node, RESTORED)
+            await publish(node, RESTORED)
             await until(lambda: some.card.cores_permille == 300)
 
 
-async def test_the_next_agent_waits_no_longer_than_it_would_for_news(tmp_path: Path) -> None:
+async def test_the_next_agent_waits_no_longer_than_a_message_holds(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         async with node.agent(resize=QUICK):
             some = Container(await node.run(granted("some", a_share(cores_percent=30))))
-            await tell(node, THROTTLED)
+            await publish(node, THROTTLED)
             await until(lambda: some.card.cores_permille == 150)
         async with node.agent(resize=replace(QUICK, throttle_s=0.2)):
             await until(lambda: some.card.cores_permille == 300)
@@ -122,7 +124,7 @@ async def test_nobody_knows_at_first() -> None:
     assert known.percent("other", 601) == 100
 
 
-async def test_names_of_quotas_that_are_gone_are_not_kept_for_ever() -> None:
+async def test_names_of_quotas_that_are_gone_are_not_remembered_for_ever() -> None:
     known = throttling()
     for number in range(2 * MOST_QUOTAS):
         known.on_message(replace(THROTTLED, quota=f"q{number}", namespaces=(f"ns{number}",)), 1)

@@ -24,7 +24,7 @@ from tessera_schema.messages.hints import LendingBound, NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 from tessera_testing.clock import LoopClock
 from tests.agent.limitsfile import limits_in
-from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, looks, metric, until
+from tests.agent.nri.runtime_node import NODE, Node, a_node, a_share, granted, looks, metric, until
 from tests.agent.usagefile import a_usage
 
 MS = 1_000_000
@@ -54,7 +54,7 @@ class Container:
         return int(HEAD.read(self._limits.read_bytes())["written_ns"])
 
     @property
-    def held(self) -> bool:
+    def waits(self) -> bool:
         return Flag.HOLD_LAUNCHES in self.limits.flags
 
     def works(self, *, throttled: bool = False) -> None:
@@ -104,7 +104,7 @@ async def test_a_loan_is_short_and_is_renewed(tmp_path: Path) -> None:
         await until(lambda: wants_more(busy, 700) and busy.card.lent_until_ns > first)
 
 
-async def test_nothing_stays_lent_or_held_when_the_agent_ends(tmp_path: Path) -> None:
+async def test_nothing_stays_lent_or_waiting_when_the_agent_ends(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         async with node.agent(lending=QUICK):
             _, busy = await two(node)
@@ -112,7 +112,7 @@ async def test_nothing_stays_lent_or_held_when_the_agent_ends(tmp_path: Path) ->
         assert busy.card.lent_permille == 0
 
 
-async def test_what_an_agent_that_was_killed_held_is_let_go(tmp_path: Path) -> None:
+async def test_what_an_agent_that_was_killed_stopped_runs_again(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         async with node.agent(lending=QUICK) as agent:
             _, busy = await two(node)
@@ -121,7 +121,7 @@ async def test_what_an_agent_that_was_killed_held_is_let_go(tmp_path: Path) -> N
         files.change(lambda limits: replace(limits, flags=Flag.HOLD_LAUNCHES))
         off = LendingSettings(enabled=False)
         async with node.agent(lending=off):
-            await until(lambda: not busy.held)
+            await until(lambda: not busy.waits)
 
 
 async def test_switched_off_nothing_is_lent(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_who_opted_out_neither_gets_nor_gives(tmp_path: Path) -> None:
 async def test_the_rebalancers_bound_holds(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent(lending=QUICK) as agent:
         bound = LendingBound(uid="uid-busy", container="main", card="GPU-0", most_cores_percent=45)
-        await tell(node, NodeHints(node=NODE, at=LoopClock().time(), bounds=(bound,)))
+        await publish(node, NodeHints(node=NODE, at=LoopClock().time(), bounds=(bound,)))
         key = ContainerKey("uid-busy", "main")
         await until(lambda: agent.bounds.most(key, "gpu-0", now=0) == 45)
         _, busy = await two(node)
@@ -159,7 +159,7 @@ async def test_the_rebalancers_bound_holds(tmp_path: Path) -> None:
         assert busy.card.lent_permille == 150
 
 
-async def tell(node: Node, hints: NodeHints) -> None:
+async def publish(node: Node, hints: NodeHints) -> None:
     envelope = Envelope(
         id="1", source="/tessera/rebalancer/test", type="dev.tessera.hint.changed", epoch=1,
         sequence=1, time="2026-01-01T00:00:00Z",
@@ -202,16 +202,16 @@ async def test_low_priority_waits_while_high_priority_works(tmp_path: Path) -> N
     async with a_node(tmp_path) as node, node.agent(lending=QUICK) as agent:
         high = await important(node)
         low = Container(await node.run(ranked("low", 1)))
-        assert not low.held
+        assert not low.waits
 
         def works() -> bool:
             high.works()
-            return low.held
+            return low.waits
 
         waits = f"tessera_agent_container_held{{{names('low')}}}"
         await until(lambda: works() and metric(agent, waits) == 1)
-        await until(lambda: not low.held)
-        assert not high.held
+        await until(lambda: not low.waits)
+        assert not high.waits
 
 
 async def test_a_hold_is_short_and_is_renewed(tmp_path: Path) -> None:
@@ -221,17 +221,17 @@ async def test_a_hold_is_short_and_is_renewed(tmp_path: Path) -> None:
 
         ends: list[int] = []
 
-        def is_held(after_ns: int) -> bool:
+        def is_renewed(after_ns: int) -> bool:
             high.works()
             limits = low.limits
             ends.append(limits.hold_until_ns)
             return Flag.HOLD_LAUNCHES in limits.flags and ends[-1] > after_ns
 
-        await until(lambda: is_held(0))
+        await until(lambda: is_renewed(0))
         first = ends[-1]
         assert first <= low.written_ns + QUICK.loan_s * 1e9
-        await until(lambda: is_held(first))
-        await until(lambda: not low.held)
+        await until(lambda: is_renewed(first))
+        await until(lambda: not low.waits)
         assert low.limits.hold_until_ns == 0
 
 
@@ -241,11 +241,11 @@ async def test_launches_that_the_driver_does_not_see_hold_nobody(tmp_path: Path)
         low = Container(await node.run(ranked("low", 1)))
         node.reader.run(0)
         await looks(agent, 8)
-        await until(lambda: not low.held)  # what was seen before has its time
+        await until(lambda: not low.waits)  # what was seen before has its time
         for _ in range(20):
             high.works()
             await agent.lending.tick()
-            assert not low.held
+            assert not low.waits
 
 
 async def test_a_priority_counts_in_other_namespaces_by_an_administrators_label(
@@ -258,12 +258,12 @@ async def test_a_priority_counts_in_other_namespaces_by_an_administrators_label(
         for _ in range(20):
             high.works()
             await agent.lending.tick()
-            assert not low.held
+            assert not low.waits
         await label(node, "others")
 
         def works() -> bool:
             high.works()
-            return low.held
+            return low.waits
 
         await until(works)
 

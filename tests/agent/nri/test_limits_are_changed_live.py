@@ -16,7 +16,7 @@ from tessera_kubelet.nri.types import Adjustment, PodSandbox
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Grant, Share
 from tests.agent.limitsfile import limits_of
-from tests.agent.nri.world import (
+from tests.agent.nri.runtime_node import (
     SIGNER,
     Node,
     a_grant,
@@ -76,7 +76,7 @@ async def a_job(node: Node, *shares: Share) -> Job:
     return job
 
 
-def held(agent: Agent, job: Job) -> list[Share]:
+def shares(agent: Agent, job: Job) -> list[Share]:
     return agent.holdings.shares_by_pod().get(job.uid, [])
 
 
@@ -87,7 +87,7 @@ async def test_what_is_taken_away_is_there_for_others(tmp_path: Path) -> None:
         with pytest.raises(ContainerRefused, match="CardOverfull"):
             await node.create(other)
         await job.regrant(a_share(mib=6_000, cores_percent=20))
-        await until(lambda: held(agent, job) == [a_share(mib=6_000, cores_percent=20)])
+        await until(lambda: shares(agent, job) == [a_share(mib=6_000, cores_percent=20)])
         await node.create(other)
         assert (job.card.memory_bytes, job.card.cores_permille) == (6_000 * MIB, 200)
         assert job.card.mode is Mode.HARD  # it had no limit of cores before
@@ -99,12 +99,12 @@ async def test_what_is_in_use_is_given_back_as_it_becomes_free(tmp_path: Path) -
         job.uses(7_000)
         await job.regrant(a_share(mib=4_000))
         await until(lambda: job.card.memory_bytes == 7_000 * MIB)
-        await until(lambda: held(agent, job)[0].memory_mib == 7_000)
+        await until(lambda: shares(agent, job)[0].memory_mib == 7_000)
         with pytest.raises(ContainerRefused, match="CardOverfull"):
             await node.create(granted("other", a_share(mib=10_000)))
         job.uses(3_000)
         await until(lambda: job.card.memory_bytes == 4_000 * MIB)
-        await until(lambda: held(agent, job)[0].memory_mib == 4_000)
+        await until(lambda: shares(agent, job)[0].memory_mib == 4_000)
         await node.create(granted("other", a_share(mib=10_000)))
 
 
@@ -128,7 +128,7 @@ async def test_what_is_not_there_is_not_given_until_it_is(tmp_path: Path) -> Non
         assert job.card.memory_bytes == 8_000 * MIB
         await node.stop(other)
         await until(lambda: job.card.memory_bytes == 9_000 * MIB)
-        assert held(agent, job) == [a_share(mib=9_000)]
+        assert shares(agent, job) == [a_share(mib=9_000)]
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ async def test_only_a_later_grant_that_is_signed_changes_anything(
     async with a_node(tmp_path) as node, node.agent(resize=QUICK) as agent:
         job = await a_job(node, a_share(mib=4_000))
         later = await job.regrant(a_share(mib=9_000), **wrong)
-        await until(lambda: shown(agent, job) == signed(later, wrong.get("signer", SIGNER)))
+        await until(lambda: grant_of(agent, job) == signed(later, wrong.get("signer", SIGNER)))
         await agent.limits.reconcile()
         assert job.card.memory_bytes == 4_000 * MIB
 
 
-def shown(agent: Agent, job: Job) -> str:
+def grant_of(agent: Agent, job: Job) -> str:
     found = agent.pods.get(job.uid)
     return found.grant if found else ""
 
@@ -158,9 +158,9 @@ async def test_a_grant_on_other_cards_is_no_later_one(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent(resize=QUICK) as agent:
         job = await a_job(node, a_share(mib=4_000))
         later = await job.regrant(a_share(card=1, mib=9_000))
-        await until(lambda: shown(agent, job) == signed(later))
+        await until(lambda: grant_of(agent, job) == signed(later))
         await agent.limits.reconcile()
-        assert held(agent, job) == [a_share(mib=4_000)]
+        assert shares(agent, job) == [a_share(mib=4_000)]
 
 
 async def test_a_container_that_starts_again_has_what_was_granted_last(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_the_next_agent_knows_what_was_granted_last(tmp_path: Path) -> Non
             await until(lambda: job.card.memory_bytes == 9_000 * MIB)
         await node.drop_pod("job")  # nothing but the node knows of it
         async with node.agent(resize=QUICK) as agent:
-            assert held(agent, job) == [a_share(mib=9_000, cores_percent=30)]
+            assert shares(agent, job) == [a_share(mib=9_000, cores_percent=30)]
             await agent.limits.reconcile()
             assert (job.card.memory_bytes, job.card.cores_permille) == (9_000 * MIB, 300)
 
@@ -191,7 +191,7 @@ async def test_a_grant_counts_as_soon_as_its_key_is_known(tmp_path: Path) -> Non
     async with a_node(tmp_path) as node, node.agent(resize=QUICK) as agent:
         job = await a_job(node, a_share(mib=4_000))
         later = await job.regrant(a_share(mib=9_000), signer=newer)
-        await until(lambda: shown(agent, job) == signed(later, newer))
+        await until(lambda: grant_of(agent, job) == signed(later, newer))
         await agent.limits.reconcile()
         assert job.card.memory_bytes == 4_000 * MIB
         await node.also_publish(newer)
@@ -206,9 +206,9 @@ async def test_the_next_agent_goes_on_taking_back(tmp_path: Path) -> None:
             await job.regrant(a_share(mib=4_000))
             await until(lambda: job.card.memory_bytes == 7_000 * MIB)
         async with node.agent(resize=QUICK) as agent:
-            assert held(agent, job)[0].memory_mib == 7_000
+            assert shares(agent, job)[0].memory_mib == 7_000
             job.uses(1_000)
-            await until(lambda: held(agent, job) == [a_share(mib=4_000)])
+            await until(lambda: shares(agent, job) == [a_share(mib=4_000)])
 
 
 async def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
@@ -217,6 +217,6 @@ async def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path) -> N
         limits = job.file(PATH)
         aside = limits.rename(limits.with_name("aside"))
         await job.regrant(a_share(mib=9_000))
-        await until(lambda: held(agent, job) == [a_share(mib=9_000)])
+        await until(lambda: shares(agent, job) == [a_share(mib=9_000)])
         aside.rename(limits)
         await until(lambda: job.card.memory_bytes == 9_000 * MIB)

@@ -9,7 +9,7 @@ from tessera_core.hook.limits_file import PATH, decode_limits
 from tessera_embedded.apiserver.faults import Cut, InjectedFault
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import Adjustment
-from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, metric, until
+from tests.agent.nri.runtime_node import VISIBLE, a_node, a_pod, a_share, granted, metric, until
 
 
 def limits_file(given: Adjustment) -> Path:
@@ -61,7 +61,7 @@ async def test_garbage_in_the_place_of_keys_is_no_key(tmp_path: Path) -> None:
         assert agent.keys.verifier is None
 
 
-async def test_what_started_without_being_asked_about_is_reported(tmp_path: Path) -> None:
+async def test_what_started_without_the_agent_is_reported(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         node.slip_in(granted("job", a_share(mib=10_000)))
         node.slip_in(a_pod("thief"), env={VISIBLE: "all"})
@@ -99,16 +99,16 @@ async def test_files_of_containers_that_went_meanwhile_are_cleared_away(tmp_path
 
 
 async def test_an_old_sandbox_takes_nothing_with_it(tmp_path: Path) -> None:
-    """The pod's sandbox was made anew, as after a crash; the old one is removed long after."""
+    """The pod's sandbox was created again, as after a crash; the old one is removed long after."""
     pod = granted("job", a_share())
     async with a_node(tmp_path) as node, node.agent() as agent:
         await node.run(pod)
-        anew = replace(pod, id="sb-anew")
-        await node.run(anew)
+        again = replace(pod, id="sb-again")
+        await node.run(again)
         await node.end(pod)
-        assert [(h.id, h.holds) for h in agent.holdings] == [("sb-anew-main-0", True)]
+        assert [(h.id, h.holds) for h in agent.holdings] == [("sb-again-main-0", True)]
         assert agent.holdings.granted(pod.uid) is not None
-        await node.end(anew)
+        await node.end(again)
         assert agent.holdings.granted(pod.uid) is None
 
 

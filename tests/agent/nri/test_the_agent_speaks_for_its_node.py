@@ -1,4 +1,4 @@
-"""What an agent tells is signed by the key that its node shows, in this life and the next."""
+"""What an agent publishes is signed by the key that its node shows, in this run and the next."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import msgspec
 from tessera_core.trust.messages import sender_problem
 from tessera_runtime.kube.api import Verb
 from tessera_schema.node_cards import decode_node_cards
-from tests.agent.nri.world import NODE, Node, a_node, until
+from tests.agent.nri.runtime_node import NODE, Node, a_node, until
 
 KEY = "cards.tessera.dev/nvidia"
 
@@ -25,12 +25,16 @@ def unsigned(node: Node, voice: str) -> list[str]:
     assert said
     return [
         why
-        for news in said
-        if (why := sender_problem(voice, news.envelope.signature, news.envelope.order, news.data))
+        for message in said
+        if (
+            why := sender_problem(
+                voice, message.envelope.signature, message.envelope.order, message.data
+            )
+        )
     ]
 
 
-async def test_its_news_bear_the_signature_of_the_key_on_its_node(tmp_path: Path) -> None:
+async def test_its_messages_bear_the_signature_of_the_key_on_its_node(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         async with node.agent():
             await until(lambda: voice(node))
@@ -44,7 +48,7 @@ async def test_its_news_bear_the_signature_of_the_key_on_its_node(tmp_path: Path
         assert unsigned(node, first) == []
 
 
-async def test_a_key_that_was_spoilt_is_made_anew(tmp_path: Path) -> None:
+async def test_a_key_that_was_spoilt_is_made_again(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         async with node.agent():
             await until(lambda: voice(node))

@@ -17,7 +17,7 @@ from tessera_core.trust.grants import published_key
 from tessera_kubelet.errors import ContainerRefused
 from tessera_schema.cards import MIB
 from tests.agent.machine import NVML, built, polling
-from tests.agent.nri.world import NODE, SIGNER, VISIBLE, Node, a_node, a_share, granted
+from tests.agent.nri.runtime_node import NODE, SIGNER, VISIBLE, Node, a_node, a_share, granted
 
 NOWHERE = "127.0.0.1:9"
 
@@ -36,7 +36,7 @@ def a_machine(folder: Path) -> str:
 
 @asynccontextmanager
 async def a_process(node: Node, machine: Path) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """An agent that the runtime asks; whoever opened it ends it."""
+    """An agent that the runtime asks; its opener ends it."""
     (node.folder / "agent").mkdir(exist_ok=True)
     keys = dict([published_key(SIGNER.public)])
     (node.folder / "agent" / "grant-keys.json").write_bytes(msgspec.json.encode(keys))
@@ -61,10 +61,10 @@ async def a_process(node: Node, machine: Path) -> AsyncGenerator[asyncio.subproc
 async def test_kill_9_and_what_runs_stays_and_is_known_again(tmp_path: Path) -> None:
     machine = tmp_path / "machine"
     card = a_machine(machine)
-    tile = replace(a_share(mib=10_000), card=card)
+    share = replace(a_share(mib=10_000), card=card)
     async with a_node(tmp_path) as node:
         async with a_process(node, machine) as process:
-            given = await node.run(granted("job", tile))
+            given = await node.run(granted("job", share))
             assert given.env[VISIBLE] == card
             file = next(Path(m.source) for m in given.mounts if m.destination == PATH)
             process.send_signal(signal.SIGKILL)
@@ -73,6 +73,6 @@ async def test_kill_9_and_what_runs_stays_and_is_known_again(tmp_path: Path) -> 
         assert decode_limits(file.read_bytes()).cards[0].memory_bytes == 10_000 * MIB
         async with a_process(node, machine) as process:
             with pytest.raises(ContainerRefused, match="10000 MiB wanted, 10000 of 16384 MiB"):
-                await node.create(granted("other", tile))
+                await node.create(granted("other", share))
             process.terminate()
             assert await process.wait() == 0

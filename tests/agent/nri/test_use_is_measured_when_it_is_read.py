@@ -8,14 +8,14 @@ from pathlib import Path
 from tessera_agent.usage.settings import UsageSettings
 from tessera_core.hook.records import padded
 from tessera_core.hook.usage_file import PATH
-from tests.agent.nri.world import a_node, a_share, granted, until
+from tests.agent.nri.runtime_node import a_node, a_share, granted, until
 from tests.agent.usagefile import a_usage
 
 HELD_S = 0.1
 SECOND = 1_000_000_000
 
 
-async def test_a_look_that_is_held_up_does_not_show_more_than_was_used(tmp_path: Path) -> None:
+async def test_a_measurement_that_is_late_does_not_show_more_than_was_used(tmp_path: Path) -> None:
     loop, may_go_on = asyncio.get_running_loop(), threading.Event()
     by_hand = UsageSettings(interval_s=1000, proc_folder=str(tmp_path))
     with ThreadPoolExecutor(1) as one_at_a_time:
@@ -37,9 +37,9 @@ async def test_a_look_that_is_held_up_does_not_show_more_than_was_used(tmp_path:
                 most = 100 * HELD_S / 2 / (loop.time() - looked)
                 may_go_on.set()
             await held_up
-            told = agent.measurement.latest
-    assert told is not None
-    [container] = told.containers
+            latest = agent.measurement.latest
+    assert latest is not None
+    [container] = latest.containers
     assert 0 < container.cards[0].cores_percent <= most
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tessera_kubelet.errors import ContainerRefused
-from tests.agent.nri.world import VISIBLE, a_node, a_pod, a_share, granted, metric
+from tests.agent.nri.runtime_node import VISIBLE, a_node, a_pod, a_share, granted, metric
 
 TWICE = frozenset({VISIBLE})
 REFUSED = "VariableSetTwice.*NVIDIA_VISIBLE_DEVICES is set by its image and by the pod.*'all'"

@@ -182,12 +182,17 @@ class Agent:
             CardHealthTracker(spec, settings.health, settings.inventory.slots),
             CompetingPlugins(spec.competing_plugins, settings.inventory),
             CardsPublisher(
-                spec, settings.node, annotation, states, events, again_s=settings.inventory.tell_s
+                spec,
+                settings.node,
+                annotation,
+                states,
+                events,
+                again_s=settings.inventory.publish_s,
             ),
             versions=settings.reader,
             poll_s=settings.health.poll_s,
             correct_s=settings.usage.correct_s,
-        )
+        )  # fmt: skip
 
     def _plugin(self, regions: Regions) -> CardsPlugin:
         hidden = HiddenCards(self.vendor, self.devices, self.settings.nri.exempt_namespaces)

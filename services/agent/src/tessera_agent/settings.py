@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from msgspec.structs import fields
+
 from tessera_agent.admission.resize import ResizeSettings
 from tessera_agent.api.grant_keys import StoredKeySettings
 from tessera_agent.device_plugin.settings import MOST_WAIT_S, PluginSettings
@@ -23,7 +25,7 @@ from tessera_runtime.service_settings import ServiceSettings
 _POSITIVE: Final = {
     "reader": ("call_s",),
     "health": ("poll_s", "patience_s", "forget_s"),
-    "inventory": ("slots", "write_s", "verify_s", "tell_s"),
+    "inventory": ("slots", "write_s", "verify_s", "publish_s"),
     "usage": ("interval_s", "correct_s", "slack_mib", "context_mib", "overhead_mib"),
     "resize": ("look_s", "patience_s", "throttle_s"),
     "lending": ("tick_s", "loan_s", "idle_s", "active_s", "bounds_s"),
@@ -61,10 +63,12 @@ class AgentSettings(ServiceSettings, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raises BadSettings."""
         for section, names in _POSITIVE.items():
-            for name in names:
-                value = getattr(getattr(self, section), name)
-                if value <= 0:
-                    raise BadSettings(f"{section}.{name}: {value}: write a number above 0")
+            settings = getattr(self, section)
+            for field in fields(settings):
+                value = getattr(settings, field.name)
+                if field.name in names and value <= 0:
+                    name = f"{section}.{field.encode_name}"
+                    raise BadSettings(f"{name}: {value}: write a number above 0")
         if not re.fullmatch("[0-9]{2}", self.nri.index):
             raise BadSettings(f'nri.index: "{self.nri.index}": write two digits, such as 10')
         if self.lending.loan_s < 2 * self.lending.tick_s:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class HealthSettings(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class InventorySettings(Struct, frozen=True, kw_only=True):
     """Seconds between two writes of the node's annotation; what takes capacity away never waits."""
     verify_s: float = 60.0
     """Seconds between reads of the node, in case another client changed the annotation."""
-    tell_s: float = 30.0
+    publish_s: float = field(default=30.0, name="tell_s")
     """Seconds between two publications of an unchanged state on the message bus."""
     leave_to_others: bool = True
     """Whether cards are kept off new pods while a device plugin or DRA driver that would hand out

@@ -1,4 +1,4 @@
-"""Kubelet asks for so many of a resource, and never for whom: each pod gets what is its own."""
+"""Kubelet asks for so many of a resource, and never names the pod: each gets what is its own."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from tessera_embedded.apiserver.faults import Cut, InjectedFault
 from tessera_kubelet.device_plugin.types import ContainerAllocation
 from tessera_kubelet.errors import NotAdmitted
 from tessera_schema.cards import MIB
-from tests.agent.deviceplugin.world import GPU, ONE, a_node
-from tests.agent.nri.world import a_share, metric, until
+from tests.agent.deviceplugin.kubelet_node import GPU, ONE, a_node
+from tests.agent.nri.runtime_node import a_share, metric, until
 
 IMPATIENT = PluginSettings(wait_s=0.3)
 PATIENT = PluginSettings(wait_s=8)
@@ -70,7 +70,7 @@ async def test_a_pod_that_is_not_known_here_yet_is_waited_for(folder: Path) -> N
         assert mib((await node.admit("job"))["main"]) == [7]
 
 
-async def test_nobody_asks_for_so_much(folder: Path) -> None:
+async def test_no_pod_requests_so_much(folder: Path) -> None:
     async with a_node(folder) as node, node.agent(plugin=IMPATIENT):
         await node.bind("job", a_share())
         with pytest.raises(NotAdmitted, match=r"no pod that is bound to this node asks for 2 of"):
@@ -88,7 +88,7 @@ async def test_two_could_be_meant_so_none_gets_anything(folder: Path) -> None:
 
 
 async def test_one_that_has_failed_unseen_does_not_stand_for_its_successor(folder: Path) -> None:
-    """Kubelet and scheduler have heard of it, the agent has not yet."""
+    """Kubelet and scheduler have seen the pod, the agent has not yet."""
     async with a_node(folder) as node, node.agent() as agent:
         first = await node.bind("first", a_share(mib=1))
         await until(lambda: agent.pods.get(first))
@@ -98,7 +98,7 @@ async def test_one_that_has_failed_unseen_does_not_stand_for_its_successor(folde
         assert mib((await node.admit("second"))["main"]) == [2]
 
 
-async def test_while_the_api_server_is_away_what_was_seen_has_to_do(folder: Path) -> None:
+async def test_while_the_api_server_is_away_the_last_state_has_to_do(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         uid = await node.bind("job", a_share(mib=3))
         await until(lambda: agent.pods.get(uid))

@@ -7,7 +7,7 @@ from tessera_core.hook.usage_counters import NOTHING, SIZE, is_of, read_counters
 from tests.agent.usagefile import a_usage
 
 
-def test_a_glance_reads_what_a_hook_writes() -> None:
+def test_counters_are_what_a_hook_writes() -> None:
     card = {"gpu_ns": 5, "throttled_ns": 6, "launches": 7, "raw_ns": 8, "last_launch_ns": 9}
     data = bytes(a_usage({"uuid": b"GPU-1"}, {"uuid": b"GPU-2", **card}))
     record = data[record_at(1) : record_at(1) + SIZE]

@@ -103,7 +103,7 @@ def test_the_tree_shows_what_is_free_of_each_card_and_in_use_of_it() -> None:
     )
 
 
-def test_a_whole_card_has_nothing_left_and_a_sick_one_is_not_available() -> None:
+def test_a_whole_card_has_nothing_left_and_an_unhealthy_one_is_not_available() -> None:
     held = CardHeld(card="GPU-0", containers=1, memory_bytes=GIB, cores_percent=100)
     text = graph(GpuManagerView(cards=(card(0, {}), card(1, {}, healthy=False)), held=(held,)))
     assert text.startswith("ROOT:0\n")
@@ -114,7 +114,7 @@ def test_a_node_without_cards_is_drawn() -> None:
     assert graph(GpuManagerView()) == "ROOT:0\n"
 
 
-def test_usage_is_told_by_pod_and_container() -> None:
+def test_usage_is_answered_by_pod_and_container() -> None:
     reading = CardReading(
         id="GPU-0",
         index=0,
@@ -125,8 +125,8 @@ def test_usage_is_told_by_pod_and_container() -> None:
         cards=THREE, readings=(reading,), holdings=(holding("a"), holding("b", 1)),
         uses=(used("a"),),
     )  # fmt: skip
-    told = usage(view, Owned({12: "id-a", 9: "id-a", 1: "id-b"}))
-    assert told == {
+    answer = usage(view, Owned({12: "id-a", 9: "id-a", 1: "id-b"}))
+    assert answer == {
         "usage": {
             "u": {
                 "project": "ns", "user": "", "cluster": "north",
@@ -154,7 +154,7 @@ def test_pods_of_which_nothing_is_measured_or_that_have_ended_are_left_out() -> 
     assert usage(GpuManagerView(cards=THREE, holdings=(holding("a"),)), Owned({})) == {"usage": {}}
 
 
-async def answer(session: ClientSession, url: str) -> str:
+async def body(session: ClientSession, url: str) -> str:
     """The body, once it is there."""
     async with asyncio.timeout(60):
         while True:
@@ -166,8 +166,8 @@ async def answer(session: ClientSession, url: str) -> str:
                 await asyncio.sleep(0.05)
 
 
-async def told(session: ClientSession, url: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(await answer(session, url))
+async def answer(session: ClientSession, url: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(await body(session, url))
     return found
 
 
@@ -188,8 +188,8 @@ async def test_the_agent_serves_them(tmp_path: Path) -> None:
         open_kube(KubeSettings(kubeconfig=str(server.kubeconfig))) as kube,
         ClientSession() as session,
     ):
-        body = {"metadata": {"name": node}, "status": {"capacity": capacity}}
-        await kube.call(Verb.POST, paths.NODES, body=msgspec.json.encode(body))
+        made = {"metadata": {"name": node}, "status": {"capacity": capacity}}
+        await kube.call(Verb.POST, paths.NODES, body=msgspec.json.encode(made))
         settings = AgentSettings(
             node=node, vendor="mthreads", folder=str(tmp_path / "agent"),
             kube=KubeSettings(kubeconfig=str(server.kubeconfig)),
@@ -202,11 +202,11 @@ async def test_the_agent_serves_them(tmp_path: Path) -> None:
             agent = group.create_task(serve(SERVICE, settings), name="agent")
             url = f"http://127.0.0.1:{await port(ports)}"
             async with asyncio.timeout(60):
-                while "GPU1" not in (drawn := (await told(session, f"{url}/graph"))["graph"]):
+                while "GPU1" not in (drawn := (await answer(session, f"{url}/graph"))["graph"]):
                     await asyncio.sleep(0.05)
             assert drawn.startswith("ROOT:2\n")
-            assert await told(session, f"{url}/usage") == {"usage": {}}
-            assert (await told(session, f"{url}/version"))["version"].startswith("tessera")
-            scraped = await answer(session, f"{url}/metric")
+            assert await answer(session, f"{url}/usage") == {"usage": {}}
+            assert (await answer(session, f"{url}/version"))["version"].startswith("tessera")
+            scraped = await body(session, f"{url}/metric")
             assert "# TYPE container_gpu_utilization gauge" in scraped
             agent.cancel()

@@ -61,7 +61,7 @@ def registrations(node: Node) -> int:
 
 
 async def has(node: Node) -> dict[tuple[str, str, str], frozenset[str]]:
-    """Pod, container and resource -> ids, as kubelet tells it."""
+    """Pod, container and resource -> ids, as kubelet lists them."""
     socket = node.runtime.island.outside(POD_RESOURCES)
     async with open_pod_resources(socket, 20) as resources:
         return {
@@ -103,7 +103,7 @@ async def _every_dialect(node: Node) -> None:
 
 
 async def _equal_pods_at_once(node: Node) -> None:
-    """Kubelet cannot tell them apart; each gets what is its own."""
+    """Kubelet cannot distinguish them; each gets what is its own."""
     sizes = {f"equal-{i}": 300 + i for i in range(5)}
     for name, mib in sizes.items():
         await node.pod(name, hami(mib))

@@ -1,4 +1,4 @@
-"""What kubelet, the API server and operators are told where a device plugin gives the cards."""
+"""What kubelet, the API server and operators see where a device plugin gives the cards."""
 
 import asyncio
 import re
@@ -20,8 +20,8 @@ from tessera_runtime.settings import load
 from tessera_schema.cards import MIB, Card
 from tessera_schema.node_cards import ALLOCATE, decode_node_cards
 from tessera_testing.readers import a_reading
-from tests.agent.deviceplugin.world import DIALECTS, GPU, NAMES, Node, a_node
-from tests.agent.nri.world import NODE, looks, until
+from tests.agent.deviceplugin.kubelet_node import DIALECTS, GPU, NAMES, Node, a_node
+from tests.agent.nri.runtime_node import NODE, looks, until
 from tests.agent.test_others_on_the_node import listening
 
 NEEDED = {"TESSERA_NODE": NODE, "TESSERA_VENDOR": "nvidia"}
@@ -42,13 +42,13 @@ async def test_every_name_by_which_cards_are_allocated_is_registered(folder: Pat
         assert node_of(node)["status"]["capacity"].keys() == names_of(DIALECTS, "nvidia") - NAMES
 
 
-async def test_the_scheduler_is_told_that_kubelet_gives_the_cards(folder: Path) -> None:
+async def test_the_node_shows_the_scheduler_that_kubelet_gives_the_cards(folder: Path) -> None:
     async with a_node(folder) as node, node.agent():
         notes = node_of(node)["metadata"]["annotations"]
         assert decode_node_cards(notes["cards.tessera.dev/nvidia"]).giving == ALLOCATE
 
 
-async def test_a_sick_card_takes_no_ids_away_and_no_card_at_all_does(folder: Path) -> None:
+async def test_an_unhealthy_card_takes_no_ids_away_and_no_card_at_all_does(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         node.reader.fail(0)
         await until(lambda: [card.healthy for card in agent.devices.latest.cards] == [False, True])
@@ -59,7 +59,7 @@ async def test_a_sick_card_takes_no_ids_away_and_no_card_at_all_does(folder: Pat
         assert len(node.kubelet.devices(GPU)) == 16
 
 
-async def test_nothing_is_offered_before_a_card_is_seen(folder: Path) -> None:
+async def test_nothing_is_offered_before_a_card_is_known(folder: Path) -> None:
     async with a_node(folder) as node:
         node.reader.be_silent("the driver is not loaded")
         async with node.agent(ready=False) as agent:

@@ -1,4 +1,4 @@
-"""Hooks are told what the driver measured at each of its answers, the bus in its own time."""
+"""Hooks get what the driver measured at each of its answers, the bus in its own time."""
 
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from tessera_core.hook.usage_file import PATH
 from tessera_kubelet.nri.types import Adjustment
 from tessera_testing.readers import a_reading
 from tests.agent.limitsfile import limits_of
-from tests.agent.nri.world import NODE, Node, a_node, a_share, granted, until
+from tests.agent.nri.runtime_node import NODE, Node, a_node, a_share, granted, until
 from tests.agent.usagefile import a_usage
 
 ONCE = UsageSettings(interval_s=1000, correct_s=0.01)
@@ -37,7 +37,8 @@ def count(given: Adjustment) -> None:
 
 
 async def test_limited_cores_are_corrected_between_two_looks(tmp_path: Path) -> None:
-    usage, usage_told = replace(ONCE, proc_folder=str(tmp_path)), f"tessera.v1.default.usage.{NODE}"
+    usage = replace(ONCE, proc_folder=str(tmp_path))
+    subject = f"tessera.v1.default.usage.{NODE}"
     async with a_node(tmp_path) as node, node.agent(usage=usage) as agent:
         pod = granted("job", a_share(cores_percent=30))
         given = await node.create(pod)
@@ -48,8 +49,8 @@ async def test_limited_cores_are_corrected_between_two_looks(tmp_path: Path) -> 
         for stamp, busy_ns in ((2000, 60), (3000, 90)):
             work(node, stamp, busy_ns)
             await until(partial(has_measured, given, busy_ns - 50))
-        await until(lambda: node.bus.said(usage_told))
-        assert len(node.bus.said(usage_told)) == 1
+        await until(lambda: node.bus.said(subject))
+        assert len(node.bus.said(subject)) == 1
 
 
 async def test_the_driver_is_not_hurried_for_those_without_a_limit(tmp_path: Path) -> None:
@@ -63,10 +64,10 @@ async def test_the_driver_is_not_hurried_for_those_without_a_limit(tmp_path: Pat
         await until(lambda: agent.devices.readings.cards[0].sampled_us == 1000)
         stamps = iter(range(1001, 100_000))
 
-        def told() -> bool:
+        def is_corrected() -> bool:
             stamp = next(stamps)
             work(node, stamp, stamp)
             return not has_measured(given, 0)
 
-        await until(told)
+        await until(is_corrected)
         assert not agent.devices.closely

@@ -11,7 +11,7 @@ from tessera_core.trust.grants import Signer
 from tessera_kubelet.errors import ContainerRefused
 from tessera_kubelet.nri.types import PodSandbox
 from tessera_schema.grants import GRANT_KEY, encode_grant
-from tests.agent.nri.world import (
+from tests.agent.nri.runtime_node import (
     SECRET,
     VISIBLE,
     Node,
@@ -50,7 +50,7 @@ BAD = {
 
 
 async def refused(node: Node, agent: Agent, pod: PodSandbox, reason: str) -> None:
-    """It is refused, counted, and told beside the pod."""
+    """It is refused, counted, and recorded as an event of the pod."""
     before = metric(agent, f'tessera_agent_refusals_total{{why="{reason}"}}')
     with pytest.raises(ContainerRefused, match=f'plugin "10-tessera": {reason}: '):
         await node.create(pod)
@@ -122,7 +122,7 @@ async def test_a_card_that_is_ill_takes_no_container(tmp_path: Path) -> None:
         assert (await node.create(granted("well", a_share(card=1)))).env[VISIBLE] == "GPU-1"
 
 
-async def test_cards_that_nobody_has_seen_are_not_given(tmp_path: Path) -> None:
+async def test_cards_that_are_not_known_are_not_given(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node:
         node.reader.be_silent("it is being loaded")
         async with node.agent(ready=False) as agent:

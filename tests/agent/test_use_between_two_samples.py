@@ -39,7 +39,7 @@ TOLERANCE = Tolerance(
 NOTHING: Mapping[str, DriverSample] = {}
 
 
-def held(limit: CardLimit = LIMIT, *, hooked: bool = True) -> HoldingContainer:
+def holding(limit: CardLimit = LIMIT, *, hooked: bool = True) -> HoldingContainer:
     limits = HookLimits(container="ns/pod/c", cards=(limit,))
     return HoldingContainer(
         namespace="ns", pod="pod", uid="u", container="c", limits=limits, hooked=hooked
@@ -58,7 +58,7 @@ def slot(mib: int, pid: int = 1, **more: int) -> dict[str, Any]:
     return {"card": 0, "pid": pid, "bytes": memory(device=mib * MIB), **more}
 
 
-def look(
+def sample(
     at_s: float, seen: UsageFile | Unbuilt | Garbled, driven: Mapping[str, DriverSample] = NOTHING
 ) -> UsageSample:
     return UsageSample(at_s=at_s, wall_ns=int((1000 + at_s) * SECOND), usage=seen, driven=driven)
@@ -67,7 +67,7 @@ def look(
 def between(
     before: UsageSample | None, after: UsageSample, holder: HoldingContainer | None = None
 ) -> ContainerUse:
-    return use_between(holder or held(), before, after, TOLERANCE)[0]
+    return use_between(holder or holding(), before, after, TOLERANCE)[0]
 
 
 def card(
@@ -77,8 +77,8 @@ def card(
 
 
 def test_time_and_counts_are_those_of_the_interval() -> None:
-    before = look(10, usage(gpu_ns=SECOND, throttled_ns=0, launches=100, denials=1))
-    after = look(
+    before = sample(10, usage(gpu_ns=SECOND, throttled_ns=0, launches=100, denials=1))
+    after = sample(
         12, usage(gpu_ns=SECOND + SECOND // 2, throttled_ns=SECOND, launches=160, denials=3)
     )
     use = card(before, after)
@@ -88,7 +88,7 @@ def test_time_and_counts_are_those_of_the_interval() -> None:
 
 def test_memory_and_processes_are_of_now() -> None:
     slots = (slot(100, pid=1, last_active_ns=7 * SECOND), slot(50, pid=2))
-    use = card(None, look(1, usage(slots, last_launch_ns=5 * SECOND)))
+    use = card(None, sample(1, usage(slots, last_launch_ns=5 * SECOND)))
     assert (use.memory_bytes, use.processes, use.last_active) == (150 * MIB, 2, 7)
     assert use.cores_percent == 0
 
@@ -99,19 +99,19 @@ def unlocked(*slots: dict[str, Any]) -> UsageFile:
 
 
 def test_a_process_that_died_holds_nothing() -> None:
-    use = card(None, look(1, unlocked(slot(100, gaps=1))))
+    use = card(None, sample(1, unlocked(slot(100, gaps=1))))
     assert (use.memory_bytes, use.processes) == (0, 0)
-    assert between(None, look(1, unlocked(slot(100, gaps=1)))).enforced
+    assert between(None, sample(1, unlocked(slot(100, gaps=1)))).enforced
 
 
 def test_a_process_that_closed_its_files_still_holds_what_it_holds() -> None:
-    seen = look(1, unlocked(slot(100)), {"0a": DriverSample(memory_bytes=100 * MIB, processes=1)})
+    seen = sample(1, unlocked(slot(100)), {"0a": DriverSample(memory_bytes=100 * MIB, processes=1)})
     assert (card(None, seen).memory_bytes, card(None, seen).processes) == (100 * MIB, 1)
-    assert told_twice(unlocked(slot(100)), DriverSample(memory_bytes=1, processes=1)).enforced
+    assert measured_twice(unlocked(slot(100)), DriverSample(memory_bytes=1, processes=1)).enforced
 
 
 def test_a_card_is_never_busier_than_always() -> None:
-    use = card(look(10, usage(gpu_ns=0)), look(11, usage(gpu_ns=1 << 62)))
+    use = card(sample(10, usage(gpu_ns=0)), sample(11, usage(gpu_ns=1 << 62)))
     assert use.cores_percent == 100
 
 
@@ -126,15 +126,15 @@ def test_a_card_is_never_busier_than_always() -> None:
     ],
     ids=["went back", "built anew", "first use", "was not readable", "file is new"],
 )
-def test_counters_that_start_anew_count_from_nought(
+def test_counters_that_start_again_count_from_0(
     before: UsageFile | Unbuilt | Garbled, after: UsageFile | Unbuilt, percent: float
 ) -> None:
-    assert card(look(10, before), look(12, after)).cores_percent == percent
+    assert card(sample(10, before), sample(12, after)).cores_percent == percent
 
 
 @pytest.mark.parametrize("at_s", [10, 9])
 def test_no_time_between_looks_is_no_rate(at_s: float) -> None:
-    use = card(look(10, usage(gpu_ns=0)), look(at_s, usage(gpu_ns=SECOND)))
+    use = card(sample(10, usage(gpu_ns=0)), sample(at_s, usage(gpu_ns=SECOND)))
     assert use.cores_percent == 0
 
 
@@ -143,26 +143,28 @@ def test_a_loan_counts_until_it_ends() -> None:
     lent = CardLimit(
         uuid=CARD, cores_permille=300, mode=Mode.ELASTIC, lent_permille=900, lent_until_ns=until
     )
-    percents = [card(None, look(at, usage()), held(lent)).cores_limit_percent for at in (11, 12)]
+    percents = [
+        card(None, sample(at, usage()), holding(lent)).cores_limit_percent for at in (11, 12)
+    ]
     assert percents == [100, 30]
 
 
 def test_modes_without_a_limit_show_none() -> None:
     for limit in (CardLimit(uuid=CARD), CardLimit(uuid=CARD, cores_permille=300, mode=Mode.OFF)):
-        assert card(None, look(1, usage()), held(limit)).cores_limit_percent == 0
+        assert card(None, sample(1, usage()), holding(limit)).cores_limit_percent == 0
 
 
-def told_twice(
+def measured_twice(
     seen: UsageFile | Unbuilt, driven: DriverSample, holder: HoldingContainer | None = None
 ) -> ContainerUse:
     """What is said when two looks in a row show the same."""
-    use, first = use_between(holder or held(), None, look(1, seen, {"0a": driven}), TOLERANCE)
+    use, first = use_between(holder or holding(), None, sample(1, seen, {"0a": driven}), TOLERANCE)
     assert use.gaps == ()
-    return use_between(holder or held(), first, look(2, seen, {"0a": driven}), TOLERANCE)[0]
+    return use_between(holder or holding(), first, sample(2, seen, {"0a": driven}), TOLERANCE)[0]
 
 
 def test_a_process_without_a_slot_has_no_hook() -> None:
-    use = told_twice(
+    use = measured_twice(
         Unbuilt(), DriverSample(memory_bytes=500 * MIB, busy_ns=4 * SECOND // 10, processes=1)
     )
     assert (use.enforced, use.gaps) == (False, ("no-hook",))
@@ -170,10 +172,10 @@ def test_a_process_without_a_slot_has_no_hook() -> None:
     assert (use.cards[0].memory_bytes, use.cards[0].cores_percent) == (500 * MIB, 40)
 
 
-def test_memory_above_what_is_charged_and_measured_is_told() -> None:
+def test_memory_above_what_is_charged_and_measured_is_a_gap() -> None:
     seen = usage((slot(1000, overhead_bytes=500 * MIB),))
-    assert told_twice(seen, DriverSample(memory_bytes=1756 * MIB, processes=1)).gaps == ()
-    assert told_twice(seen, DriverSample(memory_bytes=1757 * MIB, processes=1)).gaps == (
+    assert measured_twice(seen, DriverSample(memory_bytes=1756 * MIB, processes=1)).gaps == ()
+    assert measured_twice(seen, DriverSample(memory_bytes=1757 * MIB, processes=1)).gaps == (
         "use-above-charge",
     )
 
@@ -184,8 +186,8 @@ def test_a_first_context_is_allowed_for_once_in_each_process() -> None:
     def gaps(contexts: int, mib: int) -> tuple[str, ...]:
         seen = usage((slot(1000, contexts=contexts), slot(0, contexts=contexts)))
         driven = {"0a": DriverSample(memory_bytes=mib * MIB, processes=1)}
-        _, first = use_between(held(), None, look(1, seen, driven), allowing)
-        return use_between(held(), first, look(2, seen, driven), allowing)[0].gaps
+        _, first = use_between(holding(), None, sample(1, seen, driven), allowing)
+        return use_between(holding(), first, sample(2, seen, driven), allowing)[0].gaps
 
     assert gaps(contexts=1, mib=1956) == ()
     assert gaps(contexts=1, mib=1957) == ("use-above-charge",)
@@ -194,48 +196,48 @@ def test_a_first_context_is_allowed_for_once_in_each_process() -> None:
 
 def test_claims_of_the_file_explain_no_more_than_they_may() -> None:
     boast = usage((slot(15000, overhead_bytes=15000 * MIB, imported_bytes=15000 * MIB),))
-    use = told_twice(boast, DriverSample(memory_bytes=5300 * MIB, processes=1))
+    use = measured_twice(boast, DriverSample(memory_bytes=5300 * MIB, processes=1))
     assert use.gaps == ("use-above-charge",)
 
 
 def test_who_holds_the_whole_card_has_nothing_to_exceed() -> None:
-    whole = held(CardLimit(uuid=CARD, memory_bytes=16000 * MIB, cores_permille=1000))
-    assert told_twice(Unbuilt(), DriverSample(memory_bytes=1, processes=1), whole).enforced
+    whole = holding(CardLimit(uuid=CARD, memory_bytes=16000 * MIB, cores_permille=1000))
+    assert measured_twice(Unbuilt(), DriverSample(memory_bytes=1, processes=1), whole).enforced
 
 
-def test_one_odd_look_is_none() -> None:
-    odd = look(1, Unbuilt(), {"0a": DriverSample(memory_bytes=1, processes=1)})
-    _, kept = use_between(held(), None, odd, TOLERANCE)
-    fine = look(2, usage((slot(1),)), {"0a": DriverSample(memory_bytes=1, processes=1)})
-    use, kept = use_between(held(), kept, fine, TOLERANCE)
+def test_one_odd_sample_is_none() -> None:
+    odd = sample(1, Unbuilt(), {"0a": DriverSample(memory_bytes=1, processes=1)})
+    _, kept = use_between(holding(), None, odd, TOLERANCE)
+    fine = sample(2, usage((slot(1),)), {"0a": DriverSample(memory_bytes=1, processes=1)})
+    use, kept = use_between(holding(), kept, fine, TOLERANCE)
     assert use.enforced
-    assert use_between(held(), kept, odd, TOLERANCE)[0].enforced
+    assert use_between(holding(), kept, odd, TOLERANCE)[0].enforced
 
 
 def test_gaps_that_the_hook_admits_are_passed_on() -> None:
-    use = between(None, look(1, usage((slot(1, gaps=0b10001), slot(1, gaps=0b1)))))
+    use = between(None, sample(1, usage((slot(1, gaps=0b10001), slot(1, gaps=0b1)))))
     assert (use.enforced, use.gaps) == (False, ("above-limit", "unhooked-symbol"))
 
 
 def test_a_file_that_cannot_be_believed_is_a_gap() -> None:
-    use = between(None, look(1, Garbled(Spoilt.REPLACED)))
+    use = between(None, sample(1, Garbled(Spoilt.REPLACED)))
     assert (use.enforced, use.gaps) == (False, ("usage-file-bad",))
 
 
-def test_where_the_vendor_limits_the_driver_alone_is_asked() -> None:
-    seen = look(1, Unbuilt(), {"0a": DriverSample(memory_bytes=9, processes=2)})
-    use = between(None, seen, held(hooked=False))
+def test_where_the_vendor_limits_only_the_driver_counts() -> None:
+    seen = sample(1, Unbuilt(), {"0a": DriverSample(memory_bytes=9, processes=2)})
+    use = between(None, seen, holding(hooked=False))
     assert use.enforced
     assert (use.cards[0].memory_bytes, use.cards[0].cores_percent) == (9, 0)
 
 
-def test_the_drivers_measurement_goes_beside_the_hooks() -> None:
-    told = measured(
+def test_the_drivers_measurement_goes_next_to_the_hooks() -> None:
+    limit = measured(
         CardLimit(uuid=CARD, measured_ns=SECOND), busy_ns=SECOND // 2, counted_ns=7,
         wall_ns=1005 * SECOND,
     )  # fmt: skip
-    assert (told.measured_ns, told.measured_usage_ns) == (SECOND + SECOND // 2, 7)
-    assert told.measured_at_ns == 1005 * SECOND
+    assert (limit.measured_ns, limit.measured_usage_ns) == (SECOND + SECOND // 2, 7)
+    assert limit.measured_at_ns == 1005 * SECOND
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_what_the_hook_counted_grows_evenly_between_two_looks(at_ns: int, raw_ns
     assert counted_at(at_ns, RawCounter(10, 100), RawCounter(20, 200)) == raw_ns
 
 
-def test_what_began_anew_is_what_it_is_now() -> None:
+def test_what_began_again_is_what_it_is_now() -> None:
     assert counted_at(15, RawCounter(10, 900), RawCounter(20, 200)) == 200
     assert counted_at(15, None, RawCounter(20, 200)) == 200
 

@@ -9,8 +9,8 @@ import pytest
 from tessera_agent.containers.holdings import ContainerStage
 from tessera_kubelet.errors import CallFailed, ContainerRefused
 from tessera_kubelet.pod_resources import PodHolding
-from tests.agent.deviceplugin.world import GPU, ONE, TEAM, Node, a_node, ended, running
-from tests.agent.nri.world import a_share, metric, until
+from tests.agent.deviceplugin.kubelet_node import GPU, ONE, TEAM, Node, a_node, ended, running
+from tests.agent.nri.runtime_node import a_share, metric, until
 
 
 def holding(name: str, containers: Mapping[str, frozenset[str]]) -> PodHolding:
@@ -69,7 +69,7 @@ async def test_ids_of_which_nothing_is_known_start_nothing(folder: Path) -> None
             await node.start("job")
 
 
-async def test_a_pod_that_was_made_anew_under_its_name_is_not_the_same(folder: Path) -> None:
+async def test_a_pod_that_was_created_again_under_its_name_is_not_the_same(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         uid = await node.bind("job", a_share())
         await node.run("job")
@@ -122,7 +122,7 @@ async def test_what_has_no_room_waits_until_it_has(folder: Path) -> None:
         await node.start("new")
 
 
-async def test_a_restart_is_judged_as_a_start_is(folder: Path) -> None:
+async def test_a_restart_is_decided_on_as_a_start_is(folder: Path) -> None:
     async with a_node(folder) as node, node.agent() as agent:
         await node.bind("job", a_share(mib=10_000))
         await node.run("job")

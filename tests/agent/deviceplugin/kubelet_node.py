@@ -33,7 +33,7 @@ from tessera_testing.bus import FakeBus
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube, a_store
 from tessera_testing.readers import FakeReader, a_reading
-from tests.agent.nri.world import NODE, SIGNER, SYSTEM, signed, until
+from tests.agent.nri.runtime_node import NODE, SIGNER, SYSTEM, signed, until
 
 TEAM = "team"
 GPU = "nvidia.com/gpu"
@@ -60,7 +60,7 @@ class Node:
 
     @property
     def allocations(self) -> Path:
-        """What the agent writes down."""
+        """What the agent records."""
         return self.folder / "agent" / "allocations-nvidia.json"
 
     @asynccontextmanager

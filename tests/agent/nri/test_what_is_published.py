@@ -1,4 +1,4 @@
-"""What others hear of containers: on the bus, beside the pod, in traces and metrics."""
+"""What is published of containers: on the bus, in events of the pod, in traces and metrics."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tessera_schema.messages.allocation_events import (
     decode_event,
 )
 from tessera_schema.messages.device_reports import decode_device, decode_usage
-from tests.agent.nri.world import (
+from tests.agent.nri.runtime_node import (
     NODE,
     TRACE,
     Node,
@@ -35,7 +35,7 @@ from tests.agent.usagefile import a_usage
 USAGE = f"tessera.v1.default.usage.{NODE}"
 
 
-async def test_prepared_and_running_are_told_in_the_pods_trace(tmp_path: Path) -> None:
+async def test_prepared_and_running_are_published_in_the_pods_trace(tmp_path: Path) -> None:
     fields = {
         "namespace": "team", "uid": "uid-job", "name": "job", "node": NODE, "container": "main",
     }  # fmt: skip
@@ -49,18 +49,18 @@ async def test_prepared_and_running_are_told_in_the_pods_trace(tmp_path: Path) -
         assert {prepared.envelope.traceparent, running.envelope.traceparent} == {TRACE}
 
 
-async def test_use_is_told_every_few_seconds(tmp_path: Path) -> None:
+async def test_use_is_published_every_few_seconds(tmp_path: Path) -> None:
     async with a_node(tmp_path) as node, node.agent() as agent:
         given = await node.run(granted("job", a_share(mib=4096)))
-        usage = usage_file(given)
+        file = usage_file(given)
         card = {"uuid": padded("GPU-0", 64), "charged_bytes": 100 * MIB, "last_launch_ns": 1}
-        overwrite(usage, bytes(a_usage(card)))
+        overwrite(file, bytes(a_usage(card)))
         await looks(agent, 3)
-        told = decode_usage(node.bus.said(USAGE)[-1].data)
-        [use] = told.containers
+        usage = decode_usage(node.bus.said(USAGE)[-1].data)
+        [use] = usage.containers
         assert (use.pod, use.container, use.enforced) == ("job", "main", True)
         assert use.cards[0].memory_limit_bytes == 4096 * MIB
-        assert {load.card for load in told.cards} == {"GPU-0", "GPU-1"}
+        assert {load.card for load in usage.cards} == {"GPU-0", "GPU-1"}
         labels = 'card="GPU-0",container="main",namespace="team",pod="job"'
         line = f"tessera_agent_container_memory_limit_bytes{{{labels}}}"
         await until(lambda: metric(agent, line) == 4096 * MIB)
@@ -68,8 +68,8 @@ async def test_use_is_told_every_few_seconds(tmp_path: Path) -> None:
 
 async def test_the_way_of_a_pod_is_one_trace(tmp_path: Path) -> None:
     seen = InMemorySpanExporter()
-    telling = open_telemetry("agent", TelemetrySettings(), exporter=seen)
-    async with telling, a_node(tmp_path) as node, node.agent() as agent:
+    telemetry = open_telemetry("agent", TelemetrySettings(), exporter=seen)
+    async with telemetry, a_node(tmp_path) as node, node.agent() as agent:
         given = await node.run(granted("job", a_share()))
         card = {"uuid": padded("GPU-0", 64), "last_launch_ns": 1_000_000_000}
         overwrite(usage_file(given), bytes(a_usage(card)))
@@ -83,7 +83,7 @@ async def test_the_way_of_a_pod_is_one_trace(tmp_path: Path) -> None:
         assert f"{span.parent.span_id:016x}" == TRACE.split("-")[2]
 
 
-async def test_limits_that_do_not_hold_are_told_beside_the_pod(tmp_path: Path) -> None:
+async def test_limits_that_do_not_hold_are_an_event_of_the_pod(tmp_path: Path) -> None:
     pod = granted("job", a_share())
     async with a_node(tmp_path) as node, node.agent() as agent:
         given = await node.run(pod)
@@ -93,10 +93,10 @@ async def test_limits_that_do_not_hold_are_told_beside_the_pod(tmp_path: Path) -
         assert "usage-file-bad" in node.events("LimitsNotEnforced")[0]
         await looks(agent, 3)
         line = 'tessera_agent_alarms_total{what="LimitsNotEnforced"}'
-        assert metric(agent, line) == 1  # it is told when it begins, not at each look
+        assert metric(agent, line) == 1  # it is reported when it begins, not at each measurement
 
 
-async def test_a_process_without_the_hook_is_told(tmp_path: Path) -> None:
+async def test_a_process_without_the_hook_is_reported(tmp_path: Path) -> None:
     """Its pid leads to the container through its ancestors."""
     pod = granted("job", a_share())
     proc = tmp_path / "proc"

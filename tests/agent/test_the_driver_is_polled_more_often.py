@@ -1,5 +1,5 @@
-"""While hooks need its answers, the driver is asked more often; that changes nothing for the cards'
-health, but that faults are heard sooner."""
+"""While hooks need its answers, the driver is polled more often; for the cards' health
+that changes nothing but that faults are known sooner."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ class Once(Script):
 @pytest.mark.parametrize(
     ("correct_s", "polls"), [(2, 60), (1, 60), (0.5, 120), (0.3, 180), (0.1, 600)]
 )
-async def test_it_is_asked_as_often_as_hooks_are_corrected(correct_s: float, polls: int) -> None:
+async def test_it_is_polled_as_often_as_hooks_are_corrected(correct_s: float, polls: int) -> None:
     script = Script(a_card())
     settings = replace(SETTINGS, usage=UsageSettings(correct_s=correct_s))
     async with running(await a_cluster(), script, settings=settings) as agent:
@@ -43,7 +43,7 @@ async def test_it_is_asked_as_often_as_hooks_are_corrected(correct_s: float, pol
         assert script.polls - 1 <= polls + 61
 
 
-async def test_every_answer_is_news() -> None:
+async def test_every_answer_is_announced() -> None:
     async with running(await a_cluster(), Script(a_card())) as agent:
         agent.devices.closely = True
         await asyncio.sleep(0.1)
@@ -67,7 +67,7 @@ async def test_a_card_recovers_no_sooner() -> None:
         assert agent.devices.latest.cards[0].healthy
 
 
-async def test_a_fault_that_is_told_only_then_counts() -> None:
+async def test_a_fault_that_is_reported_only_then_counts() -> None:
     odd = Script(a_card(faults=(Fault(code=94, what="XID 94"),))).answer
     script = Once(2, odd, a_card())
     async with running(await a_cluster(), script) as agent:

@@ -154,7 +154,7 @@ class Node:
         self, pod: PodSandbox, name: str = "main", *, attempt: int = 0, pid: int = 0
     ) -> None:
         """Its process runs."""
-        await self._tell(
+        await self._notify(
             NriEvent.POST_START_CONTAINER, pod, name, attempt, NriContainerState.RUNNING, pid
         )
 
@@ -196,7 +196,7 @@ class Node:
         )
         self._runs[container.id] = pod, container
 
-    async def _tell(
+    async def _notify(
         self,
         event: NriEvent,
         pod: PodSandbox,
