@@ -153,7 +153,7 @@ static CUresult opened(CUdeviceptr *dptr, const CUipcMemHandle *handle) {
         return CUDA_SUCCESS;
     if (!real.cuMemGetAddressRange_v2 || real.cuMemGetAddressRange_v2(&base, &bytes, *dptr) != CUDA_SUCCESS)
         return CUDA_SUCCESS;
-    struct ts_holding holding = {.key = *dptr, .bytes = ts_memory_round(bytes), .references = 1, .thing = TS_FOREIGN,
+    struct ts_holding holding = {.key = *dptr, .bytes = ts_memory_pages(bytes), .references = 1, .thing = TS_FOREIGN,
                                  .kind = TESSERA_OTHER, .card = (uint8_t)card->index,
                                  .charged = !is_ours(digest(handle, sizeof *handle))};
     if (holding.charged && !ts_memory_ask(card, TESSERA_OTHER, holding.bytes)) {

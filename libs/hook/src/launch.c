@@ -6,6 +6,8 @@
 #include "graphs.h"
 #include "lease.h"
 #include "limits.h"
+#include "memory.h"
+#include "overhead.h"
 #include "pools.h"
 #include "slots.h"
 #include "start.h"
@@ -111,6 +113,7 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
     struct ts_card *card = ts_card_current();
     launch->card = NULL;
     launch->probe.context = NULL;
+    launch->free_before = 0;
     if (ts_unlikely(!card || is_captured(stream)))
         return;
     if (ts_unlikely(card->slot < 0))
@@ -141,20 +144,23 @@ void ts_launch_begin(struct ts_launch *launch, uint64_t key, CUstream stream) {
     launch->line = line;
     launch->guess = guess;
     launch->stream = stream;
-    __atomic_add_fetch(&line->launches, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&line->unflushed_ns, launch->predicted, __ATOMIC_RELAXED);
+    line->launches++; /* threads may miss one of each other's; time they do not */
+    __atomic_add_fetch(&line->total_ns, launch->predicted, __ATOMIC_RELAXED);
     if (ts_unlikely(ts_guess_wants(guess) || due)) {
+        if ((card->flags & TESSERA_CARD_CHARGE_OVERHEAD) && !guess->samples && !guess->inflight)
+            launch->free_before = ts_overhead_free(); /* it may load its code now */
         ts_line_flush(card, line);
-        ts_probe_begin(&launch->probe, card, stream, line);
+        ts_probe_begin(&launch->probe, card, stream, line, launch->predicted);
     }
-    if (!launch->probe.context)
-        __atomic_add_fetch(&line->sum_ns, launch->predicted, __ATOMIC_RELAXED);
 }
 
 void ts_launch_end_slowly(struct ts_launch *launch, CUresult result) {
     if (launch->probe.context)
         ts_probe_end(&launch->probe, launch->card, launch->stream, launch->line, launch->guess, launch->predicted,
                      result);
+    if (launch->free_before && result == CUDA_SUCCESS)
+        ts_overhead_more(launch->card, TS_CODE_PART, ts_guess_function(launch->guess->key), ts_memory_context(),
+                         launch->free_before, ts_overhead_free());
     if (result == CUDA_SUCCESS)
         return;
     if (rate_of(launch->card) < 1000) /* nothing runs: give it back */

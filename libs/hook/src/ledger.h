@@ -7,7 +7,7 @@
 
 /* What kind of handle a key is; handles of different kinds may have equal values. */
 enum ts_thing { TS_POINTER = 1, TS_ARRAY_HANDLE, TS_MIPMAP, TS_VMM, TS_MAPPING, TS_ASYNC, TS_GRAPH_EXEC, TS_CODE,
-                TS_CONTEXT_OBJECT, TS_FOREIGN };
+                TS_CONTEXT_OBJECT, TS_FOREIGN, TS_CODE_PART };
 
 struct ts_holding {
     uint64_t key;

@@ -193,8 +193,19 @@ static const struct tessera_card_limit *entry_of(const struct ts_card *card) {
     return NULL;
 }
 
+#define LEAST_RATE 10 /* permille: what is left may be nothing, and a launch must come to an end */
+
+/* Best effort: what the others leave, as the agent last said, and next to nothing when nobody says. */
+static uint32_t rest_of(const struct tessera_card_limit *entry) {
+    uint32_t lent = ts_real() < entry->lent_until_ns ? entry->lent_permille : 0;
+    uint32_t rate = entry->cores_permille + (lent < 1000 ? lent : 1000);
+    return rate < LEAST_RATE ? LEAST_RATE : rate < 1000 ? rate : 1000;
+}
+
 static uint32_t rate_of(const struct tessera_card_limit *entry) {
     uint32_t rate = entry->cores_permille;
+    if ((entry->flags & TESSERA_CARD_REST) && entry->mode == TESSERA_CORES_ELASTIC)
+        return rest_of(entry);
     if (entry->mode == TESSERA_CORES_OFF || rate == 0 || rate >= 1000)
         return 1000;
     if (entry->mode == TESSERA_CORES_ELASTIC && entry->lent_permille && ts_real() < entry->lent_until_ns)

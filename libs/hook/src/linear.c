@@ -21,7 +21,7 @@ static enum tessera_kind kind_for(struct ts_card *card, uint64_t bytes) {
 }
 
 static CUresult allocate(struct ts_card *card, enum tessera_kind kind, CUdeviceptr *at, size_t bytes, unsigned flags) {
-    uint64_t cost = ts_memory_round(bytes);
+    uint64_t cost = kind == TESSERA_MANAGED ? ts_memory_round(bytes) : ts_memory_pages(bytes);
     if (!ts_memory_ask(card, kind, cost))
         return CUDA_ERROR_OUT_OF_MEMORY;
     ts_point("alloc: charged");
@@ -44,7 +44,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes) {
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytes) {
     TS_ENTER(cuMemAlloc, (dptr, bytes));
     struct ts_card *card = ts_card_current();
-    uint64_t cost = ts_memory_round(bytes);
+    uint64_t cost = ts_memory_pages(bytes);
     if (!card || !bytes || !dptr)
         return real.cuMemAlloc(dptr, bytes);
     if (!ts_memory_ask(card, TESSERA_DEVICE, cost))
@@ -65,7 +65,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags) 
 
 static uint64_t pitched(uint64_t width, uint64_t height) {
     uint64_t row = width > UINT64_MAX - PITCH ? width : (width + PITCH - 1) & ~(uint64_t)(PITCH - 1), all;
-    return __builtin_mul_overflow(row, height, &all) ? UINT64_MAX : all;
+    return __builtin_mul_overflow(row, height, &all) ? UINT64_MAX : ts_memory_pages(all);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int element) {
@@ -77,7 +77,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     if (!ts_memory_ask(card, TESSERA_DEVICE, cost))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = real.cuMemAllocPitch_v2(dptr, pitch, width, height, element);
-    uint64_t really = r == CUDA_SUCCESS ? ts_memory_round(*pitch * height) : cost;
+    uint64_t really = r == CUDA_SUCCESS ? ts_memory_pages(*pitch * height) : cost;
     struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? *dptr : 0, really);
     if (ts_memory_settle(card, r, cost, really, &holding))
         return r;
@@ -96,7 +96,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int
     if (!ts_memory_ask(card, TESSERA_DEVICE, cost))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = real.cuMemAllocPitch(dptr, pitch, width, height, element);
-    uint64_t really = r == CUDA_SUCCESS ? ts_memory_round((uint64_t)*pitch * height) : cost;
+    uint64_t really = r == CUDA_SUCCESS ? ts_memory_pages((uint64_t)*pitch * height) : cost;
     struct ts_holding holding = pointer(card, TESSERA_DEVICE, r == CUDA_SUCCESS ? *dptr : 0, really);
     if (ts_memory_settle(card, r, cost, really, &holding))
         return r;

@@ -46,9 +46,10 @@ void ts_account(struct ts_card *card, int64_t ns) {
 
 void ts_line_flush(struct ts_card *card, struct ts_line *line) {
     uint64_t launches = __atomic_exchange_n(&line->launches, 0, __ATOMIC_RELAXED);
-    uint64_t ns = __atomic_exchange_n(&line->unflushed_ns, 0, __ATOMIC_RELAXED);
+    uint64_t total = __atomic_load_n(&line->total_ns, __ATOMIC_RELAXED);
+    uint64_t ns = total - __atomic_exchange_n(&line->flushed_ns, total, __ATOMIC_RELAXED); /* below 0 if another was faster */
     uint64_t now = ts_real_of(ts_ticked);
-    if (!launches)
+    if (!launches && !ns)
         return;
     __atomic_add_fetch(&card->shared->launches, launches, __ATOMIC_RELAXED);
     __atomic_add_fetch(&card->mine->launches, launches, __ATOMIC_RELAXED);

@@ -7,10 +7,18 @@
 #include "pools.h"
 #include "start.h"
 
+#define PAGE (UINT64_C(2) << 20)
 #define PIECE 512u /* the driver carves memory in pieces of at least this */
 
 uint64_t ts_memory_round(uint64_t bytes) {
     return bytes > UINT64_MAX - PIECE ? bytes : (bytes + PIECE - 1) & ~(uint64_t)(PIECE - 1);
+}
+
+/* Smaller ones share pages, and are charged what they ask for. */
+uint64_t ts_memory_pages(uint64_t bytes) {
+    if (bytes < PAGE / 2 || bytes > UINT64_MAX - PAGE)
+        return ts_memory_round(bytes);
+    return (bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
 }
 
 uint64_t ts_memory_context(void) {

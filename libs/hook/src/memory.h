@@ -16,6 +16,7 @@ int ts_memory_settle(struct ts_card *card, CUresult r, uint64_t asked, uint64_t 
 /* Uncharge what a holding was charged, or no longer show it. */
 void ts_memory_drop(const struct ts_holding *holding);
 uint64_t ts_memory_context(void); /* the current context, as a ledger's owner */
+uint64_t ts_memory_pages(uint64_t bytes); /* of one allocation: whole pages from half a page on */
 uint64_t ts_memory_round(uint64_t bytes); /* to the driver's smallest piece, saturating */
 
 #endif

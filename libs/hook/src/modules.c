@@ -23,6 +23,19 @@ void ts_overhead_add(struct ts_card *card, enum ts_thing thing, const void *hand
     ts_ledger_put(&holding);
 }
 
+void ts_overhead_more(struct ts_card *card, enum ts_thing thing, const void *handle, uint64_t owner, uint64_t before,
+                      uint64_t after) {
+    struct ts_holding known;
+    if (!card || !after || before <= after || before - after > MOST)
+        return;
+    if (ts_ledger_take(thing, (uint64_t)(uintptr_t)handle, &known)) {
+        owner = known.owner;
+        before += known.bytes; /* and counted anew below */
+        ts_memory_drop(&known);
+    }
+    ts_overhead_add(card, thing, handle, owner, before, after);
+}
+
 void ts_overhead_remove(enum ts_thing thing, const void *handle) {
     struct ts_holding holding;
     if (ts_ledger_take(thing, (uint64_t)(uintptr_t)handle, &holding))
@@ -72,7 +85,61 @@ CUresult cuModuleUnload(CUmodule module) {
 CUresult cuLibraryUnload(CUlibrary library) {
     TS_ENTER(cuLibraryUnload, (library));
     CUresult r = real.cuLibraryUnload(library);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         ts_overhead_remove(TS_CODE, library);
+        ts_ledger_take_owned((uint64_t)(uintptr_t)library, ts_memory_drop);
+    }
+    return r;
+}
+
+/* Lazy loading, as since CUDA 12.2: code takes its memory when a function is asked for, or launched. */
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    TS_ENTER(cuModuleGetFunction, (function, module, name));
+    uint64_t before = ts_overhead_free();
+    CUresult r = real.cuModuleGetFunction(function, module, name);
+    if (r == CUDA_SUCCESS && before)
+        ts_overhead_more(ts_card_current(), TS_CODE, module, ts_memory_context(), before, ts_overhead_free());
+    return r;
+}
+
+/* Known by its kernel, so that it goes with its library. */
+CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name) {
+    TS_ENTER(cuLibraryGetKernel, (kernel, library, name));
+    CUresult r = real.cuLibraryGetKernel(kernel, library, name);
+    struct ts_holding known;
+    if (r == CUDA_SUCCESS && !ts_ledger_look(TS_CODE_PART, (uint64_t)(uintptr_t)*kernel, &known)) {
+        known = (struct ts_holding){.key = (uint64_t)(uintptr_t)*kernel, .owner = (uint64_t)(uintptr_t)library,
+                                    .thing = TS_CODE_PART, .kind = TESSERA_CONTEXT, .card = TESSERA_CARDS};
+        ts_ledger_put(&known);
+    }
+    return r;
+}
+
+CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel) {
+    TS_ENTER(cuKernelGetFunction, (function, kernel));
+    uint64_t before = ts_overhead_free();
+    CUresult r = real.cuKernelGetFunction(function, kernel);
+    if (r == CUDA_SUCCESS && before)
+        ts_overhead_more(ts_card_current(), TS_CODE_PART, kernel, ts_memory_context(), before, ts_overhead_free());
+    return r;
+}
+
+CUresult cuFuncLoad(CUfunction function) {
+    TS_ENTER(cuFuncLoad, (function));
+    uint64_t before = ts_overhead_free();
+    CUresult r = real.cuFuncLoad(function);
+    if (r == CUDA_SUCCESS && before)
+        ts_overhead_more(ts_card_current(), TS_CODE_PART, function, ts_memory_context(), before, ts_overhead_free());
+    return r;
+}
+
+/* The heap of kernels, their stacks and what they print to lie on the card, and go with the context. */
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+    TS_ENTER(cuCtxSetLimit, (limit, value));
+    uint64_t before = ts_overhead_free(), context = ts_memory_context();
+    CUresult r = real.cuCtxSetLimit(limit, value);
+    const void *name = (const void *)(uintptr_t)(context ^ ((uint64_t)limit + 1) << 56);
+    if (r == CUDA_SUCCESS && before)
+        ts_overhead_more(ts_card_current(), TS_CODE_PART, name, context, before, ts_overhead_free());
     return r;
 }

@@ -12,6 +12,7 @@
 #include "start.h"
 
 #define CALIBRATIONS 4
+#define TS_MOST_SUM_NS (1000 * TS_S) /* threads that raced on one stream */
 
 static ts_lock guard;
 
@@ -137,7 +138,8 @@ static void calibrate(struct ts_context *context, CUstream stream) {
         ts_mark_release(a);
 }
 
-void ts_probe_begin(struct ts_probe *probe, struct ts_card *card, CUstream stream, struct ts_line *line) {
+void ts_probe_begin(struct ts_probe *probe, struct ts_card *card, CUstream stream, struct ts_line *line,
+                    uint64_t predicted) {
     CUcontext current = NULL;
     probe->context = NULL;
     CUstreamCaptureMode was = ts_capture_relax(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -153,8 +155,9 @@ void ts_probe_begin(struct ts_probe *probe, struct ts_card *card, CUstream strea
         if (context && context->broken)
             ts_gap(TESSERA_GAP_EVENTS);
         if (probe->context && line->open) {
-            uint64_t sum = __atomic_exchange_n(&line->sum_ns, 0, __ATOMIC_RELAXED);
-            if (sum && line->context == context) {
+            uint64_t before = __atomic_load_n(&line->total_ns, __ATOMIC_RELAXED) - predicted, sum = before - line->marked_ns;
+            line->marked_ns = before;
+            if (sum && sum < TS_MOST_SUM_NS && line->context == context) {
                 probe->before->references++;
                 enqueue(context, (struct ts_span){.from = line->open, .to = probe->before, .predicted = sum});
             } else {
@@ -183,7 +186,7 @@ void ts_probe_end(struct ts_probe *probe, struct ts_card *card, CUstream stream,
         ts_mark_release(line->open);
         line->open = after;
         line->context = context;
-        __atomic_store_n(&line->sum_ns, 0, __ATOMIC_RELAXED);
+        line->marked_ns = __atomic_load_n(&line->total_ns, __ATOMIC_RELAXED);
     } else {
         ts_mark_release(probe->before);
     }

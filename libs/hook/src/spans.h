@@ -12,9 +12,10 @@ struct ts_context;
 /* One stream's launches since its last mark. */
 struct ts_line {
     uint64_t key; /* stream, or the thread for its default stream */
-    uint64_t sum_ns;   /* predicted, not yet in a span */
-    uint64_t unflushed_ns;
-    uint64_t launches; /* not yet in the usage file */
+    uint64_t total_ns;   /* predicted, in all */
+    uint64_t flushed_ns; /* of that in the usage file */
+    uint64_t marked_ns;  /* of that before the last mark */
+    uint64_t launches;   /* not yet in the usage file */
     struct ts_mark *open; /* end of the last span: the next one begins there */
     struct ts_context *context;
 };
@@ -33,7 +34,8 @@ void ts_account(struct ts_card *card, int64_t ns); /* more, or less, than was ac
 uint64_t ts_gained(const struct ts_card *card, uint64_t ns);
 
 /* Around one launch of the driver. begin may decline (capture, no event to spare). */
-void ts_probe_begin(struct ts_probe *probe, struct ts_card *card, CUstream stream, struct ts_line *line);
+void ts_probe_begin(struct ts_probe *probe, struct ts_card *card, CUstream stream, struct ts_line *line,
+                    uint64_t predicted);
 void ts_probe_end(struct ts_probe *probe, struct ts_card *card, CUstream stream, struct ts_line *line,
                   struct ts_guess *guess, uint64_t predicted, CUresult result);
 

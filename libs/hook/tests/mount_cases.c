@@ -238,7 +238,7 @@ TEST(a_mounted_file_that_is_torn_keeps_the_last_limits, "memory=64", NULL) {
     wait_for_file("torn");
     usleep(50000);
     EQUAL(allocate(64, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-    EQUAL(allocate(63, NULL), 0);
+    EQUAL(allocate(62, NULL), 0);
 }
 
 static void write_sequence(uint32_t sequence) {

@@ -40,7 +40,7 @@ $(B)/o0/libtessera.so: $(LIB) src/dlsym.S src/tessera.map $(HEADERS)
 BEFORE_ASAN := route real
 $(B)/asan/libtessera.so: $(LIB) $(OBJ) src/dlsym.S src/tessera.map $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(ASAN) $(LIBFLAGS) $(LDLIB) -nostartfiles $(filter-out $(BEFORE_ASAN:%=src/%.c),$(LIB)) $(BEFORE_ASAN:%=$(B)/obj/%.o) src/dlsym.S -o $@ -ldl
+	$(CC) -O1 -g -fno-lto $(ASAN) $(LIBFLAGS) $(LDLIB) -nostartfiles $(filter-out $(BEFORE_ASAN:%=src/%.c),$(LIB)) $(BEFORE_ASAN:%=$(B)/obj/%.o) src/dlsym.S -o $@ -ldl
 .PHONY: variants sanitize
 variants: all sim $(B)/cases $(STUBS) $(B)/o0/libtessera.so
 	TEST_HOOK=o0/libtessera.so $(B)/cases $(abspath $(B)) rtld dlsym procaddress

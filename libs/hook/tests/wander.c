@@ -104,12 +104,14 @@ static unsigned next(unsigned *seed) {
     return *seed;
 }
 
+size_t wander_least = 512, wander_most = 16 * MIB;
+
 void wander(unsigned seed, long operations, struct thing held[64], int *count) {
     unsigned s = seed * 2654435761u + 1;
     for (long i = 0; i < operations; i++) {
         unsigned dice = next(&s) % 256;
         if (dice < 140 && *count < 64) {
-            size_t bytes = 512 + next(&s) % (16 * MIB);
+            size_t bytes = wander_least + next(&s) % (wander_most - wander_least);
             *count += wander_take((int)(next(&s) % WANDER_KINDS), bytes, &held[*count]);
         } else if (dice == 255) {
             wander_graph(MIB + next(&s) % (64 * MIB));

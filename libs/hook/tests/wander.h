@@ -17,6 +17,7 @@ struct thing {
 int wander_take(int kind, size_t bytes, struct thing *out);
 void wander_give(const struct thing *thing);
 void wander_graph(size_t bytes); /* instantiate, launch, destroy */
+extern size_t wander_least, wander_most; /* bytes of one thing */
 void wander(unsigned seed, long operations, struct thing held[64], int *count);
 
 #endif

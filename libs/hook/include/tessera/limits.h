@@ -26,6 +26,7 @@
 
 /* tessera_card_limit.flags */
 #define TESSERA_CARD_OVERSUBSCRIBE 0x1u /* above resident_bytes, memory is managed */
+#define TESSERA_CARD_REST 0x4u /* elastic, of what is left only: cores_permille is a floor, and 0 is none */
 #define TESSERA_CARD_CHARGE_OVERHEAD 0x2u /* contexts and modules count against memory_bytes */
 
 struct tessera_card_limit {

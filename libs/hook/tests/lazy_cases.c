@@ -1,0 +1,97 @@
+/* What takes memory later than one thinks, or more of it than was asked for. */
+#include "harness.h"
+
+static uint64_t overhead(void) {
+    return usage()->slot[0].overhead_bytes;
+}
+
+static CUlibrary library_of(CUkernel *kernel) {
+    CUlibrary library;
+    EQUAL(CU(cuLibraryLoadData)(&library, "tessera-sim-module\nkernel k ns=1000\n", NULL, NULL, 0, NULL, NULL, 0), 0);
+    EQUAL(CU(cuLibraryGetKernel)(kernel, library, "k"), 0);
+    return library;
+}
+
+TEST(code_that_is_loaded_when_it_is_asked_for_is_overhead, "memory=1024", "module=20m") {
+    CUmodule module;
+    CUfunction f;
+    CUkernel k;
+    begin();
+    uint64_t before = overhead();
+    EQUAL(CU(cuModuleLoadData)(&module, "tessera-sim-module\nkernel k ns=1000\n"), 0);
+    EQUAL(CU(cuModuleGetFunction)(&f, module, "k"), 0);
+    EQUAL(overhead() - before, 20 * MIB);
+    EQUAL(CU(cuModuleGetFunction)(&f, module, "k"), 0);
+    EQUAL(overhead() - before, 20 * MIB);
+    EQUAL(CU(cuModuleUnload)(module), 0);
+    EQUAL(overhead(), before);
+    CUlibrary library = library_of(&k);
+    EQUAL(CU(cuKernelGetFunction)(&f, k), 0);
+    EQUAL(overhead() - before, 20 * MIB);
+    EQUAL(CU(cuLibraryUnload)(library), 0);
+    EQUAL(overhead(), before);
+}
+
+TEST(code_that_a_launch_loads_is_charged_where_the_policy_says_so, "memory=1024 card_flags=2", "module=20m context=100m") {
+    CUkernel k;
+    begin();
+    uint64_t before = charged();
+    CUlibrary library = library_of(&k);
+    EQUAL(charged(), before);
+    EQUAL(CU(cuLaunchKernel)((CUfunction)k, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+    EQUAL(charged() - before, 20 * MIB);
+    EQUAL(CU(cuCtxSynchronize)(), 0);
+    EQUAL(CU(cuLibraryUnload)(library), 0);
+    EQUAL(charged(), before);
+}
+
+TEST(the_heap_of_kernels_is_charged_where_the_policy_says_so, "memory=1024 card_flags=2", "context=100m") {
+    size_t heap = 0;
+    begin();
+    EQUAL(CU(cuCtxGetLimit)(&heap, CU_LIMIT_MALLOC_HEAP_SIZE), 0);
+    uint64_t before = charged();
+    EQUAL(CU(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, heap + 64 * MIB), 0);
+    EQUAL(charged() - before, 64 * MIB);
+    EQUAL(CU(cuDevicePrimaryCtxReset_v2)(0), 0);
+    CHECK(charged() <= before);
+}
+
+/* The driver takes whole pages from half a page on: a tile of 512 MiB holds 256 of these, and not 447. */
+TEST(allocations_of_more_than_half_a_page_are_charged_whole_pages, "memory=512", NULL) {
+    CUdeviceptr p[512];
+    size_t pitch;
+    int n = 0;
+    begin();
+    uint64_t others = sim_used();
+    while (n < 512 && CU(cuMemAlloc_v2)(&p[n], 1200000) == CUDA_SUCCESS)
+        n++;
+    EQUAL(n, 256);
+    EQUAL(sim_used() - others, 512 * MIB);
+    while (n > 0)
+        EQUAL(CU(cuMemFree_v2)(p[--n]), 0);
+    EQUAL(charged(), 0);
+    EQUAL(CU(cuMemAllocPitch_v2)(&p[0], &pitch, 1000, 2000, 4), 0);
+    EQUAL(charged(), sim_used() - others);
+    EQUAL(CU(cuMemFree_v2)(p[0]), 0);
+    for (; n < 100; n++) /* small ones share pages */
+        EQUAL(CU(cuMemAlloc_v2)(&p[n], 1000), 0);
+    EQUAL(charged(), 100 * 1024);
+}
+
+static uint32_t rate(void) {
+    size_t unused, total;
+    usleep(150000);
+    EQUAL(CU(cuMemGetInfo_v2)(&unused, &total), 0);
+    return usage()->card[0].cores_permille;
+}
+
+TEST(best_effort_has_what_is_left, "cores=0 mode=elastic card_flags=4 lent=300 lent_ms=600000", NULL) {
+    begin();
+    EQUAL(rate(), 300);
+    set_limits("cores=5 mode=elastic card_flags=4 lent=300 lent_ms=600000");
+    EQUAL(rate(), 350);
+    set_limits("cores=0 mode=elastic card_flags=4 lent=300 lent_ms=0"); /* nobody says any more */
+    EQUAL(rate(), 10);
+    set_limits("cores=0 mode=elastic lent=300 lent_ms=600000"); /* without the flag: no limit, as ever */
+    EQUAL(rate(), 1000);
+}
