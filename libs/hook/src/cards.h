@@ -21,6 +21,7 @@ struct ts_card {
     uint32_t rate_permille; /* 1000: no limit */
     uint32_t flags;         /* TESSERA_CARD_* */
     uint32_t brothers;      /* other processes of the container with a slot, if they take turns */
+    uint64_t looked;        /* for them, last */
     int64_t lease_below_ns; /* they do while the bucket holds less */
     struct tessera_card_usage *shared;
     struct tessera_slot *mine; /* never NULL: a scratch slot before one is claimed */

@@ -15,6 +15,7 @@
 #define MOST_CLEAR_NS (2 * TS_S) /* and no longer: what runs there may be waiting for this launch */
 #define MOST_AWAY_NS (MOST_CLEAR_NS + 100 * TS_MS)
 #define MOST_DEFICIT_NS ((int64_t)(10 * TS_S))
+#define LOOK_NS (100 * TS_MS) /* for brothers: all slots are read */
 #define LATE_OF 10 /* of the longest launch, where a clock does not wake */
 #define SHORT_OF 2 /* the container is short of time while its bucket is not half full */
 #define MPS_ENABLED ((CUdevice_attribute)133)
@@ -30,12 +31,16 @@ static int under_mps(const struct ts_card *card) {
 void ts_lease_look(struct ts_card *card) {
     const struct tessera_usage *usage = ts_usage();
     uint32_t brothers = 0, rate = __atomic_load_n(&card->rate_permille, __ATOMIC_RELAXED);
+    uint64_t now = ts_passing();
+    card->lease_below_ns = ts_bucket_cap(rate) / SHORT_OF;
+    if (now - card->looked < LOOK_NS && card->slot >= 0 && rate < 1000)
+        return;
+    card->looked = card->slot >= 0 && rate < 1000 ? now : 0;
     for (uint32_t i = 0; rate < 1000 && card->slot >= 0 && i < ts_slots_high(); i++)
         brothers += (int32_t)i != card->slot && usage->slot[i].card == card->index &&
                     __atomic_load_n(&usage->slot[i].state, __ATOMIC_RELAXED) == TESSERA_SLOT_LIVE;
     if (brothers && under_mps(card))
         brothers = 0;
-    card->lease_below_ns = ts_bucket_cap(rate) / SHORT_OF;
     __atomic_store_n(&card->brothers, brothers, __ATOMIC_RELAXED);
 }
 

@@ -238,6 +238,17 @@ void ts_limits_apply(struct ts_card *card) {
     __atomic_store_n(&card->mine->gaps, (gaps & ~TESSERA_GAP_OVER) | over, __ATOMIC_RELAXED);
 }
 
+/* Loans end without anybody writing; all else of the same file can wait. */
+#define APPLY_NS (100 * TS_MS)
+static uint64_t applied;
+
+static int is_elastic(void) {
+    for (uint32_t i = 0; i < current.head.cards; i++)
+        if (current.card[i].mode == TESSERA_CORES_ELASTIC)
+            return 1;
+    return 0;
+}
+
 void ts_limits_refresh(void) {
     struct tessera_limits fresh;
     int settled;
@@ -255,8 +266,11 @@ void ts_limits_refresh(void) {
     if (read == 1 || (mounted && read == 0))
         close_or_open(read == 1);
     take_flags();
+    int due = read != 2 || is_elastic() || ts_passing() - applied >= APPLY_NS;
+    if (due)
+        applied = ts_passing();
     ts_lock_give(&guard);
-    for (uint32_t i = 0; i < TESSERA_CARDS; i++)
+    for (uint32_t i = 0; due && i < TESSERA_CARDS; i++)
         if (ts_cards[i].shared)
             ts_limits_apply(&ts_cards[i]);
 }

@@ -32,7 +32,7 @@ struct chunk {
 
 static struct chunk first;
 static struct ts_pool graphs[TESSERA_CARDS + 1];
-static int have_graphs;
+static int have_graphs, have_pools;
 static ts_lock guard;
 static int loose; /* some pool may hold memory that nobody uses */
 
@@ -119,6 +119,7 @@ static struct ts_pool *enter(CUmemoryPool handle, uint32_t card, uint64_t charge
         pool = find_free();
     if (pool)
         *pool = (struct ts_pool){.handle = handle, .card = card, .charged = charged};
+    have_pools = 1;
     return pool;
 }
 
@@ -179,7 +180,7 @@ void ts_pool_settle(CUmemoryPool handle) {
 void ts_pools_settle(void) {
     ts_lock_take(&guard);
     loose = 0;
-    for (struct chunk *chunk = &first; chunk; chunk = after(chunk))
+    for (struct chunk *chunk = &first; have_pools && chunk; chunk = after(chunk))
         for (int i = 0; i < POOLS; i++)
             if (chunk->pool[i].handle)
                 settle(&chunk->pool[i]);
@@ -310,7 +311,7 @@ int ts_pools_have_graphs(void) {
 void ts_pools_reset(void) {
     memset(&first, 0, sizeof first); /* other chunks are the parent's, and lost here */
     memset(graphs, 0, sizeof graphs);
-    have_graphs = 0;
+    have_graphs = have_pools = 0;
     guard.word = 0;
     loose = 0;
 }
