@@ -19,7 +19,7 @@ from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.service import serve
-from tests.bus.worlds import by_hand, on_nats
+from tests.bus.buses import by_hand, on_nats
 
 NODE = "worker.1"
 CAPACITY = {"mthreads.com/sgpu-core": "32", "mthreads.com/sgpu-memory": "192"}

@@ -43,9 +43,9 @@ from tessera_schema.messages.device_reports import (
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET, token
-from tests.bus.worlds import QUICK, within
-from tests.quota.test_beside_the_scheduler import a_cluster, status
-from tests.quota.world import settings as quota_settings
+from tests.bus.buses import QUICK, within
+from tests.quota.cluster import settings as quota_settings
+from tests.quota.test_next_to_the_scheduler import a_cluster, status
 from tests.scheduler.world import CARDS, REGISTRY, World, cards_on, settings, until
 
 pytestmark = pytest.mark.timeout(240)
@@ -105,15 +105,15 @@ class Stage(Struct, kw_only=True):
         await self.publish(subjects.usage(CLUSTER, usage.node), encode(usage), by)
 
 
-def a_world() -> World:
+def a_large_cluster() -> World:
     """Two nodes that are honest, a hundred that are not, and a quota."""
     world = a_cluster(default={"hard": {"memory": "24Gi"}})
     for number in range(LIARS):
         world.make("/api/v1/nodes", {"metadata": {"name": liar(number)}})
     for node in (*HONEST, *map(liar, range(LIARS))):
         speaker = KEYS.get(node, KEYS["liar"])
-        told = NodeCardsAnnotation(cards=tuple(cards_on(node, 2)), speaks=speaker.public)
-        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_node_cards(told)})
+        reported = NodeCardsAnnotation(cards=tuple(cards_on(node, 2)), speaks=speaker.public)
+        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_node_cards(reported)})
     return world
 
 
@@ -123,11 +123,11 @@ def liar(number: int) -> str:
 
 @asynccontextmanager
 async def a_stage(folder: Path) -> AsyncGenerator[Stage]:
-    world = a_world()
+    world = a_large_cluster()
     kube = KubeSettings(watch_s=100_000, silence_s=200_000)
     async with open_nats(folder / "nats") as server:
-        ours = replace(QUICK, cluster=CLUSTER, url=server.url)
-        async with open_bus(ours, "test", "0") as bus:
+        own = replace(QUICK, cluster=CLUSTER, url=server.url)
+        async with open_bus(own, "test", "0") as bus:
             await within(bus.connection_generation(0))
             watched = ServiceEnvironment(
                 kube=world.kube, bus=bus, settings=quota_settings(after_s=1), clock=world.clock,
@@ -225,11 +225,11 @@ async def lie(stage: Stage, number: int, uids: list[str]) -> None:
         ):
             for by in (None, evil):
                 for said in (own, node):
-                    told = NodeUsage(
+                    reported = NodeUsage(
                         node=said, vendor=VENDOR, at=stage.world.clock.time(), interval_s=60,
                         containers=uses(uids, **amounts),
                     )  # fmt: skip
-                    await stage.usage(told, by)
+                    await stage.usage(reported, by)
 
 
 async def make_up(stage: Stage, numbers: range) -> None:
@@ -272,8 +272,8 @@ async def test_nothing_of_it_counts_elsewhere_or_stays(tmp_path: Path) -> None:
 
         await until(lambda: status(world).get("used", {}).get("cards") == 4, 30)
         await stage.quota.evaluator.evaluate()
-        judged = stage.quota.evaluator.statuses["default/q"]
-        assert (judged.phase, judged.seen.memory, judged.hours.seen) == ("Within", "0", 0)
+        evaluated = stage.quota.evaluator.statuses["default/q"]
+        assert (evaluated.phase, evaluated.seen.memory, evaluated.hours.seen) == ("Within", "0", 0)
         assert stage.quota.usage.measured() == {}
         assert stage.rebalancer.measured() == []
         assert not set(stage.rebalancer.publisher.published) & set(HONEST)

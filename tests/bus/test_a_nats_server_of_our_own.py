@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tessera_embedded.nats_server import NatsServerFailed, open_nats
-from tests.bus.worlds import by_hand
+from tests.bus.buses import by_hand
 
 
 def alive(pid: int) -> bool:
@@ -45,7 +45,7 @@ async def test_two_may_run_side_by_side(tmp_path: Path) -> None:
         assert one.port != other.port
 
 
-async def test_why_it_does_not_start_is_told(tmp_path: Path) -> None:
+async def test_why_it_does_not_start_is_reported(tmp_path: Path) -> None:
     async with open_nats(tmp_path / "a") as server:
         with pytest.raises(NatsServerFailed, match="address already in use"):
             async with open_nats(tmp_path / "b", port=server.port):

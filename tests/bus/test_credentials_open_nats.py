@@ -15,16 +15,16 @@ from tessera_runtime.bus.credentials import BadSeed, Nkey, read_credentials
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BadSettings, BusAway
 from tessera_schema.subjects import allocation
-from tests.bus.worlds import (
+from tests.bus.buses import (
     CLUSTER,
     QUICK,
+    an_envelope,
     numbers,
+    publish,
+    publish_once,
     put,
     put_once,
     resync,
-    tell,
-    tell_once,
-    told,
     until,
     values,
     within,
@@ -47,9 +47,9 @@ def as_user(settings: BusSettings, name: str, password: str) -> BusSettings:
 
 async def works(bus: Bus) -> None:
     await within(bus.connection_generation(0))
-    async with bus.subscribe("tessera.v1.c.>") as news:
-        await tell(bus, 1)
-        assert await numbers(news, 1) == [1]
+    async with bus.subscribe("tessera.v1.c.>") as messages:
+        await publish(bus, 1)
+        assert await numbers(messages, 1) == [1]
 
 
 async def is_refused(settings: BusSettings, why: str) -> None:
@@ -57,10 +57,10 @@ async def is_refused(settings: BusSettings, why: str) -> None:
     async with open_bus(settings, "test", "0", tried.append) as bus:
         await until(lambda: "away" in tried)
         with pytest.raises(BusAway, match=why):
-            await tell_once(bus, 1)
+            await publish_once(bus, 1)
 
 
-async def test_a_password_is_asked_for(tmp_path: Path) -> None:
+async def test_a_password_is_requested_for(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("s3cret\n")
     async with open_nats(tmp_path / "nats", users={"agent": "s3cret"}) as server:
         nobody = replace(QUICK, url=server.url)
@@ -71,7 +71,7 @@ async def test_a_password_is_asked_for(tmp_path: Path) -> None:
             await works(bus)
 
 
-async def test_a_password_that_changed_is_read_anew(tmp_path: Path) -> None:
+async def test_a_password_that_changed_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("old")
     async with open_nats(tmp_path / "nats", users={"agent": "new"}) as server:
@@ -141,7 +141,7 @@ async def test_an_agent_needs_only_its_own_subjects(tmp_path: Path) -> None:
         async with (
             open_bus(as_user(base, "all", "a"), "scheduler", "0") as scheduler,
             scheduler.watch(DEVICES) as watch,
-            scheduler.subscribe(f"tessera.v1.{CLUSTER}.*.>") as news,
+            scheduler.subscribe(f"tessera.v1.{CLUSTER}.*.>") as messages,
             open_bus(agents, "agent", "n") as agent,
             open_bus(hasty, "agent", "n") as refused,
         ):
@@ -150,9 +150,9 @@ async def test_an_agent_needs_only_its_own_subjects(tmp_path: Path) -> None:
             await resync(watch)
             await put(agent, "n.v", 1)
             assert await values(watch, 1) == {"n.v": 1}
-            await tell(agent, 2)
-            await agent.publish(allocation(CLUSTER, "t", "u", "prepared"), told(3), b"3")
-            assert sorted(await numbers(news, 3)) == [1, 2, 3]
+            await publish(agent, 2)
+            await agent.publish(allocation(CLUSTER, "t", "u", "prepared"), an_envelope(3), b"3")
+            assert sorted(await numbers(messages, 3)) == [1, 2, 3]
             await within(refused.connection_generation(0))
             with pytest.raises(BusAway):  # NATS does not answer what is not allowed
                 await put_once(refused, "other.v", 4)
@@ -207,7 +207,7 @@ async def test_settings_that_make_no_sense_are_refused(
             pass
 
 
-def test_credentials_in_the_url_are_not_shown() -> None:
+def test_credentials_in_the_url_are_not_displayed() -> None:
     settings = BusSettings(url="nats://user:secret@one:4222, tls://two:4222")
     settings.check()
-    assert settings.shown == "one:4222,two:4222"
+    assert settings.server_names == "one:4222,two:4222"

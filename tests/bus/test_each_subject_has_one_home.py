@@ -12,13 +12,13 @@ from tessera_schema.subjects import DEVICES_BUCKET, device, every
 LAYOUT = StreamLayout("default")
 
 
-@pytest.mark.parametrize("told", CATALOGUE, ids=lambda told: told.type)
-def test_what_is_told_is_kept_in_one_stream(told: EventType) -> None:
-    subject = told.address.format(**sample(told))
+@pytest.mark.parametrize("reported", CATALOGUE, ids=lambda reported: reported.type)
+def test_what_is_reported_is_stored_in_one_stream(reported: EventType) -> None:
+    subject = reported.address.format(**sample(reported))
     homes = LAYOUT.homes(subject)
     assert len(homes) == 1
-    assert homes[0].stream.bucket == told.bucket
-    if not told.bucket:
+    assert homes[0].stream.bucket == reported.bucket
+    if not reported.bucket:
         assert LAYOUT.stream_of(subject) == homes[0].stream
 
 
@@ -29,11 +29,11 @@ def test_no_two_streams_keep_the_same_subject() -> None:
             assert not meet(one.subjects, other.subjects), (one.name, other.name)
 
 
-def test_what_is_republished_is_kept_by_no_stream() -> None:
+def test_what_is_republished_is_stored_by_no_stream() -> None:
     for bucket in LAYOUT.buckets.values():
-        told_on = bucket.told_on(f"$KV.{bucket.bucket}.node.vendor")
+        subject = bucket.published_subject(f"$KV.{bucket.bucket}.node.vendor")
         with pytest.raises(MessageRejected):
-            LAYOUT.stream_of(told_on)
+            LAYOUT.stream_of(subject)
         assert bucket.config(1)["republish"]["dest"] == f"{bucket.published}>"
 
 
@@ -46,7 +46,9 @@ def test_everything_is_read_from_every_stream() -> None:
 def test_a_subject_of_a_bucket_is_read_from_its_key() -> None:
     [home] = LAYOUT.homes(device("default", "n.1", "*"))
     assert home.filter == f"$KV.{DEVICES_BUCKET}.n_1.*"
-    assert home.stream.told_on(f"$KV.{DEVICES_BUCKET}.n_1.v") == device("default", "n.1", "v")
+    assert home.stream.published_subject(f"$KV.{DEVICES_BUCKET}.n_1.v") == device(
+        "default", "n.1", "v"
+    )
 
 
 def test_another_clusters_values_are_not_here() -> None:

@@ -18,8 +18,7 @@ from tessera_runtime.bus.streams import VALUE_S
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import every, usage
-from tests.bus.proxy import open_proxy
-from tests.bus.worlds import (
+from tests.bus.buses import (
     CLUSTER,
     HASTY,
     PATIENCE_S,
@@ -29,22 +28,23 @@ from tests.bus.worlds import (
     comes,
     numbers,
     on_nats,
+    publish,
+    publish_once,
     put,
     read,
     resync,
-    tell,
-    tell_once,
     until,
     values,
     within,
 )  # fmt: skip
+from tests.bus.proxy import open_proxy
 
 DEVICES = "tessera-devices"
 ALL = every(CLUSTER)
 EAGER = OutboxSettings(retry_first_s=0.05, retry_most_s=0.2)
 
 
-def tell_state(outbox: Outbox, key: str, number: int) -> None:
+def publish_state(outbox: Outbox, key: str, number: int) -> None:
     outbox.publish_state(DEVICES, key, "dev.tessera.test.state", str(number).encode())
 
 
@@ -55,21 +55,21 @@ async def test_opening_does_not_wait_for_nats(tmp_path: Path) -> None:
         async with (
             open_bus(settings, "test", "0") as bus,
             bus.watch(DEVICES) as watch,
-            bus.subscribe(ALL) as news,
+            bus.subscribe(ALL) as messages,
             open_outbox(bus, SystemClock(), "test", "0", settings=EAGER) as outbox,
         ):
             assert not bus.connected
             outbox.publish(usage(CLUSTER, "n"), "dev.tessera.test.told", b"1")
-            tell_state(outbox, "a.v", 2)
+            publish_state(outbox, "a.v", 2)
             with pytest.raises(BusAway):
-                await tell_once(bus, 3)
+                await publish_once(bus, 3)
             await server.start()
             await resync(watch)
             await comes(watch, {"a.v": 2})
             await within(outbox.emptied())
-            await tell(bus, 4)
+            await publish(bus, 4)
             async with asyncio.timeout(60):
-                while (await numbers(news, 1)) != [4]:
+                while (await numbers(messages, 1)) != [4]:
                     pass
 
 
@@ -77,18 +77,18 @@ async def test_a_server_that_lost_its_disk_is_filled_again(tmp_path: Path) -> No
     async with (
         on_nats(tmp_path) as world,
         world.bus.watch(DEVICES) as watch,
-        world.bus.subscribe(ALL, durable="monitor") as news,
+        world.bus.subscribe(ALL, durable="monitor") as messages,
         open_outbox(world.bus, SystemClock(), "agent", "0", settings=EAGER) as outbox,
     ):
-        tell_state(outbox, "a.v", 1)
+        publish_state(outbox, "a.v", 1)
         await resync(watch)
         await comes(watch, {"a.v": 1})
-        assert await numbers(news, 1) == [1]
+        assert await numbers(messages, 1) == [1]
         await world.server.restart(forget=True)
         await resync(watch)
         await comes(watch, {"a.v": 1})
-        await tell(world.bus, 5)
-        while await numbers(news, 1) != [5]:
+        await publish(world.bus, 5)
+        while await numbers(messages, 1) != [5]:
             pass
 
 
@@ -97,18 +97,18 @@ async def test_a_bucket_made_again_by_hand_is_noticed_and_mended(tmp_path: Path)
         on_nats(tmp_path) as world,
         by_hand(world.server) as client,
         world.bus.watch(DEVICES) as watch,
-        world.bus.subscribe(f"tessera.v1.{CLUSTER}.device.>") as news,
+        world.bus.subscribe(f"tessera.v1.{CLUSTER}.device.>") as messages,
         open_outbox(world.bus, SystemClock(), "agent", "0", settings=EAGER) as outbox,
     ):
-        tell_state(outbox, "a.v", 1)
+        publish_state(outbox, "a.v", 1)
         await resync(watch)
         await comes(watch, {"a.v": 1})
-        assert [n.subject for n in await read(news, 1)] == ["tessera.v1.c.device.a.v"]
+        assert [n.subject for n in await read(messages, 1)] == ["tessera.v1.c.device.a.v"]
         js = client.jetstream()
         await make_again(js)
         await resync(watch)
         await comes(watch, {"a.v": 1})
-        assert [n.subject for n in await read(news, 1)] == ["tessera.v1.c.device.a.v"]
+        assert [n.subject for n in await read(messages, 1)] == ["tessera.v1.c.device.a.v"]
         async with asyncio.timeout(PATIENCE_S):
             while (config := (await js.stream_info(f"KV_{DEVICES}")).config).republish is None:
                 await asyncio.sleep(0.05)
@@ -134,7 +134,7 @@ async def test_a_purged_bucket_is_filled_again(tmp_path: Path) -> None:
         world.bus.watch(DEVICES) as watch,
         open_outbox(world.bus, SystemClock(), "agent", "0", settings=EAGER) as outbox,
     ):
-        tell_state(outbox, "a.v", 1)
+        publish_state(outbox, "a.v", 1)
         await resync(watch)
         await comes(watch, {"a.v": 1})
         looks = await client.subscribe(f"$JS.API.STREAM.INFO.KV_{DEVICES}")
@@ -166,19 +166,19 @@ async def test_readers_whose_consumer_is_deleted_go_on(tmp_path: Path) -> None:
         on_nats(tmp_path) as world,
         by_hand(world.server) as client,
         world.bus.watch(DEVICES) as watch,
-        world.bus.subscribe(usage(CLUSTER, "*")) as news,
+        world.bus.subscribe(usage(CLUSTER, "*")) as messages,
     ):
         await put(world.bus, "a.v", 1)
         await resync(watch)
         await comes(watch, {"a.v": 1})
-        await tell(world.bus, 1)
-        assert await numbers(news, 1) == [1]
+        await publish(world.bus, 1)
+        assert await numbers(messages, 1) == [1]
         js = client.jetstream()
         for stream in (f"KV_{DEVICES}", "TESSERA_USAGE"):
             for consumer in await js.consumers_info(stream):
                 await js.delete_consumer(stream, consumer.name)
-        await tell(world.bus, 2)
-        assert await numbers(news, 1) == [2]
+        await publish(world.bus, 2)
+        assert await numbers(messages, 1) == [2]
         await resync(watch)
         await comes(watch, {"a.v": 1})
 
@@ -187,12 +187,12 @@ async def test_more_than_a_batch_is_read_in_one_go(tmp_path: Path) -> None:
     settings = replace(QUICK, batch=3)
     async with (
         on_nats(tmp_path, settings) as world,
-        world.bus.subscribe(ALL) as news,
+        world.bus.subscribe(ALL) as messages,
         world.bus.subscribe(ALL, durable="monitor") as durable,
         world.bus.watch(DEVICES) as watch,
     ):
-        await tell(world.bus, *range(20))
-        assert await numbers(news, 20) == list(range(20))
+        await publish(world.bus, *range(20))
+        assert await numbers(messages, 20) == list(range(20))
         assert await numbers(durable, 20) == list(range(20))
         for number in range(10):
             await put(world.bus, f"n{number}.v", number)
@@ -225,23 +225,23 @@ async def test_a_silent_network_is_noticed(tmp_path: Path) -> None:
         open_proxy(server.port) as proxy,
         open_bus(replace(HASTY, url=f"nats://127.0.0.1:{proxy.port}"), "test", "0") as bus,
         bus.watch(DEVICES) as watch,
-        bus.subscribe(usage(CLUSTER, "*")) as news,
+        bus.subscribe(usage(CLUSTER, "*")) as messages,
     ):
         await within(bus.connection_generation(0))
         await put(bus, "a.v", 1)
         await resync(watch)
         await comes(watch, {"a.v": 1})
-        await tell(bus, 1)
-        assert await numbers(news, 1) == [1]
+        await publish(bus, 1)
+        assert await numbers(messages, 1) == [1]
         proxy.fall_silent()
         with pytest.raises(BusAway):
-            await tell_once(bus, 2)
+            await publish_once(bus, 2)
         await until(lambda: not bus.connected)
         proxy.speak()
         await resync(watch)
         await comes(watch, {"a.v": 1})
-        await tell(bus, 3)
-        assert (await numbers(news, 1))[0] in (2, 3)  # 2 may have come through
+        await publish(bus, 3)
+        assert (await numbers(messages, 1))[0] in (2, 3)  # 2 may have come through
 
 
 async def test_a_server_that_hangs_is_taken_for_away(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ async def test_a_server_that_hangs_is_taken_for_away(tmp_path: Path) -> None:
         await resync(watch)
         await world.server.pause()
         with pytest.raises(BusAway):
-            await tell_once(world.bus, 1)
+            await publish_once(world.bus, 1)
         await until(lambda: not world.bus.connected)
         await world.server.resume()
         await within(world.bus.connection_generation(0))
@@ -264,7 +264,7 @@ async def test_a_durable_reader_that_dies_gets_what_it_had_in_hand(tmp_path: Pat
         on_nats(tmp_path, settings) as world,
         world.bus.subscribe(ALL, durable="monitor") as dies,
     ):
-        await tell(world.bus, 1, 2)
+        await publish(world.bus, 1, 2)
         assert await numbers(dies, 1) == [1]
         # Another process with the same name takes over, while the first says nothing more.
         async with (
@@ -333,7 +333,7 @@ async def test_another_clusters_bucket_is_left_alone(tmp_path: Path) -> None:
         assert republish.dest == "tessera.v1.c.device.>"
 
 
-async def test_a_stream_that_cannot_be_mended_is_told_and_used(tmp_path: Path) -> None:
+async def test_a_stream_that_cannot_be_mended_is_reported_and_used(tmp_path: Path) -> None:
     async with open_nats(tmp_path / "nats") as server, by_hand(server) as client:
         await client.jetstream().add_stream(
             name="TESSERA_USAGE", subjects=["tessera.v1.*.usage.>"], storage="file"
@@ -342,10 +342,10 @@ async def test_a_stream_that_cannot_be_mended_is_told_and_used(tmp_path: Path) -
         settings = replace(QUICK, url=server.url)
         async with (
             open_bus(settings, "test", "0", counts.append) as bus,
-            bus.subscribe(ALL) as news,
+            bus.subscribe(ALL) as messages,
         ):
             await within(bus.connection_generation(0))
-            await tell(bus, 1)
-            assert await numbers(news, 1) == [1]
+            await publish(bus, 1)
+            assert await numbers(messages, 1) == [1]
             await asyncio.sleep(2 * QUICK.check_s)
-            assert counts.count("layout_refused") == 1  # told once
+            assert counts.count("layout_refused") == 1  # reported once

@@ -14,11 +14,11 @@ from nats.errors import NoRespondersError
 
 from tessera_runtime.bus.api import MessageRejected
 from tessera_runtime.bus.client import NatsBus
-from tessera_runtime.bus.micro_service import MicroService, ask, endpoint_subject, open_micro
+from tessera_runtime.bus.micro_service import MicroService, endpoint_subject, open_micro, request
 from tessera_runtime.bus.request_queue import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway
-from tests.bus.worlds import CLUSTER, PATIENCE_S, QUICK, OnNats, by_hand, on_nats
+from tests.bus.buses import CLUSTER, PATIENCE_S, QUICK, OnNats, by_hand, on_nats
 
 SERVICE = MicroService(
     name="tessera-echo", instance="node-1", version="1.2.3", description="Repeats."
@@ -48,7 +48,7 @@ async def an_echo(folder: Path, call_s: float = QUICK.call_s) -> AsyncGenerator[
             yield Served(world, world.bus)
 
 
-async def asked(client: Client, subject: str, data: bytes = b"") -> Any:
+async def answer_of(client: Client, subject: str, data: bytes = b"") -> Any:
     """The first answer, once there is anybody."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -61,7 +61,7 @@ async def asked(client: Client, subject: str, data: bytes = b"") -> Any:
 @pytest.mark.parametrize("end", ["", ".tessera-echo", ".tessera-echo.node-1"])
 async def test_every_kind_of_ping_is_answered(end: str, tmp_path: Path) -> None:
     async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
-        assert await asked(client, f"$SRV.PING{end}") == {
+        assert await answer_of(client, f"$SRV.PING{end}") == {
             "type": "io.nats.micro.v1.ping_response", "name": "tessera-echo", "id": "node-1",
             "version": "1.2.3", "metadata": {},
         }  # fmt: skip
@@ -69,7 +69,7 @@ async def test_every_kind_of_ping_is_answered(end: str, tmp_path: Path) -> None:
 
 async def test_info_names_the_endpoints(tmp_path: Path) -> None:
     async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
-        info = await asked(client, "$SRV.INFO.tessera-echo")
+        info = await answer_of(client, "$SRV.INFO.tessera-echo")
         assert info["type"] == "io.nats.micro.v1.info_response"
         assert info["description"] == "Repeats."
         assert info["endpoints"] == [
@@ -79,13 +79,13 @@ async def test_info_names_the_endpoints(tmp_path: Path) -> None:
 
 async def test_stats_count_requests_and_errors(tmp_path: Path) -> None:
     async with an_echo(tmp_path) as served, by_hand(served.world.server) as client:
-        await asked(client, "$SRV.PING.tessera-echo")
-        assert await ask(served.bus, "echo", "repeat", b"ab") == b"abab"
+        await answer_of(client, "$SRV.PING.tessera-echo")
+        assert await request(served.bus, "echo", "repeat", b"ab") == b"abab"
         with pytest.raises(
             MessageRejected, match="echo does not answer repeat: data: b'': write some"
         ):
-            await ask(served.bus, "echo", "repeat")
-        stats = await asked(client, "$SRV.STATS.tessera-echo")
+            await request(served.bus, "echo", "repeat")
+        stats = await answer_of(client, "$SRV.STATS.tessera-echo")
         [endpoint] = stats["endpoints"]
         assert (endpoint["num_requests"], endpoint["num_errors"]) == (2, 1)
         assert endpoint["last_error"] == "data: b'': write something"
@@ -94,7 +94,7 @@ async def test_stats_count_requests_and_errors(tmp_path: Path) -> None:
 
 async def test_an_answer_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
     async with an_echo(tmp_path, call_s=1) as served, by_hand(served.world.server) as client:
-        await asked(client, "$SRV.PING.tessera-echo")
+        await answer_of(client, "$SRV.PING.tessera-echo")
         answer = await client.request(REPEAT, b"for ever", timeout=PATIENCE_S)
         assert answer.headers is not None
         assert answer.headers["Nats-Service-Error-Code"] == "504"
@@ -103,14 +103,14 @@ async def test_an_answer_that_takes_too_long_is_an_error(tmp_path: Path) -> None
 async def test_a_service_that_is_not_there_is_away(tmp_path: Path) -> None:
     async with an_echo(tmp_path) as served:
         with pytest.raises(BusAway, match="nobody answers"):
-            await ask(served.bus, "oracle", "repeat")
+            await request(served.bus, "oracle", "repeat")
 
 
 async def test_it_is_listed_again_after_a_restart(tmp_path: Path) -> None:
     async with an_echo(tmp_path) as served:
         await served.world.server.restart()
         async with by_hand(served.world.server) as client:
-            assert (await asked(client, "$SRV.PING"))["id"] == "node-1"
+            assert (await answer_of(client, "$SRV.PING"))["id"] == "node-1"
 
 
 def test_requests_that_wait_have_a_bound() -> None:

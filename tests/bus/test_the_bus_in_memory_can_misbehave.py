@@ -8,19 +8,19 @@ from tessera_runtime.bus.api import Resync
 from tessera_runtime.errors import BusAway
 from tessera_schema.subjects import DEVICES_BUCKET, every, usage
 from tessera_testing.bus import FakeBus
-from tests.bus.worlds import CLUSTER, numbers, put, read, tell, tell_once, values
+from tests.bus.buses import CLUSTER, numbers, publish, publish_once, put, read, values
 
 pytestmark = pytest.mark.looptime
 
 
 async def test_messages_can_come_twice() -> None:
     bus = FakeBus(CLUSTER)
-    async with bus.subscribe(every(CLUSTER)) as news, bus.watch(DEVICES_BUCKET) as watch:
+    async with bus.subscribe(every(CLUSTER)) as messages, bus.watch(DEVICES_BUCKET) as watch:
         await read(watch, 1)
-        await tell(bus, 1)
+        await publish(bus, 1)
         await put(bus, "a.v", 2)
         bus.repeat(every(CLUSTER))
-        assert await numbers(news, 4) == [1, 2, 1, 2]
+        assert await numbers(messages, 4) == [1, 2, 1, 2]
         assert [await values(watch, 1), await values(watch, 1)] == [{"a.v": 2}] * 2
 
 
@@ -28,16 +28,16 @@ async def test_an_answer_can_be_lost_after_the_message_was_taken() -> None:
     bus = FakeBus(CLUSTER)
     bus.lose_answers(1)
     with pytest.raises(BusAway):
-        await tell_once(bus, 1)
-    await tell(bus, 1)
-    assert [news.data for news in bus.said(usage(CLUSTER, "*"))] == [b"1"]
+        await publish_once(bus, 1)
+    await publish(bus, 1)
+    assert [message.data for message in bus.said(usage(CLUSTER, "*"))] == [b"1"]
 
 
-async def test_what_was_said_and_what_is_kept_can_be_seen() -> None:
+async def test_what_was_said_and_what_is_stored_can_be_visible() -> None:
     bus = FakeBus(CLUSTER)
     for key, number in (("a.v", 1), ("b.v", 2), ("a.v", 3)):
         await put(bus, key, number)
-    assert [int(news.data) for news in bus.said()] == [1, 2, 3]
+    assert [int(message.data) for message in bus.said()] == [1, 2, 3]
     assert {k: int(n.data) for k, n in bus.values(DEVICES_BUCKET, "*.v").items()} == {
         "b.v": 2, "a.v": 3,
     }  # fmt: skip

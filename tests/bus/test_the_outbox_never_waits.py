@@ -1,4 +1,4 @@
-"""A service tells and goes on, whatever NATS does. On the bus in memory and a virtual clock."""
+"""A service publishes and goes on, whatever NATS does. On the bus in memory and a virtual clock."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from tessera_runtime.errors import BusAway
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.subjects import DEVICES_BUCKET, device, every, usage
 from tessera_testing.bus import FakeBus
-from tests.bus.worlds import CLUSTER
+from tests.bus.buses import CLUSTER
 
 pytestmark = pytest.mark.looptime
 USAGE = usage(CLUSTER, "n")
@@ -35,18 +35,18 @@ class Opened:
         self.outbox = outbox
         self.dropped = dropped
 
-    def tell(self, *numbers: int) -> None:
+    def publish(self, *numbers: int) -> None:
         for number in numbers:
             self.outbox.publish(USAGE, "dev.tessera.test.told", str(number).encode())
 
-    def tell_state(self, key: str, *numbers: int) -> None:
+    def publish_state(self, key: str, *numbers: int) -> None:
         for number in numbers:
             self.outbox.publish_state(
                 DEVICES_BUCKET, key, "dev.tessera.test.state", str(number).encode()
             )
 
     def said(self, subject: str = ">") -> list[int]:
-        return [int(news.data) for news in self.bus.said(subject)]
+        return [int(message.data) for message in self.bus.said(subject)]
 
 
 @asynccontextmanager
@@ -60,9 +60,9 @@ async def an_outbox(bus: FakeBus | None = None) -> AsyncGenerator[Opened]:
         yield Opened(bus, outbox, dropped)
 
 
-async def test_events_are_told_in_order() -> None:
+async def test_events_are_reported_in_order() -> None:
     async with an_outbox() as it:
-        it.tell(1, 2, 3)
+        it.publish(1, 2, 3)
         assert it.said() == []
         await it.outbox.emptied()
         assert it.said() == [1, 2, 3]
@@ -72,9 +72,9 @@ async def test_the_envelope_says_who_when_and_in_which_order() -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with an_outbox() as it:
         it.outbox.publish(USAGE, "dev.tessera.test.told", b"{}", trace)
-        it.tell(2)
+        it.publish(2)
         await it.outbox.emptied()
-        one, two = (news.envelope for news in it.bus.said())
+        one, two = (message.envelope for message in it.bus.said())
     assert (one.source, one.type, one.time) == (
         "/tessera/test/0", "dev.tessera.test.told", "2026-11-18T11:06:40.250000Z",
     )  # fmt: skip
@@ -93,7 +93,7 @@ class Going:
         return int(self.time() * 1e9)
 
 
-async def test_a_message_bears_the_time_at_which_it_was_told_whenever_it_goes() -> None:
+async def test_a_message_bears_the_time_at_which_it_was_reported_whenever_it_goes() -> None:
     bus = FakeBus(CLUSTER, connected=False)
     async with open_outbox(bus, Going(), "test", "0") as outbox:
         began = Going().time()
@@ -102,8 +102,8 @@ async def test_a_message_bears_the_time_at_which_it_was_told_whenever_it_goes() 
         bus.back()
         await outbox.emptied()
     [said] = bus.said()
-    told = datetime.fromisoformat(said.envelope.time).timestamp()
-    assert told == pytest.approx(began, abs=0.001)
+    reported = datetime.fromisoformat(said.envelope.time).timestamp()
+    assert reported == pytest.approx(began, abs=0.001)
 
 
 async def test_a_signature_is_of_the_messages_own_order() -> None:
@@ -117,22 +117,22 @@ async def test_a_signature_is_of_the_messages_own_order() -> None:
             outbox.publish(USAGE, "dev.tessera.test.told", data)
         bus.back()
         await outbox.emptied()
-    for news in bus.said():
-        envelope = news.envelope
-        assert envelope.signature == sign(envelope.order, news.data)
+    for message in bus.said():
+        envelope = message.envelope
+        assert envelope.signature == sign(envelope.order, message.data)
 
 
-async def test_two_lives_of_a_service_have_different_ids() -> None:
+async def test_two_runs_of_a_service_have_different_ids() -> None:
     bus = FakeBus(CLUSTER)
     for _ in range(2):
         async with an_outbox(bus) as it:
-            it.tell(1)
-    assert len({news.envelope.id for news in bus.said()}) == 2
+            it.publish(1)
+    assert len({message.envelope.id for message in bus.said()}) == 2
 
 
-async def test_what_was_told_while_the_bus_was_away_comes_after_it() -> None:
+async def test_what_was_reported_while_the_bus_was_away_comes_after_it() -> None:
     async with an_outbox(FakeBus(CLUSTER, connected=False)) as it:
-        it.tell(1, 2)
+        it.publish(1, 2)
         await asyncio.sleep(3600)
         assert it.outbox.waiting == 2
         it.bus.back()
@@ -143,9 +143,9 @@ async def test_what_was_told_while_the_bus_was_away_comes_after_it() -> None:
 async def test_the_oldest_events_are_dropped_and_counted() -> None:
     async with an_outbox() as it:
         it.bus.away()
-        it.tell(1, 2, 3, 4, 5)
+        it.publish(1, 2, 3, 4, 5)
         await asyncio.sleep(60)
-        it.tell(6)
+        it.publish(6)
         assert it.dropped == [(USAGE, "more than 3 messages wait")] * 3
         it.bus.back()
         await it.outbox.emptied()
@@ -155,8 +155,8 @@ async def test_the_oldest_events_are_dropped_and_counted() -> None:
 async def test_of_a_state_only_the_newest_waits() -> None:
     async with an_outbox() as it:
         it.bus.away()
-        it.tell_state("a.v", 1, 2, 3)
-        it.tell_state("b.v", 4)
+        it.publish_state("a.v", 1, 2, 3)
+        it.publish_state("b.v", 4)
         it.bus.back()
         await it.outbox.emptied()
         assert it.said() == [3, 4]
@@ -166,17 +166,17 @@ async def test_of_a_state_only_the_newest_waits() -> None:
 async def test_a_lost_answer_does_not_double_a_message() -> None:
     async with an_outbox() as it:
         it.bus.lose_answers(2)
-        it.tell(1)
-        it.tell_state("a.v", 2)
+        it.publish(1)
+        it.publish_state("a.v", 2)
         await it.outbox.emptied()
         assert it.said(USAGE) == [1]
         assert it.said(device(CLUSTER, "*", "*")) == [2]
 
 
-async def test_states_are_told_again_when_the_bus_lost_them() -> None:
+async def test_states_are_reported_again_when_the_bus_lost_them() -> None:
     async with an_outbox() as it:
-        it.tell_state("a.v", 1, 2)
-        it.tell_state("b.v", 3)
+        it.publish_state("a.v", 1, 2)
+        it.publish_state("b.v", 3)
         await it.outbox.emptied()
         it.outbox.forget_state(DEVICES_BUCKET, "b.v")
         it.bus.remake(DEVICES_BUCKET)
@@ -190,9 +190,9 @@ async def test_states_are_told_again_when_the_bus_lost_them() -> None:
 async def test_a_state_that_changes_while_it_is_sent_is_sent_once_more() -> None:
     async with an_outbox() as it, it.bus.watch(DEVICES_BUCKET) as watch:
         await anext(watch)
-        it.tell_state("a.v", 1)
+        it.publish_state("a.v", 1)
         seen = await anext(watch)
-        it.tell_state("a.v", 2)
+        it.publish_state("a.v", 2)
         await it.outbox.emptied()
         assert it.said() == [1, 2]
         assert seen == it.bus.said()[0]
@@ -202,8 +202,8 @@ async def test_a_message_that_can_never_be_sent_holds_nothing_up() -> None:
     async with an_outbox(FakeBus(CLUSTER, largest=10)) as it:
         it.outbox.publish(USAGE, "dev.tessera.test.told", bytes(11))
         it.outbox.publish("orders.new", "dev.tessera.test.told", b"1")
-        it.tell(2)
-        it.tell_state("a.v", 12345678901)
+        it.publish(2)
+        it.publish_state("a.v", 12345678901)
         await it.outbox.emptied()
         assert it.said() == [2]
         assert [what for what, _ in it.dropped] == [USAGE, "orders.new", f"{DEVICES_BUCKET}/a.v"]
@@ -215,27 +215,27 @@ async def test_a_traceparent_that_is_none_is_left_out() -> None:
         for text in ("no trace", "00-" + "0" * 70_000, "\ud800", "a\r\nce-id: 1"):
             it.outbox.publish(USAGE, "dev.tessera.test.told", b"1", text)
             await it.outbox.emptied()
-        assert [news.envelope.traceparent for news in it.bus.said()] == [""] * 4
+        assert [message.envelope.traceparent for message in it.bus.said()] == [""] * 4
 
 
-async def test_what_still_waits_is_told_at_the_end() -> None:
+async def test_what_still_waits_is_reported_at_the_end() -> None:
     bus = FakeBus(CLUSTER)
     async with an_outbox(bus) as it:
-        it.tell(1, 2)
-    assert [news.data for news in bus.said(every(CLUSTER))] == [b"1", b"2"]
+        it.publish(1, 2)
+    assert [message.data for message in bus.said(every(CLUSTER))] == [b"1", b"2"]
 
 
 async def test_closing_does_not_wait_for_a_bus_that_is_away() -> None:
     bus = FakeBus(CLUSTER, connected=False)
     async with an_outbox(bus) as it:
-        it.tell(1)
+        it.publish(1)
     assert bus.said() == []
 
 
 async def test_a_failure_of_the_service_is_not_changed_by_it() -> None:
     with pytest.raises(ZeroDivisionError):
         async with an_outbox() as it:
-            it.tell(1 // 0)
+            it.publish(1 // 0)
 
 
 class Picky(FakeBus):
@@ -254,17 +254,17 @@ class Picky(FakeBus):
 
 async def test_one_message_that_is_not_taken_does_not_hold_up_the_states() -> None:
     async with an_outbox(Picky(CLUSTER)) as it:
-        it.tell(1)
-        it.tell_state("a.v", 2)
-        it.tell_state("b.v", 3)
-        it.tell_state("c.v", 4)
+        it.publish(1)
+        it.publish_state("a.v", 2)
+        it.publish_state("b.v", 3)
+        it.publish_state("c.v", 4)
         await asyncio.sleep(60)
         assert sorted(it.said()) == [3, 4]
         assert it.outbox.waiting == 2
 
 
 class Crowded(FakeBus):
-    """A bus that tells how many messages were on their way at once, and does not take `late` when
+    """A bus that says how many messages were on their way at once, and does not take `late` when
     it comes first."""
 
     most = under_way = 0
@@ -288,9 +288,9 @@ async def test_what_waits_goes_in_bursts() -> None:
     async with open_outbox(bus, Stopped(), "test", "0", settings=many) as outbox:
         it = Opened(bus, outbox, [])
         await asyncio.sleep(1)
-        it.tell(*range(5))
+        it.publish(*range(5))
         await asyncio.sleep(0.4)
-        it.tell(5)
+        it.publish(5)
         assert it.said() == []
         await outbox.emptied()
         assert it.said() == [0, 1, 2, 3, 4, 5]
@@ -301,7 +301,7 @@ async def test_what_is_not_taken_comes_after_what_went_with_it_and_nothing_comes
     bus = Crowded(CLUSTER)
     bus.late = b"2"
     async with an_outbox(bus) as it:
-        it.tell(1, 2, 3)
+        it.publish(1, 2, 3)
         await it.outbox.emptied()
         assert it.said() == [1, 3, 2]
         assert it.dropped == []

@@ -38,7 +38,7 @@ def node(
 def pod(
     name: str = "p", limits: Mapping[str, Any] | None = None, **metadata: Any
 ) -> dict[str, Any]:
-    """A pod with one container `main`, asking a tile of 3000 MiB unless `limits` says else."""
+    """A pod with one container `main`, requesting a share of 3000 MiB unless `limits` says else."""
     asked = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"} if limits is None else limits
     return {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata},

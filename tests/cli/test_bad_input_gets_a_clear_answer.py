@@ -15,7 +15,7 @@ GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told"),
+    ("manifest", "reported"),
     [
         pytest.param("[1, 2, 3]", "document 1, items[0]: 1, not an object", id="numbers"),
         pytest.param("5", "document 1: 5, not an object", id="a-number"),
@@ -41,12 +41,12 @@ GPU, MEMORY = "nvidia.com/gpu", "nvidia.com/gpumem"
     ],
 )
 def test_what_is_not_kubernetes_is_refused(
-    tessera: Tessera, manifest: str | bytes, told: str
+    tessera: Tessera, manifest: str | bytes, reported: str
 ) -> None:
     ran = tessera("place", "-f", "-", stdin=manifest)
     assert (ran.status, ran.out) == (1, "")
     assert ran.err.startswith("tessera: error: standard input")
-    assert told in ran.err
+    assert reported in ran.err
 
 
 def broken(**changes: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def broken(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told"),
+    ("manifest", "reported"),
     [
         pytest.param(broken(spec=[]), "Pod p: spec: a list of 0: write a mapping", id="spec"),
         pytest.param(
@@ -121,12 +121,12 @@ def broken(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_field_that_makes_no_sense_is_named(
-    tessera: Tessera, manifest: dict[str, Any], told: str
+    tessera: Tessera, manifest: dict[str, Any], reported: str
 ) -> None:
     for spelling in (text(node(), manifest), f"{json.dumps(node())}\n---\n{json.dumps(manifest)}"):
         ran = tessera("place", "-f", "-", stdin=spelling)
         assert (ran.status, ran.out) == (1, "")
-        assert told in ran.err
+        assert reported in ran.err
         assert "\x1b" not in ran.err
 
 
@@ -162,7 +162,7 @@ def test_an_amount_that_makes_no_sense_rejects_its_pod_only(
     assert field in ran.pods[0]["message"]
 
 
-def test_unknown_cards_are_told(tessera: Tessera) -> None:
+def test_unknown_cards_are_reported(tessera: Tessera) -> None:
     asked = pod(annotations={"nvidia.com/use-gpuuuid": "GPU-of-another-world"})
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), asked))
     assert (ran.status, ran.verdicts) == (2, {"p": "waiting"})
@@ -183,9 +183,11 @@ def test_unknown_cards_are_told(tessera: Tessera) -> None:
         pytest.param(50, id="unquoted"),
     ],
 )
-def test_a_node_whose_annotation_cannot_be_read_is_told(tessera: Tessera, register: Any) -> None:
-    sick = node("sick", cards=0, annotations={REGISTER: register})
-    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(sick, node(), pod()))
+def test_a_node_whose_annotation_cannot_be_read_is_reported(
+    tessera: Tessera, register: Any
+) -> None:
+    unhealthy = node("sick", cards=0, annotations={REGISTER: register})
+    ran = tessera("place", "-f", "-", "-o", "json", stdin=text(unhealthy, node(), pod()))
     assert (ran.status, ran.pods[0]["node"]) == (0, "n1")
     assert "sick" in ran.err
     assert REGISTER in ran.err
@@ -205,7 +207,7 @@ def test_a_bound_pod_whose_annotation_cannot_be_read_is_counted(
     assert "pod default/b: " in ran.err
 
 
-def test_a_node_that_lies_is_told_and_takes_no_more(tessera: Tessera) -> None:
+def test_a_node_that_lies_is_reported_and_takes_no_more(tessera: Tessera) -> None:
     annotation = "GPU-n1-0,NVIDIA,12000,60:;"
     ran = tessera(
         "place", "-f", "-", "-o", "json",
@@ -251,7 +253,7 @@ def test_the_same_file_twice_is_refused(tessera: Tessera, write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("nowhere.yaml", "no such file or folder"),
         ("nowhere/at/all", "no such file or folder"),
@@ -261,12 +263,12 @@ def test_the_same_file_twice_is_refused(tessera: Tessera, write: Write) -> None:
     ],
 )
 def test_what_cannot_be_read_is_named(
-    tessera: Tessera, tmp_path: Path, name: str, told: str
+    tessera: Tessera, tmp_path: Path, name: str, reported: str
 ) -> None:
     (tmp_path / "empty").mkdir()
     ran = tessera("place", "-f", f"{tmp_path}/{name}")
     assert (ran.status, ran.out) == (1, "")
-    assert told in ran.err
+    assert reported in ran.err
 
 
 def test_yaml_beyond_64_mib_is_refused_with_the_way_out(tessera: Tessera, write: Write) -> None:
@@ -295,7 +297,7 @@ SECRETS = "root:$6$saltsalt$hash:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::
 @pytest.mark.parametrize(
     "content", [SECRETS, "hunter2", "31337", "- hunter2", '["hunter2"]', "$6$hash: hunter2\n"]
 )
-def test_a_file_that_is_no_manifest_is_not_shown(
+def test_a_file_that_is_no_manifest_is_not_displayed(
     tessera: Tessera, write: Write, content: str
 ) -> None:
     for arguments in (

@@ -1,5 +1,5 @@
 """What `kubectl get nodes,pods -A -o yaml` prints of clusters that run the other systems: the
-tiles that their schedulers gave are counted where they are."""
+shares that their schedulers gave are counted where they are."""
 
 from __future__ import annotations
 
@@ -269,7 +269,9 @@ def test_our_own_grant_is_read_back(tessera: Tessera) -> None:
     assert second.verdicts == {"b": "waiting"}
 
 
-def test_a_plugin_of_whole_cards_alone_is_told_beside_a_pod_that_waits(tessera: Tessera) -> None:
+def test_a_plugin_of_whole_cards_alone_is_reported_next_to_a_pod_that_waits(
+    tessera: Tessera,
+) -> None:
     plain = node(cards=0, capacity={"nvidia.com/gpu": "8"})
     plain["metadata"]["labels"] = {"nvidia.com/gpu.product": "A100", "nvidia.com/gpu.count": "8"}
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(plain, pod()))

@@ -53,8 +53,8 @@ def test_an_address_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("data", [b'{"node":"\xff"}', b"[" * 100_000, b"", b"7"])
 @pytest.mark.parametrize("what", ["device", "usage", "plan"])
-def test_what_anybody_may_publish_can_be_shown(what: str, data: bytes) -> None:
+def test_what_anybody_may_publish_can_be_displayed(what: str, data: bytes) -> None:
     envelope = Envelope(id="1", source="s", type="t", time="t", epoch=1, sequence=1)
-    news = Message(subject=f"tessera.v1.c.{what}.n.v", envelope=envelope, data=data)
-    assert len(as_line(news)) < 1000
-    assert msgspec.json.decode(as_json(news))["subject"] == news.subject
+    message = Message(subject=f"tessera.v1.c.{what}.n.v", envelope=envelope, data=data)
+    assert len(as_line(message)) < 1000
+    assert msgspec.json.decode(as_json(message))["subject"] == message.subject

@@ -22,30 +22,35 @@ from tessera_schema.messages.device_reports import DeviceState, encode
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.messages.event_catalogue import CATALOGUE, DEVICE_STATE, EventType, sample
 from tessera_schema.subjects import DEVICES_BUCKET
-from tests.bus.worlds import QUICK, on_nats, within
+from tests.bus.buses import QUICK, on_nats, within
 
 
-def news_of(told: EventType, **changes: str) -> Message:
-    subject = told.address.format(**sample(told) | {"cluster": "c1"})
+def message_of(reported: EventType, **changes: str) -> Message:
+    subject = reported.address.format(**sample(reported) | {"cluster": "c1"})
     envelope = Envelope(
-        id="1", source="/tessera/x/0", type=told.type, time="2026-11-23T18:00:01.5Z", epoch=1,
+        id="1", source="/tessera/x/0", type=reported.type, time="2026-11-23T18:00:01.5Z", epoch=1,
         sequence=1,
     )  # fmt: skip
-    data = changes.get("data", "").encode() or msgspec.json.encode(told.example)
+    data = changes.get("data", "").encode() or msgspec.json.encode(reported.example)
     return Message(subject=subject, envelope=envelope, data=data)
 
 
-@pytest.mark.parametrize("told", CATALOGUE, ids=lambda told: told.type.removeprefix("dev.tessera."))
-def test_every_kind_of_message_is_one_short_line(told: EventType) -> None:
-    line = as_line(news_of(told))
+@pytest.mark.parametrize(
+    "reported", CATALOGUE, ids=lambda reported: reported.type.removeprefix("dev.tessera.")
+)
+def test_every_kind_of_message_is_one_short_line(reported: EventType) -> None:
+    line = as_line(message_of(reported))
     assert line.startswith("18:00:01  ")
     assert "\n" not in line
     assert "{" not in line
     assert len(line) <= 200
 
 
-def test_lines_say_whom_it_is_about_in_numbers() -> None:
-    lines = {told.type.removeprefix("dev.tessera."): as_line(news_of(told)) for told in CATALOGUE}
+def test_lines_name_the_object_and_its_numbers() -> None:
+    lines = {
+        reported.type.removeprefix("dev.tessera."): as_line(message_of(reported))
+        for reported in CATALOGUE
+    }
     assert lines["allocation.granted"] == (
         "18:00:01  allocation granted   team-a/train-0 on gpu-1.example.org: main: card 0, "
         "8192 MiB, 25 %"
@@ -57,10 +62,10 @@ def test_lines_say_whom_it_is_about_in_numbers() -> None:
 
 
 def test_what_cannot_be_read_and_what_is_long_are_lines_too() -> None:
-    told = CATALOGUE[0]
-    assert "not readable: " in as_line(news_of(told, data="{"))
+    reported = CATALOGUE[0]
+    assert "not readable: " in as_line(message_of(reported, data="{"))
     many = DeviceState(node="n" * 1000, vendor="v")
-    assert len(as_line(news_of(told, data=encode(many).decode()))) == LONGEST
+    assert len(as_line(message_of(reported, data=encode(many).decode()))) == LONGEST
 
 
 async def first_subject(settings: BusSettings, cluster: str = "") -> str:
@@ -77,26 +82,26 @@ async def test_subjects_are_those_of_the_cluster_that_the_bus_serves(tmp_path: P
         other = BusSettings(url=world.server.url, arrange=False)
         assert other.cluster != QUICK.cluster
 
-        async def tell() -> None:
+        async def publish() -> None:
             while True:
                 state = encode(DeviceState(node="n", vendor="v"))
                 outbox.publish_state(DEVICES_BUCKET, "n.v", DEVICE_STATE, state)
                 await asyncio.sleep(0.05)
 
         async with asyncio.TaskGroup() as group:
-            telling = group.create_task(tell(), name="telling")
+            publishing = group.create_task(publish(), name="telling")
             assert await first_subject(other) == f"tessera.v1.{QUICK.cluster}.device.n.v"
             named = replace(other, cluster=QUICK.cluster)
             assert (await first_subject(named, QUICK.cluster)).split(".")[2] == QUICK.cluster
             with pytest.raises(BadConfigFile, match=f"this bus serves cluster {QUICK.cluster}"):
                 await first_subject(other, "default")
-            telling.cancel()
+            publishing.cancel()
 
 
 async def test_a_bus_that_does_not_answer_ends_it() -> None:
     with held_ports(1) as (port,):
         nowhere = BusSettings(url=f"nats://127.0.0.1:{port}", arrange=False)
         with pytest.raises(InputUnreadable) as said:
-            await follow(nowhere, "", lambda _news: None, wait_s=0.2)
+            await follow(nowhere, "", lambda _message: None, wait_s=0.2)
     assert f"127.0.0.1:{port}" in str(said.value)
     assert "no answer within 0.2 s: see that NATS runs there, and give --url" in str(said.value)

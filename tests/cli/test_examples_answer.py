@@ -67,18 +67,18 @@ def test_the_good_ones_together_are_placed(tessera: Tessera) -> None:
 
 def test_the_numbers_of_the_seeds_come_out(tessera: Tessera) -> None:
     ran = tessera("place", "-f", str(EXAMPLES), "-o", "json")
-    tiles = {
+    shares = {
         pod["name"]: [(c["memory_mib"], c["cores_percent"]) for c in pod["cards"]]
         for pod in ran.pods
     }
-    assert tiles["corex-half-a"] == [(16384, 50)]
-    assert tiles["gpu-pod-1"] == [(1024, 0)]
-    assert tiles["pod-half"] == [(11520, 50)]
-    assert tiles["gpushare-half"] == [(16384, 50)]
-    assert tiles["vcuda-half"] == [(7680, 50)]
-    assert len(tiles["vcuda-two-cards"]) == 2
-    assert tiles["gpushare-compute"] == [(4096, 30)]
-    assert tiles["gpushare-two-cards"] == [(4096, 0), (4096, 0)]
-    assert tiles["replica-of-a-quarter"] == [(3840, 25)]
-    assert tiles["replica-by-selector"] == [(27306, 33.333)]
-    assert len(tiles["two-makes"]) == 3
+    assert shares["corex-half-a"] == [(16384, 50)]
+    assert shares["gpu-pod-1"] == [(1024, 0)]
+    assert shares["pod-half"] == [(11520, 50)]
+    assert shares["gpushare-half"] == [(16384, 50)]
+    assert shares["vcuda-half"] == [(7680, 50)]
+    assert len(shares["vcuda-two-cards"]) == 2
+    assert shares["gpushare-compute"] == [(4096, 30)]
+    assert shares["gpushare-two-cards"] == [(4096, 0), (4096, 0)]
+    assert shares["replica-of-a-quarter"] == [(3840, 25)]
+    assert shares["replica-by-selector"] == [(27306, 33.333)]
+    assert len(shares["two-makes"]) == 3

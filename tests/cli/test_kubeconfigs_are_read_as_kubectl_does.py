@@ -1,4 +1,4 @@
-"""Which cluster, as whom and in which namespace: the same as kubectl."""
+"""Which cluster, as which user and in which namespace: the same as kubectl."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_the_file_that_is_named_goes_before_the_variable_and_the_one_at_home(
 
 
 def test_a_pod_has_its_own_account() -> None:
-    told = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
-    found = chosen(environ=told)
+    reported = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
+    found = chosen(environ=reported)
     assert (found.kubeconfig, found.host, found.port) == ("", "10.0.0.1", 6443)
 
 
@@ -87,7 +87,7 @@ async def test_the_namespace_is_the_contexts(tmp_path: Path) -> None:
         assert await namespace("--context", "main", "-n", "team-c") == "team-c"
 
 
-async def test_another_user_is_asked_for_by_the_header(tmp_path: Path) -> None:
+async def test_another_user_is_requested_for_by_the_header(tmp_path: Path) -> None:
     seen: list[str] = []
     async with embedded_control_plane(tmp_path / "server") as server:
         file = config(tmp_path / "1", server.url, server.ca_path, server.token, main="")

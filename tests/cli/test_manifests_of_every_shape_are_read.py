@@ -59,7 +59,7 @@ def test_a_cluster_on_standard_input_and_a_file_are_read_together(
     assert ran.verdicts == {"p": "placed"}
 
 
-def test_a_folder_is_read_in_order_and_the_folders_in_it_only_when_asked(
+def test_a_folder_is_read_in_order_and_the_folders_in_it_only_when_requested(
     tessera: Tessera, write: Write
 ) -> None:
     write(json.dumps(pod("last")), "some/z.json")

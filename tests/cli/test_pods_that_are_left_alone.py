@@ -64,7 +64,7 @@ def test_pods_of_schedulers_that_are_served_are_placed(tessera: Tessera, name: s
     assert tessera("place", "-f", "-", "-o", "json", stdin=manifest).verdicts == {"p": "placed"}
 
 
-def test_who_asks_for_nothing_may_be_anybodys(tessera: Tessera) -> None:
+def test_who_requests_for_nothing_may_be_anybodys(tessera: Tessera) -> None:
     idle = scheduled_by("my-scheduler")
     idle["spec"]["containers"][0]["resources"]["limits"] = {"cpu": 1}
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), idle))
@@ -94,7 +94,7 @@ def test_a_name_that_no_dialect_owns_is_no_success(tessera: Tessera, name: str) 
     assert "asks for no accelerator" not in ran.out
 
 
-def test_a_manifest_that_the_webhook_would_not_read_is_told(tessera: Tessera) -> None:
+def test_a_manifest_that_the_webhook_would_not_read_is_reported(tessera: Tessera) -> None:
     made = pod("p")
     made["spec"]["containers"][0]["args"] = ["x" * (600 << 10)]
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(), made))

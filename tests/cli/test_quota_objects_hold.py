@@ -99,7 +99,7 @@ def test_the_answer_names_the_quota_and_the_numbers(tessera: Tessera) -> None:
     assert "3000 are used and 3000 asked" in message
 
 
-def test_quotas_that_do_not_count_here_are_told(tessera: Tessera) -> None:
+def test_quotas_that_do_not_count_here_are_reported(tessera: Tessera) -> None:
     ran = place(tessera, resource_quota({"requests.nvidia.com/gpu": 1}))
     assert "spec.hard[requests.nvidia.com/gpu]: requests are counted by the API server" in ran.err
     assert "write limits.nvidia.com/gpu to have it planned" in ran.err
@@ -144,7 +144,7 @@ def test_a_quota_holds_in_its_namespace_only(tessera: Tessera) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "told"),
+    ("quota", "reported"),
     [
         pytest.param(
             resource_quota({"limits.nvidia.com/gpumem": "lots"}),
@@ -185,11 +185,11 @@ def test_a_quota_holds_in_its_namespace_only(tessera: Tessera) -> None:
     ],
 )
 def test_a_quota_that_makes_no_sense_is_refused(
-    tessera: Tessera, quota: dict[str, Any], told: str
+    tessera: Tessera, quota: dict[str, Any], reported: str
 ) -> None:
     ran = place(tessera, quota)
     assert (ran.status, ran.out) == (1, "")
-    assert told in ran.err
+    assert reported in ran.err
 
 
 def namespace(name: str, **labels: str) -> dict[str, Any]:

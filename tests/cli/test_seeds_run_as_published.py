@@ -283,7 +283,7 @@ def test_gpu_manager_refuses_150(tessera: Tessera) -> None:
     assert (ran.status, ran.verdicts) == (2, {"vcuda": "rejected"})
 
 
-def test_everything_loose_is_mended_and_told_once_each(tessera: Tessera) -> None:
+def test_everything_loose_is_mended_and_reported_once_each(tessera: Tessera) -> None:
     manifest = f"""{NODES}
 apiVersion: v1
 kind: Pod

@@ -60,7 +60,7 @@ def test_a_placed_pod_says_all_that_would_be_written(tessera: Tessera) -> None:
     assert all(list(m) == ["destination", "source", "read_only"] for m in given["mounts"])
 
 
-def test_whole_numbers_have_no_point_and_others_keep_theirs(tessera: Tessera) -> None:
+def test_whole_numbers_have_no_point_and_others_keep_foreign(tessera: Tessera) -> None:
     limits = {
         "mthreads.com/vgpu": 1,
         "mthreads.com/sgpu-memory": 16,
@@ -78,7 +78,7 @@ def test_two_dialects_of_two_vendors_are_joined(tessera: Tessera) -> None:
     assert one(tessera, NODE, both)["dialect"] == "hami,mthreads"
 
 
-def test_a_pod_that_asks_for_nothing_is_ignored(tessera: Tessera) -> None:
+def test_a_pod_that_requests_for_nothing_is_ignored(tessera: Tessera) -> None:
     answer = one(tessera, NODE, pod(limits={"cpu": "1"}))
     assert (answer["verdict"], answer["mutated"], answer["cards"]) == ("ignored", {}, [])
     assert {key: type(answer[key]) for key in KEYS} == TYPES

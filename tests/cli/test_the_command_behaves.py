@@ -108,7 +108,7 @@ def test_what_nobody_foresaw_is_one_sentence(
     )
 
 
-def test_deep_json_is_told(tessera: Tessera) -> None:
+def test_deep_json_is_reported(tessera: Tessera) -> None:
     deep = '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"affinity":%s%s}}'
     for depth in (400, 5000):
         ran = tessera("place", "-f", "-", stdin=deep % ('{"a":' * depth + "1", "}" * depth))
@@ -138,7 +138,7 @@ def test_dialects_are_configured_and_switched_off(tessera: Tessera, write: Write
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "reported"),
     [
         pytest.param("dialects: {hamy: {}}", "dialects.hamy: no such dialect", id="dialect"),
         pytest.param("dialects: {hami: {ram: x}}", "dialects.hami: ", id="option"),
@@ -153,13 +153,13 @@ def test_dialects_are_configured_and_switched_off(tessera: Tessera, write: Write
     ],
 )
 def test_a_wrong_configuration_is_named(
-    tessera: Tessera, write: Write, config: str, told: str
+    tessera: Tessera, write: Write, config: str, reported: str
 ) -> None:
     path = write(config, "config.yaml")
     ran = tessera("place", "-f", "-", "--config", path, stdin=text(node(), pod()))
     assert (ran.status, ran.out) == (1, "")
     assert f"error: {path}: " in ran.err
-    assert told in ran.err
+    assert reported in ran.err
 
 
 def test_a_configuration_that_is_not_there_is_named(tessera: Tessera, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_row_tells_pod_verdict_dialect_node_and_tile(tessera: Tessera) -> None:
+def test_a_row_says_pod_verdict_dialect_node_and_share(tessera: Tessera) -> None:
     out = tessera("place", "-f", "-", stdin=text(node(), TWO)).out
     (row,) = [line for line in out.splitlines() if "default/two" in line]
     assert " ".join(row.split()) == (
@@ -53,7 +53,7 @@ def test_no_line_is_wider_than_the_terminal(
         assert word in ran.out
 
 
-def test_why_tells_card_by_card_what_is_free(tessera: Tessera) -> None:
+def test_why_says_card_by_card_what_is_free(tessera: Tessera) -> None:
     ran = tessera("place", "-f", "-", "--why", stdin=text(node(), node("n2"), FULL, HUGE, BAD))
     assert ran.status == 2
     section = ran.out[ran.out.index("\ndefault/huge waiting") :]
@@ -80,14 +80,14 @@ def test_each_card_of_a_node_with_too_few_says_its_own_reason(tessera: Tessera) 
     assert empty.endswith("16384 of 16384 MiB free 100 of 100 % free 0/10 slots fits")
 
 
-def test_why_is_told_for_the_moment_at_which_the_pod_was_planned(tessera: Tessera) -> None:
+def test_why_is_reported_for_the_moment_at_which_the_pod_was_planned(tessera: Tessera) -> None:
     first, later = pod("first", {"nvidia.com/gpu": 3}), TWO
     out = tessera("place", "-f", "-", "--why", stdin=text(node(), first, later)).out
     assert "first asks" not in out
     assert "main asks for 3 nvidia cards, the node has 2" in out
 
 
-def test_pods_and_nodes_that_say_the_same_are_told_together(tessera: Tessera) -> None:
+def test_pods_and_nodes_that_say_the_same_are_reported_together(tessera: Tessera) -> None:
     nodes = [node(f"n{i}") for i in range(6)]
     pods = [pod(f"huge-{i}", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20000}) for i in range(5)]
     out = tessera("place", "-f", "-", "--why", stdin=text(*nodes, *pods)).out
@@ -108,7 +108,9 @@ def test_warnings_of_a_pod_stand_below_the_table(tessera: Tessera) -> None:
     assert "warning default/loose: metadata.annotations[a]: 50 is a number" in out
 
 
-def test_warnings_about_the_cluster_are_told_together_on_standard_error(tessera: Tessera) -> None:
+def test_warnings_about_the_cluster_are_reported_together_on_standard_error(
+    tessera: Tessera,
+) -> None:
     pods = [bound(f"b{i}", "", on="gone") for i in range(9)]
     ran = tessera("place", "-f", "-", stdin=text(node(), *pods, TWO))
     (line,) = ran.err.splitlines()
@@ -117,8 +119,8 @@ def test_warnings_about_the_cluster_are_told_together_on_standard_error(tessera:
 
 def test_control_characters_of_a_manifest_do_not_reach_the_terminal(tessera: Tessera) -> None:
     evil = pod("evil", {"nvidia.com/gpu": "\x1b[2J"}, annotations={"hami.io/x": "\x1b[31m"})
-    sick = node("sick", cards=0, annotations={"hami.io/node-nvidia-register": "\x1b[2J"})
-    ran = tessera("place", "-f", "-", "--why", stdin=text(node(), sick, evil))
+    unhealthy = node("sick", cards=0, annotations={"hami.io/node-nvidia-register": "\x1b[2J"})
+    ran = tessera("place", "-f", "-", "--why", stdin=text(node(), unhealthy, evil))
     assert "\x1b" not in ran.out + ran.err
     assert "\\x1b[2J" in ran.out
 

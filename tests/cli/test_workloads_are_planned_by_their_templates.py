@@ -54,7 +54,7 @@ def test_so_many_pods_are_planned(
     assert [(p["namespace"], p["name"]) for p in ran.pods] == [("team", n) for n in names]
 
 
-def test_a_daemon_set_is_told_to_be_left_out(tessera: Tessera) -> None:
+def test_a_daemon_set_is_reported_to_be_left_out(tessera: Tessera) -> None:
     ran = tessera("place", "-f", "-", stdin=text(node(), workload("DaemonSet", {})))
     assert "DaemonSet team/w: a DaemonSet makes a pod for every node and is not planned" in ran.err
 
@@ -76,9 +76,11 @@ def test_tasks_of_a_batch_job_have_templates_of_their_own(tessera: Tessera) -> N
     assert "spec.minAvailable: 3: gangs are not planned yet" in ran.err
 
 
-@pytest.mark.parametrize(("least", "placed", "told"), [(6, 5, True), (5, 5, False), (2, 5, False)])
-def test_a_gang_that_can_never_start_is_told(
-    tessera: Tessera, least: int, placed: int, *, told: bool
+@pytest.mark.parametrize(
+    ("least", "placed", "reported"), [(6, 5, True), (5, 5, False), (2, 5, False)]
+)
+def test_a_gang_that_can_never_start_is_reported(
+    tessera: Tessera, least: int, placed: int, *, reported: bool
 ) -> None:
     spec = pod(limits={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000})["spec"]
     tasks = [{"name": "w", "replicas": 6, "template": {"spec": spec}}]
@@ -89,7 +91,7 @@ def test_a_gang_that_can_never_start_is_told(
     ran = tessera("place", "-f", "-", "-o", "json", stdin=text(node(cards=1), job))
     assert list(ran.verdicts.values()).count("placed") == placed
     line = f"spec.minAvailable: {least}: {placed} of 6 pods are placed: the others wait"
-    assert (line in ran.err) is told
+    assert (line in ran.err) is reported
 
 
 def test_a_dump_does_not_plan_pods_twice(tessera: Tessera) -> None:
@@ -107,7 +109,7 @@ def test_copies_beyond_belief_are_cut_off(tessera: Tessera) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "told"),
+    ("kind", "spec", "reported"),
     [
         pytest.param(
             "Deployment", {"replicas": "3"}, 'spec.replicas: "3": write a whole number', id="text"
@@ -135,8 +137,8 @@ def test_copies_beyond_belief_are_cut_off(tessera: Tessera) -> None:
     ],
 )
 def test_a_workload_that_makes_no_sense_is_refused(
-    tessera: Tessera, kind: str, spec: dict[str, Any], told: str
+    tessera: Tessera, kind: str, spec: dict[str, Any], reported: str
 ) -> None:
     ran = tessera("place", "-f", "-", stdin=text(node(), workload(kind, spec)))
     assert (ran.status, ran.out) == (1, "")
-    assert f"{kind} team/w: {told}" in ran.err
+    assert f"{kind} team/w: {reported}" in ran.err

@@ -218,7 +218,7 @@ def test_a_reservation_that_is_over_holds_nothing(tessera: Tessera) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "reported"),
     [
         ({"phase": "Pending"}, "it waits for a place itself"),
         ({}, "it waits for a place itself"),
@@ -226,8 +226,8 @@ def test_a_reservation_that_is_over_holds_nothing(tessera: Tessera) -> None:
     ],
 )
 def test_what_is_not_clear_of_a_reservation_is_a_gap(
-    tessera: Tessera, status: dict[str, Any], told: str
+    tessera: Tessera, status: dict[str, Any], reported: str
 ) -> None:
     ran = tessera("place", "-f", "-", stdin=text(NODE, DEVICE, reservation(**status)))
     assert ran.status == 2
-    assert f"Reservation later: {told}" in ran.err
+    assert f"Reservation later: {reported}" in ran.err

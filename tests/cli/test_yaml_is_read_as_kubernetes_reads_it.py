@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tessera_cli.place.yaml_values import BadYaml, documents
+from tessera_cli.input.yaml_values import BadYaml, documents
 
 
 def only(text: str) -> Any:
@@ -46,7 +46,7 @@ def only(text: str) -> Any:
         pytest.param("-1.", -1, id="point-without-digits"),
     ],
 )
-def test_a_scalar_means_what_it_means_to_kubectl(text: str, value: Any) -> None:
+def test_a_scalar_has_the_value_that_kubectl_gives_it(text: str, value: Any) -> None:
     found = list(documents(text))
     assert [v for _, v in found] == ([] if value is None else [value])
     assert only(f"a: {text}") == {"a": value} if text != "-" else True
@@ -76,7 +76,7 @@ def test_documents_come_with_their_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         pytest.param("a: 1\nb: 2\na: 3", "line 3: the key a comes twice", id="repeated-key"),
         pytest.param("a: *b", "line 1", id="alias-without-anchor"),
@@ -92,10 +92,10 @@ def test_documents_come_with_their_lines() -> None:
         pytest.param("a: \x07", "control characters", id="bell"),
     ],
 )
-def test_what_is_no_yaml_is_told_with_its_line(text: str, told: str) -> None:
+def test_what_is_no_yaml_is_reported_with_its_line(text: str, reported: str) -> None:
     with pytest.raises(BadYaml) as e:
         list(documents(text))
-    assert told in str(e.value)
+    assert reported in str(e.value)
 
 
 def test_a_bomb_of_aliases_is_refused_at_once() -> None:

@@ -23,7 +23,7 @@ async def test_explain_says_in_numbers_what_is_missing(open_cluster: OpenCluster
         await reached(cluster)
         kubeconfig = str(cluster.plane.control.kubeconfig)
         target = ClusterTarget(kubeconfig=kubeconfig, namespace=cluster.own)
-        said = await explanations.ask(target, "p")
+        said = await explanations.read_explanation(target, "p")
         assert said.verdict == "waiting"
         numbers = " ".join(reason.message for node in said.nodes for reason in node.reasons)
         assert [shown.name for shown in said.nodes] == [node]

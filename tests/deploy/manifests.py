@@ -115,7 +115,7 @@ def named(objects: Iterable[Json], kind: str, name: str = "") -> list[Json]:
 
 
 def environment(container: Container, objects: Iterable[Json]) -> dict[str, str]:
-    """Its variables as the process would see them; a field of the pod is told by its path."""
+    """Its variables as the process would see them; a field of the pod is named by its path."""
     known = list(objects)
     env: dict[str, str] = {}
     for source in container.spec.get("envFrom", ()):

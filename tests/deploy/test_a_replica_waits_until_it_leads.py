@@ -1,4 +1,4 @@
-"""`until-ready` keeps kube-scheduler from starting beside a service that stands by."""
+"""`until-ready` keeps kube-scheduler from starting next to a service that stands by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images cannot be built everywhere; what they would hold can be told from their Dockerfiles: every
+"""Images cannot be built everywhere; what they would hold can be read from their Dockerfiles: every
 package that a service imports, at the versions that were tested."""
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def normal(name: str) -> str:
 
 
 def test_every_image_of_the_manifests_has_a_dockerfile() -> None:
-    ours = {
+    own = {
         c.spec["image"].partition(":")[0].removeprefix(f"{REGISTRY}/")
         for c in containers(overlay("single-node"))
         if "tessera" in c.spec["image"]
     }
-    assert ours == set(NAMES)
+    assert own == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,8 +74,8 @@ def test_every_module_is_in_the_image(name: str) -> None:
     code = f"import sys, tessera_{name}.main; print(*{{m.partition('.')[0] for m in sys.modules}})"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(ran.stdout.split())
-    ours = {p.name for path in copied(name) for p in (ROOT / path).glob("tessera_*")}
-    assert {m for m in imported if m.startswith("tessera_")} <= ours
+    own = {p.name for path in copied(name) for p in (ROOT / path).glob("tessera_*")}
+    assert {m for m in imported if m.startswith("tessera_")} <= own
     locked = pins(IMAGES / f"{name}.lock")
     owners = packages_distributions()
     needed = {
@@ -88,7 +88,7 @@ def test_every_module_is_in_the_image(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatever_its_packages_ask_for_is_locked(name: str) -> None:
+def test_whatever_its_packages_request_for_is_locked(name: str) -> None:
     locked = pins(IMAGES / f"{name}.lock")
     for path in copied(name):
         project = (ROOT / path).parent / "pyproject.toml"

@@ -1,4 +1,4 @@
-"""A cluster whose dialects have names of their own: one component tells all services,
+"""A cluster whose dialects have names of their own: one component configures all services,
 kube-scheduler and the policies the same."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_every_service_reads_the_same_file(tmp_path: Path) -> None:
         assert source["configMap"]["name"] == there
 
 
-def test_it_says_what_was_asked_for(tmp_path: Path) -> None:
+def test_it_says_what_was_requested_for(tmp_path: Path) -> None:
     objects = with_component(tmp_path)
     file = tmp_path / "read.yaml"
     file.write_text(data(objects, "tessera-dialects", "dialects.yaml"))
@@ -98,7 +98,7 @@ def test_policies_guard_the_keys_of_these_dialects(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("hami: {memry: x}", "memry"),
         ("other: {enabled: true}", "no such dialect"),
@@ -106,10 +106,10 @@ def test_policies_guard_the_keys_of_these_dialects(tmp_path: Path) -> None:
     ],
 )
 def test_nonsense_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, reported: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(SystemExit):
         generator().main(["--dialects", str(tmp_path / "bad.yaml"), "--into", str(tmp_path / "x")])
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
     assert not (tmp_path / "x").exists()

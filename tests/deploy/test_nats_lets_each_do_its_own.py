@@ -1,5 +1,5 @@
-"""The message bus as it is deployed: who may connect, what each may say and hear, with the client
-of the services and the server that NATS itself makes."""
+"""The message bus as it is deployed: who may connect, what each may publish and receive, with the
+client of the services and the server that NATS itself makes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tessera_embedded.nats_server import find_binary
 from tessera_embedded.ports import held_ports
 from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.client import NatsBus, open_bus
-from tessera_runtime.bus.micro_service import MicroService, ask, open_micro
+from tessera_runtime.bus.micro_service import MicroService, open_micro, request
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.clock import SystemClock
 from tessera_runtime.errors import BusAway, TesseraError
@@ -36,13 +36,13 @@ from tessera_schema.subjects import (
     quota,
     usage,
 )
-from tests.bus.worlds import QUICK, resync, told, until, values, within
+from tests.bus.buses import QUICK, an_envelope, resync, until, values, within
 from tests.deploy.manifests import KUSTOMIZE, containers, environment, named, overlay
 
 CLUSTER: Final = QUICK.cluster
 PATIENCE_S: Final = 60.0
 PATIENT: Final = replace(QUICK, check_s=20, heartbeat_s=10, pull_s=30)
-"""Nothing here breaks, so that only a slow machine could make a connection begin anew."""
+"""Nothing here breaks, so that only a slow machine could make a connection begin again."""
 REFUSED_S: Final = 1.0
 """Seconds for which an answer is waited for that does not come."""
 PASSWORDS: Final = KUSTOMIZE / "passwords.sh"
@@ -113,12 +113,12 @@ def files_of(name: str) -> dict[str, str]:
 
 
 def a_letter(number: int) -> tuple[Envelope, bytes]:
-    return told(number), str(number).encode()
+    return an_envelope(number), str(number).encode()
 
 
-async def next_of(news: object) -> Message:
+async def next_of(messages: object) -> Message:
     async with asyncio.timeout(PATIENCE_S):
-        item = await anext(news)  # type: ignore[call-overload]  # an iterator of news
+        item = await anext(messages)  # type: ignore[call-overload]  # an iterator of messages
     assert isinstance(item, Message)
     return item
 
@@ -151,42 +151,42 @@ async def everybody(folder: Path, *hasty: str) -> AsyncGenerator[Mapping[str, Na
         yield buses
 
 
-async def test_each_says_and_hears_what_its_work_needs(tmp_path: Path) -> None:
+async def test_each_says_and_receives_what_its_work_needs(tmp_path: Path) -> None:
     async with (
         everybody(tmp_path) as buses,
         buses["scheduler"].watch(DEVICES_BUCKET) as watch,
-        buses["viewer"].subscribe(f"tessera.v1.{CLUSTER}.>") as news,
+        buses["viewer"].subscribe(f"tessera.v1.{CLUSTER}.>") as messages,
     ):
         await resync(watch)
         scheduler, agent = buses["scheduler"], buses["agent"]
         await agent.put(DEVICES_BUCKET, "n.v", *a_letter(1))
         assert await values(watch, 1) == {"n.v": 1}
         await agent.publish(usage(CLUSTER, "n"), *a_letter(2))
-        tellers = {
+        publishers = {
             "prepared": agent, "running": agent,
             "granted": scheduler, "released": scheduler, "refused": scheduler,
         }  # fmt: skip
-        for number, (what, bus) in enumerate(tellers.items(), start=3):
+        for number, (what, bus) in enumerate(publishers.items(), start=3):
             await bus.publish(allocation(CLUSTER, "t", "u", what), *a_letter(number))
-        subjects = {(await next_of(news)).subject.split(".", 3)[3] for _ in range(7)}
+        subjects = {(await next_of(messages)).subject.split(".", 3)[3] for _ in range(7)}
         assert subjects == {
-            "device.n.v", "usage.n", *(f"allocation.t.u.{what}" for what in tellers),
+            "device.n.v", "usage.n", *(f"allocation.t.u.{what}" for what in publishers),
         }  # fmt: skip
 
 
-async def test_the_quota_monitor_hears_of_use_and_tells_of_quotas(tmp_path: Path) -> None:
+async def test_the_quota_monitor_receives_of_use_and_says_of_quotas(tmp_path: Path) -> None:
     async with (
         everybody(tmp_path) as buses,
         buses["quota"].subscribe(usage(CLUSTER, "*")) as used,
-        buses["viewer"].subscribe(quota(CLUSTER, "team-a", "*")) as told_of,
+        buses["viewer"].subscribe(quota(CLUSTER, "team-a", "*")) as reported_of,
     ):
         await buses["agent"].publish(usage(CLUSTER, "n"), *a_letter(1))
         assert (await next_of(used)).subject == usage(CLUSTER, "n")
         await buses["quota"].publish(quota(CLUSTER, "team-a", "exceeded"), *a_letter(2))
-        assert (await next_of(told_of)).subject == quota(CLUSTER, "team-a", "exceeded")
+        assert (await next_of(reported_of)).subject == quota(CLUSTER, "team-a", "exceeded")
 
 
-async def test_the_rebalancer_hears_of_use_and_tells_hints_and_plans(tmp_path: Path) -> None:
+async def test_the_rebalancer_receives_of_use_and_says_hints_and_plans(tmp_path: Path) -> None:
     async with (
         everybody(tmp_path) as buses,
         buses["rebalancer"].subscribe(usage(CLUSTER, "*")) as used,
@@ -202,7 +202,7 @@ async def test_the_rebalancer_hears_of_use_and_tells_hints_and_plans(tmp_path: P
         assert (await next_of(plans)).subject == plan(CLUSTER, "p", "proposed")
 
 
-async def test_agents_hear_how_far_they_lend_and_whose_cores_are_lowered(tmp_path: Path) -> None:
+async def test_agents_receive_how_far_they_lend_and_whose_cores_are_lowered(tmp_path: Path) -> None:
     async with (
         everybody(tmp_path, "agent") as buses,
         buses["agent"].watch(HINTS_BUCKET, "n") as hints,
@@ -217,7 +217,7 @@ async def test_agents_hear_how_far_they_lend_and_whose_cores_are_lowered(tmp_pat
             await buses["hasty agent"].put(HINTS_BUCKET, "n", *a_letter(3))
 
 
-async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
+async def test_services_answer_anyone_may_request(tmp_path: Path) -> None:
     async def answer(_: bytes) -> bytes:
         return b"well"
 
@@ -232,13 +232,13 @@ async def test_services_answer_whoever_may_ask(tmp_path: Path) -> None:
                 open_micro(buses[name], SystemClock(), service, {endpoint: answer})
             )
             async with asyncio.timeout(PATIENCE_S):
-                while await asked(buses["viewer"], name, endpoint) != b"well":
+                while await answer_of(buses["viewer"], name, endpoint) != b"well":
                     await asyncio.sleep(0.05)
             for asks in ("", f".tessera-{name}", f".tessera-{name}.n-v"):
                 assert f"tessera-{name}" in await pinged(buses["viewer"], asks, name)
         for user in may_not:
             with pytest.raises(BusAway):
-                await ask(buses[f"hasty {user}"], "scheduler", "info")
+                await request(buses[f"hasty {user}"], "scheduler", "info")
 
 
 async def pinged(bus: NatsBus, subject: str, name: str) -> str:
@@ -278,10 +278,10 @@ async def test_tessera_events_follows_as_the_viewer(tmp_path: Path) -> None:
     assert usage(CLUSTER, "n") in printed.decode()
 
 
-async def asked(bus: NatsBus, service: str, endpoint: str) -> bytes:
+async def answer_of(bus: NatsBus, service: str, endpoint: str) -> bytes:
     """Its answer; none before it has subscribed."""
     try:
-        return await ask(bus, service, endpoint)
+        return await request(bus, service, endpoint)
     except BusAway:
         return b""
 
@@ -312,7 +312,7 @@ async def test_nobody_says_what_is_anothers_to_say(tmp_path: Path, user: str, su
 
 
 @pytest.mark.parametrize("user", ["scheduler", "quota", "rebalancer", "viewer"])
-async def test_the_state_of_cards_is_the_agents_to_tell(tmp_path: Path, user: str) -> None:
+async def test_the_state_of_cards_is_the_agents_to_say(tmp_path: Path, user: str) -> None:
     async with everybody(tmp_path, user) as buses:
         with pytest.raises(BusAway):
             await buses[f"hasty {user}"].put(DEVICES_BUCKET, "n.v", *a_letter(1))

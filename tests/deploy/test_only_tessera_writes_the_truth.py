@@ -76,11 +76,11 @@ async def test_other_systems_go_on_with_their_own_pods(
     ):
         answer = await clients["tenant"].patch(path + part, notes(**{key: "theirs"}))
         again = await clients["tenant"].patch(path + part, notes(**{key: None}))
-        ours = await clients["tenant"].patch(path + part, notes(**{GRANT: "forged"}))
+        own = await clients["tenant"].patch(path + part, notes(**{GRANT: "forged"}))
     assert answer.done["metadata"]["annotations"] == {key: "theirs"}
     assert again.status == 200
     assert any("tessera-foreign-keys" in warning for warning in answer.warnings)
-    refused(ours, "written by Tessera alone")
+    refused(own, "written by Tessera alone")
 
 
 @pytest.mark.parametrize("value", ["forged", None])
@@ -119,12 +119,12 @@ async def test_a_tenants_own_annotations_are_nobodys_business(installed: Install
     ):
         plain = await clients["tenant"].patch(path, notes(team="a"))
         status: Json = {"status": {"phase": "Running"}}
-        told = await clients["tenant"].patch(f"{path}/status", status)
+        reported = await clients["tenant"].patch(f"{path}/status", status)
         bound = await clients["tenant"].post(
             f"{path}/binding", a_binding(path.rpartition("/")[2], "one")
         )
     assert plain.done["metadata"]["annotations"] == {GRANT: "signed", "team": "a"}
-    assert told.done["status"]["phase"] == "Running"
+    assert reported.done["status"]["phase"] == "Running"
     assert bound.status == 201
 
 
@@ -150,7 +150,7 @@ async def test_a_former_leader_grants_nothing_and_changes_no_grant(installed: In
         scheduler, binding = clients["scheduler"], a_binding(path.rpartition("/")[2], "one")
         await takes_the_lease(scheduler, 4)
         binding["metadata"]["annotations"] = {GRANT: "signed", TERM_KEY: "3"}
-        async with asyncio.timeout(SETTLED_S):  # the new Lease is heard of by a watch
+        async with asyncio.timeout(SETTLED_S):  # a watch reports the new Lease
             while (await scheduler.post(f"{path}/binding", binding, dryRun="All")).status == 201:
                 await asyncio.sleep(0.1)
         answer = await scheduler.post(f"{path}/binding", binding)
@@ -169,7 +169,7 @@ async def test_a_former_leader_grants_nothing_and_changes_no_grant(installed: In
 
 
 @pytest.mark.parametrize("key", [RESIZE_KEY, RESERVE_KEY])
-async def test_the_rebalancer_asks_and_grants_nothing(installed: Installed, key: str) -> None:
+async def test_the_rebalancer_requests_and_grants_nothing(installed: Installed, key: str) -> None:
     async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
         rebalancer = clients["rebalancer"]
         asked = await rebalancer.patch(path, notes(**{key: "{}"}))
@@ -212,7 +212,7 @@ async def let_resize(admin: Client) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(OWNER_KEYS))
-async def test_an_owner_writes_his_wishes(installed: Installed, key: str) -> None:
+async def test_an_owner_writes_its_preferences(installed: Installed, key: str) -> None:
     async with installed.clients() as clients, a_pod_of(clients["admin"]) as path:
         wished = await clients["tenant"].patch(path, notes(**{key: "false"}))
     assert wished.done["metadata"]["annotations"] == {key: "false"}
@@ -286,7 +286,7 @@ async def test_an_agents_token_that_names_no_node_writes_none(installed: Install
     ids=["label", "wake", "annotation", "finalizer", "cordon", "taint"],
 )
 @pytest.mark.parametrize("who", ["agent", "scheduler"])
-async def test_nothing_else_of_a_node_is_theirs(
+async def test_nothing_else_of_a_node_is_foreign(
     installed: Installed, who: str, change: Json
 ) -> None:
     if who == "scheduler" and "tessera.dev/wake" in str(change):
@@ -314,13 +314,13 @@ async def test_a_tenant_does_not_write_a_nodes_cards(
     refused(answer, "leave these annotations as they are")
 
 
-async def test_a_kubelet_goes_on_telling_its_status(installed: Installed) -> None:
+async def test_a_kubelet_goes_on_publishing_its_status(installed: Installed) -> None:
     status: Json = {"status": {"capacity": {"example.org/thing": "3"}}}
     async with installed.clients() as clients:
         await clients["agent"].patch("/api/v1/nodes/one", notes(**{CARDS: "{}"}))
-        told = await clients["tenant"].patch("/api/v1/nodes/one/status", status)
+        reported = await clients["tenant"].patch("/api/v1/nodes/one/status", status)
         plain = await clients["tenant"].patch("/api/v1/nodes/one", notes(other="1"))
-    assert told.done["status"]["capacity"]["example.org/thing"] == "3"
+    assert reported.done["status"]["capacity"]["example.org/thing"] == "3"
     assert plain.status == 200
 
 

@@ -117,8 +117,8 @@ def its_settings_make_sense(container: Container, objects: list[Json]) -> None:
     if kind is None:
         return
     env = environment(container, objects)
-    ours = {name for name in env if name.startswith("TESSERA_")}
-    assert ours <= set(variables(kind)), container.name
+    own = {name for name in env if name.startswith("TESSERA_")}
+    assert own <= set(variables(kind)), container.name
     load(kind, env)
 
 
@@ -227,7 +227,7 @@ def test_the_webhook_knows_the_profiles_that_are_served(tmp_path: Path) -> None:
 
 
 def test_policies_and_webhook_know_the_same_writers(tmp_path: Path) -> None:
-    ours = "system:serviceaccount:tessera-system:tessera-scheduler"
+    own = "system:serviceaccount:tessera-system:tessera-scheduler"
     for chosen, count in (((), 1), (("migration",), 9)):
         objects = combined(tmp_path, chosen)
         (service,) = [c for c in containers(objects) if c.spec["name"] == "scheduler"]
@@ -235,8 +235,8 @@ def test_policies_and_webhook_know_the_same_writers(tmp_path: Path) -> None:
         settings = load(SchedulerSettings, env)
         writers = policy_variables(objects, "tessera-results")["writers"]
         assert len(writers) == count
-        assert writers == [ours, *settings.webhook.writers]
-        assert policy_variables(objects, "tessera-pods") == {"writers": [ours]}
+        assert writers == [own, *settings.webhook.writers]
+        assert policy_variables(objects, "tessera-pods") == {"writers": [own]}
 
 
 def policy_variables(objects: list[Json], policy: str) -> dict[str, list[str]]:
@@ -260,7 +260,7 @@ def test_other_systems_are_refused_nothing_until_an_administrator_says_so(tmp_pa
         assert bound["spec"]["validationActions"] == actions
 
 
-def test_books_and_quotas_count_the_same_pods(tmp_path: Path) -> None:
+def test_ledgers_and_quotas_count_the_same_pods(tmp_path: Path) -> None:
     for chosen, others in (((), False), (("migration",), True)):
         objects = combined(tmp_path, chosen)
         env = {c.spec["name"]: environment(c, objects) for c in containers(objects)}

@@ -54,7 +54,7 @@ def a_name() -> str:
     return f"defragment-{secrets.token_hex(4)}"
 
 
-async def test_a_plan_lives_and_is_removed(installed: Installed, tmp_path: Path) -> None:
+async def test_a_plan_runs_and_is_removed(installed: Installed, tmp_path: Path) -> None:
     async with as_rebalancer(installed, tmp_path) as kube:
         plans, name = PlanStore(kube), a_name()
         assert await plans.create(name, SPEC)

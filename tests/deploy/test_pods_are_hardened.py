@@ -1,4 +1,4 @@
-"""What a pod of ours may do on its machine is what it needs, and no more."""
+"""What a pod of Tessera may do on its machine is what it needs, and no more."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_agent_gives_way_to_the_next_and_is_on_the_hosts_network(name: str) -
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_passwords_reach_only_whom_they_belong_to(name: str) -> None:
+def test_passwords_reach_only_their_owners(name: str) -> None:
     for item in workloads(overlay(name)):
         for volume in item["spec"]["template"]["spec"].get("volumes", ()):
             secret = volume.get("secret", {})

@@ -1,4 +1,4 @@
-"""A rollout is over when all replicas are ready, so all of them must come to that, whoever leads;
+"""A rollout is over when all replicas are ready, so all of them must come to that, whichever leads;
 and meanwhile somebody has to answer."""
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def test_its_kube_scheduler_stands_for_the_lease_that_its_service_holds(name: st
     env = environment(there["scheduler"], objects)
     assert env["TESSERA_GATE_ENABLED"] == "true"
     assert env["TESSERA_GATE_POD_UID"] == "metadata.uid"
-    beside = there["kube-scheduler"]
-    assert environment(beside, objects)["POD_NAME"] == env["TESSERA_INSTANCE"] == "metadata.name"
+    neighbour = there["kube-scheduler"]
+    assert environment(neighbour, objects)["POD_NAME"] == env["TESSERA_INSTANCE"] == "metadata.name"
     assert {
         "--leader-elect=true", "--leader-elect-resource-name=$(POD_NAME)",
         "--leader-elect-resource-namespace=tessera-system",
-    } <= set(beside.spec["command"])  # fmt: skip
+    } <= set(neighbour.spec["command"])  # fmt: skip
     alone = its_containers(overlay("dev"))["kube-scheduler"].spec["command"]
     assert [f for f in alone if "--leader-elect" not in f] == [
-        f for f in beside.spec["command"] if "--leader-elect" not in f
+        f for f in neighbour.spec["command"] if "--leader-elect" not in f
     ]
     (role,) = named(objects, "Role", "tessera-scheduler-gates")
     assert role["rules"] == [

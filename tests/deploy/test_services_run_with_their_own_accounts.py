@@ -66,7 +66,7 @@ async def pod(admin: Client, name: str) -> dict[str, str]:
     return dict(metadata.get("annotations", {}))
 
 
-async def asked(scheduler: Service, verb: str, body: Json) -> Json:
+async def answer_of(scheduler: Service, verb: str, body: Json) -> Json:
     """The extender's answer, as kube-scheduler asks."""
     url = f"{await scheduler.url('extender')}/{verb}"
     async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
@@ -75,7 +75,7 @@ async def asked(scheduler: Service, verb: str, body: Json) -> Json:
 
 
 async def filtered(scheduler: Service, made: Json) -> list[str]:
-    answer = await asked(scheduler, "filter", {"Pod": made, "NodeNames": [NODE]})
+    answer = await answer_of(scheduler, "filter", {"Pod": made, "NodeNames": [NODE]})
     return list(answer["NodeNames"] or ())
 
 
@@ -87,7 +87,7 @@ async def place(scheduler: Service, made: Json) -> None:
 
     await until(there, "the scheduler knows the node's cards")
     named = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"]}
-    assert (await asked(scheduler, "bind", {**named, "Node": NODE}))["Error"] == ""
+    assert (await answer_of(scheduler, "bind", {**named, "Node": NODE}))["Error"] == ""
 
 
 async def metrics(service: Service) -> str:
@@ -149,10 +149,10 @@ async def the_scheduler_wakes_who_waits(admin: Client, scheduler: Service) -> No
     (await admin.post(OWN_QUOTAS, {**kind, **tight})).done  # noqa: B018  (checks)
     made = (await admin.post(PODS, a_pod("waits", limits=SHARE))).done
 
-    async def held_up() -> bool:
+    async def blocked() -> bool:
         return not await filtered(scheduler, made)
 
-    await until(held_up, "the quota in force")
+    await until(blocked, "the quota in force")
     before = (await node(admin))["metadata"]["annotations"].get(WAKE_KEY)
     raised: Json = {"spec": {"hard": {"cards": 9}}}
     (await admin.patch(f"{OWN_QUOTAS}/tight", raised)).done  # noqa: B018  (checks)
@@ -166,19 +166,19 @@ async def the_scheduler_wakes_who_waits(admin: Client, scheduler: Service) -> No
 async def the_monitor_counts(admin: Client, quota: Service) -> None:
     await quota.ready()
 
-    async def judged() -> Any:
+    async def evaluated() -> Any:
         return (await admin.get(f"{OWN_QUOTAS}/tight")).done.get("status", {}).get("used")
 
-    async def shown() -> bool:
+    async def listed() -> bool:
         rows = [
             row for row in (await metrics(quota)).splitlines()
             if row.startswith("hami_resource_quota_used{") and f'"{NAMES["memory"]}"' in row
         ]  # fmt: skip
         return [float(row.split()[-1]) for row in rows] == [MEMORY >> 20]
 
-    used = await until(judged, "a status on the quota")
+    used = await until(evaluated, "a status on the quota")
     assert used["cards"] == 1
-    await until(shown, "a ResourceQuota under a name of one's own")
+    await until(listed, "a ResourceQuota under a name of one's own")
     nothing_was_forbidden(quota)
 
 
@@ -201,8 +201,8 @@ async def test_they_do_their_work_and_are_refused_nothing(
         (await admin.patch(f"/api/v1/nodes/{NODE}/status", capacity)).done  # noqa: B018  (checks)
         named: Json = {"metadata": {"name": "named"}, "spec": {"hard": TENTHS}}
         (await admin.post(QUOTAS, named)).done  # noqa: B018  (checks)
-        theirs: Json = {"metadata": {"name": "gpuquota"}, "data": {"gpu_quota": "{}"}}
-        (await admin.post(MAPS, theirs)).done  # noqa: B018  (checks)
+        foreign: Json = {"metadata": {"name": "gpuquota"}, "data": {"gpu_quota": "{}"}}
+        (await admin.post(MAPS, foreign)).done  # noqa: B018  (checks)
         try:
             async with (
                 a_scheduler(installed, tmp_path / "scheduler", all_know) as scheduler,

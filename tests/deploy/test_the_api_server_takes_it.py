@@ -30,7 +30,7 @@ def a_quota(name: str, spec: Json) -> Json:
     }  # fmt: skip
 
 
-async def test_a_quota_is_kept_as_it_is_written(installed: Installed) -> None:
+async def test_a_quota_is_stored_as_it_is_written(installed: Installed) -> None:
     spec: dict[str, Any] = {
         "vendor": "nvidia", "namespaces": ["team-a", "team-b"], "pool": "research", "lends": False,
         "hard": {"memory": "160Gi", "cores": 400, "cards": "8", "models": {"A100": 2, "T4": "0"}},
@@ -40,10 +40,10 @@ async def test_a_quota_is_kept_as_it_is_written(installed: Installed) -> None:
     async with installed.clients() as clients:
         admin = clients["admin"]
         made = (await admin.post(QUOTAS, a_quota("whole", spec))).done
-        told = await admin.patch(f"{QUOTAS}/whole/status", {"status": {"used": {"cards": 3}}})
+        reported = await admin.patch(f"{QUOTAS}/whole/status", {"status": {"used": {"cards": 3}}})
         await admin.delete(f"{QUOTAS}/whole")
     assert made["spec"] == spec
-    assert told.done["status"] == {"used": {"cards": 3}}
+    assert reported.done["status"] == {"used": {"cards": 3}}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ async def test_a_quota_that_makes_no_sense_is_refused(
     assert what in answer.refused(422, "Invalid")
 
 
-async def test_a_field_that_nobody_reads_is_kept_for_the_status_to_tell(
+async def test_a_field_that_nobody_reads_is_stored_for_the_status_to_say(
     installed: Installed,
 ) -> None:
     spec = {"hard": {"cards": 1, "gpus": 1}, "lend": False}

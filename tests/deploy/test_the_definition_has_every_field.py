@@ -65,7 +65,7 @@ def test_the_schema_has_the_fields_that_are_read_and_written(kind: str) -> None:
 
 
 @every_kind
-def test_it_is_the_object_that_the_code_asks_for(kind: str) -> None:
+def test_it_is_the_object_that_the_code_requests_for(kind: str) -> None:
     spec = DEFINITIONS[kind]["spec"]
     assert (spec["group"], spec["names"]["kind"]) == (GROUP, kind)
     assert (release(kind)["name"], release(kind)["subresources"]) == (VERSION, {"status": {}})

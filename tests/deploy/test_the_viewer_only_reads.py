@@ -52,7 +52,7 @@ async def refused(bus: NatsBus, subject: str) -> None:
 
 
 async def test_names_of_consumers_cannot_be_guessed_from_what_others_see(tmp_path: Path) -> None:
-    """Whoever subscribes to a message sees the subject that its answer goes to."""
+    """A subscriber of a message sees the subject that its answer goes to."""
     async with everybody(tmp_path) as buses:
         for bus in buses.values():
             link = await bus.linked()

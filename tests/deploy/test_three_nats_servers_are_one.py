@@ -80,14 +80,14 @@ async def test_they_find_each_other(tmp_path: Path) -> None:
     names = [f"{CLUSTER}-{i}" for i in range(3)]
     password = f"p{secrets.token_hex(8)}"
     with held_ports(9) as ports:
-        told = env["ROUTES"].replace("$(CLUSTER_PASSWORD)", password)
+        reported = env["ROUTES"].replace("$(CLUSTER_PASSWORD)", password)
         for name, port in zip(names, ports[6:], strict=True):
-            assert f"{name}.tessera-nats-members:6222" in told
-            told = told.replace(f"{name}.tessera-nats-members:6222", f"127.0.0.1:{port}")
+            assert f"{name}.tessera-nats-members:6222" in reported
+            reported = reported.replace(f"{name}.tessera-nats-members:6222", f"127.0.0.1:{port}")
         passwords = {key: password for key in env if key.endswith("_PASSWORD")}
         async with AsyncExitStack() as stack:
             for i, name in enumerate(names):
-                own = {**env, **passwords, "ROUTES": told, "SERVER_NAME": name}
+                own = {**env, **passwords, "ROUTES": reported, "SERVER_NAME": name}
                 at = (ports[i], ports[3 + i], ports[6 + i])
                 await stack.enter_async_context(running(tmp_path / name, files, own, at))
             async with asyncio.timeout(FOUND_S):

@@ -19,7 +19,7 @@ LISTENED = ("docker_build", "local_resource", "k8s_yaml", "k8s_resource", "kusto
 
 
 class Tilt:
-    """What the file told Tilt."""
+    """What the file said to Tilt."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []

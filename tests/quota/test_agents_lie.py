@@ -1,4 +1,4 @@
-"""Throttling depends on what agents measure, so it counts for pods that the books have on that
+"""Throttling depends on what agents measure, so it counts for pods that the ledger has on that
 agent's node, as much as their cards have, and for no longer than time has passed."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tessera_schema.cards import MIB
 from tessera_schema.messages.device_reports import CardUse, ContainerUse, NodeUsage, encode
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.messages.event_catalogue import USAGE_MEASURED
-from tests.quota.world import NODE, SPEAKER, VENDOR, Cluster, monitoring, settings, until
+from tests.quota.cluster import NODE, SPEAKER, VENDOR, Cluster, monitoring, settings, until
 
 pytestmark = pytest.mark.looptime
 
@@ -34,11 +34,11 @@ async def report(
     interval_s: float = 2,
 ) -> None:
     """Whatever somebody publishes as a node's usage."""
-    told = NodeUsage(
+    reported = NodeUsage(
         node=node, vendor=VENDOR, at=cluster.clock.time(), interval_s=interval_s,
         containers=containers,
     )  # fmt: skip
-    data, order = encode(told), (2, next(NUMBERS))
+    data, order = encode(reported), (2, next(NUMBERS))
     envelope = Envelope(
         id=f"lie-{order[1]}", source="/tessera/agent/evil", type=USAGE_MEASURED,
         time="2026-09-21T00:00:00Z", epoch=order[0], sequence=order[1],
@@ -79,7 +79,7 @@ async def test_usage_that_is_not_of_the_nodes_agent_throttles_nobody(
         assert cluster.status().phase == "Within"
         assert cluster.status().seen.memory == "0"
         assert cluster.status().hours.seen == 0
-        assert cluster.told() == []
+        assert cluster.published() == []
         assert sum(doubted(quota).values()) == 60
 
 
@@ -96,7 +96,7 @@ async def test_usage_of_pods_that_the_node_does_not_have_counts_nothing(*, there
             await asyncio.sleep(2)
         status = cluster.status(namespace="team")
         assert (status.phase, status.seen.memory, status.hours.seen) == ("Within", "0", 0)
-        assert cluster.told() == []
+        assert cluster.published() == []
         assert doubted(quota) == {"pod": 60}
 
 
@@ -111,10 +111,10 @@ async def test_a_pod_uses_no_more_than_its_cards_and_counts_in_its_own_namespace
             use = a_use(uid, "team", memory_bytes=1 << 49, cores_percent=100_000)
             await report(cluster, use, use)
             await asyncio.sleep(2)
-        seen, theirs = cluster.status().seen, cluster.status(namespace="team").seen
+        seen, foreign = cluster.status().seen, cluster.status(namespace="team").seen
         assert seen.memory == "16Gi"  # of the card, which is all that it can be
         assert seen.cores <= 100
-        assert (theirs.memory, theirs.cores) == ("0", 0)
+        assert (foreign.memory, foreign.cores) == ("0", 0)
 
 
 @pytest.mark.parametrize("odd", [1e308, -1e308, -1.0])
@@ -160,7 +160,7 @@ async def test_a_status_that_was_spoilt_is_not_counted_on() -> None:
         assert hours.granted < MOST_HOURS
 
 
-async def test_names_that_are_made_up_are_not_kept() -> None:
+async def test_names_that_are_made_up_are_not_stored() -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"memory": "8000Mi"}})
     uid = cluster.bound("a", mib=4000)

@@ -29,8 +29,8 @@ from tessera_testing.bus import FakeBus
 from tessera_testing.kube import FakeKube
 from tests.agent.limitsfile import limits_of
 from tests.agent.nri.runtime_node import NODE, SIGNER, SYSTEM, Node, a_grant, a_pod, a_share, signed
+from tests.quota.cluster import CRDS, DEFINITION, HOME, keys_of
 from tests.quota.test_the_process_runs import QUOTAS, a_process, environment, status_of
-from tests.quota.world import CRDS, DEFINITION, HOME, keys_of
 
 NAMESPACE = "default"
 PODS = paths.in_core(NAMESPACE, "pods")

@@ -39,14 +39,14 @@ def limit(spec: dict[str, Any], namespace: str = "home", name: str = "q") -> Lim
     return accelerator_limit(msgspec.structs.replace(quota, metadata=meta), REGISTRY)
 
 
-def held(cards: int, model: str = "A100") -> dict[tuple[str, str], QuotaUsage]:
+def usage_of(cards: int, model: str = "A100") -> dict[tuple[str, str], QuotaUsage]:
     return {("acme", model): QuotaUsage(cards=cards, parts=cards)}
 
 
 def most(book: QuotaAccounting, namespace: str, model: str = "A100") -> int:
     """How many cards more the namespace may have."""
     allowance = book.allowance(namespace)
-    return next((n for n in range(20) if allowance.exceeded(held(n + 1, model))), 20)
+    return next((n for n in range(20) if allowance.exceeded(usage_of(n + 1, model))), 20)
 
 
 # -- namespaces by labels
@@ -66,8 +66,8 @@ def test_all_namespaces_that_bear_the_labels_count_together() -> None:
         limit({"namespaceSelector": TEAM, "hard": {"cards": 3}}),
         home={}, a={"team": "x"}, b={"team": "x", "more": "y"}, c={"team": "z"},
     )  # fmt: skip
-    book.count("a", held(1))
-    book.count("c", held(9))
+    book.count("a", usage_of(1))
+    book.count("c", usage_of(9))
     assert [most(book, n) for n in ("a", "b", "c", "home")] == [2, 2, 20, 20]
     assert book.resolved(limit({"namespaceSelector": TEAM})).group == ("a", "b")
 
@@ -90,12 +90,12 @@ def test_a_namespace_comes_and_goes_with_its_labels() -> None:
 def test_while_labels_decide_a_namespace_that_is_not_known_yet_waits() -> None:
     book = a_book(limit({"namespaceSelector": TEAM, "hard": {"cards": 1}}), a={})
     assert most(book, "new") == 0
-    assert "labels are not known yet" in book.allowance("new").exceeded(held(1))
+    assert "labels are not known yet" in book.allowance("new").exceeded(usage_of(1))
     assert book.set_namespaces({"a": {}, "new": {}})
     assert most(book, "new") == 20
 
 
-def test_who_does_not_follow_namespaces_is_held_to_what_is_named() -> None:
+def test_who_does_not_follow_namespaces_is_granted_to_what_is_named() -> None:
     book = QuotaAccounting()
     book.set_limits([limit({"namespaceSelector": TEAM, "namespaces": ["a"], "hard": {"cards": 1}})])
     assert (most(book, "a"), most(book, "b")) == (1, 20)
@@ -112,9 +112,9 @@ def test_groups_by_label_lend_to_each_other() -> None:
     z = limit({"namespaceSelector": {"matchLabels": {"team": "z"}}, "guaranteed": {"cards": 2}})
     book = a_book(x, z, a={"team": "x"}, b={"team": "x"}, c={"team": "z"})
     assert most(book, "a") == 4
-    book.count("b", held(3))
+    book.count("b", usage_of(3))
     assert (most(book, "a"), most(book, "c")) == (1, 2)
-    assert book.set_pending("pod", "c", held(2))
+    assert book.set_pending("pod", "c", usage_of(2))
     assert most(book, "a") == 0
 
 
@@ -145,14 +145,14 @@ def test_cards_of_a_model_are_lent_and_those_of_others_are_not_limited() -> None
     book = two_groups()
     assert [most(book, "a", m) for m in ("NVIDIA A100", "T4", "H100")] == [3, 20, 20]
     assert [most(book, "b", m) for m in ("NVIDIA A100", "T4", "H100")] == [3, 4, 20]
-    book.count("b", held(2))
+    book.count("b", usage_of(2))
     assert most(book, "a") == 2
     assert most(book, "b") == 1
 
 
-def test_an_owner_asks_back_cards_of_a_model_that_its_pod_may_be_given() -> None:
+def test_an_owner_requests_back_cards_of_a_model_that_its_pod_may_be_given() -> None:
     book = two_groups()
-    book.count("b", held(1))
+    book.count("b", usage_of(1))
     assert most(book, "b") == 2
     book.set_pending("t4", "a", {("acme", "T4"): QuotaUsage(cards=1)})
     assert most(book, "b") == 2
@@ -164,10 +164,10 @@ def test_an_owner_asks_back_cards_of_a_model_that_its_pod_may_be_given() -> None
     assert most(book, "b") == 1
 
 
-def test_what_is_guaranteed_of_a_model_is_told_in_its_numbers() -> None:
+def test_what_is_guaranteed_of_a_model_is_reported_in_its_numbers() -> None:
     book = two_groups()
-    book.count("a", held(3))
-    assert book.allowance("a").exceeded(held(1)) == (
+    book.count("a", usage_of(3))
+    assert book.allowance("a").exceeded(usage_of(1)) == (
         "AcceleratorQuota q (2 cards of model A100 guaranteed, 1 lent by others) allows "
         "3 cards of model A100, 3 are used and 1 asked"
     )
@@ -179,7 +179,7 @@ def test_what_a_group_does_not_guarantee_it_has_not_borrowed() -> None:
         limit({"guaranteed": {"cards": 2}}, namespace="b"),
         limit({"guaranteed": {"models": {"T4": 1}}}, namespace="c"),
     )
-    book.count("c", held(9))
+    book.count("c", usage_of(9))
     assert most(book, "a") == 4
 
 

@@ -18,13 +18,13 @@ from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_runtime.service import serve
-from tests.bus.worlds import by_hand, on_nats
-from tests.quota.world import CRDS, DEFINITION, HOME, keys_of
+from tests.bus.buses import by_hand, on_nats
+from tests.quota.cluster import CRDS, DEFINITION, HOME, keys_of
 
 QUOTAS = "/apis/tessera.dev/v1alpha1/namespaces/default/acceleratorquotas"
 
 
-async def asked(client: Client, subject: str) -> Any:
+async def answer_of(client: Client, subject: str) -> Any:
     """The answer, once there is anybody."""
     async with asyncio.timeout(60):
         while True:
@@ -59,10 +59,10 @@ async def test_the_monitor_is_listed_and_says_how_it_is(tmp_path: Path) -> None:
         )
         async with asyncio.TaskGroup() as group:
             monitor = group.create_task(serve(SERVICE, settings), name="quota")
-            ping = await asked(client, "$SRV.PING.tessera-quota")
+            ping = await answer_of(client, "$SRV.PING.tessera-quota")
             assert (ping["name"], ping["id"]) == ("tessera-quota", "quota")
-            [endpoint] = (await asked(client, "$SRV.INFO.tessera-quota"))["endpoints"]
-            while (info := await asked(client, endpoint["subject"]))["problem"]:
+            [endpoint] = (await answer_of(client, "$SRV.INFO.tessera-quota"))["endpoints"]
+            while (info := await answer_of(client, endpoint["subject"]))["problem"]:
                 await asyncio.sleep(0.05)
             assert (info["quotas"], info["exceeded"]) == (1, [])
             monitor.cancel()

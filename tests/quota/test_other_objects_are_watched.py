@@ -11,7 +11,7 @@ import pytest
 from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.annotation_keys import WAKE_KEY
 from tessera_schema.endpoints.extender import ExtenderFilterResult
-from tests.quota.test_beside_the_scheduler import a_cluster, monitoring, status
+from tests.quota.test_next_to_the_scheduler import a_cluster, monitoring, status
 from tests.scheduler.world import World, cards_on, leading, until
 
 pytestmark = pytest.mark.looptime
@@ -39,14 +39,14 @@ def torn(world: World) -> None:
     world.call("PATCH", f"{MAPS}/gpuquota", {"data": {"gpu_quota": "{"}})
 
 
-def a_world(cards: int = 2) -> World:
+def a_large_cluster(cards: int = 2) -> World:
     world = World(1, cards=cards)
     world.publish("n0", cards_on("n0", cards, model="NVIDIA A100"))
     return world
 
 
 async def test_gpu_managers_quotas_hold_and_changing_them_wakes_kube_scheduler() -> None:
-    world = a_world()
+    world = a_large_cluster()
     gpu_quota(world, default={"quota": {"A100": 0.25}})
     for name in ("a", "b"):
         world.pod(name, 4000)
@@ -69,7 +69,7 @@ async def test_gpu_managers_quotas_hold_and_changing_them_wakes_kube_scheduler()
 
 
 async def test_a_model_or_a_pool_that_is_not_listed_is_denied() -> None:
-    world = a_world()
+    world = a_large_cluster()
     gpu_quota(world, default={"quota": {"T4": 8}})
     world.pod("a")
     async with leading(world) as scheduler:
@@ -130,7 +130,7 @@ async def test_borrowers_are_woken_when_an_owners_waiting_pod_is_gone() -> None:
         await asyncio.sleep(10)
         assert await world.place(scheduler, "a")
         assert await world.place(scheduler, "b")
-        assert not asked(world, scheduler, "other", "o")
+        assert not answer_of(world, scheduler, "other", "o")
         world.delete("b")
         await asyncio.sleep(30)
         assert not await world.place(scheduler, "c")
@@ -141,7 +141,7 @@ async def test_borrowers_are_woken_when_an_owners_waiting_pod_is_gone() -> None:
         assert await world.place(scheduler, "c")
 
 
-def asked(world: World, scheduler: Scheduler, namespace: str, name: str) -> tuple[str, ...]:
+def answer_of(world: World, scheduler: Scheduler, namespace: str, name: str) -> tuple[str, ...]:
     """Filter's answer for a pod of any namespace."""
     raw = world.call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
     body = msgspec.json.encode({"Pod": raw, "Nodes": None, "NodeNames": world.nodes})

@@ -5,13 +5,12 @@ import json
 
 import pytest
 
-from tessera_cli import quota
+from tessera_cli import quota, screen
 from tessera_cli.__main__ import run
-from tessera_cli.place import table
-from tests.quota.world import Cluster, monitoring, settings
+from tests.quota.cluster import Cluster, monitoring, settings
 
 
-async def shown(cluster: Cluster, namespace: str = "") -> list[quota.QuotaRow]:
+async def listed(cluster: Cluster, namespace: str = "") -> list[quota.QuotaRow]:
     return await quota.read(cluster.kube, namespace)
 
 
@@ -27,8 +26,8 @@ async def test_a_row_for_each_quota_and_what_is_to_be_known(
     cluster.waiting("w", mib=1024)
     async with monitoring(cluster, settings(after_s=0)):
         await asyncio.sleep(30)
-    found = await shown(cluster)
-    quota.show(table.console(sized=False), found)
+    found = await listed(cluster)
+    quota.show(screen.console(sized=False), found)
     text = capsys.readouterr().out
     assert "default/small  Throttled  8Gi of 64Gi  50     2 of 1" in text
     assert "team-b/own" in text
@@ -39,7 +38,7 @@ async def test_a_row_for_each_quota_and_what_is_to_be_known(
     whole = json.loads(quota.document(found))
     assert [q["name"] for q in whole["quotas"]] == ["small", "own"]
     assert whole["quotas"][0]["status"]["used"]["cards"] == 2
-    assert [q.name for q in await shown(cluster, "team-b")] == ["team-b/own"]
+    assert [q.name for q in await listed(cluster, "team-b")] == ["team-b/own"]
 
 
 @pytest.mark.looptime
@@ -48,7 +47,7 @@ async def test_without_the_service_it_says_that_nobody_counts(
 ) -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"cards": 1}})
-    quota.show(table.console(sized=False), await shown(cluster))
+    quota.show(screen.console(sized=False), await listed(cluster))
     assert "default/q: nobody counts: the quota service does not run" in capsys.readouterr().out
 
 
@@ -56,10 +55,10 @@ async def test_without_the_service_it_says_that_nobody_counts(
 async def test_without_quotas_or_their_definition_it_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    quota.show(table.console(sized=False), await shown(Cluster()))
+    quota.show(screen.console(sized=False), await listed(Cluster()))
     assert capsys.readouterr().out == "no quotas (-A shows those of all namespaces)\n"
-    with pytest.raises(quota.NotShown, match="not installed"):
-        await shown(Cluster(defined=False))
+    with pytest.raises(quota.QuotasUnreadable, match="not installed"):
+        await listed(Cluster(defined=False))
 
 
 def test_a_server_that_is_not_there_is_one_sentence(

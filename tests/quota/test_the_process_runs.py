@@ -17,7 +17,7 @@ from tessera_embedded.apiserver import ApiServer, open_apiserver
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tests.quota.world import CRDS, DEFINITION, HOME, keys_of
+from tests.quota.cluster import CRDS, DEFINITION, HOME, keys_of
 
 QUOTAS = "/apis/tessera.dev/v1alpha1/namespaces/default/acceleratorquotas"
 
@@ -111,6 +111,6 @@ async def test_settings_that_make_no_sense_stop_it_with_a_sentence(tmp_path: Pat
     environ = {"TESSERA_THROTTLE_AFTER": "1", "TESSERA_THROTTLE_CORES_PERCENT": "500"}
     async with a_process(environ, tmp_path / "log") as process, asyncio.timeout(60):
         assert await process.wait() == 2
-    told = (tmp_path / "log").read_text()
-    assert "TESSERA_THROTTLE_AFTER: nothing reads it" in told
-    assert "throttle.cores_percent" in told.lower() or "THROTTLE_CORES_PERCENT" in told
+    reported = (tmp_path / "log").read_text()
+    assert "TESSERA_THROTTLE_AFTER: nothing reads it" in reported
+    assert "throttle.cores_percent" in reported.lower() or "THROTTLE_CORES_PERCENT" in reported

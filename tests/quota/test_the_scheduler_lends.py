@@ -62,7 +62,7 @@ def two_groups(cards: int = 4) -> Scheduler:
     return Scheduler(cards, a=own, b=own)
 
 
-def test_a_group_borrows_and_its_new_pods_wait_when_the_owner_asks() -> None:
+def test_a_group_borrows_and_its_new_pods_wait_when_the_owner_requests() -> None:
     scheduler = two_groups()
     assert all(scheduler.place("b", f"b{n}") for n in range(3))
     assert scheduler.place("a", "a0")
@@ -88,7 +88,7 @@ def test_what_the_owner_gives_up_asking_is_lent_again() -> None:
     assert scheduler.place("b", "b3")
 
 
-def test_after_a_new_list_those_who_are_gone_ask_no_more() -> None:
+def test_after_a_new_list_those_who_are_gone_request_no_more() -> None:
     scheduler = two_groups(3)
     for n in range(2):
         assert scheduler.place("b", f"b{n}")
@@ -100,7 +100,7 @@ def test_after_a_new_list_those_who_are_gone_ask_no_more() -> None:
     assert scheduler.place("b", "b2")
 
 
-def test_a_group_of_namespaces_is_held_to_one_limit() -> None:
+def test_a_group_of_namespaces_is_granted_to_one_limit() -> None:
     scheduler = Scheduler(4, home={"namespaces": ["a", "b"], "hard": {"cards": 2}})
     assert scheduler.place("a", "a0")
     assert scheduler.place("b", "b0")

@@ -7,7 +7,7 @@ import pytest
 from tessera_schema.cards import MIB
 from tessera_schema.messages.device_reports import CardUse
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored, QuotaThrottled
-from tests.quota.world import Cluster, monitoring, settings
+from tests.quota.cluster import Cluster, monitoring, settings
 
 pytestmark = pytest.mark.looptime
 
@@ -30,7 +30,7 @@ async def test_grace_comes_first_then_the_throttle_and_less_use_ends_it() -> Non
         status = cluster.status()
         assert (status.phase, status.message, status.cores_percent) == ("Grace", OVER, 100)
         assert status.throttles_at > status.phase_since
-        assert cluster.told() == [
+        assert cluster.published() == [
             QuotaExceeded(
                 namespace="default", quota="q", message=OVER, namespaces=("default",),
                 throttles_at=status.throttles_at,
@@ -39,14 +39,14 @@ async def test_grace_comes_first_then_the_throttle_and_less_use_ends_it() -> Non
         await asyncio.sleep(600)
         status = cluster.status()
         assert (status.phase, status.cores_percent, status.throttles_at) == ("Throttled", 50, "")
-        assert cluster.told()[-1] == QuotaThrottled(
+        assert cluster.published()[-1] == QuotaThrottled(
             namespace="default", quota="q", message=OVER, cores_percent=50, namespaces=("default",)
         )
         cluster.end("p0")
         await asyncio.sleep(10)
         status = cluster.status()
         assert (status.phase, status.cores_percent, status.message) == ("Within", 100, "")
-        assert cluster.told()[-1] == QuotaRestored(
+        assert cluster.published()[-1] == QuotaRestored(
             namespace="default", quota="q", namespaces=("default",)
         )
         await asyncio.sleep(60)
@@ -59,14 +59,14 @@ async def test_who_returns_in_time_is_never_throttled() -> None:
         await asyncio.sleep(500)
         cluster.end("p1")
         await asyncio.sleep(600)
-        assert [type(event) for event in cluster.told()] == [QuotaExceeded, QuotaRestored]
+        assert [type(event) for event in cluster.published()] == [QuotaExceeded, QuotaRestored]
 
 
-async def test_a_throttle_in_force_is_told_again_for_who_comes_late() -> None:
+async def test_a_throttle_in_force_is_reported_again_for_who_comes_late() -> None:
     cluster = a_lowered_quota()
     async with monitoring(cluster, settings(after_s=0)):
         await asyncio.sleep(200)
-        throttled = [event for event in cluster.told() if isinstance(event, QuotaThrottled)]
+        throttled = [event for event in cluster.published() if isinstance(event, QuotaThrottled)]
         assert len(throttled) >= 3
 
 
@@ -110,7 +110,7 @@ async def test_killed_in_grace_and_started_when_all_is_well_it_says_so() -> None
     async with monitoring(cluster):
         await asyncio.sleep(60)
         assert cluster.status().phase == "Within"
-        assert isinstance(cluster.told()[-1], QuotaRestored)
+        assert isinstance(cluster.published()[-1], QuotaRestored)
 
 
 async def test_a_quota_that_is_deleted_lets_its_pods_go() -> None:
@@ -119,7 +119,7 @@ async def test_a_quota_that_is_deleted_lets_its_pods_go() -> None:
         await asyncio.sleep(30)
         cluster.drop()
         await asyncio.sleep(30)
-        assert isinstance(cluster.told()[-1], QuotaRestored)
+        assert isinstance(cluster.published()[-1], QuotaRestored)
 
 
 async def test_memory_that_is_measured_beyond_the_quota_counts_as_too_much() -> None:
@@ -145,7 +145,7 @@ async def test_a_model_that_is_not_allowed_any_more_is_too_much() -> None:
         assert cluster.status().message == "AcceleratorQuota q allows no cards of model NVIDIA A100"
 
 
-async def test_a_borrower_that_holds_what_its_owner_asks_for_is_throttled_after_grace() -> None:
+async def test_a_borrower_that_holds_what_its_owner_requests_for_is_throttled_after_grace() -> None:
     cluster = Cluster()
     own = {"guaranteed": {"cards": 2}}
     cluster.quota(own, namespace="team-a")
@@ -170,7 +170,7 @@ async def test_a_borrower_that_holds_what_its_owner_asks_for_is_throttled_after_
         assert cluster.status(namespace="team-b").phase == "Within"
 
 
-async def test_who_waited_before_the_monitor_began_asks_too() -> None:
+async def test_who_waited_before_the_monitor_began_requests_too() -> None:
     cluster = Cluster()
     for namespace in ("team-a", "team-b"):
         cluster.quota({"guaranteed": {"cards": 1}}, namespace=namespace)

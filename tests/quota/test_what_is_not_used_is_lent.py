@@ -73,7 +73,7 @@ def test_an_owner_always_has_what_it_is_guaranteed() -> None:
     assert most(book, "a") == 4
 
 
-def test_new_pods_of_a_borrower_wait_once_the_owner_asks() -> None:
+def test_new_pods_of_a_borrower_wait_once_the_owner_requests() -> None:
     book = a_book(a_group("a", 4), a_group("b", 2), b=3)
     assert most(book, "b") == 3
     assert book.set_pending("pod", "a", cards(2))
@@ -83,7 +83,7 @@ def test_new_pods_of_a_borrower_wait_once_the_owner_asks() -> None:
     assert most(book, "b") == 3
 
 
-def test_a_borrower_that_holds_what_is_asked_back_is_over_its_quota() -> None:
+def test_a_borrower_that_holds_what_is_requested_back_is_over_its_quota() -> None:
     book = a_book(a_group("a", 4), a_group("b", 2), b=6)
     assert book.allowance("b").over() == ""
     book.set_pending("pod", "a", cards(1))
@@ -93,7 +93,7 @@ def test_a_borrower_that_holds_what_is_asked_back_is_over_its_quota() -> None:
     assert book.allowance("a").over() == ""
 
 
-def test_a_pod_that_asks_more_than_is_guaranteed_asks_nothing_back() -> None:
+def test_a_pod_that_requests_more_than_is_guaranteed_requests_nothing_back() -> None:
     book = a_book(a_group("a", 4), a_group("b", 2), b=6)
     assert not book.set_pending("pod", "a", cards(5))
     assert book.allowance("b").over() == ""
@@ -151,7 +151,7 @@ def test_whatever_happens_no_more_is_placed_than_is_guaranteed_together(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 9))))
-def test_what_is_kept_up_to_date_is_what_one_would_count_anew(
+def test_what_is_stored_up_to_date_is_what_one_would_count_again(
     puts: list[tuple[str, int, int]],
 ) -> None:
     groups = {n: a_group(n, 4) for n in "abc"}
@@ -166,13 +166,13 @@ def test_what_is_kept_up_to_date_is_what_one_would_count_anew(
         assert kept.effective_limit(group) == fresh.effective_limit(group)
 
 
-def test_without_a_guarantee_nothing_is_lent_or_asked_back() -> None:
+def test_without_a_guarantee_nothing_is_lent_or_requested_back() -> None:
     book = a_book(Limit(namespace="a", source="q", cards=1))
     assert not book.set_pending("pod", "a", cards(1))
     assert most(book, "a") == 1
 
 
-def test_limits_use_and_asks_may_come_in_any_order() -> None:
+def test_limits_use_and_requests_may_come_in_any_order() -> None:
     limits = [a_group("a", 4), a_group("b", 2)]
     book = QuotaAccounting()
     book.set_pending("pod", "a", cards(2))

@@ -20,7 +20,7 @@ from tessera_schema.messages.device_reports import (
 )
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.messages.event_catalogue import USAGE_MEASURED
-from tests.rebalancer.world import NODE, SPEAKER, VENDOR, Cluster, a_use, rebalancing, until
+from tests.rebalancer.cluster import NODE, SPEAKER, VENDOR, Cluster, a_use, rebalancing, until
 
 pytestmark = pytest.mark.looptime
 
@@ -37,11 +37,11 @@ async def report(
     by: MessageSigner | None = SPEAKER,
 ) -> None:  # fmt: skip
     container = ContainerUse(namespace="default", pod=uid, uid=uid, container="c", cards=(use,))
-    told = NodeUsage(
+    reported = NodeUsage(
         node=node, vendor=VENDOR, at=cluster.clock.time(), interval_s=2, containers=(container,),
         cards=(CardLoad(card=use.card, cores_percent=100),),
     )  # fmt: skip
-    data = encode(told)
+    data = encode(reported)
     envelope = Envelope(
         id=f"lie-{node}-{number}", source="/tessera/agent/evil", type=USAGE_MEASURED,
         time="2026-09-21T00:00:00Z", epoch=2, sequence=number,

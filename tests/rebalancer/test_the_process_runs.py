@@ -1,4 +1,5 @@
-"""The rebalancer as a process of its own, beside a real nats-server and an API server's sockets."""
+"""The rebalancer as a process of its own, next to a real nats-server and an API server's
+sockets."""
 
 import asyncio
 import json
@@ -21,8 +22,8 @@ from tessera_runtime.bus.client import open_bus
 from tessera_runtime.errors import BusAway
 from tessera_schema.messages.hints import NodeHints, decode_hints
 from tessera_schema.subjects import HINTS_BUCKET
-from tests.bus.worlds import PATIENCE_S, QUICK, by_hand, within
-from tests.rebalancer.world import Agents, Objects, a_use
+from tests.bus.buses import PATIENCE_S, QUICK, by_hand, within
+from tests.rebalancer.cluster import Agents, Objects, a_use
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -43,7 +44,7 @@ async def a_process(
         await process.wait()
 
 
-async def told(hints: AsyncIterator[Message | Resync], since: float) -> tuple[NodeHints, int]:
+async def reported(hints: AsyncIterator[Message | Resync], since: float) -> tuple[NodeHints, int]:
     """The next hints of what was measured since then, and when the rebalancer began."""
     async with asyncio.timeout(PATIENCE_S):
         async for item in hints:
@@ -56,7 +57,7 @@ async def measuring(agents: Agents, uid: str) -> None:
     """What an agent does, whatever becomes of NATS."""
     while True:
         with suppress(BusAway):
-            await agents.tell((uid, a_use(20)))
+            await agents.publish((uid, a_use(20)))
         await asyncio.sleep(0.1)
 
 
@@ -89,7 +90,7 @@ async def listed(server: NatsServer) -> dict[str, object]:
             await asyncio.sleep(0.05)
 
 
-async def test_it_tells_hints_through_deaths_of_its_own_and_of_nats(tmp_path: Path) -> None:
+async def test_it_says_hints_through_deaths_of_its_own_and_of_nats(tmp_path: Path) -> None:
     bus_settings = replace(QUICK, cluster="default")
     async with (
         open_nats(tmp_path / "nats") as server,
@@ -111,7 +112,7 @@ async def test_it_tells_hints_through_deaths_of_its_own_and_of_nats(tmp_path: Pa
             "TESSERA_HINTS_AGAIN_S": "0.5", "TESSERA_PLANS_ON": "false",
         }  # fmt: skip
         async with a_process(environ, tmp_path / "log") as process:
-            first, epoch = await told(hints, 0)
+            first, epoch = await reported(hints, 0)
             assert first.node == "n0"
             assert [b.most_cores_percent for b in first.bounds] == [100]
             text = await metrics(tmp_path / "ports.json")
@@ -120,13 +121,13 @@ async def test_it_tells_hints_through_deaths_of_its_own_and_of_nats(tmp_path: Pa
             assert (info["problem"], info["nodes"]) == ("", 1)
             await server.kill()
             await server.start()
-            again, same = await told(hints, time.time())
+            again, same = await reported(hints, time.time())
             assert (again.node, same) == ("n0", epoch)
             process.kill()
             await process.wait()
         (tmp_path / "ports.json").unlink()
         async with a_process(environ, tmp_path / "log") as process:
-            after, later = await told(hints, time.time())
+            after, later = await reported(hints, time.time())
             assert (after.node, after.bounds) == ("n0", first.bounds)
             assert later > epoch
             await metrics(tmp_path / "ports.json")

@@ -16,12 +16,12 @@ class Client(Struct):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def asks(self, body: bytes, path: str = "/size") -> tuple[int, bytes]:
+    async def exchange(self, body: bytes, path: str = "/size") -> tuple[int, bytes]:
         """Status and body of the answer."""
         self.writer.write(post(path, body))
-        return await self.hears()
+        return await self.receives()
 
-    async def hears(self) -> tuple[int, bytes]:
+    async def receives(self) -> tuple[int, bytes]:
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split()[0])
         return int(head.split()[1]), await self.reader.readexactly(length)

@@ -18,6 +18,7 @@ from tessera_runtime.http.fast_path import Reply
 from tessera_runtime.http.server import HttpSettings, application, serving
 from tessera_runtime.kube.lease import Lease, open_lease
 from tessera_testing.kube import FakeKube
+from tests.runtime.cluster import must
 from tests.runtime.strangers import post, strangers
 from tests.runtime.test_one_writer_at_a_time import (
     CALL_S,
@@ -26,13 +27,12 @@ from tests.runtime.test_one_writer_at_a_time import (
     a_cluster_with_an_empty_lease,
     spec,
 )
-from tests.runtime.world import must
 
 SURVIVED_S = SETTINGS.duration_s - SETTINGS.renew_s
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """More time passes in it when told so, all at once: nothing else runs meanwhile, as in a loop
+    """More time passes in it on demand, all at once: nothing else runs meanwhile, as in a loop
     that is blocked."""
 
     passed = 0.0
@@ -40,7 +40,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self.passed
 
-    async def lives(self, seconds: float) -> None:
+    async def runs(self, seconds: float) -> None:
         """Let it pass in small steps, with all that is due."""
         for _ in range(round(seconds / 0.1)):
             self.passed += 0.1
@@ -57,7 +57,7 @@ def on_a_loop(main: Callable[[JumpingLoop, Store, Lease], Awaitable[None]]) -> N
             FakeKube(store), SETTINGS, identity="a", call_s=CALL_S,
             random=random.Random(1),  # noqa: S311  (reproducible)
         ) as lease:  # fmt: skip
-            await loop.lives(2)
+            await loop.runs(2)
             assert lease.held.is_set()
             await main(loop, store, lease)
 
@@ -68,10 +68,10 @@ def on_a_loop(main: Callable[[JumpingLoop, Store, Lease], Awaitable[None]]) -> N
 @pytest.mark.parametrize("when", [0.0, 1.0, 2.5, 2.9, 3.0, 3.1])
 def test_a_block_that_is_shorter_than_the_lease_allows_loses_nothing(when: float) -> None:
     async def main(loop: JumpingLoop, _: Store, lease: Lease) -> None:
-        await loop.lives(when)
+        await loop.runs(when)
         loop.passed += SURVIVED_S - 0.5
         assert lease.remaining() > 0
-        await loop.lives(5)
+        await loop.runs(5)
         assert lease.generation == 1
         assert lease.remaining() > CALL_S
 
@@ -83,7 +83,7 @@ def test_a_longer_one_loses_it_before_anything_else_runs() -> None:
         loop.passed += SETTINGS.duration_s
         assert lease.remaining() == 0
         assert lease.held.is_set(), "nobody was told yet: it is the time that counts"
-        await loop.lives(2)
+        await loop.runs(2)
         assert lease.held.is_set(), "nobody else took it"
         assert lease.generation == 2
 
@@ -98,7 +98,7 @@ def test_one_that_somebody_else_took_meanwhile_stays_lost() -> None:
         must(store, "PUT", LEASE, found)
         assert lease.remaining() == 0
         for _ in range(100):
-            await loop.lives(0.1)
+            await loop.runs(0.1)
             assert lease.remaining() == 0
         assert lease.lost.is_set()
         assert spec(store)["holderIdentity"] == "b"
@@ -144,7 +144,7 @@ async def test_a_flood_of_requests_leaves_a_turn_between_any_two(more: bytes) ->
                 client.sends(request)
             async with asyncio.timeout(60):
                 for client in crowd:
-                    await client.hears()
+                    await client.receives()
     assert len(answered) == 150
     assert len(set(answered)) == 150, "two in one turn"
 

@@ -40,13 +40,13 @@ def left_behind() -> list[object]:
 async def is_unknown(server: Server) -> None:
     async with a_client(server.address) as client:
         client.sends(b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await client.hears())[0] == 404
+        assert (await client.receives())[0] == 404
 
 
 async def is_inflated(server: Server) -> None:
     async with a_client(server.address) as client:
         client.sends(b"GET /framework HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\n\r\n")
-        assert (await client.hears())[0] == 415
+        assert (await client.receives())[0] == 415
 
 
 async def breaks_in_its_body(server: Server) -> None:

@@ -10,7 +10,7 @@ from tessera_runtime.kube.events import ObjectRef, of_pod, open_events
 from tessera_runtime.kube.settings import EventSettings
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube
-from tests.runtime.world import a_cluster, make_pod, until
+from tests.runtime.cluster import a_cluster, make_pod, until
 
 pytestmark = pytest.mark.looptime
 
@@ -37,7 +37,7 @@ async def test_an_event_is_about_its_object() -> None:
     assert event["source"] == {"component": "tessera-agent", "host": "n1"}
 
 
-async def test_events_of_nodes_are_kept_in_the_default_namespace() -> None:
+async def test_events_of_nodes_are_stored_in_the_default_namespace() -> None:
     store = a_cluster()
     async with open_events(
         FakeKube(store), EventSettings(), component="c", clock=LoopClock()
@@ -97,7 +97,7 @@ async def test_a_refusal_drops_it_and_the_next_is_written() -> None:
         assert events.dropped == 1
 
 
-async def test_an_event_that_expired_is_written_anew() -> None:
+async def test_an_event_that_expired_is_written_again() -> None:
     store = a_cluster()
     async with open_events(
         FakeKube(store), EventSettings(), component="c", clock=LoopClock()

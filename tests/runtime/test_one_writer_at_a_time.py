@@ -13,7 +13,7 @@ from tessera_runtime.kube.lease import Lease, open_lease
 from tessera_runtime.kube.settings import LeaseSettings
 from tessera_testing.clock import LoopClock
 from tessera_testing.kube import FakeKube
-from tests.runtime.world import a_cluster, must, until
+from tests.runtime.cluster import a_cluster, must, until
 
 pytestmark = pytest.mark.looptime
 
@@ -54,7 +54,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_a_lease_that_was_never_held_is_taken_at_once() -> None:
+async def test_a_lease_that_was_never_granted_is_taken_at_once() -> None:
     store = a_cluster_with_an_empty_lease()
     began = now()
     async with standing(FakeKube(store)) as lease:
@@ -202,7 +202,7 @@ async def test_a_failed_body_does_not_release() -> None:
     assert str(spec(store)["holderIdentity"]).startswith("a_")
 
 
-async def test_somebody_elses_name_in_it_means_lost_at_once() -> None:
+async def test_somebody_elses_name_in_it_is_a_loss_at_once() -> None:
     store = a_cluster_with_an_empty_lease()
     async with standing(FakeKube(store)) as lease:
         await lease.held.wait()

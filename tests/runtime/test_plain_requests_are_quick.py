@@ -53,15 +53,15 @@ class Caller:
         self.writer.write(request)
         await self.writer.drain()
 
-    async def hears(self) -> tuple[int, bytes]:
+    async def receives(self) -> tuple[int, bytes]:
         async with asyncio.timeout(LONG_S):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length:")[2].split()[0])
             return int(head.split()[1]), await self.reader.readexactly(length)
 
-    async def asks(self, request: bytes) -> tuple[int, bytes]:
+    async def exchange(self, request: bytes) -> tuple[int, bytes]:
         await self.says(request)
-        return await self.hears()
+        return await self.receives()
 
     async def is_let_go(self) -> bool:
         async with asyncio.timeout(LONG_S):
@@ -99,15 +99,19 @@ async def a_server() -> AsyncGenerator[Caller]:
 
 async def test_requests_on_one_connection_are_answered_in_turn() -> None:
     async with a_server() as caller:
-        assert await caller.asks(post("/size", b"12345")) == (200, b"5")
-        assert await caller.asks(post("/size?timeout=5s", b"")) == (200, b"0")
-        assert await caller.asks(post("/slow", b"123")) == (200, b"3")
+        assert await caller.exchange(post("/size", b"12345")) == (200, b"5")
+        assert await caller.exchange(post("/size?timeout=5s", b"")) == (200, b"0")
+        assert await caller.exchange(post("/slow", b"123")) == (200, b"3")
 
 
 async def test_requests_may_come_all_at_once() -> None:
     async with a_server() as caller:
         await caller.says(post("/slow", b"1") + post("/size", b"22") + post("/slow", b"333"))
-        assert [await caller.hears() for _ in range(3)] == [(200, b"1"), (200, b"2"), (200, b"3")]
+        assert [await caller.receives() for _ in range(3)] == [
+            (200, b"1"),
+            (200, b"2"),
+            (200, b"3"),
+        ]
 
 
 async def test_requests_may_come_in_pieces() -> None:
@@ -116,14 +120,14 @@ async def test_requests_may_come_in_pieces() -> None:
         for i in range(len(both)):
             await caller.says(both[i : i + 1])
             await asyncio.sleep(0)
-        assert [await caller.hears() for _ in range(2)] == [(200, b"5"), (200, b"1")]
+        assert [await caller.receives() for _ in range(2)] == [(200, b"5"), (200, b"1")]
 
 
 async def test_large_bodies_are_taken_up_to_the_limit() -> None:
     async with a_server() as caller:
         most = SETTINGS.body_bytes
-        assert await caller.asks(post("/size", b"x" * most)) == (200, b"%d" % most)
-        assert (await caller.asks(post("/size", b"x" * (most + 1))))[0] == 413
+        assert await caller.exchange(post("/size", b"x" * most)) == (200, b"%d" % most)
+        assert (await caller.exchange(post("/size", b"x" * (most + 1))))[0] == 413
 
 
 @pytest.mark.parametrize(
@@ -148,8 +152,8 @@ async def test_what_is_unusual_is_left_to_the_framework(
     request_: bytes, status: int, says: bytes
 ) -> None:
     async with a_server() as caller:
-        assert await caller.asks(post("/size", b"1234")) == (200, b"4")
-        assert await caller.asks(request_) == (status, says)
+        assert await caller.exchange(post("/size", b"1234")) == (200, b"4")
+        assert await caller.exchange(request_) == (status, says)
 
 
 async def test_a_connection_ends_with_something_unusual() -> None:
@@ -161,12 +165,12 @@ async def test_a_connection_ends_with_something_unusual() -> None:
         assert rest == b"framework 1"
 
 
-async def test_who_waits_to_be_told_to_go_on_is_told() -> None:
+async def test_who_waits_to_be_reported_to_go_on_is_reported() -> None:
     async with a_server() as caller:
         await caller.says(post("/size", b"", "Expect: 100-continue").replace(b": 0", b": 3"))
         async with asyncio.timeout(LONG_S):
             assert b"100" in await caller.reader.readuntil(b"\r\n\r\n")
-        assert await caller.asks(b"abc") == (200, b"3")
+        assert await caller.exchange(b"abc") == (200, b"3")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,7 @@ async def test_who_waits_to_be_told_to_go_on_is_told() -> None:
 async def test_what_could_be_read_in_two_ways_is_refused(lines: str) -> None:
     async with a_server() as caller:
         await caller.says(f"POST /size HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\nabc".encode())
-        assert (await caller.hears())[0] == 400
+        assert (await caller.receives())[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -192,20 +196,23 @@ async def test_what_could_be_read_in_two_ways_is_refused(lines: str) -> None:
 )
 async def test_too_many_or_too_long_headers_are_refused(lines: str) -> None:
     async with a_server() as caller:
-        status, says = await caller.asks(post("/other", b"abc", lines))
+        status, says = await caller.exchange(post("/other", b"abc", lines))
         assert (status, says) == (431, b"headers: more than 16384 bytes or 100 lines: send less\n")
 
 
 async def test_a_body_that_would_have_to_be_inflated_is_refused() -> None:
     async with a_server() as caller:
-        assert (await caller.asks(post("/other", b"abc", "Content-Encoding: gzip")))[0] == 415
+        assert (await caller.exchange(post("/other", b"abc", "Content-Encoding: gzip")))[0] == 415
 
 
 async def test_a_request_that_fails_ends_nothing() -> None:
     async with a_server() as caller:
-        assert await caller.asks(post("/fails", b"")) == (500, b"it failed: see the log\n")
-        assert await caller.asks(post("/fails-later", b"")) == (500, b"it failed: see the log\n")
-        assert await caller.asks(post("/size", b"1")) == (200, b"1")
+        assert await caller.exchange(post("/fails", b"")) == (500, b"it failed: see the log\n")
+        assert await caller.exchange(post("/fails-later", b"")) == (
+            500,
+            b"it failed: see the log\n",
+        )
+        assert await caller.exchange(post("/size", b"1")) == (200, b"1")
 
 
 async def test_who_does_not_read_is_not_answered_without_end() -> None:
@@ -224,10 +231,10 @@ async def test_who_does_not_read_is_not_answered_without_end() -> None:
     ):
         caller.writer.write(post("/much", b"") * 500)
         for _ in range(50):  # while the first is stuck, others are answered
-            assert await other.asks(post("/size", b"1")) == (200, b"1")
+            assert await other.exchange(post("/size", b"1")) == (200, b"1")
         assert asked < 500
         for _ in range(500):
-            assert len((await caller.hears())[1]) == 1_000_000
+            assert len((await caller.receives())[1]) == 1_000_000
         assert asked == 500
 
 
@@ -246,7 +253,7 @@ async def test_who_hangs_up_before_the_answer_harms_nobody() -> None:
                     writer.close()
         await asyncio.sleep(0.2)
         async with calling(served) as caller:
-            assert await caller.asks(post("/slow", b"12")) == (200, b"2")
+            assert await caller.exchange(post("/slow", b"12")) == (200, b"2")
 
 
 @pytest.mark.parametrize(("takes_s", "stop_s"), [(0.05, LONG_S), (1_000_000, 0.1)])
@@ -268,7 +275,7 @@ async def test_open_requests_may_end_and_those_that_do_not_are_cut(
         await busy.says(post("/slow", b"12"))
         await begun.wait()
     if takes_s < stop_s:
-        assert await busy.hears() == (200, b"2")
+        assert await busy.receives() == (200, b"2")
     for caller in (idle, busy):
         assert await caller.is_let_go()
         caller.writer.close()
@@ -287,6 +294,9 @@ async def test_idle_connections_are_let_go() -> None:
         here, there = socket.socketpair()
         await asyncio.get_running_loop().connect_accepted_socket(connections.connection, there)
         caller = Caller(*await asyncio.open_connection(sock=here))
-        assert await caller.asks(post("/slow", b"1")) == (200, b"1")  # longer than it may be idle
+        assert await caller.exchange(post("/slow", b"1")) == (
+            200,
+            b"1",
+        )  # longer than it may be idle
         assert await caller.is_let_go()
         caller.writer.close()

@@ -71,13 +71,13 @@ async def test_a_port_that_is_taken_is_named() -> None:
                 pass
 
 
-async def test_an_address_that_is_not_ours_is_named() -> None:
+async def test_an_address_that_is_not_own_is_named() -> None:
     with pytest.raises(BadSettings, match=r"cannot listen on '203\.0\.113\.1'"):
         async with serving(application(SETTINGS), HttpSettings(host="203.0.113.1")):
             pass
 
 
-async def test_all_ports_are_told_in_one_file(tmp_path: Path) -> None:
+async def test_all_ports_are_reported_in_one_file(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "ports.json"
     ports = PortReporter(file)
     async with (
@@ -89,10 +89,10 @@ async def test_all_ports_are_told_in_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("takes_s", "stop_s", "heard"), [(0.1, 60, "done"), (1_000_000, 0.1, "cut")]
+    ("takes_s", "stop_s", "received"), [(0.1, 60, "done"), (1_000_000, 0.1, "cut")]
 )
 async def test_a_request_that_is_open_may_end_and_one_that_does_not_is_cut(
-    takes_s: float, stop_s: float, heard: str
+    takes_s: float, stop_s: float, received: str
 ) -> None:
     begun = asyncio.Event()
 
@@ -107,7 +107,7 @@ async def test_a_request_that_is_open_may_end_and_one_that_does_not_is_cut(
     async with asyncio.TaskGroup() as group, serving(app, settings) as served:
         asked = group.create_task(text_or_cut(served.url), name="asked")
         await begun.wait()
-    assert asked.result() == heard
+    assert asked.result() == received
 
 
 async def text_or_cut(url: str) -> str:
@@ -144,7 +144,7 @@ def write_certificate(folder: Path, name: str) -> TlsSettings:
     return TlsSettings(cert_file=folder / "tls.crt", key_file=folder / "tls.key", reload_s=0.05)
 
 
-async def name_shown(served: HttpServer) -> str:
+async def name_served(served: HttpServer) -> str:
     """Common name of the certificate that a new connection sees."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -157,9 +157,9 @@ async def name_shown(served: HttpServer) -> str:
     return str(x509.load_der_x509_certificate(shown).subject.rdns[0].rfc4514_string())
 
 
-async def until_shown(served: HttpServer, name: str) -> None:
+async def until_served(served: HttpServer, name: str) -> None:
     async with asyncio.timeout(60):
-        while await name_shown(served) != f"CN={name}":
+        while await name_served(served) != f"CN={name}":
             await asyncio.sleep(0.02)
 
 
@@ -168,14 +168,14 @@ async def test_a_new_certificate_is_taken_and_open_connections_stay(tmp_path: Pa
     app = application(SETTINGS)
     app.add_routes(status_routes(ready=str, metrics=MetricsRegistry("t")))
     async with open_tls(settings) as tls, serving(app, SETTINGS, tls=tls) as served:
-        assert await name_shown(served) == "CN=old"
+        assert await name_served(served) == "CN=old"
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=False, limit=1)
         ) as session:
             async with session.get(f"{served.url}/healthz") as answer:
                 assert answer.status == 200
             write_certificate(tmp_path, "new")
-            await until_shown(served, "new")
+            await until_served(served, "new")
             async with session.get(f"{served.url}/healthz") as answer:
                 assert answer.status == 200
 
@@ -191,11 +191,11 @@ async def test_a_certificate_that_cannot_be_used_changes_nothing(
     ):
         good = settings.cert_file.read_text()
         settings.cert_file.write_text(broken)
-        await tls.look()
-        assert await name_shown(served) == "CN=old"
+        await tls.reload()
+        assert await name_served(served) == "CN=old"
         settings.cert_file.write_text(good)
         write_certificate(tmp_path, "new")
-        await until_shown(served, "new")
+        await until_served(served, "new")
 
 
 async def test_a_key_of_another_certificate_changes_nothing(tmp_path: Path) -> None:
@@ -207,11 +207,11 @@ async def test_a_key_of_another_certificate_changes_nothing(tmp_path: Path) -> N
         serving(application(SETTINGS), SETTINGS, tls=tls) as served,
     ):
         settings.key_file.write_bytes(other.key_file.read_bytes())
-        await tls.look()
-        assert await name_shown(served) == "CN=old"
+        await tls.reload()
+        assert await name_served(served) == "CN=old"
 
 
-async def test_no_certificate_at_the_start_is_told(tmp_path: Path) -> None:
+async def test_no_certificate_at_the_start_is_reported(tmp_path: Path) -> None:
     settings = TlsSettings(cert_file=tmp_path / "a", key_file=tmp_path / "b")
     with pytest.raises(BadSettings, match=r"a and .*b: No such file"):
         async with open_tls(settings):

@@ -33,9 +33,9 @@ def trusting() -> ssl.SSLContext:
     return context
 
 
-async def asks(client: Client, size: int, path: str) -> None:
+async def exchange(client: Client, size: int, path: str) -> None:
     async with asyncio.timeout(LONG_S):
-        assert await client.asks(b"x" * size, path) == (200, b"%d" % size)
+        assert await client.exchange(b"x" * size, path) == (200, b"%d" % size)
 
 
 @pytest.mark.parametrize("patient", [False, True])
@@ -52,8 +52,8 @@ def test_many_are_answered_over_tls(tmp_path: Path, *, patient: bool) -> None:
                 for size in (1, 300_000, 2_000_000):
                     address = (served.host, served.port)
                     async with a_client(address, trusting()) as client:
-                        await asks(client, size, path)
-                        await asks(client, 1, path)
+                        await exchange(client, size, path)
+                        await exchange(client, 1, path)
 
             async with asyncio.TaskGroup() as group:
                 for path in [*ANSWERS] * 5:
@@ -73,8 +73,8 @@ def test_strangers_are_bounded() -> None:
             for client in crowd:
                 client.sends(post("/size", b"x" * 100_000, 110_000))
             async with a_client((served.host, served.port)) as good:
-                await asks(good, 900_000, "/size")
-                await asks(good, 10, "/size")
+                await exchange(good, 900_000, "/size")
+                await exchange(good, 10, "/size")
             async with asyncio.timeout(LONG_S):
                 while await still_open(crowd):
                     await asyncio.sleep(0.05)
@@ -92,11 +92,11 @@ def test_those_that_send_ahead_wait_and_go_on() -> None:
             client.sends((post("/later", b"") + post("/size", b"x" * 1000)) * 100)
             async with asyncio.timeout(LONG_S):
                 for _ in range(100):
-                    assert await client.hears() == (200, b"0")
-                    assert await client.hears() == (200, b"1000")
+                    assert await client.receives() == (200, b"0")
+                    assert await client.receives() == (200, b"1000")
             client.sends(b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n")
             async with asyncio.timeout(LONG_S):
-                assert (await client.hears())[0] == 404
+                assert (await client.receives())[0] == 404
                 assert await client.reader.read() == b""
 
     uvloop.run(main())
@@ -111,7 +111,7 @@ def test_who_speaks_no_tls_is_cut(tmp_path: Path) -> None:
             strangers((served.host, served.port), 30) as crowd,
         ):
             async with a_client((served.host, served.port), trusting()) as good:
-                await asks(good, 900_000, "/size")
+                await exchange(good, 900_000, "/size")
             for client in crowd:
                 client.sends(b"GET / HTTP/1.1\r\n\r\n")
             async with asyncio.timeout(LONG_S):

@@ -122,7 +122,7 @@ def test_what_kubernetes_sets_for_services_of_our_namespace_is_no_setting() -> N
         ("OWNERS_TOKEN", "hunter2", "7 characters: .*: write a whole number"),
     ],
 )
-def test_a_bad_value_is_told_with_its_name_and_what_would_do(
+def test_a_bad_value_is_reported_with_its_name_and_what_would_do(
     name: str, value: str, says: str
 ) -> None:
     with pytest.raises(BadSettings, match=f"^{name}: {says}"):
@@ -135,7 +135,7 @@ def test_secrets_are_not_repeated() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     with pytest.raises(BadSettings) as caught:
         load(Settings, {"TESSERA_PAINT_COATS": "x", "TESSERA_X": "1"})
     text = str(caught.value)

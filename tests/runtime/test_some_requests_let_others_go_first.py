@@ -37,7 +37,7 @@ def post(body: bytes) -> bytes:
     return b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-async def heard(reader: asyncio.StreamReader) -> bytes:
+async def received(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(LONG_S):
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split()[0])
@@ -58,7 +58,7 @@ async def test_others_are_answered_before_those_that_wait() -> None:
         calls.append(await stack.enter_async_context(a_connection(other)))
         for i, (_, writer) in enumerate(calls):
             writer.write(post(b"other" if i == MANY else b"%d" % i))
-        answers = [await heard(reader) for reader, _ in calls]
+        answers = [await received(reader) for reader, _ in calls]
     assert answers == [*(b"%d" % i for i in range(MANY)), b"other"]
     assert order.index(b"other") < MANY / 2  # it came last
 
@@ -77,7 +77,7 @@ async def test_requests_of_one_connection_stay_in_order() -> None:
             a_connection(served) as (reader, writer),
         ):
             writer.write(b"".join(post(b"%d" % i) for i in range(MANY)))
-            assert [await heard(reader) for _ in range(MANY)] == [b"%d" % i for i in range(MANY)]
+            assert [await received(reader) for _ in range(MANY)] == [b"%d" % i for i in range(MANY)]
 
 
 async def test_one_that_fails_or_hangs_up_keeps_nobody_waiting() -> None:
@@ -92,5 +92,5 @@ async def test_one_that_fails_or_hangs_up_keeps_nobody_waiting() -> None:
         for body, (_, writer) in zip((b"bad", b"gone", b"a", b"b"), calls, strict=True):
             writer.write(post(body))
         calls[1][1].transport.abort()
-        assert b"failed" in await heard(calls[0][0])
-        assert [await heard(reader) for reader, _ in calls[2:]] == [b"a", b"b"]
+        assert b"failed" in await received(calls[0][0])
+        assert [await received(reader) for reader, _ in calls[2:]] == [b"a", b"b"]

@@ -72,14 +72,14 @@ async def test_500_connections_that_trickle_keep_nobody_out() -> None:
         a_server() as server,
         a_client(server.address) as known,
     ):
-        assert await known.asks(b"123") == (200, b"3")
+        assert await known.exchange(b"123") == (200, b"3")
         async with strangers(server.address, 500) as crowd:
             for second in range(int(REQUEST_S) + 2):
                 for client in crowd:
                     client.sends(b"POST /size HTTP/1.1\r\nX-Slow: " if second == 0 else b"x")
-                assert await known.asks(b"123") == (200, b"3")
+                assert await known.exchange(b"123") == (200, b"3")
                 async with a_client(server.address) as new:
-                    assert await new.asks(b"x" * 1_000_000) == (200, b"1000000")
+                    assert await new.exchange(b"x" * 1_000_000) == (200, b"1000000")
                 assert len(server.serving.peers) <= CONNECTIONS_MOST
                 await asyncio.sleep(1)
             assert await still_open(crowd) == 0
@@ -93,12 +93,12 @@ async def test_a_connection_that_is_idle_outlives_a_crowd_that_owes_something() 
         a_client(server.address) as known,
         strangers(server.address, CONNECTIONS_MOST - 1) as crowd,
     ):
-        assert await known.asks(b"123") == (200, b"3")
+        assert await known.exchange(b"123") == (200, b"3")
         for client in crowd:
             client.sends(b"P")
         await asyncio.sleep(2 * PATIENCE_S)
         async with strangers(server.address, 10):
-            assert await known.asks(b"1234") == (200, b"4")
+            assert await known.exchange(b"1234") == (200, b"4")
             assert await still_open(crowd) == CONNECTIONS_MOST - 11
 
 
@@ -115,7 +115,7 @@ async def test_40_large_bodies_that_do_not_end_are_bounded_and_cut() -> None:
                 client.sends(b"x")
             async with a_client(server.address) as new:
                 async with asyncio.timeout(5):
-                    assert await new.asks(b"x" * 3_000_000) == (200, b"3000000")
+                    assert await new.exchange(b"x" * 3_000_000) == (200, b"3000000")
         assert REQUESTS_MOST / 2 <= most <= REQUESTS_MOST
         assert await still_open(crowd) == 0
         assert server.serving.peers.reserved == 0
@@ -144,7 +144,7 @@ async def test_a_body_with_room_has_its_time_while_nobody_waits_for_room() -> No
         for _ in range(10):
             client.sends(b"x" * (2**20 // 10 + 1))
             await asyncio.sleep(REQUEST_S / 11)
-        assert await client.hears() == (200, b"1048576")
+        assert await client.receives() == (200, b"1048576")
 
 
 async def test_requests_that_come_ahead_wait_outside() -> None:
@@ -166,7 +166,7 @@ async def test_requests_that_come_ahead_wait_outside() -> None:
         post("/size", b"x") * 3 + b"POST",
     ],
 )
-async def test_a_request_that_does_not_end_is_cut_whoever_reads_it(begun: bytes) -> None:
+async def test_a_request_that_does_not_end_is_cut_anyone_reads_it(begun: bytes) -> None:
     async with a_server() as server, strangers(server.address, 3) as crowd:
         for second in range(int(REQUEST_S) + 1):
             for client in crowd:
@@ -190,7 +190,7 @@ async def test_bodies_that_the_framework_reads_are_counted() -> None:
                 most = max(most, server.serving.peers.reserved)
         assert 5 * 2**20 <= most <= 10 * 2**20
         async with a_client(server.address) as new:
-            assert await new.asks(b"x" * 1_000_000) == (200, b"1000000")
+            assert await new.exchange(b"x" * 1_000_000) == (200, b"1000000")
 
 
 async def test_who_reads_no_answer_is_cut() -> None:
@@ -215,7 +215,7 @@ async def test_clients_that_speak_no_tls_count_and_go(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         assert len(server.serving.peers) == CONNECTIONS_MOST
         async with a_client(server.address, trusting) as good:
-            assert await good.asks(b"123") == (200, b"3")
+            assert await good.exchange(b"123") == (200, b"3")
             for client in crowd[-20:]:
                 client.sends(b"GET / HTTP/1.1\r\n\r\n")
             await asyncio.sleep(HANDSHAKE_S + SWEEP_S)

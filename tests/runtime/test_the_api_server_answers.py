@@ -60,21 +60,21 @@ async def test_a_watch_has_lines_of_any_length(tmp_path: Path) -> None:
     ):
         for name in "abc":
             await kube.call(Verb.POST, MAPS, body=a_map(name, big="x" * 900_000))
-        told = [msgspec.json.decode(await anext(lines))["object"] for _ in range(3)]
-    assert [(item["metadata"]["name"], len(item["data"]["big"])) for item in told] == [
+        reported = [msgspec.json.decode(await anext(lines))["object"] for _ in range(3)]
+    assert [(item["metadata"]["name"], len(item["data"]["big"])) for item in reported] == [
         ("a", 900_000),
         ("b", 900_000),
         ("c", 900_000),
     ]
 
 
-async def test_what_comes_while_a_watch_gathers_is_told_in_order(tmp_path: Path) -> None:
-    told = []
+async def test_what_comes_while_a_watch_gathers_is_reported_in_order(tmp_path: Path) -> None:
+    reported = []
 
     async def listen(lines: AsyncIterator[bytes]) -> None:
         async for line in lines:
-            told.append(msgspec.json.decode(line)["object"]["metadata"]["name"])
-            if told[-1] == "last":
+            reported.append(msgspec.json.decode(line)["object"]["metadata"]["name"])
+            if reported[-1] == "last":
                 return
 
     names = [*(f"n{number}" for number in range(50)), "last"]
@@ -86,7 +86,7 @@ async def test_what_comes_while_a_watch_gathers_is_told_in_order(tmp_path: Path)
         group.create_task(listen(lines), name="listener")
         for name in names:
             await kube.call(Verb.POST, MAPS, body=a_map(name, big="x" * 10_000))
-    assert told == names
+    assert reported == names
 
 
 async def test_each_refusal_has_its_error(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_a_kubeconfig_will_do(tmp_path: Path) -> None:
         await kube.call(Verb.GET, MAPS)
 
 
-async def test_what_kubernetes_tells_a_pod_will_do(tmp_path: Path) -> None:
+async def test_what_kubernetes_says_a_pod_will_do(tmp_path: Path) -> None:
     async with a_server(tmp_path) as (server, _):
         settings = KubeSettings(
             host="127.0.0.1",
@@ -264,7 +264,7 @@ def an_answer(status: str, body: str, *headers: str) -> bytes:
         an_answer("502 Bad Gateway", "<html>"),
     ],
 )
-async def test_answers_that_do_not_tell_are_lost(answer: bytes) -> None:
+async def test_answers_that_do_not_say_are_lost(answer: bytes) -> None:
     async with a_raw_server(answer) as kube:
         with pytest.raises(ApiLost):
             await kube.call(Verb.POST, MAPS, body=b"{}")

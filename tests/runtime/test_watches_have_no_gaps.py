@@ -11,7 +11,7 @@ from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.json_codec import decoder
 from tessera_schema.kube import Pod
 from tessera_testing.kube import FakeKube
-from tests.runtime.world import Memory, a_cluster, drop, make_pod, mark, marks, running, until
+from tests.runtime.cluster import Memory, a_cluster, drop, make_pod, mark, marks, running, until
 
 pytestmark = pytest.mark.looptime
 
@@ -55,7 +55,7 @@ async def test_a_list_is_read_page_by_page_and_is_of_one_moment() -> None:
     assert sink.story[1:] == ["ADDED late"]
 
 
-async def test_the_list_tells_when_it_was_begun() -> None:
+async def test_the_list_says_when_it_was_begun() -> None:
     store, sink = a_cluster(), Memory()
     kube = FakeKube(store, latency_s=2.0)
     reflector = a_reflector(kube, sink)
@@ -94,7 +94,7 @@ async def test_a_watch_that_the_server_ends_is_no_failure() -> None:
     assert (reflector.lists, reflector.breaks) == (1, 0)
 
 
-async def test_a_place_that_the_server_forgot_means_a_new_list() -> None:
+async def test_a_place_that_the_server_forgot_leads_to_a_new_list() -> None:
     store, sink = a_cluster(window=3), Memory()
     kube = FakeKube(store)
     make_pod(store, "gone")
@@ -112,7 +112,7 @@ async def test_a_place_that_the_server_forgot_means_a_new_list() -> None:
     assert "gone" not in sink.pods
 
 
-async def test_a_list_during_which_the_server_forgets_begins_anew() -> None:
+async def test_a_list_during_which_the_server_forgets_begins_again() -> None:
     store, sink = a_cluster(), Memory()
     for number in range(6):
         make_pod(store, f"p{number}")
@@ -134,12 +134,12 @@ async def test_silence_ends_a_watch_and_quiet_does_not(bookmark_s: float) -> Non
     async with running(reflector):
         await reflector.synced.wait()
         await asyncio.sleep(1000)
-        heard_at = reflector.heard_at
+        alive_at = reflector.alive_at
         make_pod(store, "a")
         await until(lambda: "a" in sink.pods)
     quiet = bookmark_s == 60.0
     assert (reflector.breaks == 0) is quiet
-    assert (asyncio.get_running_loop().time() - heard_at < 90) is quiet
+    assert (asyncio.get_running_loop().time() - alive_at < 90) is quiet
     assert reflector.lists == 1 or not quiet
 
 
@@ -160,7 +160,7 @@ async def test_a_stopped_connection_is_left_for_a_new_one() -> None:
 @pytest.mark.parametrize(
     "effect", [Answer(500), Answer(429, retry_after_s=3), Answer(403), Answer(410), Cut(), Hang()]
 )
-async def test_a_server_in_trouble_is_asked_again_and_again_but_not_in_haste(
+async def test_a_server_in_trouble_is_requested_again_and_again_but_not_in_haste(
     effect: Answer | Cut | Hang,
 ) -> None:
     store, sink = a_cluster(), Memory()
@@ -175,7 +175,7 @@ async def test_a_server_in_trouble_is_asked_again_and_again_but_not_in_haste(
     assert asyncio.get_running_loop().time() - began > 100
 
 
-async def test_events_that_come_twice_are_told_once() -> None:
+async def test_events_that_come_twice_are_reported_once() -> None:
     store, sink = a_cluster(), Memory()
     kube = FakeKube(store)
     kube.event_times = 3
@@ -189,8 +189,8 @@ async def test_events_that_come_twice_are_told_once() -> None:
     assert sink.story == ["list", "ADDED a", "ADDED b", "ADDED c"]
 
 
-async def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest() -> None:
-    store, sink, told = a_cluster(), Memory(), list[UnreadableObject]()
+async def test_what_cannot_be_read_is_reported_and_does_not_stop_the_rest() -> None:
+    store, sink, reported = a_cluster(), Memory(), list[UnreadableObject]()
 
     def read(raw: bytes) -> Pod:
         pod = decoder(Pod)(raw)
@@ -205,7 +205,7 @@ async def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest() -> None:
         ListWatch(paths.PODS, read),
         sink,
         settings=KubeSettings(),
-        unreadable=told.append,
+        unreadable=reported.append,
     )
     async with running(reflector):
         await reflector.synced.wait()
@@ -213,13 +213,13 @@ async def test_what_cannot_be_read_is_told_and_does_not_stop_the_rest() -> None:
         make_pod(store, "c")
         await until(lambda: "c" in sink.pods)
     assert sink.story == ["list b", "ADDED c"]
-    assert [(one.object.namespace, one.object.name, one.why) for one in told] == [
+    assert [(one.object.namespace, one.object.name, one.why) for one in reported] == [
         ("default", "a", "marked bad"),
         ("default", "b", "marked bad"),
     ]
 
 
-async def test_a_sink_with_a_bug_ends_the_reflector() -> None:
+async def test_a_handler_with_a_bug_ends_the_reflector() -> None:
     class Broken(Memory):
         def on_list(self, items: list[Pod], started: float, now: float) -> None:
             raise KeyError("a bug")
@@ -232,7 +232,7 @@ async def test_a_sink_with_a_bug_ends_the_reflector() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whatever_happens_the_sink_ends_up_with_what_there_is(seed: int) -> None:
+async def test_whatever_happens_the_handler_ends_up_with_what_there_is(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  (reproducible)
     store, sink = a_cluster(window=40), Memory()
     kube = FakeKube(store)

@@ -12,7 +12,7 @@ from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.cache.hints import MOST_BYTES, MOST_NODES, HintCache, HintSettings
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.messages.envelope import Envelope
-from tessera_schema.messages.event_catalogue import HINT_TOLD
+from tessera_schema.messages.event_catalogue import HINT_PUBLISHED
 from tessera_schema.messages.hints import CardHint, NodeHints, encode_hints
 
 pytestmark = pytest.mark.looptime
@@ -25,7 +25,12 @@ def a_hint(node: str, *, ago_s: float = 0, data: bytes | None = None) -> Message
     return Message(
         subject=f"$KV.tessera-hints.{node}",
         envelope=Envelope(
-            id=node, source="/tessera/rebalancer/r", type=HINT_TOLD, time=time, epoch=1, sequence=1
+            id=node,
+            source="/tessera/rebalancer/r",
+            type=HINT_PUBLISHED,
+            time=time,
+            epoch=1,
+            sequence=1,
         ),
         data=encode_hints(NodeHints(node=node, at=NOW, cards=(HOT,))) if data is None else data,
     )

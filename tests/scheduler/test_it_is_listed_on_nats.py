@@ -12,7 +12,7 @@ from nats.errors import NoRespondersError
 from tessera_embedded.apiserver import open_apiserver
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
-from tests.bus.worlds import by_hand, on_nats
+from tests.bus.buses import by_hand, on_nats
 from tests.scheduler.test_the_process_runs import a_process, environment, place, prepare, ready
 
 

@@ -98,7 +98,7 @@ def test_a_reader_skips_fields_that_it_does_not_know() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"version":2}', '{"version":99,"uid":5}'])
-def test_a_newer_version_is_told_apart_from_nonsense(text: str) -> None:
+def test_a_newer_version_is_reported_apart_from_nonsense(text: str) -> None:
     with pytest.raises(UnknownGrantVersion):
         decode_grant(text)
 

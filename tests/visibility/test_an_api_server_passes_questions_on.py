@@ -36,7 +36,7 @@ async def explained(target: ClusterTarget, name: str) -> PodExplanation:
     async with asyncio.timeout(60):
         while True:
             try:
-                return await explanations.ask(target, name, cards=True)
+                return await explanations.read_explanation(target, name, cards=True)
             except explanations.NotExplained:
                 await asyncio.sleep(0.1)
 
@@ -65,4 +65,4 @@ async def test_a_pod_is_explained_through_the_api_server(tmp_path: Path) -> None
                 assert names == ["a"]
                 await kube.call(Verb.DELETE, APISERVICE)
                 with pytest.raises(explanations.NotExplained, match="the cluster has no API"):
-                    await explanations.ask(target, "a")
+                    await explanations.read_explanation(target, "a")

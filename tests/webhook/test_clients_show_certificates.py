@@ -82,5 +82,5 @@ async def test_a_crowd_of_strangers_does_not_push_out_who_is_known(
             strangers(address, 2 * CONNECTIONS_MOST) as crowd,
         ):
             await asyncio.sleep(0.05)
-            assert (await known.asks(SMALL, "/mutate"))[0] == 200
+            assert (await known.exchange(SMALL, "/mutate"))[0] == 200
             assert await still_open(crowd) == CONNECTIONS_MOST - 1

@@ -17,7 +17,7 @@ from tessera_schema.plans import (
     PlanProposed,
     PlanStarted,
 )
-from tests.rebalancer.plans.world import (
+from tests.rebalancer.plans.cluster import (
     CRDS,
     DEFINITION,
     Cluster,
@@ -45,9 +45,9 @@ async def test_nothing_is_done_before_somebody_approves() -> None:
     assert spec.for_pod.name == "w"
     assert cluster.evictions() == []
     assert cluster.reserved("w") is None
-    (told,) = cluster.told()
-    assert isinstance(told, PlanProposed)
-    assert (told.plan, told.message) == (name, spec.reason)
+    (reported,) = cluster.published()
+    assert isinstance(reported, PlanProposed)
+    assert (reported.plan, reported.message) == (name, spec.reason)
     assert set(cluster.reasons()) == {("b", "RebalanceProposed"), ("w", "RebalanceProposed")}
 
 
@@ -65,7 +65,11 @@ async def test_an_approved_plan_moves_the_pod_and_keeps_the_room() -> None:
         status = cluster.status()
         assert (status.steps_begun, status.steps_done) == (1, 1)
         assert "" not in (status.started, status.ended)
-    assert [type(told) for told in cluster.told()] == [PlanProposed, PlanStarted, PlanDone]
+    assert [type(reported) for reported in cluster.published()] == [
+        PlanProposed,
+        PlanStarted,
+        PlanDone,
+    ]
     assert {("b", "RebalanceStarted"), ("w", "RebalanceDone")} <= set(cluster.reasons())
 
 
@@ -95,11 +99,11 @@ async def test_a_declined_plan_is_not_proposed_again() -> None:
         await asyncio.sleep(600)
     assert cluster.status().message == "declined by ada"
     assert cluster.evictions() == []
-    assert isinstance(cluster.told()[-1], PlanDeclined)
+    assert isinstance(cluster.published()[-1], PlanDeclined)
 
 
 @pytest.mark.parametrize("approve", [(), (PlanKind.DEFRAGMENT,)])
-async def test_a_dry_run_is_only_shown(approve: tuple[PlanKind, ...]) -> None:
+async def test_a_dry_run_is_only_displayed(approve: tuple[PlanKind, ...]) -> None:
     cluster = two_half_full()
     async with planning(cluster, settings(dry_run=True, approve=approve)):
         await until(cluster.plans)

@@ -1,5 +1,5 @@
-"""Whoever carries a plan out may die between any two writes, or in one: the next one goes on, and
-does nothing that the plan does not say."""
+"""The process that carries a plan out may die between any two writes, or in one: the next one goes
+on, and does nothing that the plan does not say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tessera_embedded.apiserver.store import Store
 from tessera_runtime.kube.api import NONE, Body, Verb
 from tessera_schema.plans import PlanKind, PlanPhase
 from tessera_testing.kube import FakeKube
-from tests.rebalancer.plans.world import Cluster, planning, settings, until
+from tests.rebalancer.plans.cluster import Cluster, planning, settings, until
 
 pytestmark = pytest.mark.looptime
 WRITES = 12

@@ -10,8 +10,8 @@ import pytest
 from tessera_embedded.apiserver.faults import Answer, Cut, InjectedFault
 from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_schema.plans import PlanFailed, PlanKind, PlanPhase
+from tests.rebalancer.plans.cluster import Cluster, planning, settings, until
 from tests.rebalancer.plans.test_a_plan_that_was_interrupted import two_to_move
-from tests.rebalancer.plans.world import Cluster, planning, settings, until
 
 pytestmark = pytest.mark.looptime
 BY_POLICY = (PlanKind.DEFRAGMENT,)
@@ -67,7 +67,7 @@ async def test_a_budget_that_forbids_it_for_long_ends_the_plan() -> None:
     assert status.message.startswith(f"default/{second} is not evicted: given up after 60 s: ")
     assert "would violate the pod's disruption budget" in status.message
     assert (status.steps_begun, status.steps_done) == (2, 1)
-    assert isinstance(cluster.told()[-1], PlanFailed)
+    assert isinstance(cluster.published()[-1], PlanFailed)
     assert ("w", "RebalanceFailed") in cluster.reasons()
 
 

@@ -12,7 +12,7 @@ from tessera_core.rebalance.plan_gains import GainRules
 from tessera_rebalancer.plan_settings import PaceSettings
 from tessera_runtime.kube.timestamps import format_time
 from tessera_schema.plans import PlanKind, PlanPhase
-from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until
+from tests.rebalancer.plans.cluster import Cluster, planning, settings, two_half_full, until
 
 pytestmark = pytest.mark.looptime
 HOUR = settings(
@@ -88,7 +88,7 @@ async def test_proposing_stops_when_gains_do_not_come_and_says_so() -> None:
         assert cluster.metric("plans_paused") == 0
 
 
-async def test_who_carries_out_a_resize_asks_the_scheduler() -> None:
+async def test_who_carries_out_a_resize_requests_the_scheduler() -> None:
     cluster = Cluster()
     uid = cluster.runs("a", "n0", mib=8000, cores=30)
     pod = {"namespace": "default", "name": "a", "uid": uid, "node": "n0"}

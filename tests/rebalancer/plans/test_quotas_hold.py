@@ -1,4 +1,5 @@
-"""Quotas as plans see them: who waits for his quota gets no plan, by whatever objects say so."""
+"""Quotas as plans see them: a pod that waits for its quota gets no plan, by whatever objects say
+so."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.rebalancer.plans.world import CRDS, ROOT, Cluster, planning, two_half_full, until
+from tests.rebalancer.plans.cluster import CRDS, ROOT, Cluster, planning, two_half_full, until
 
 pytestmark = pytest.mark.looptime
 
@@ -56,7 +57,7 @@ async def test_a_quota_that_went_while_nobody_watched_limits_nobody() -> None:
         assert cluster.plans() == []
         cluster.kube.pause()
         cluster.call("DELETE", f"{OWN}/q")
-        cluster.store.compact()  # nobody can be told of it any more
+        cluster.store.compact()  # no watch can report it any more
         cluster.kube.cut_watches()
         cluster.kube.resume()
         await until(cluster.plans)

@@ -38,7 +38,7 @@ def test_every_part_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reported"),
     [
         ("TESSERA_PLANS_APPROVE", "Burn", "Burn"),
         ("TESSERA_PLANS_PACE_ROUND_S", "0", "TESSERA_PLANS_PACE_ROUND_S"),
@@ -46,6 +46,6 @@ def test_every_part_can_be_set() -> None:
         ("TESSERA_PLANS_APROVE", "Move", "TESSERA_PLANS_APPROVE"),
     ],
 )
-def test_what_makes_no_sense_is_told(name: str, value: str, told: str) -> None:
-    with pytest.raises(BadSettings, match=told):
+def test_what_makes_no_sense_is_reported(name: str, value: str, reported: str) -> None:
+    with pytest.raises(BadSettings, match=reported):
         load(RebalancerSettings, {name: value})

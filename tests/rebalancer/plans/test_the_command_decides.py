@@ -1,4 +1,4 @@
-"""`tessera plan`: the same plans for people and for programs; decisions by whoever may."""
+"""`tessera plan`: the same plans for people and for programs; decisions by users who may."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import json
 
 import pytest
 
+from tessera_cli import screen
 from tessera_cli.__main__ import run
-from tessera_cli.place import table
 from tessera_cli.plan import plans
 from tessera_embedded.apiserver.faults import Answer, InjectedFault
 from tessera_schema.plans import PLANS, PlanPhase
-from tests.rebalancer.plans.world import Cluster, planning, settings, two_half_full, until
+from tests.rebalancer.plans.cluster import Cluster, planning, settings, two_half_full, until
 
 looptime = pytest.mark.looptime
 
 
 @looptime
-async def test_a_plan_is_shown_approved_and_shown_again(
+async def test_a_plan_is_displayed_approved_and_displayed_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster = two_half_full()
-    console = table.console(sized=False)
+    console = screen.console(sized=False)
     async with planning(cluster):
         await until(cluster.plans)
         name = cluster.the_plan()[0]
@@ -75,9 +75,9 @@ async def test_a_plan_that_is_a_dry_run_is_not_approved() -> None:
 
 
 @looptime
-async def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_is_not_there_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster()
-    plans.show(table.console(sized=False), await plans.read_all(cluster.kube))
+    plans.show(screen.console(sized=False), await plans.read_all(cluster.kube))
     assert capsys.readouterr().out == "no plans\n"
     with pytest.raises(plans.NoPlan, match="plan x: there is none: `tessera plan list`"):
         await plans.read_one(cluster.kube, "x")
@@ -109,7 +109,7 @@ async def test_a_decision_outlives_that_the_plan_is_written_to_meanwhile() -> No
 
 
 @looptime
-async def test_a_plan_that_is_always_written_to_is_told() -> None:
+async def test_a_plan_that_is_always_written_to_is_reported() -> None:
     cluster = two_half_full()
     async with planning(cluster):
         await until(cluster.plans)

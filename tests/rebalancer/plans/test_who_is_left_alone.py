@@ -13,7 +13,7 @@ from tessera_core.ledger.ledger import Ledger
 from tessera_rebalancer.plans.pod_summary import summary
 from tessera_runtime.informers.grant_keys import GrantKeys
 from tessera_runtime.informers.pods import PodSummaryReader
-from tests.rebalancer.plans.world import REGISTRY, Cluster, planning, until
+from tests.rebalancer.plans.cluster import REGISTRY, Cluster, planning, until
 
 pytestmark = pytest.mark.looptime
 

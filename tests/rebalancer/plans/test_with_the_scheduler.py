@@ -1,5 +1,5 @@
 """A plan and a whole scheduler on one API server, in virtual time: room that is made is had by the
-pod for which it was made, whoever asks first."""
+pod for which it was made, whichever pod comes first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.endpoints.extender import ExtenderBindingResult, ExtenderFilterResult
 from tessera_schema.plans import PlanPhase
-from tests.rebalancer.plans.world import (
+from tests.rebalancer.plans.cluster import (
     REGISTRY,
     Cluster,
     planning,

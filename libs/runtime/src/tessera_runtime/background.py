@@ -1,4 +1,4 @@
-"""Work that runs beside a body, as long as the body does."""
+"""Work that runs while a body runs, and no longer."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time. Durations are measured with the event loop's own clock, never with this."""
+    """The wall clock. Durations are measured with the event loop's own clock, never with this."""
 
     def time(self) -> float:
         """Unix time in seconds."""

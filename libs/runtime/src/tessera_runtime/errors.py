@@ -6,7 +6,7 @@
      │    └── ApiRefused           the API server said no: nothing was done
      │         ├── ApiNotFound       404
      │         ├── ApiConflict       409: another write came first, or the object exists
-     │         ├── ApiExpired        410: list anew
+     │         ├── ApiExpired        410: list again
      │         └── ApiForbidden      401, 403
      └── Passing            may go away by itself: loops catch this and try again
           ├── ApiBusy              429: nothing was done
@@ -55,7 +55,7 @@ class ApiConflict(ApiRefused):
 
 
 class ApiExpired(ApiRefused):
-    """The resource version or page is too old: list anew."""
+    """The resource version or page is too old: list again."""
 
 
 class ApiForbidden(ApiRefused):
@@ -72,8 +72,8 @@ class ApiBusy(Transient):
 
 
 class ApiLost(Transient):
-    """No answer, or one that does not tell: a write may have been done."""
+    """No answer, or one that does not say: a write may have been done."""
 
 
 class BusAway(Transient):
-    """NATS does not answer. Placement goes on; news waits or is dropped, and counted."""
+    """NATS does not answer. Placement goes on; messages wait or are dropped, and counted."""

@@ -4,8 +4,8 @@
     log.info("bound", pod="team/train-0", node="node-7", cards=2)
 
 Lines of other libraries take the same form. The trace that the line belongs to is added when there
-is one. Writing is as synchronous as stderr is: a reader of it that stops stops us, which is why
-nothing is logged per request at the level that is on by default.
+is one. Writing is as synchronous as stderr is: a reader of it that stops stops the process, which
+is why nothing is logged per request at the level that is on by default.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Whatever the fields are, this gives a line."""
-        ours = hasattr(record, _FIELDS)
+        structured = hasattr(record, _FIELDS)
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
             "level": record.levelname.lower(),
             "service": self._service,
             "logger": record.name,
-            "event": record.msg if ours else _message(record),
+            "event": record.msg if structured else _message(record),
         }
         if trace := tracing.current_traceparent():
             line["trace_id"] = trace.split("-")[1]

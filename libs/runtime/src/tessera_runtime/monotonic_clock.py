@@ -1,7 +1,7 @@
-"""The time that the books go by: Unix time at the start, then the event loop's own steps.
+"""The time that the ledger goes by: Unix time at the start, then the event loop's own steps.
 
 It never jumps, so a clock that is set back or forth neither drops reservations nor makes a list
-look older than what was known before it. It is told to people too, so it starts at the wall clock.
+look older than what was known before it. It is shown to people too, so it starts at the wall clock.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ class MonotonicClock:
         return self.at(self._loop.time())
 
     def at(self, loop_time: float) -> float:
-        """The same for a moment that the loop's clock has told."""
+        """The same for a time of the loop's clock."""
         return self._start + loop_time

@@ -145,7 +145,7 @@ class _Ending:
         self._loop = loop
         self._task = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ask, number)
+            loop.add_signal_handler(number, self._on_signal, number)
 
     def begin(self) -> None:
         """Start the clock."""
@@ -159,7 +159,7 @@ class _Ending:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _ask(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         if self.asked:
             self._force(f"second signal: {number.name}")
         self.asked = True

@@ -3,13 +3,11 @@ node and reason."""
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import Final
 
-from tessera_core.reports.agents import AgentReports
 from tessera_core.reports.doubts import Doubt
 from tessera_runtime import logs
-from tessera_runtime.metrics import Counter, MetricsRegistry
+from tessera_runtime.metrics import Counter
 
 MOST_LOGGED: Final = 10_000
 """Pairs of node and reason that are remembered as logged; beyond it the oldest are forgotten."""
@@ -17,16 +15,6 @@ _EARLY: Final = frozenset({Doubt.NODE, Doubt.CARD, Doubt.POD})
 """What an honest report may be doubted for: it may come before the API server has reported its
 node's annotation or its pod, or after the pod has ended."""
 _log: Final = logs.named("tessera.reports")
-
-
-def counted_reports(
-    cluster: str, vendors: Container[str], metrics: MetricsRegistry
-) -> AgentReports:
-    """Reports whose doubts are counted by a metric `news_disbelieved`."""
-    doubted = metrics.counter(
-        "news_disbelieved", "Reports of agents that do not count", ("reason",)
-    )
-    return AgentReports(cluster, vendors, DoubtedReports(doubted))
 
 
 class DoubtedReports:

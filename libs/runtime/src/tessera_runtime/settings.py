@@ -3,8 +3,8 @@
 A service describes its settings as nested frozen Structs; `load` fills them from variables
 `TESSERA_<FIELD>_<SUBFIELD>`, where a field that msgspec renames (`field(name="books")`) goes by
 that name. A field may name a variable of somebody else's instead: `Annotated[str,
-variable("KUBECONFIG")]`. Every problem is told at once, and a variable that nobody reads stops the
-process: a misspelt limit must not silently be the default.
+variable("KUBECONFIG")]`. Every problem is reported at once, and a variable that nobody reads stops
+the process: a misspelt limit must not silently be the default.
 
 Values are never secrets themselves, with few exceptions, which are not repeated in messages.
 """
@@ -144,7 +144,7 @@ def _read(name: str, kind: Any, text: str) -> object:
     try:
         read = msgspec.convert(value, kind, strict=False, dec_hook=_path)
     except msgspec.ValidationError as e:
-        raise BadSettings(f"{name}: {_shown(name, text)}: {_reason(e, kind)}") from e
+        raise BadSettings(f"{name}: {_printable(name, text)}: {_reason(e, kind)}") from e
     if isinstance(read, float) and not math.isfinite(read):
         raise BadSettings(f"{name}: {text!r}: write a finite number")
     return read
@@ -156,7 +156,7 @@ def _path(kind: type, value: object) -> object:
     raise NotImplementedError(kind)
 
 
-def _shown(name: str, text: str) -> str:
+def _printable(name: str, text: str) -> str:
     if _SECRET.search(name):
         return f"{len(text)} characters"
     hint = " (set by Kubernetes for a Service: enableServiceLinks: false)"

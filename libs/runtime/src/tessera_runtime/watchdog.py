@@ -64,12 +64,12 @@ class _Watch:
 
     def run(self) -> None:
         """Look for these signs; in a thread."""
-        told_at = 0.0
+        logged_at = 0.0
         while not self.over.wait(self._after_s / _LOOKS):
             lived_at = self._lived_at
             blocked_s = time.monotonic() - lived_at
-            if blocked_s >= self._after_s and told_at != lived_at:
-                told_at = lived_at
+            if blocked_s >= self._after_s and logged_at != lived_at:
+                logged_at = lived_at
                 frame = sys._current_frames().get(self._thread_id)
                 where = traceback.format_stack(frame) if frame is not None else []
                 log.alert("event loop blocked", blocked_s=round(blocked_s, 1), where="".join(where))

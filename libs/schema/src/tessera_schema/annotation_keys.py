@@ -15,7 +15,7 @@ SIGNING_KEYS: Final = "tessera-grant-keys"
 TRACE_KEY: Final = "tessera.dev/traceparent"
 """On a pod: the trace that its admission opened (W3C traceparent)."""
 TERM_KEY: Final = "tessera.dev/term"
-"""Beside a grant: `leaseTransitions` of the scheduler's Lease when it was written. The API server
+"""Next to a grant: `leaseTransitions` of the scheduler's Lease when it was written. The API server
 refuses one that is not the Lease's (`tessera_core.trust.fencing`)."""
 WAKE_KEY: Final = "tessera.dev/wake"
 """On one node: touched so that kube-scheduler looks at waiting pods again."""

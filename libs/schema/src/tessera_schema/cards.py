@@ -1,4 +1,4 @@
-"""A card as the books know it, and where that knowledge came from."""
+"""A card as the ledger has it, and where that came from."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Card(Struct, frozen=True, kw_only=True):
 class Precision(IntEnum):
     """How much a source knows about cards, best first; ties go by dialect name."""
 
-    OURS = 0
+    TESSERA = 0
     """Our own agent's annotation."""
     REGISTERED = 1
     """Card by card, with identities."""

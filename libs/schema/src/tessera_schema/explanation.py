@@ -12,7 +12,7 @@ from tessera_schema.grants import Share
 
 UNASKED: Final = "unasked"
 """Verdict of a pod that kube-scheduler has not asked about since the scheduler started. Its reasons
-are those of the books as they are now."""
+are those of the ledger as it is now."""
 IGNORED: Final = "ignored"
 """Verdict of a pod that asks for no cards."""
 
@@ -45,7 +45,7 @@ class LimitUse(Struct, frozen=True, kw_only=True):
 
 
 class LedgerShares(Struct, frozen=True, kw_only=True):
-    """What the pod has in the books."""
+    """What the pod has in the ledger."""
 
     node: str
     phase: str

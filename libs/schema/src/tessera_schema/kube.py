@@ -123,7 +123,7 @@ class Container(Struct, frozen=True, rename="camel"):
 
 
 class ResourceClaim(Struct, frozen=True):
-    """Devices that a pod claims beside its resources (dynamic resource allocation)."""
+    """Devices that a pod claims in addition to its resources (dynamic resource allocation)."""
 
     name: str = ""
 

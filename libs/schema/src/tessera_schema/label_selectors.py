@@ -1,6 +1,6 @@
 """Conditions on labels, as Kubernetes writes them, in one flat form.
 
-`tessera_core.kube.label_selectors` reads and judges them.
+`tessera_core.kube.label_selectors` reads and matches them.
 """
 
 from __future__ import annotations

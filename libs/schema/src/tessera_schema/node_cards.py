@@ -27,11 +27,11 @@ class NodeCardsAnnotation(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...] = ()
     giving: str | UnsetType = UNSET
     """How containers get these cards. Unset = the runtime asks the agent about each by name.
-    `allocate` = kubelet asks a device plugin, and does not tell it for whom: two pods that ask for
-    as much must not start on the node at once. What is not known counts as `allocate`."""
+    `allocate` = kubelet calls a device plugin, and does not say for which pod: two pods that ask
+    for as much must not start on the node at once. What is not known counts as `allocate`."""
     speaks: str | UnsetType = UNSET
-    """Public key (Ed25519, base64) by which the agent's news about these cards are signed. Unset =
-    they are not."""
+    """Public key (Ed25519, base64) by which the agent's messages about these cards are signed.
+    Unset = they are not."""
 
     advertises: Mapping[str, int] | UnsetType = UNSET
     """Extended resources whose amounts in the node's status are the agent's own, and the amounts.

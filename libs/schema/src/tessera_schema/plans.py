@@ -1,8 +1,8 @@
 """Plans: changes that the rebalancer proposes, as objects of the API server (`RebalancePlan`).
 
-The spec says what, why and what it should gain, and carries the decision of whoever approves; the
-status says how far it has come. Whoever carries a plan out writes each step into the status before
-it is done, so that a plan interrupted by a crash is finished or undone.
+The spec says what, why and what it should gain, and carries the decision of the approver; the
+status says how far it has come. The process that carries a plan out writes each step into the
+status before it is done, so that a plan interrupted by a crash is finished or undone.
 """
 
 from __future__ import annotations

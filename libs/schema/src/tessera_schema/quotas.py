@@ -1,8 +1,8 @@
-"""Quotas: limits in the same canonical units as the books, what is written about them on their
-objects, and what is told about them on the bus.
+"""Quotas: limits in the same canonical units as the ledger, what is written about them on their
+objects, and what is published about them on the bus.
 
-A status is written for people and for whoever acts on it; the scheduler does not read it: it counts
-by itself.
+A status is written for people and for programs that act on it; the scheduler does not read it: it
+counts by itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Limit(Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     """Whose use counts, all together; empty = that of the object's own namespace."""
     selector: Selector | None = None
-    """Labels of more namespaces whose use counts; None = none are selected. The books put those
+    """Labels of more namespaces whose use counts; None = none are selected. The ledger puts those
     that they know into `namespaces`."""
     guaranteed: Guaranteed | None = None
     """None = it neither lends nor borrows."""
@@ -97,7 +97,7 @@ class MeasuredUse(Struct, frozen=True, kw_only=True):
     cores: float = 0
     """GPU time over the last seconds, percent of a card."""
     silent: int = 0
-    """Running pods with cards of which nothing was heard lately."""
+    """Running pods with cards of which nothing was measured lately."""
 
 
 class Hours(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -125,7 +125,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     labels: Selector = ()
     """With Choice.SCOPES: what the cards' own labels must be."""
     weights: Weights = Weights()
-    heed: PressurePolicy = PressurePolicy.NOTHING
+    pressure: PressurePolicy = PressurePolicy.NOTHING
     """Set when a pod is placed; no dialect does."""
 
 
@@ -203,8 +203,8 @@ class PodRequest(Struct, frozen=True, kw_only=True):
     uid: str
     containers: tuple[ContainerRequest, ...]
     cpu_milli: int = 0
-    """What the pod requests of its host, beside cards: thousandths of a core. It orders nodes and
-    refuses none: whether a host has it is kube-scheduler's to say."""
+    """What the pod requests of its host, apart from cards: thousandths of a core. It orders nodes
+    and refuses none: whether a host has it is kube-scheduler's to say."""
     memory_bytes: int = 0
     """The same, of the host's memory."""
 

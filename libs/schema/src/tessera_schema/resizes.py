@@ -1,9 +1,10 @@
 """A live resize: what is asked of the scheduler, and its answer, both as annotations of the pod.
 
-Only the scheduler changes books and signs grants. Whoever may set `tessera.dev/*` on pods asks by
-`RESIZE_KEY`; the scheduler judges it like a new placement on the same cards, and in one patch
-writes the grant with its next `revision` and takes the question away. What it refuses it takes away
-too, and says why under `RESIZE_REFUSED_KEY`. The agent changes limits when it sees the grant.
+Only the scheduler changes the ledger and signs grants. A user who may set `tessera.dev/*` on pods
+requests by `RESIZE_KEY`; the scheduler treats it like a new placement on the same cards, and in one
+patch writes the grant with its next `revision` and takes the question away. What it refuses it
+takes away too, and says why under `RESIZE_REFUSED_KEY`. The agent changes limits when it sees the
+grant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where news is published: `tessera.v1.<cluster>.<what>...`.
+"""Where messages are published: `tessera.v1.<cluster>.<what>...`.
 
 The version in the subject changes when a message's meaning does; new fields do not change it.
 """
@@ -21,7 +21,7 @@ def token(name: str) -> str:
 
 
 def every(cluster: str) -> str:
-    """Everything that Tessera tells about a cluster."""
+    """Everything that Tessera publishes about a cluster."""
     return f"{ROOT}.{cluster}.>"
 
 

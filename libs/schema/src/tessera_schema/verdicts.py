@@ -22,7 +22,7 @@ class Verdict(StrEnum):
     REJECTED = "rejected"
     """It can never run as written."""
     IGNORED = "ignored"
-    """It asks for no accelerator, or is none of ours: `PlanOutcome.unserved`."""
+    """It requests no accelerator, or is not for Tessera: `PlanOutcome.unserved`."""
 
 
 class UnmetReason(Struct, frozen=True, kw_only=True):

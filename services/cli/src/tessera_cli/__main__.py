@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
-from tessera_cli import forms, kubeconfig
+from tessera_cli import forms, kubeconfig, screen
 from tessera_cli.completion import completion_parser
 from tessera_cli.errors import CommandError, NoDemo
 from tessera_cli.explain.command import explain_parser
-from tessera_cli.place import table
 from tessera_cli.place.command import place_parser
 from tessera_cli.plan.command import plan_parser
 from tessera_cli.text import print_notice, printable
@@ -188,7 +187,7 @@ def _demo(options: argparse.Namespace) -> int:
                 if not promise.kept:
                     print_notice(f"BROKEN {promise.text}: {promise.but}")
             return
-        console = table.console(sized=sys.stdout.isatty())
+        console = screen.console(sized=sys.stdout.isatty())
         report.show(console, outcome.evidence, outcome.promises, outcome.took_s)
 
     logging.getLogger("tessera").addHandler(
@@ -218,8 +217,8 @@ def _events(options: argparse.Namespace) -> int:
     events.check(settings)
     shown = events.as_json if options.output == "json" else event_lines.as_line
 
-    def put(news: Message) -> None:
-        sys.stdout.write(shown(news) + "\n")
+    def put(message: Message) -> None:
+        sys.stdout.write(shown(message) + "\n")
         sys.stdout.flush()
 
     cluster, most = options.cluster, options.count
@@ -230,7 +229,7 @@ def _events(options: argparse.Namespace) -> int:
 def _quota(options: argparse.Namespace) -> int:
     from tessera_cli import quota
 
-    found = asyncio.run(quota.ask(kubeconfig.target(options)))
+    found = asyncio.run(quota.list_quotas(kubeconfig.target(options)))
     names = (one.name for one in found)
     forms.put(options, [quota.document(found)], names, lambda to: quota.show(to, found))
     return 0

@@ -1,4 +1,4 @@
-"""A message of the bus as one line for people: time, what, about whom, and the numbers in short.
+"""A message of the bus as one line for people: time, what, which object, and the numbers in short.
 
 What is in no line here is in `tessera events -o json`, which has every message whole.
 """
@@ -28,22 +28,22 @@ _WHAT: Final = 3
 """Tokens of a subject before the one that says what the message is about."""
 
 
-def as_line(news: Message) -> str:
+def as_line(message: Message) -> str:
     """The message in one line, at most `LONGEST` characters."""
-    tokens = news.subject.split(".")
-    what = tokens[_WHAT] if len(tokens) > _WHAT else news.subject
+    tokens = message.subject.split(".")
+    what = tokens[_WHAT] if len(tokens) > _WHAT else message.subject
     try:
-        words = _WORDS.get(what, _fields)(news)
+        words = _WORDS.get(what, _fields)(message)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as e:
         words = f"not readable: {e}"
-    clock = news.envelope.time.partition("T")[2][:8] or news.envelope.time
+    clock = message.envelope.time.partition("T")[2][:8] or message.envelope.time
     line = printable(f"{clock}  {what:10} {words}")
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
-def _allocation(news: Message) -> str:
-    event = decode_allocation(news.data)
-    what = news.subject.rpartition(".")[2]
+def _allocation(message: Message) -> str:
+    event = decode_allocation(message.data)
+    what = message.subject.rpartition(".")[2]
     if isinstance(event, AllocationGranted):
         grant = event.grant
         shares = ", ".join(
@@ -59,8 +59,8 @@ def _allocation(news: Message) -> str:
     return f"{what:9} {pod} on {event.node}: container {event.container}"
 
 
-def _usage(news: Message) -> str:
-    usage = decode_usage(news.data)
+def _usage(message: Message) -> str:
+    usage = decode_usage(message.data)
     held = [_use(c) for c in usage.containers]
     return f"{usage.node} ({usage.vendor}): " + ("; ".join(held) or "no container holds a card")
 
@@ -72,32 +72,32 @@ def _use(used: ContainerUse) -> str:
     return f"{used.namespace}/{used.pod}/{used.container} {memory} MiB, {cores:.0f} %{gaps}"
 
 
-def _device(news: Message) -> str:
-    state = decode_device(news.data)
+def _device(message: Message) -> str:
+    state = decode_device(message.data)
     ill = [card.id for card in state.cards if not card.healthy]
-    told = [f"{len(state.cards)} cards"]
-    told += [f"unhealthy: {', '.join(ill)}"] if ill else []
-    told += [f"still used without a pod: {len(state.occupied)}"] if state.occupied else []
-    return f"{state.node} ({state.vendor}): " + "; ".join((*told, *state.problems))
+    parts = [f"{len(state.cards)} cards"]
+    parts += [f"unhealthy: {', '.join(ill)}"] if ill else []
+    parts += [f"still used without a pod: {len(state.occupied)}"] if state.occupied else []
+    return f"{state.node} ({state.vendor}): " + "; ".join((*parts, *state.problems))
 
 
-def _hint(news: Message) -> str:
-    hints = decode_hints(news.data)
+def _hint(message: Message) -> str:
+    hints = decode_hints(message.data)
     cards = [f"{c.card} busy {c.busy_percent:.0f} %" for c in hints.cards]
     return f"{hints.node}: " + ("; ".join(cards) or "nothing known yet")
 
 
-def _fields(news: Message) -> str:
+def _fields(message: Message) -> str:
     """Any other message by its plain fields."""
-    whole: Any = msgspec.json.decode(news.data)
+    whole: Any = msgspec.json.decode(message.data)
     if not isinstance(whole, Mapping):
         return str(whole)
-    what = news.subject.rpartition(".")[2]
+    what = message.subject.rpartition(".")[2]
     plain = {k: v for k, v in whole.items() if isinstance(v, str | int | float) and v != ""}
-    message = plain.pop("message", plain.pop("reason", ""))
+    text = plain.pop("message", plain.pop("reason", ""))
     plain.pop("what", None)
-    told = ", ".join(f"{k} {v}" for k, v in plain.items())
-    return f"{what:9} {told}" + (f": {message}" if message else "")
+    parts = ", ".join(f"{k} {v}" for k, v in plain.items())
+    return f"{what:9} {parts}" + (f": {text}" if text else "")
 
 
 _WORDS: Final[Mapping[str, Callable[[Message], str]]] = {

@@ -77,8 +77,8 @@ async def follow(
     count = 0
     wanted = subject or f"{ROOT}.{settings.cluster}.>"
     async with open_bus(settings, "cli", "events") as bus, bus.subscribe(wanted) as messages:
-        async for news in messages:
-            put(news)
+        async for message in messages:
+            put(message)
             count += 1
             if count == most:
                 return
@@ -95,19 +95,19 @@ async def _served(settings: BusSettings, wait_s: float) -> str:
                     why = e
                 await asyncio.sleep(_AGAIN_S)
     raise InputUnreadable(
-        f"{why or settings.shown}",
+        f"{why or settings.server_names}",
         f"no answer within {wait_s:g} s",
         "see that NATS runs there, and give --url (in a cluster: kubectl -n tessera-system "
         "port-forward service/tessera-nats 4222)",
     )
 
 
-def as_json(news: Message) -> str:
+def as_json(message: Message) -> str:
     """For programs: the whole message as one JSON object."""
     whole = {
-        "subject": news.subject,
-        "envelope": msgspec.to_builtins(news.envelope),
-        "data": _data(news.data),
+        "subject": message.subject,
+        "envelope": msgspec.to_builtins(message.envelope),
+        "data": _data(message.data),
     }
     return msgspec.json.encode(whole).decode()
 

@@ -1,4 +1,4 @@
-"""Which cluster a command asks, as whom, and in which namespace: as kubectl decides it.
+"""The cluster, user and namespace of a command: as kubectl chooses them.
 
 A kubeconfig is the one that is named, else those of KUBECONFIG, else `~/.kube/config`; where there
 is none, a pod has its own account. The namespace is the one that is named, else the context's (or
@@ -27,9 +27,9 @@ class ClusterTarget(Struct, frozen=True, kw_only=True):
     everywhere: bool = False
     """All namespaces are meant."""
     user: str = ""
-    """Whom to act as, where that is somebody else."""
+    """The user to act as, where that is another one."""
     host: str = ""
-    """Of the API server, as Kubernetes tells each pod."""
+    """Of the API server, as Kubernetes says in each pod."""
     port: int = 443
 
 

@@ -29,7 +29,7 @@ _STYLES: Final = {"Within": "green", "Grace": "yellow", "Throttled": "bold red"}
 _HEADS: Final = ("Quota", "Phase", "Memory", "Cores", "Cards", "Waiting", "Measured", "Hours")
 
 
-class NotShown(CommandError):
+class QuotasUnreadable(CommandError):
     """Quotas cannot be read; the message says why, and what would do."""
 
 
@@ -51,37 +51,37 @@ class QuotaRow(Struct, frozen=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
-_shown = decoder(QuotaRow)
+_decode = decoder(QuotaRow)
 
 
-async def ask(target: ClusterTarget) -> list[QuotaRow]:
-    """The quotas of the namespace, or of all, by name. Raises NotShown."""
-    async with open_cluster(target, name="tessera-quota-cli", error=NotShown) as cluster:
+async def list_quotas(target: ClusterTarget) -> list[QuotaRow]:
+    """The quotas of the namespace, or of all, by name. Raises QuotasUnreadable."""
+    async with open_cluster(target, name="tessera-quota-cli", error=QuotasUnreadable) as cluster:
         return await read(cluster.kube, "" if target.everywhere else cluster.namespace)
 
 
 async def read(kube: Kube, namespace: str) -> list[QuotaRow]:
-    """The quotas of a namespace, or with an empty one of all. Raises NotShown, and as `Kube.call`
-    does."""
+    """The quotas of a namespace, or with an empty one of all. Raises QuotasUnreadable, and as
+    `Kube.call` does."""
     path = paths.in_group(GROUP, VERSION, "acceleratorquotas", namespace=namespace)
     found = await list_all(
-        kube, path, _shown, kind="AcceleratorQuota", part="a quota's status", error=NotShown
+        kube,
+        path,
+        _decode,
+        kind="AcceleratorQuota",
+        part="a quota's status",
+        error=QuotasUnreadable,
     )
     return sorted(found, key=lambda one: one.name)
 
 
 def show(to: Screen, quotas: Sequence[QuotaRow]) -> None:
-    """Print a row for each quota, and below what is to be known of them."""
+    """Print a row for each quota, and below it what is to be known of them."""
     if not quotas:
         to.print("no quotas (-A shows those of all namespaces)")
         return
-    table = to.grid(*_HEADS, unbroken=("Quota", "Phase"))
-    for one in quotas:
-        table.add_row(*_row(one))
-    to.print(table)
-    for one in quotas:
-        for note in _notes(one):
-            to.print(Text(printable(f"{one.name}: {note}")))
+    notes = ((one.name, note) for one in quotas for note in _notes(one))
+    to.print_rows(_HEADS, map(_row, quotas), notes, unbroken=("Quota", "Phase"))
 
 
 def document(quotas: Sequence[QuotaRow]) -> bytes:
@@ -121,8 +121,8 @@ def _notes(one: QuotaRow) -> Iterator[str]:
     yield from _excess(status)
     waits = status.waiting
     if waits.pods:
-        asked = f"{waits.memory}, {waits.cores:g} % and {waits.cards} cards"
-        yield f"{waits.pods} pods wait for {asked}"
+        amounts = f"{waits.memory}, {waits.cores:g} % and {waits.cards} cards"
+        yield f"{waits.pods} pods wait for {amounts}"
     for idle in status.idle:
         held = f"{idle.memory}, {idle.cards} cards"
         yield f"{idle.pod} has used no GPU time since {idle.since}: {held}"

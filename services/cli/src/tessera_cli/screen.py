@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
 from typing import IO, Final, TextIO, cast
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from tessera_cli.text import printable
 
 PIPED: Final = 200
 _BLANKS: Final = re.compile(r"[ \t]+(?=\n)")
@@ -22,7 +25,7 @@ class Screen(Console):
     headers = True
 
     def on_broken_pipe(self) -> None:
-        """Whoever runs the command decides its exit status."""
+        """Leave the exit status to the caller of the command."""
         raise BrokenPipeError
 
     def grid(self, *heads: str, unbroken: Container[str] = ()) -> Table:
@@ -36,6 +39,22 @@ class Screen(Console):
             whole = head in unbroken
             table.add_column(head, no_wrap=whole, overflow="ellipsis" if whole else "fold")
         return table
+
+    def print_rows(
+        self,
+        heads: Sequence[str],
+        rows: Iterable[Iterable[Text]],
+        notes: Iterable[tuple[str, str]],
+        *,
+        unbroken: Container[str],
+    ) -> None:
+        """Print a table, and below it what is to be known of its rows: a name and a sentence."""
+        table = self.grid(*heads, unbroken=unbroken)
+        for row in rows:
+            table.add_row(*row)
+        self.print(table)
+        for name, note in notes:
+            self.print(Text(printable(f"{name}: {note}")))
 
 
 class _Trimmed:

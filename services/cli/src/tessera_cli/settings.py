@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tessera_cli.errors import BadConfigFile
-from tessera_cli.place.manifests import key_shown, named
-from tessera_cli.place.yaml_values import BadYaml, documents
+from tessera_cli.input.manifests import named, printable_key
+from tessera_cli.input.yaml_values import BadYaml, documents
 from tessera_core.registry.registry import BadConfiguration, DialectRegistry, load
 
 
@@ -32,7 +32,7 @@ def _dialects(path: str) -> Mapping[str, Mapping[str, Any]]:
         raise BadConfigFile(path, said, "write a mapping with the key dialects")
     unknown = next((key for key in whole if key != "dialects"), None)
     if unknown is not None:
-        raise BadConfigFile(path, key_shown(unknown), "unknown key", "write dialects")
+        raise BadConfigFile(path, printable_key(unknown), "unknown key", "write dialects")
     dialects = {} if whole.get("dialects") is None else whole["dialects"]
     if not isinstance(dialects, dict):
         raise BadConfigFile(path, "dialects", named(dialects), "write a mapping of dialects")

@@ -172,7 +172,7 @@ class QuotaEvaluator:
         # A throttle in force is repeated for agents that have come since.
         again = (
             status.phase == ThrottlePhase.THROTTLED
-            and now - self._published_at.get(quota.key, now) >= self._settings.throttle.tell_s
+            and now - self._published_at.get(quota.key, now) >= self._settings.throttle.repeat_s
         )
         if change is not PhaseChange.NOTHING:
             self._events.publish_change(quota, status, change)

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import NoReturn, TypeVar
 
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.reports.agents import AgentReports
 from tessera_quota.evaluation import QuotaEvaluator
 from tessera_quota.events import QuotaEvents
 from tessera_quota.metrics import QuotaMetrics
@@ -34,7 +35,7 @@ from tessera_runtime.informers.pods import PodSummaryReader
 from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.metrics import MetricsRegistry
-from tessera_runtime.report_doubts import counted_reports
+from tessera_runtime.report_doubts import DoubtedReports
 from tessera_runtime.service import ServiceEnvironment, open_publishers
 from tessera_schema.grants import Grant
 
@@ -53,8 +54,11 @@ class QuotaMonitor:
         self.ledger, self.keys = Ledger(), GrantKeys()
         self.pods = QuotaPods(self.ledger)
         self.metrics = MetricsRegistry("quota")
-        self._reports = counted_reports(
-            settings.bus.cluster, environment.registry.vendors, self.metrics
+        doubted = self.metrics.counter(
+            "news_disbelieved", "Reports of agents that do not count", ("reason",)
+        )
+        self._reports = AgentReports(
+            settings.bus.cluster, environment.registry.vendors, DoubtedReports(doubted)
         )
         self.usage = UsageListener(self._reports, self._grant_of, now, settings.count.stale_s)
         self.evaluator = QuotaEvaluator(

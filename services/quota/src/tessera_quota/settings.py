@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from tessera_runtime.informers.grant_keys import GrantKeySettings
 from tessera_runtime.service_settings import ServiceSettings
@@ -21,7 +21,7 @@ class ThrottleSettings(Struct, frozen=True, kw_only=True):
     cores_percent: Annotated[float, Meta(ge=1, le=100)] = 50.0
     """Of the cores that a container was granted, what it gets then: it is felt, and nothing
     breaks. 100 = nobody is throttled."""
-    tell_s: Seconds = 60.0
+    repeat_s: Seconds = field(name="tell_s", default=60.0)
     """Seconds after which a throttle in force is published again, for agents that have come
     since."""
 

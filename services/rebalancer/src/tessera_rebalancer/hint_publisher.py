@@ -14,7 +14,7 @@ from tessera_rebalancer.pods import GrantedPods
 from tessera_rebalancer.settings import HintPublisherSettings
 from tessera_rebalancer.usage_listener import UsageConsumer
 from tessera_runtime.bus.outbox import Outbox
-from tessera_schema.messages.event_catalogue import HINT_TOLD
+from tessera_schema.messages.event_catalogue import HINT_PUBLISHED
 from tessera_schema.messages.hints import NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET, token
 
@@ -88,7 +88,9 @@ class HintPublisher:
         if old or is_significant(former, hints, self._steps):
             self.published[node], self._published_at[node] = hints, self._now()
             self.count += 1
-            self._outbox.publish_state(HINTS_BUCKET, token(node), HINT_TOLD, encode_hints(hints))
+            self._outbox.publish_state(
+                HINTS_BUCKET, token(node), HINT_PUBLISHED, encode_hints(hints)
+            )
 
     def _drop(self, node: str) -> None:
         del self.published[node], self._published_at[node]

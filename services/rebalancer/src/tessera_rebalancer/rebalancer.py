@@ -6,7 +6,8 @@
 It opens no sockets; `tessera_rebalancer.main` serves it. One process is enough for a cluster: two
 would publish the same hints in turn, and nothing worse. While it is away pods are placed and
 limited as ever; its last hints and bounds count for a minute and a half, and for nothing after
-that."""
+that.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from tessera_core.ledger.ledger import Ledger
+from tessera_core.reports.agents import AgentReports
 from tessera_core.usage.hints import HintBuilder
 from tessera_core.usage.smoothed import SmoothContainer
 from tessera_core.usage.smoother import Smoother
@@ -35,7 +37,7 @@ from tessera_runtime.informers.pods import BOUND, PodSummaryReader
 from tessera_runtime.kube.events import EventRecorder
 from tessera_runtime.kube.reflector import Handler, ListWatch, Reflector
 from tessera_runtime.metrics import MetricsRegistry
-from tessera_runtime.report_doubts import counted_reports
+from tessera_runtime.report_doubts import DoubtedReports
 from tessera_runtime.service import ServiceEnvironment, open_publishers
 from tessera_schema.messages.hints import NodeHints
 
@@ -58,8 +60,11 @@ class Rebalancer:
         """Nodes and their cards alone."""
         self.keys, self.pods = GrantKeys(), GrantedPods()
         self.metrics = MetricsRegistry("rebalancer")
-        self._reports = counted_reports(
-            settings.bus.cluster, environment.registry.vendors, self.metrics
+        doubted = self.metrics.counter(
+            "news_disbelieved", "Reports of agents that do not count", ("reason",)
+        )
+        self._reports = AgentReports(
+            settings.bus.cluster, environment.registry.vendors, DoubtedReports(doubted)
         )
         self.usage = UsageConsumer(
             Smoother(settings.smoothing), self._reports, self.pods.grant_of, now

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_cli.errors import CommandError
-from tessera_cli.explain.explanations import NotExplained, ask
+from tessera_cli.explain.explanations import NotExplained, read_explanation
 from tessera_cli.kubeconfig import ClusterTarget
 from tessera_demo import promises as judging
 from tessera_demo import report
@@ -281,7 +281,7 @@ async def _explained(stage: DemoStage, namespace: str, name: str) -> PodExplanat
         async with asyncio.timeout(_EXPLAINED_S):
             while True:
                 try:
-                    return await ask(target, name)
+                    return await read_explanation(target, name)
                 except NotExplained as e:  # a scheduler that has just started is not found yet
                     why = str(e)
                     await asyncio.sleep(1)

@@ -93,7 +93,7 @@ def node_cards_with_allocations(
     for vendor in dict.fromkeys(i.vendor for i in found):
         sources = [i for i in found if i.vendor == vendor]
         merged, told = _merge(
-            node.name, [i for i in sources if i.cards or i.precision is Precision.OURS]
+            node.name, [i for i in sources if i.cards or i.precision is Precision.TESSERA]
         )
         cordoned = {card for source in sources for card in source.cordoned}
         cards += [replace(c, cordoned=True) if c.id in cordoned else c for c in merged]
@@ -120,7 +120,7 @@ def _usable(found: Sequence[Inventory], *, labelled: bool) -> list[Inventory]:
     """Without cards that only labels name, unless they are wanted and nothing else names any."""
     named = {
         i.vendor for i in found
-        if i.precision is Precision.OURS or (i.cards and i.precision is not Precision.LABELLED)
+        if i.precision is Precision.TESSERA or (i.cards and i.precision is not Precision.LABELLED)
     }  # fmt: skip
     return [
         i for i in found
@@ -156,10 +156,10 @@ def _giving(
 ) -> tuple[frozenset[str], AllocatedResources]:
     """Vendors whose cards our agent gives, and what kubelet asks whose device plugins for."""
     given, ours, theirs = set(), set(), set()
-    there = [i for i in found if i.cards or i.precision is Precision.OURS]
+    there = [i for i in found if i.cards or i.precision is Precision.TESSERA]
     for vendor in {i.vendor for i in there}:
         best = min((i for i in there if i.vendor == vendor), key=_rank)
-        by_us = best.precision is Precision.OURS
+        by_us = best.precision is Precision.TESSERA
         if _allocates(registry, vendor, best, by_us=by_us):
             theirs.add(vendor)
         elif by_us:
@@ -228,7 +228,7 @@ def _ours(registry: DialectRegistry, node: Node) -> list[Inventory]:
             warnings = (f"node {node.name}: annotation {key}: {e}; the agent will write it again",)
         found.append(
             Inventory(
-                vendor=vendor, source="tessera", precision=Precision.OURS,
+                vendor=vendor, source="tessera", precision=Precision.TESSERA,
                 cards=tuple(replace(c, vendor=vendor, siting=UNSET) for c in cards),
                 giving=giving, advertised=advertised, warnings=warnings,
             )

@@ -1,1 +1,2 @@
-"""NATS carries news: subjects and envelopes of tessera_schema, at least once, no loss untold."""
+"""Messages over NATS: subjects and envelopes of tessera_schema, at least once; losses are
+reported."""

@@ -1,9 +1,9 @@
-"""What the services ask of the message bus. `bus.client` speaks NATS, `tessera_testing` offers the
+"""What the services need of the message bus. `bus.client` speaks NATS, `tessera_testing` offers the
 same in memory.
 
-News is at least once: whoever reads tells repeats by source, epoch and sequence, and what matters
+Delivery is at least once: readers recognise repeats by source, epoch and sequence, and what matters
 is in the API server anyway. While NATS is away `publish` and `put` raise BusAway at once or within
-their deadline; `news` and `watch` wait, and go on by themselves when it is back.
+their deadline; `subscribe` and `watch` wait, and go on by themselves when it is back.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Bus(Protocol):
     async def publish(self, subject: str, envelope: Envelope, data: bytes) -> None:
         """Put a message into the stream that its subject belongs to, once per envelope id.
 
-        Raises BusAway, NewsRefused.
+        Raises BusAway, MessageRejected.
         """
         ...
 
@@ -71,7 +71,7 @@ class Bus(Protocol):
     async def put(self, bucket: str, key: str, envelope: Envelope, data: bytes) -> None:
         """Replace the last value of a key; it is republished on its subject.
 
-        Raises BusAway, NewsRefused.
+        Raises BusAway, MessageRejected.
         """
         ...
 
@@ -81,8 +81,8 @@ class Bus(Protocol):
         """Messages from now on whose subject matches (`*` and `>` as in NATS).
 
         With `durable`, those that came while the reader was away come first (the first time all
-        that there are), as far as the stream keeps them, and each is told to be done when the next
-        is asked for; what was in hand when a reader broke off comes again, after newer ones.
+        that there are), as far as the stream keeps them, and each is acknowledged when the next
+        one is read; what was in hand when a reader broke off comes again, after newer ones.
         Messages whose envelope cannot be read are dropped and counted.
         """
         ...
@@ -92,7 +92,7 @@ class Bus(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[Message | Resync]]:
         """The last values of a bucket's keys, then each change, without end.
 
-        A Resync comes first, and again whenever the watch had to start anew: after a reconnect,
+        A Resync comes first, and again whenever the watch had to start again: after a reconnect,
         when the bucket was made again or emptied, when its sequence went back.
         """
         ...

@@ -1,7 +1,7 @@
 """The message bus on NATS. Opening it never waits for NATS, and nothing of it ends when NATS does.
 
 It does not promise that a message that was put is read by anyone, nor that it survives NATS's
-loss of its disk; `renewed` tells when to put things again.
+loss of its disk; `connection_generation` grows when to put things again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class NatsBus:
 
     async def publish_all(self, several: Sequence[Message]) -> Sequence[PublishError | None]:
         """See `Bus.publish_all`."""
-        made = [self._made(news) for news in several]
+        made = [self._made(message) for message in several]
         answers = iter(await self._store([m for m in made if isinstance(m, RequestMessage)]))
         return [next(answers) if isinstance(m, RequestMessage) else m for m in made]
 
@@ -89,9 +89,9 @@ class NatsBus:
         async with _reading(reader):
             yield reader
 
-    def _made(self, news: Message) -> RequestMessage | PublishError:
+    def _made(self, message: Message) -> RequestMessage | PublishError:
         try:
-            return self._message(news.subject, news.envelope, news.data)
+            return self._message(message.subject, message.envelope, message.data)
         except (BusAway, MessageRejected) as e:
             return e
 
@@ -135,9 +135,8 @@ async def open_bus(
 ) -> AsyncGenerator[NatsBus]:
     """Connect in the background, and stay connected. Raises BadSettings.
 
-    `count` is told what happens, for metrics: connected, away, layout_mended, layout_refused,
-    bucket_lost_values, read_anew, bad_envelope.
-    """
+    `count` is called with what happens, for metrics: `connected`, `away`, `layout_mended`,
+    `layout_refused`, `bucket_lost_values`, `read_anew`, `bad_envelope`."""
     settings.check()
     connection = ReconnectingClient(settings, f"tessera-{service}-{instance}", count)
     async with running_in_background(connection.run(), "bus"):

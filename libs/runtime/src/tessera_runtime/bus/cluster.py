@@ -1,4 +1,4 @@
-"""Which cluster a bus serves: buckets are republished under its name, so asking one tells."""
+"""Which cluster a bus serves: buckets are republished under its name, so one bucket says it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def served_cluster(settings: BusSettings) -> str:
         try:
             info = await stream_info(link, bucket.name)
         except JetStreamRefused as e:
-            raise BusAway(f"{settings.shown}: {e}") from e
+            raise BusAway(f"{settings.server_names}: {e}") from e
     republished = (info.config.get("republish") or {}) if info is not None else {}
     tokens = str(republished.get("dest", "")).removeprefix(f"{ROOT}.").split(".")
     return tokens[0] if len(tokens) > 1 else ""

@@ -1,4 +1,4 @@
-"""What watching and reading news have in common: a session, and a new one after it."""
+"""What watching a bucket and reading a stream have in common: a session, and a new one after it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from tessera_runtime import logs
+from tessera_runtime.backoff import Backoff
 from tessera_runtime.bus.api import Message
 from tessera_runtime.bus.jetstream import JetStreamRefused
 from tessera_runtime.bus.nats_link import NatsLink
-from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.bus.pull_session import ConsumerSpec, PullSession, StreamMessage, open_session
 from tessera_runtime.bus.reconnect import ReconnectingClient
 from tessera_runtime.errors import BusAway
@@ -93,7 +93,7 @@ class StreamConsumer:
         if kept.is_marker:
             return None
         try:
-            return kept.news()
+            return kept.message()
         except BadEnvelope as e:
             self.connection.count("bad_envelope")
             if str(e) != self._dropped:

@@ -1,4 +1,4 @@
-"""Who we are on NATS: passwords, nkeys and `.creds` files, read anew at each connection.
+"""Credentials on NATS: passwords, nkeys and `.creds` files, read again at each connection.
 
 An nkey is an Ed25519 key in base32 with a prefix and a checksum; signing the server's nonce needs
 no more than that.

@@ -1,6 +1,6 @@
 """JetStream's API in the few calls that Tessera makes, each one request on a link.
 
-Refusals are told by JetStream's own error codes, which do not change between its releases.
+Refusals are recognised by JetStream's own error codes, which do not change between its releases.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ def _untaken(message: RequestMessage, answer: Delivery | BusAway) -> PublishErro
     if isinstance(answer, BusAway):
         return answer
     try:
-        told: JetStreamResponse = _read(_answer, answer.data, message.subject)
+        response: JetStreamResponse = _read(_answer, answer.data, message.subject)
     except BusAway as e:
         return e
-    if told.error is None:
+    if response.error is None:
         return None
-    refused = JetStreamRefused(message.subject, told.error)
+    refused = JetStreamRefused(message.subject, response.error)
     return BusAway(str(refused)) if refused.passing else MessageRejected(str(refused))
 
 

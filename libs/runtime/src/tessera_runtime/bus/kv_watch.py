@@ -35,16 +35,16 @@ class KeyValueWatch(StreamConsumer):
             if await self.begin():
                 self._last = 0
                 return Resync(self.why)
-            kept = await self.next()
-            if kept is None:
+            stored = await self.next()
+            if stored is None:
                 continue
-            if kept.sequence <= self._last:
-                await self.end(f"its sequence went back from {self._last} to {kept.sequence}")
+            if stored.sequence <= self._last:
+                await self.end(f"its sequence went back from {self._last} to {stored.sequence}")
                 continue
-            self._last = kept.sequence
-            news = self.readable(kept)
-            if news is not None:
-                return news
+            self._last = stored.sequence
+            message = self.readable(stored)
+            if message is not None:
+                return message
 
     async def readings(self, link: NatsLink) -> Sequence[ConsumerSpec]:
         """The last message of each subject, then what comes."""

@@ -1,7 +1,7 @@
 """Answering requests over NATS, and being listed: `nats service ls`, `info` and `stats` show every
 service that does this.
 
-Requests are not news: nothing keeps them, and while NATS is away nobody can ask.
+Requests are not stored: while NATS is away nobody can send one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from tessera_runtime import logs
 from tessera_runtime.background import running_in_background
+from tessera_runtime.backoff import Backoff
 from tessera_runtime.bus.api import MessageRejected
 from tessera_runtime.bus.client import NatsBus
 from tessera_runtime.bus.nats_link import NatsLink
-from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.bus.request_queue import REQUESTS_MOST_BYTES, Delivery, Inbox
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway, TesseraError
@@ -46,7 +46,7 @@ class MicroService(Struct, frozen=True, kw_only=True):
 
 
 class _Endpoint:
-    """One thing that can be asked, and how often it was."""
+    """One endpoint, and how often it was called."""
 
     def __init__(self, name: str, subject: str, handler: Handler) -> None:
         self.name = name
@@ -90,7 +90,7 @@ class _Micro:
             for verb in ("PING", "INFO", "STATS"):
                 for subject in self._control(verb):
                     inbox = await stack.enter_async_context(_requests(link, subject))
-                    group.create_task(self._tell(link, inbox, verb), name=f"micro {subject}")
+                    group.create_task(self._report(link, inbox, verb), name=f"micro {subject}")
             for endpoint in self._endpoints:
                 inbox = await stack.enter_async_context(_requests(link, endpoint.subject, "q"))
                 group.create_task(
@@ -102,11 +102,11 @@ class _Micro:
         whole = f"$SRV.{verb}"
         return whole, f"{whole}.{name}", f"{whole}.{name}.{self._service.instance}"
 
-    async def _tell(self, link: NatsLink, inbox: Inbox, verb: str) -> None:
+    async def _report(self, link: NatsLink, inbox: Inbox, verb: str) -> None:
         while True:
-            asked = await inbox.get(None)
-            if asked.reply:
-                await link.publish(asked.reply, _encode(self._about(verb)))
+            request = await inbox.get(None)
+            if request.reply:
+                await link.publish(request.reply, _encode(self._about(verb)))
 
     def _about(self, verb: str) -> dict[str, Any]:
         service = self._service
@@ -125,18 +125,18 @@ class _Micro:
     async def _answer(self, link: NatsLink, inbox: Inbox, endpoint: _Endpoint) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            asked = await inbox.get(None)
+            request = await inbox.get(None)
             began = loop.time()
-            data, headers = await self._handle(endpoint, asked)
+            data, headers = await self._handle(endpoint, request)
             endpoint.requests += 1
             endpoint.busy_ns += int((loop.time() - began) * 1e9)
-            if asked.reply:
-                await link.publish(asked.reply, data, headers=headers)
+            if request.reply:
+                await link.publish(request.reply, data, headers=headers)
 
-    async def _handle(self, endpoint: _Endpoint, asked: Delivery) -> tuple[bytes, dict[str, str]]:
+    async def _handle(self, endpoint: _Endpoint, request: Delivery) -> tuple[bytes, dict[str, str]]:
         try:
             async with asyncio.timeout(self._answer_s):
-                return await endpoint.handler(asked.data), {}
+                return await endpoint.handler(request.data), {}
         except TimeoutError:
             code, why = "504", f"no answer within {self._answer_s} s"
         except (TesseraError, ValueError) as e:
@@ -151,7 +151,7 @@ def _requests(link: NatsLink, subject: str, queue: str = "") -> AbstractAsyncCon
 
 
 def endpoint_subject(cluster: str, service: str, name: str) -> str:
-    """Where a service of a cluster is asked for something."""
+    """Where a service of a cluster is called."""
     return f"tessera.ask.{cluster}.{service}.{name}"
 
 
@@ -162,7 +162,7 @@ async def open_micro(
     """List the service, and answer its endpoints, whenever NATS is there.
 
     A handler gets the request's data and gives the answer's; a ValueError or TesseraError of it is
-    told to whoever asked. Requests to one endpoint are handled one at a time.
+    sent to the client. Requests to one endpoint are handled one at a time.
     """
     settings = bus.settings
     short = service.name.removeprefix("tessera-")
@@ -189,8 +189,8 @@ async def open_micro(
         yield
 
 
-async def ask(bus: NatsBus, service: str, name: str, data: bytes = b"") -> bytes:
-    """A service's answer. Raises BusAway, and NewsRefused with what the service says."""
+async def request(bus: NatsBus, service: str, name: str, data: bytes = b"") -> bytes:
+    """A service's answer. Raises BusAway, and MessageRejected with what the service says."""
     link = await _now(bus)
     answer = await link.request(endpoint_subject(bus.settings.cluster, service, name), data)
     why = answer.headers.get(_ERROR)
@@ -204,4 +204,4 @@ async def _now(bus: NatsBus) -> NatsLink:
         async with asyncio.timeout(bus.settings.call_s):
             return await bus.linked()
     except TimeoutError as e:
-        raise BusAway(f"{bus.settings.shown}: not connected") from e
+        raise BusAway(f"{bus.settings.server_names}: not connected") from e

@@ -1,5 +1,5 @@
-"""One connection to NATS. It is never mended: when it is lost a new one is opened, and whoever
-stood on it starts anew. The only module that knows nats-py.
+"""One connection to NATS. It is never mended: when it is lost a new one is opened, and what
+used it starts again. The only module that imports nats-py.
 
 nats-py's own reconnecting is switched off: it repeats subscriptions but not what was asked for over
 them, so readers would wait for ever. Its futures may outlive the connection, and it may swallow a
@@ -65,7 +65,7 @@ class NatsLink:
         return self._client.max_payload
 
     def lose(self, why: str) -> None:
-        """Take the connection for dead: everyone who waits on it is told."""
+        """Take the connection for dead: every task that waits on it gets BusAway."""
         if self.lost.is_set():
             return
         self.why = why
@@ -82,8 +82,8 @@ class NatsLink:
         return f"{self._settings.inbox}.{self.fresh_name()}"
 
     def fresh_name(self) -> str:
-        """A name that nobody else uses, and nobody can guess from another one: whoever knows a
-        consumer's name can read in its place, and answers' subjects can be seen by others."""
+        """A name that nobody else uses, and nobody can guess from another one: with a
+        consumer's name one can read in its place, and others see the subjects of answers."""
         return secrets.token_hex(_NAME_BYTES)
 
     async def publish(
@@ -224,7 +224,7 @@ async def open_link(settings: BusSettings, name: str) -> AsyncGenerator[NatsLink
         try:
             await _connect(link, client, settings, {"name": name, **credentials.options()})
         except BusAway as e:
-            raise BusAway(f"{settings.shown}: {link.trouble or e}") from e
+            raise BusAway(f"{settings.server_names}: {link.trouble or e}") from e
         yield link
     finally:
         link.lose("this end closes it")
@@ -240,13 +240,13 @@ async def _connect(
         link.lose("the server closed the connection")
 
     async def failed(error: Exception) -> None:
-        # That a connection breaks is told by whoever opens the next; this is about permissions.
+        # This is about permissions: a connection that breaks is logged where the next is opened.
         broken = isinstance(error, OSError | nats.errors.StaleConnectionError)
-        if link.connected and not broken and _told(error) != link.trouble:
-            log.warning("bus complains", why=_told(error))
-        link.trouble = _told(error)
+        if link.connected and not broken and _text(error) != link.trouble:
+            log.warning("bus complains", why=_text(error))
+        link.trouble = _text(error)
 
-    ours: dict[str, Any] = {
+    own: dict[str, Any] = {
         "allow_reconnect": False,
         "max_reconnect_attempts": 1,
         "connect_timeout": settings.connect_s,
@@ -259,7 +259,7 @@ async def _connect(
     }
     with _edge("connect"):
         async with asyncio.timeout(settings.connect_s):
-            await client.connect(settings.servers, **ours, **options)
+            await client.connect(settings.servers, **own, **options)
     await link.answer_requests()
     link.connected = True
 
@@ -295,10 +295,10 @@ def _edge(what: str) -> Generator[None]:
     try:
         yield
     except _WORLD as e:
-        raise BusAway(f"{what}: {_told(e)}") from e
+        raise BusAway(f"{what}: {_text(e)}") from e
     if task and task.cancelling() > asked:
         raise asyncio.CancelledError  # nats-py swallowed it
 
 
-def _told(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     return str(error).removeprefix("nats: ") or type(error).__name__

@@ -1,12 +1,12 @@
-"""Telling news without waiting for NATS: a service says what happened and goes on.
+"""Publishes without waiting for NATS: a service says what happened and goes on.
 
-Events wait in order, up to a bound; then the oldest are dropped and counted. They go in bursts,
-and one that the bus does not take is tried again together with all behind it: those that it had
-taken are repeats by their ids. State is another matter: of each key only the newest value waits,
-the last one is remembered, and it is told again when the bus may have lost it. What the bus has not
+Events wait in order, up to a bound; then the oldest are dropped and counted. They go in bursts, and
+one that the bus does not take is tried again together with all behind it: those that it had taken
+are repeats by their ids. State is another matter: of each key only the newest value waits, the last
+one is remembered, and it is published again when the bus may have lost it. What the bus has not
 taken when the outbox closes is lost.
 
-One source has one outbox: its sequence is what consumers tell repeats by.
+One source has one outbox: its sequence is what consumers recognise repeats by.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from msgspec import Struct
 
 from tessera_runtime import logs
 from tessera_runtime.background import running_in_background
+from tessera_runtime.backoff import Backoff
 from tessera_runtime.bus.api import Bus, Message, MessageRejected, PublishError
-from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BusAway
 from tessera_schema.messages.envelope import Envelope
@@ -39,8 +39,9 @@ Sign = Callable[[tuple[int, int], bytes], str]
 """The signature of a message: of its epoch and sequence, and its data."""
 
 
-class _Letter(Struct, frozen=True, kw_only=True):
-    """What was told, and when. Its envelope is made when it goes: a burst of them costs less."""
+class _Queued(Struct, frozen=True, kw_only=True):
+    """What is to be published, and its time. The envelope is made when it goes: a burst costs
+    less."""
 
     type: str
     data: bytes
@@ -50,11 +51,11 @@ class _Letter(Struct, frozen=True, kw_only=True):
     signature: str
 
 
-class _Event(_Letter, frozen=True, kw_only=True):
+class _Event(_Queued, frozen=True, kw_only=True):
     subject: str
 
 
-class _State(_Letter, frozen=True, kw_only=True):
+class _State(_Queued, frozen=True, kw_only=True):
     place: Place
 
 
@@ -77,7 +78,7 @@ class OutboxSettings(Struct, frozen=True, kw_only=True):
 
 
 class Outbox:
-    """What a service tells. Nothing here blocks or raises."""
+    """What a service publishes. Nothing here blocks or raises."""
 
     def __init__(
         self, clock: Clock, service: str, instance: str, settings: OutboxSettings,
@@ -94,7 +95,7 @@ class Outbox:
         self._on_drop = on_drop
         self._events: deque[_Event] = deque()
         self._states: dict[Place, _State] = {}
-        self._untold: dict[Place, None] = {}
+        self._unsent: dict[Place, None] = {}
         self._something = asyncio.Event()
         self._dropped = 0
         self._taken = asyncio.Event()
@@ -103,10 +104,10 @@ class Outbox:
     @property
     def waiting(self) -> int:
         """Messages that the bus has not taken yet."""
-        return len(self._events) + len(self._untold)
+        return len(self._events) + len(self._unsent)
 
     def publish(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
-        """An event. The oldest is dropped when too many wait.
+        """Queue an event. The oldest is dropped when too many wait.
 
         A traceparent that is none (it may come from a tenant's pod) counts as empty.
         """
@@ -125,14 +126,14 @@ class Outbox:
     def publish_state(
         self, bucket: str, key: str, type_: str, data: bytes, traceparent: str = ""
     ) -> None:
-        """The state of a key; one that waited for the bus is forgotten."""
-        self._tell_state((bucket, key), type_, data, _checked(traceparent))
+        """Queue the state of a key; one that waited for the bus is forgotten."""
+        self._queue_state((bucket, key), type_, data, _checked(traceparent))
         self._wake()
 
     def forget_state(self, bucket: str, key: str) -> None:
-        """Do not tell this key again; the bucket keeps what it has."""
+        """Do not publish this key again; the bucket keeps what it has."""
         self._states.pop((bucket, key), None)
-        self._untold.pop((bucket, key), None)
+        self._unsent.pop((bucket, key), None)
 
     async def emptied(self) -> None:
         """Wait until the bus has taken everything."""
@@ -142,14 +143,14 @@ class Outbox:
         """Hand over what waits, for ever."""
         states_first = False
         while True:
-            letters = self._next(states_first=states_first)
-            if letters is None:
+            queued = self._next(states_first=states_first)
+            if queued is None:
                 self._something.clear()
                 self._taken.set()
                 await self._something.wait()
                 await asyncio.sleep(self._settings.gather_s)
                 continue
-            if await self._handed_over(bus, letters):
+            if await self._handed_over(bus, queued):
                 states_first = False
                 pace.reset()
                 if 0 < self.waiting < self._settings.burst:
@@ -157,31 +158,31 @@ class Outbox:
                 continue
             # What is not taken must not keep everything else back for ever.
             states_first = not states_first
-            if isinstance(letters, _State):
-                self._put_last(letters.place)
+            if isinstance(queued, _State):
+                self._put_last(queued.place)
             await bus.connection_generation(0)
             await pace.wait()
 
     async def republish_states(self, bus: Bus) -> None:
-        """Tell all states again whenever the bus may have lost them, for ever."""
-        seen = 0
+        """Publish all states again whenever the bus may have lost them, for ever."""
+        generation = 0
         while True:
-            seen = await bus.connection_generation(seen)
-            for place, letter in self._states.items():
-                if place not in self._untold:
+            generation = await bus.connection_generation(generation)
+            for place, item in self._states.items():
+                if place not in self._unsent:
                     # With the old id it could be taken for a repeat of what was lost.
-                    self._tell_state(place, letter.type, letter.data, letter.traceparent)
+                    self._queue_state(place, item.type, item.data, item.traceparent)
             self._wake()
 
-    async def _handed_over(self, bus: Bus, letters: Sequence[_Event] | _State) -> bool:
+    async def _handed_over(self, bus: Bus, queued: Sequence[_Event] | _State) -> bool:
         """Send them at once; False when one was not taken. Those before it are done."""
-        if isinstance(letters, _State):
-            return self._heeded(letters, await self._put(bus, letters))
-        news = [
+        if isinstance(queued, _State):
+            return self._settle(queued, await self._put(bus, queued))
+        messages = [
             Message(subject=each.subject, envelope=self._envelope(each), data=each.data)
-            for each in letters
+            for each in queued
         ]
-        return all(map(self._heeded, letters, await bus.publish_all(news)))
+        return all(map(self._settle, queued, await bus.publish_all(messages)))
 
     async def _put(self, bus: Bus, state: _State) -> PublishError | None:
         try:
@@ -190,45 +191,45 @@ class Outbox:
             return e
         return None
 
-    def _heeded(self, letter: _Event | _State, problem: PublishError | None) -> bool:
-        """Be done with a letter, unless the bus may take it yet."""
+    def _settle(self, item: _Event | _State, problem: PublishError | None) -> bool:
+        """Be done with a message, unless the bus may take it yet; False = it may."""
         match problem:
             case BusAway():
                 return False
             case MessageRejected():
-                self._drop(letter, str(problem))
+                self._drop(item, str(problem))
             case None:
-                self._went()
-        self._done(letter)
+                self._note_success()
+        self._done(item)
         return True
 
     def _next(self, *, states_first: bool) -> Sequence[_Event] | _State | None:
-        place = next(iter(self._untold), None)
+        place = next(iter(self._unsent), None)
         if self._events and not (states_first and place is not None):
             return list(islice(self._events, self._settings.burst))
         return None if place is None else self._states[place]
 
     def _put_last(self, place: Place) -> None:
-        if place in self._untold:
-            del self._untold[place]
-            self._untold[place] = None
+        if place in self._unsent:
+            del self._unsent[place]
+            self._unsent[place] = None
 
-    def _done(self, letter: _Event | _State) -> None:
+    def _done(self, item: _Event | _State) -> None:
         # Meanwhile it may have been dropped, or a newer state may have come.
-        if isinstance(letter, _State):
-            if self._states.get(letter.place) is letter:
-                self._untold.pop(letter.place, None)
-        elif self._events and self._events[0] is letter:
+        if isinstance(item, _State):
+            if self._states.get(item.place) is item:
+                self._unsent.pop(item.place, None)
+        elif self._events and self._events[0] is item:
             self._events.popleft()
 
-    def _drop(self, letter: _Event | _State, why: str) -> None:
+    def _drop(self, item: _Event | _State, why: str) -> None:
         # One line for a whole outage; the count is for metrics.
         if not self._dropped:
-            log.warning("messages dropped", first=_place_name(letter), why=why)
+            log.warning("messages dropped", first=_place_name(item), why=why)
         self._dropped += 1
-        self._on_drop(_place_name(letter), why)
+        self._on_drop(_place_name(item), why)
 
-    def _went(self) -> None:
+    def _note_success(self) -> None:
         if self._dropped:
             log.warning("messages were dropped", count=self._dropped)
             self._dropped = 0
@@ -238,13 +239,13 @@ class Outbox:
             self._taken.clear()
             self._something.set()
 
-    def _tell_state(self, place: Place, type_: str, data: bytes, traceparent: str) -> None:
+    def _queue_state(self, place: Place, type_: str, data: bytes, traceparent: str) -> None:
         sequence, signature = self._next_in_order(data)
         self._states[place] = _State(
             place=place, type=type_, data=data, sequence=sequence, time=self._clock.time(),
             traceparent=traceparent, signature=signature,
         )  # fmt: skip
-        self._untold[place] = None
+        self._unsent[place] = None
 
     def _next_in_order(self, data: bytes) -> tuple[int, str]:
         """The next message's sequence, and its signature."""
@@ -252,14 +253,14 @@ class Outbox:
         sign = self._sign
         return self._sequence, "" if sign is None else sign((self._epoch, self._sequence), data)
 
-    def _envelope(self, letter: _Letter) -> Envelope:
-        """The same one each time: what goes again is told by its id."""
-        at = datetime.fromtimestamp(letter.time, UTC)
+    def _envelope(self, item: _Queued) -> Envelope:
+        """The same one each time: a repeat is recognised by its id."""
+        at = datetime.fromtimestamp(item.time, UTC)
         return Envelope(
-            id=f"{self._life}-{letter.sequence}", source=self._source, type=letter.type,
+            id=f"{self._life}-{item.sequence}", source=self._source, type=item.type,
             time=at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            epoch=self._epoch, sequence=letter.sequence, traceparent=letter.traceparent,
-            signature=letter.signature,
+            epoch=self._epoch, sequence=item.sequence, traceparent=item.traceparent,
+            signature=item.signature,
         )  # fmt: skip
 
 
@@ -267,8 +268,8 @@ def _checked(traceparent: str) -> str:
     return traceparent if traceparent and _TRACEPARENT.fullmatch(traceparent) else ""
 
 
-def _place_name(letter: _Event | _State) -> str:
-    return letter.subject if isinstance(letter, _Event) else "/".join(letter.place)
+def _place_name(item: _Event | _State) -> str:
+    return item.subject if isinstance(item, _Event) else "/".join(item.place)
 
 
 def _ignore(what: str, why: str) -> None:
@@ -286,13 +287,14 @@ async def open_outbox(
     on_drop: Callable[[str, str], None] = _ignore,
     sign: Sign | None = None,
 ) -> AsyncGenerator[Outbox]:
-    """Tell news over the bus. `on_drop` is told the subject, or bucket and key, and the reason."""
+    """Publish over the bus until left. `on_drop` gets the subject, or bucket and key, and the
+    reason."""
     settings = settings or OutboxSettings()
     outbox = Outbox(clock, service, instance, settings, on_drop, sign)
     pace = Backoff(settings.retry_first_s, settings.retry_most_s, f"{service}/{instance}")
     async with (
         running_in_background(outbox.send_to(bus, pace), "outbox"),
-        running_in_background(outbox.republish_states(bus), "outbox retelling"),
+        running_in_background(outbox.republish_states(bus), "outbox republishing"),
     ):
         yield outbox
         if bus.connected:

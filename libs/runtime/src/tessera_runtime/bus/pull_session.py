@@ -38,7 +38,7 @@ class ConsumerSpec(Struct, frozen=True):
     home: StreamSubject
     consumer: str
     config: Mapping[str, Any]
-    lasting: bool = False
+    durable: bool = False
     """The consumer stays when the session ends."""
 
 
@@ -55,23 +55,23 @@ class StreamMessage(Struct, frozen=True):
         headers = self.delivery.headers
         return "KV-Operation" in headers or "Nats-Marker-Reason" in headers
 
-    def news(self) -> Message:
+    def message(self) -> Message:
         """The message as subscribers see it. Raises BadEnvelope."""
         return Message(
-            subject=self.home.stream.told_on(self.delivery.subject),
+            subject=self.home.stream.published_subject(self.delivery.subject),
             envelope=read_envelope(self.delivery.headers),
             data=self.delivery.data,
         )
 
 
 class _Pulling:
-    """One consumer: how much is still to come, and when it was heard of."""
+    """One consumer: how much is still to come, and when it last gave a sign of life."""
 
     def __init__(self, reading: ConsumerSpec, reply: str) -> None:
         self.reading = reading
         self.reply = reply
         self.left = 0
-        self.heard = 0.0
+        self.alive_at = 0.0
 
 
 class PullSession:
@@ -96,7 +96,7 @@ class PullSession:
         self.inbox.put(BusAway(why))
 
     async def begin(self, readings: Iterable[ConsumerSpec]) -> None:
-        """Make the consumers. Raises BusAway, Refused."""
+        """Make the consumers. Raises BusAway, JetStreamRefused."""
         for number, reading in enumerate(readings):
             stream = reading.home.stream.name
             await jetstream.create_consumer(self.link, stream, reading.consumer, reading.config)
@@ -107,59 +107,59 @@ class PullSession:
         """The next message. Raises BusAway when the session is over."""
         away = _now() - self._left_at
         for pulling in self._pulls.values():
-            pulling.heard += away
+            pulling.alive_at += away
         try:
             while True:
-                kept = await self._one()
-                if kept is not None:
-                    return kept
+                message = await self._one()
+                if message is not None:
+                    return message
         finally:
             self._left_at = _now()
 
     async def _one(self) -> StreamMessage | None:
-        # Asking comes before taking: a caller that gives up in between loses no message.
+        # Pulling comes before taking: a caller that gives up in between loses no message.
         for pulling in self._pulls.values():
             if pulling.left <= 0:
-                await self._ask(pulling)
-        delivery = await self.inbox.get(self._patience())
+                await self._pull(pulling)
+        delivery = await self.inbox.get(self._timeout_s())
         said = self._by_reply.get(delivery.subject)
         if said is not None:
-            _heed(said, delivery)
+            _on_status(said, delivery)
             return None
         stream, sequence = _place(delivery.reply)
         if stream not in self._pulls:
             return None
         pulled = self._pulls[stream]
-        pulled.heard = _now()
+        pulled.alive_at = _now()
         pulled.left -= 1
         return StreamMessage(pulled.reading.home, sequence, delivery)
 
-    def _patience(self) -> float:
-        """Seconds that the consumer which was heard of longest ago may go on saying nothing."""
+    def _timeout_s(self) -> float:
+        """Seconds that the consumer which has been silent longest may stay so."""
         if not self.inbox.empty:
             return self._settings.heartbeat_s
-        heard = min(pulling.heard for pulling in self._pulls.values())
-        return max(heard + _BEATS * self._settings.heartbeat_s - _now(), 0)
+        alive_at = min(pulling.alive_at for pulling in self._pulls.values())
+        return max(alive_at + _BEATS * self._settings.heartbeat_s - _now(), 0)
 
-    async def _ask(self, pulling: _Pulling) -> None:
+    async def _pull(self, pulling: _Pulling) -> None:
         settings = self._settings
-        asked = PullRequest(settings.batch, settings.pull_s, settings.heartbeat_s)
+        request = PullRequest(settings.batch, settings.pull_s, settings.heartbeat_s)
         reading = pulling.reading
         await jetstream.pull(
-            self.link, reading.home.stream.name, reading.consumer, pulling.reply, asked
+            self.link, reading.home.stream.name, reading.consumer, pulling.reply, request
         )
         pulling.left = settings.batch
-        pulling.heard = _now()
+        pulling.alive_at = _now()
 
     async def leave(self) -> None:
-        """Let go of consumers that are nobody's now; others are given back what was not taken."""
+        """Delete consumers that end with the session; give back to others what was not taken."""
         with suppress(BusAway):
             for stream, pulling in self._pulls.items():
-                if self._settings.tidy and not pulling.reading.lasting:
+                if self._settings.tidy and not pulling.reading.durable:
                     await jetstream.delete_consumer(self.link, stream, pulling.reading.consumer)
             for delivery in self.inbox.drain():
                 pulled = self._pulls.get(_place(delivery.reply)[0])
-                if pulled is not None and pulled.reading.lasting:
+                if pulled is not None and pulled.reading.durable:
                     await self.link.publish(delivery.reply, NOT_DONE)
 
 
@@ -167,7 +167,7 @@ class PullSession:
 async def open_session(
     link: NatsLink, settings: BusSettings, readings: Iterable[ConsumerSpec]
 ) -> AsyncGenerator[PullSession]:
-    """Begin to read. Raises BusAway, Refused."""
+    """Begin to read. Raises BusAway, JetStreamRefused."""
     async with link.subscribe(f"{link.inbox_subject()}.*") as inbox:
         session = PullSession(link, inbox, settings)
         try:
@@ -177,9 +177,9 @@ async def open_session(
             await session.leave()
 
 
-def _heed(pulling: _Pulling, delivery: Delivery) -> None:
+def _on_status(pulling: _Pulling, delivery: Delivery) -> None:
     if delivery.status == _ALIVE:
-        pulling.heard = _now()
+        pulling.alive_at = _now()
         return
     why = delivery.headers.get("Description", "")
     if delivery.status == _EXPIRED or why == _COMPLETED:

@@ -1,6 +1,7 @@
 """A link to NATS that is opened again whenever it is lost, for ever.
 
-What stands on it is told by `renewed`, and by the end of its sessions; nothing is repeated here.
+What uses it learns it from `connection_generation`, and from the end of its sessions; nothing is
+repeated here.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from contextlib import asynccontextmanager, suppress
 
 from tessera_runtime import logs
 from tessera_runtime.background import running_in_background
+from tessera_runtime.backoff import Backoff
 from tessera_runtime.bus.jetstream import JetStreamRefused, stream_info
 from tessera_runtime.bus.nats_link import NatsLink, open_link
-from tessera_runtime.bus.pacing import Backoff
 from tessera_runtime.bus.pull_session import PullSession
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.bus.stream_setup import StreamFingerprint, StreamSetup, fingerprint_of
@@ -54,7 +55,7 @@ class ReconnectingClient:
     def link(self) -> NatsLink:
         """The link of now. Raises BusAway."""
         if self._link is None:
-            raise BusAway(self._why or f"{self.settings.shown}: not connected yet")
+            raise BusAway(self._why or f"{self.settings.server_names}: not connected yet")
         return self._link
 
     async def linked(self) -> NatsLink:
@@ -115,9 +116,9 @@ class ReconnectingClient:
             await pace.wait()
 
     async def _stay(self, link: NatsLink) -> None:
-        # Streams first: whoever comes with the link finds them.
+        # Streams first: what waits for the link finds them.
         with suppress(BusAway):
-            await self._look(link)
+            await self._check(link)
         for act in tuple(self._first):
             with suppress(BusAway):
                 await act(link)
@@ -125,7 +126,7 @@ class ReconnectingClient:
             return
         self._link = link
         self._why = ""
-        log.info("bus connected", servers=self.settings.shown)
+        log.info("bus connected", servers=self.settings.server_names)
         self.count("connected")
         self._renew()
         try:
@@ -147,9 +148,9 @@ class ReconnectingClient:
                     await self._look_now.wait()
             self._look_now.clear()
             with suppress(BusAway):
-                await self._look(link)
+                await self._check(link)
 
-    async def _look(self, link: NatsLink) -> None:
+    async def _check(self, link: NatsLink) -> None:
         if self.settings.arrange:
             await self._keeper.arrange(link)
         for stream in tuple(self._used):

@@ -61,13 +61,13 @@ class BusSettings(Struct, frozen=True, kw_only=True):
     check_s: float = 15.0
     """Seconds between looks whether streams and buckets are still the same."""
     heartbeat_s: float = 2.0
-    """Seconds between signs of life of a reader; after two and a half of them it starts anew."""
+    """Seconds between signs of life of a reader; after two and a half of them it starts again."""
     pull_s: float = 30.0
     """Seconds that a pull waits for messages; more than twice the heartbeat."""
     batch: int = 256
     """Messages asked for at once."""
     ack_s: float = 30.0
-    """Seconds after which a message that was not told to be done comes again."""
+    """Seconds after which a message that was not acknowledged comes again."""
     idle_s: float = 300.0
     """Seconds after which NATS forgets a reader that nobody reads."""
     durable_idle_s: float = 604_800.0
@@ -112,7 +112,7 @@ class BusSettings(Struct, frozen=True, kw_only=True):
         return [url.strip() for url in self.url.split(",")]
 
     @property
-    def shown(self) -> str:
+    def server_names(self) -> str:
         """The servers for messages: without user and password."""
         return ",".join(urlsplit(url).netloc.rpartition("@")[2] for url in self.servers)
 

@@ -41,7 +41,7 @@ class StreamFingerprint(Struct, frozen=True):
 
 
 def fingerprint_of(info: StreamInfo | None) -> StreamFingerprint | None:
-    """The mark of a stream; None when there is none."""
+    """The fingerprint of a stream; None when there is none."""
     if info is None:
         return None
     ages = bool(info.config.get("max_age"))
@@ -52,14 +52,14 @@ class StreamSetup:
     """Makes what is missing and mends what differs."""
 
     def __init__(self, layout: StreamLayout, replicas: int, count: Callable[[str], None]) -> None:
-        """`count` is told layout_mended and layout_refused."""
+        """`count` is called with layout_mended or layout_refused."""
         self._layout = layout
         self._replicas = replicas
         self._count = count
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     async def arrange(self, link: NatsLink) -> None:
-        """Look at every stream once; a refusal is told and the stream left as it is.
+        """Create or update every stream once; a refusal is logged and the stream left as it is.
 
         Raises BusAway.
         """
@@ -94,8 +94,8 @@ class StreamSetup:
         return f"changed {', '.join(differing)}"
 
     def _refused(self, stream: Stream, why: str) -> None:
-        if self._told.get(stream.name) != why:
-            self._told[stream.name] = why
+        if self._reported.get(stream.name) != why:
+            self._reported[stream.name] = why
             log.alert("stream is not as it should be", stream=stream.name, why=why)
             self._count("layout_refused")
 

@@ -1,8 +1,8 @@
 """Which stream keeps which subjects, for how long, and which bucket is republished where.
 
 The one table of Tessera's JetStream. Services make what is missing and mend what differs
-(`bus.keeper`); a newer release's layout, told by its number, is left alone. One NATS account
-serves one cluster: its buckets are republished under that cluster's name.
+(`bus.stream_setup`); a newer release's layout, recognised by its number, is left alone. One NATS
+account serves one cluster: its buckets are republished under that cluster's name.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Stream(Struct, frozen=True, kw_only=True):
     published: str = ""
     """Of a bucket: its keys' values are republished on this prefix and the key."""
 
-    def told_on(self, subject: str) -> str:
+    def published_subject(self, subject: str) -> str:
         """The subject that subscribers see for a message kept under `subject`."""
         if not self.bucket:
             return subject
         return self.published + subject.removeprefix(f"$KV.{self.bucket}.")
 
     def config(self, replicas: int) -> dict[str, Any]:
-        """What JetStream is asked for."""
-        asked: dict[str, Any] = {
+        """The configuration of the stream in JetStream."""
+        config: dict[str, Any] = {
             "name": self.name,
             "subjects": [self.subjects],
             "storage": "memory" if self.memory else "file",
@@ -67,17 +67,17 @@ class Stream(Struct, frozen=True, kw_only=True):
             "metadata": {"tessera-layout": str(LAYOUT_VERSION)},
         }
         if self.bucket:
-            asked |= {
+            config |= {
                 "max_msgs_per_subject": 1,
                 "allow_rollup_hdrs": True,
                 "deny_delete": True,
                 "republish": {"src": self.subjects, "dest": f"{self.published}>"},
             }
-        return asked
+        return config
 
 
 class StreamSubject(Struct, frozen=True):
-    """A stream, and the part of what it keeps that a reader asked for."""
+    """A stream, and the part of what it keeps that a reader wants."""
 
     stream: Stream
     filter: str
@@ -137,9 +137,9 @@ class StreamLayout:
 
         Raises NewsRefused when nothing keeps any of them.
         """
-        found = ((stream, meet(_seen_on(stream), pattern)) for stream in self.streams)
+        found = ((stream, meet(_published_pattern(stream), pattern)) for stream in self.streams)
         homes = tuple(
-            StreamSubject(stream, _kept_on(stream, part)) for stream, part in found if part
+            StreamSubject(stream, _stored_pattern(stream, part)) for stream, part in found if part
         )
         if not homes:
             raise MessageRejected(f"subject {pattern!r}: no stream keeps any of it")
@@ -165,11 +165,11 @@ def _bucket(cluster: str, bucket: str) -> Stream:
     )
 
 
-def _seen_on(stream: Stream) -> str:
+def _published_pattern(stream: Stream) -> str:
     return f"{stream.published}>" if stream.bucket else stream.subjects
 
 
-def _kept_on(stream: Stream, part: str) -> str:
+def _stored_pattern(stream: Stream, part: str) -> str:
     if not stream.bucket:
         return part
     return f"$KV.{stream.bucket}." + part.removeprefix(stream.published)

@@ -15,7 +15,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 def covered_by(pattern: str) -> Callable[[str], object]:
-    """What tells, for many subjects and quickly, whether the pattern covers one."""
+    """A function that says whether the pattern covers a subject; fast for many subjects."""
     tokens = {"*": "[^.]+", ">": ".+"}
     parts = (tokens.get(token, re.escape(token)) for token in pattern.split("."))
     return re.compile(r"\.".join(parts), re.DOTALL).fullmatch

@@ -1,4 +1,4 @@
-"""Reading news: from now on, or with a name under which NATS remembers how far it was read.
+"""Reading a stream: from now on, or with a name under which NATS remembers how far it was read.
 
 Over a lost connection a reader goes on after the last message that it handed over. A stream that
 was made again is read from its beginning.
@@ -44,20 +44,20 @@ class Subscription(StreamConsumer):
         return self
 
     async def __anext__(self) -> Message:
-        """The next message; the one before is told to be done."""
+        """The next message; the one before is acknowledged."""
         await self._finish()
         while True:
             await self.begin()
-            kept = await self.next()
-            if kept is None:
+            stored = await self.next()
+            if stored is None:
                 continue
-            stream = kept.home.stream.name
+            stream = stored.home.stream.name
             if not self._durable:
-                self._places[stream] = self._places[stream][0], kept.sequence + 1
-            news = self.readable(kept)
-            self._unfinished = kept
-            if news is not None:
-                return news
+                self._places[stream] = self._places[stream][0], stored.sequence + 1
+            message = self.readable(stored)
+            self._unfinished = stored
+            if message is not None:
+                return message
             await self._finish()
 
     async def readings(self, link: NatsLink) -> Sequence[ConsumerSpec]:
@@ -77,7 +77,7 @@ class Subscription(StreamConsumer):
             "filter_subject": home.filter,
             "inactive_threshold": int(settings.durable_idle_s * SECOND_NS),
         }
-        return ConsumerSpec(home, self._durable, config, lasting=True)
+        return ConsumerSpec(home, self._durable, config, durable=True)
 
     async def _fleeting_reading(self, link: NatsLink, home: StreamSubject) -> ConsumerSpec:
         config: dict[str, Any] = {
@@ -117,7 +117,7 @@ class Subscription(StreamConsumer):
         await super().close()
 
     async def _finish(self, how: bytes = DONE) -> None:
-        kept, self._unfinished = self._unfinished, None
-        if kept is not None and self._durable:
+        stored, self._unfinished = self._unfinished, None
+        if stored is not None and self._durable:
             with suppress(BusAway):  # then it comes again
-                await self.connection.link().publish(kept.delivery.reply, how)
+                await self.connection.link().publish(stored.delivery.reply, how)

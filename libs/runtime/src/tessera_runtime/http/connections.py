@@ -1,7 +1,7 @@
 """The open connections of one server: how many, how much they hold, and how long they may take.
 
-Anybody on the pod network can connect to a port of ours, and a connection that sends a byte now and
-then costs its sender nothing. Three rules keep room for those that are served:
+Anybody on the pod network can connect to a port of Tessera, and a connection that sends a byte now
+and then costs its sender nothing. Three rules keep room for those that are served:
 
 - *Number.* When there are as many as there may be, the new one is let in and an old one goes. To
   refuse the newest would leave the API server outside for as long as strangers stay. First those go
@@ -44,7 +44,7 @@ PATIENCE_S: Final = 0.5
 """Seconds in which a body has to come whole while others wait for its room; 3 MiB need 50 ms."""
 SWEEP_S: Final = 0.25
 """Seconds between looks at all connections."""
-_TELL_S: Final = 10.0
+_REPORT_S: Final = 10.0
 """Seconds between log lines about connections that were cut."""
 
 
@@ -109,7 +109,7 @@ class Connections:
         self._waiting: dict[ServerConnection, tuple[int, Callable[[], None]]] = {}
         """For how much room, and what is called when it is there."""
         self._cut: Counter[str] = Counter()
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
 
     def __len__(self) -> int:
         """How many are open."""
@@ -176,7 +176,7 @@ class Connections:
                 self._drop(peer, "too slow")
             elif peer.stage is ConnectionStage.COMING and self._hinders(peer, now):
                 self._drop(peer, "too slow while others wait for room")
-        self._tell(now)
+        self._report(now)
 
     def close_idle(self) -> None:
         """Close those of which nothing is asked."""
@@ -241,9 +241,9 @@ class Connections:
             peer.stage is ConnectionStage.COMING or not peer.served
         ) and peer not in self._waiting
 
-    def _tell(self, now: float) -> None:
-        if self._cut and now - self._told_at >= _TELL_S:
-            self._told_at = now
+    def _report(self, now: float) -> None:
+        if self._cut and now - self._reported_at >= _REPORT_S:
+            self._reported_at = now
             log.warning("connections cut", why=dict(self._cut), open=len(self._open))
             self._cut.clear()
 

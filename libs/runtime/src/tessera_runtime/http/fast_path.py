@@ -182,7 +182,7 @@ class FastConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._busy = self._full = self._deaf = self._waits = self._paused = False
 
-    # -- told by the event loop
+    # called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""

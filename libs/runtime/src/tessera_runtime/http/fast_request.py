@@ -59,7 +59,7 @@ TOO_LONG: Final = FastRequest(length=-2)
 
 
 def read(buffer: bytearray) -> FastRequest | None:
-    """The first request of the buffer; None while too little of it has come to tell."""
+    """The first request of the buffer; None while too little of it has come."""
     over = buffer.find(b"\r\n\r\n", 0, HEAD_MOST)
     if over < 0:
         return TOO_LONG if len(buffer) >= HEAD_MOST else None

@@ -1,11 +1,11 @@
 """A service's HTTP servers: health, metrics, and whatever it answers to.
 
     app = http.application(settings.http)
-    app.add_routes(http.status_routes(ready=books.problem, metrics=metrics))
+    app.add_routes(http.status_routes(ready=ledger.problem, metrics=metrics))
     async with http.serving(app, settings.http, name="http", ports=ports) as served:
         ...
 
-There is no access log: what a request did is the handler's to tell. Number, size and time of
+There is no access log: the handler reports what a request did. Number, size and time of
 requests are bounded for every server (`tessera_runtime.http.connections`). Leaving closes the
 listening socket at once, lets open requests end for a bounded time, and then cuts them.
 """
@@ -44,12 +44,12 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """One HTTP server."""
 
     host: str = "127.0.0.1"
-    """Address to listen on: this machine, or pod, alone unless told otherwise."""
+    """Address to listen on: this machine, or pod, alone by default."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """TCP port; 0 = any free one, which the log and the ports file then tell."""
+    """TCP port; 0 = any free one, which the log and the ports file then name."""
     body_bytes: Annotated[int, Meta(gt=0)] = 32 * 2**20
     """Largest body taken: kube-scheduler names 5,000 nodes in one request (100 KiB), or sends them
-    whole where it was told to (20 MiB)."""
+    whole where it is configured to (20 MiB)."""
     backlog: Annotated[int, Meta(gt=0)] = 1024
     """Connections that may wait to be taken, as far as the kernel allows (net.core.somaxconn)."""
     limits: ConnectionLimits = ConnectionLimits()
@@ -74,14 +74,14 @@ class HttpServer(Struct, frozen=True):
 
 
 class PortReporter:
-    """Tells whoever started the process which ports its servers got."""
+    """Writes down which ports the servers got, for the parent process."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._ports: dict[str, int] = {}
 
     async def report(self, name: str, port: int) -> None:
-        """Write `{"<name>": <port>, ...}` anew, all names so far; a reader sees a whole file."""
+        """Write `{"<name>": <port>, ...}`, all names so far; a reader sees a whole file."""
         self._ports[name] = port
         if self._file is not None:
             await asyncio.to_thread(

@@ -2,7 +2,7 @@
 
 Certificates live for weeks and servers for months. The files are looked at now and then; what can
 be loaded is used from the next handshake on, and what cannot (half-written, a key that does not
-belong to it) is told and tried again, while the old one goes on.
+belong to it) is logged and tried again, while the old one goes on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Tls:
         self._now = first
         self._stamp = stamp
 
-    async def look(self) -> None:
+    async def reload(self) -> None:
         """Use what the files now say, if it changed and can be used."""
         try:
             fresh, stamp = await asyncio.to_thread(_loaded, self._settings, self._stamp)
@@ -65,7 +65,7 @@ class Tls:
         """Look again and again."""
         while True:
             await asyncio.sleep(self._settings.reload_s)
-            await self.look()
+            await self.reload()
 
     def _newest(self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
         connection.context = self._now

@@ -1,2 +1,2 @@
-"""What several services follow the cluster with: sinks for grants' keys, nodes' cards and
-namespaces' labels; reading what pods hold; and whether a kind is installed."""
+"""How several services follow the cluster: handlers for grants' keys, pods, nodes' cards and
+namespaces' labels; and whether a kind is installed."""

@@ -1,7 +1,7 @@
 """The public keys that grants are verified with, as the scheduler publishes them.
 
 A ConfigMap that is gone or empty takes no key away. While none is known no grant would count, and
-all cards would seem to be free: so read pods only after them, and anew when they change.
+all cards would seem to be free: so read pods only after them, and again when they change.
 """
 
 from __future__ import annotations
@@ -36,35 +36,34 @@ class KeyMap(Struct, frozen=True):
 
 
 class GrantKeys:
-    """The keys of this moment; a sink."""
+    """The keys of this moment; a handler."""
 
     def __init__(self) -> None:
-        """None is known."""
         self.verifier = Verifier({})
         self.known = asyncio.Event()
         """Set once there is a key."""
-        self.changed_anew = asyncio.Event()
-        """Set by each change; whoever waits for it clears it."""
+        self.changed = asyncio.Event()
+        """Set by each change; the task that waits for it clears it."""
         self._keys: Mapping[str, str] = {}
 
     def on_list(self, items: list[KeyMap], started: float, now: float) -> None:
         """All of them: one, or none."""
         del started, now
         for item in items:
-            self._know(item.data)
+            self._put(item.data)
 
     def on_event(self, change: WatchEventType, item: KeyMap, now: float) -> None:
         """The ConfigMap as it is now."""
         del now
         if change is not WatchEventType.DELETED:
-            self._know(item.data)
+            self._put(item.data)
 
-    def _know(self, published: Mapping[str, str]) -> None:
+    def _put(self, published: Mapping[str, str]) -> None:
         good = {name: text for name, text in published.items() if _is_good(name, text)}
         if good and good != self._keys:
             self._keys, self.verifier = good, Verifier(good)
             self.known.set()
-            self.changed_anew.set()
+            self.changed.set()
             _log.info("keys known", keys=sorted(good))
 
 
@@ -87,13 +86,13 @@ async def watch_with(
     keys: GrantKeys, reflector: Callable[[], Reflector[Any]], read: asyncio.Event
 ) -> NoReturn:
     """Watch what is verified with the keys, for ever: from a new list by a new reflector whenever
-    they change. `read` is set once the first list was told."""
+    they change. `read` is set once the first list was read."""
     while True:
-        keys.changed_anew.clear()
+        keys.changed.clear()
         current = reflector()
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(current.run(), name="reflector of what is signed")
             await current.synced.wait()
             read.set()
-            await keys.changed_anew.wait()
+            await keys.changed.wait()
             watching.cancel()

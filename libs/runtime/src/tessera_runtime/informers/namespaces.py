@@ -41,11 +41,10 @@ def read(raw: bytes) -> NamespaceSummary:
 
 
 class LedgerNamespaces:
-    """A sink that keeps the ledger's namespaces."""
+    """A handler that keeps the ledger's namespaces."""
 
     def __init__(self, ledger: Ledger, changed: Callable[[], None]) -> None:
-        """No namespace is known. `on_event` is called when that changes what is limited, or
-        allowed."""
+        """`changed` is called when labels change what is limited, or allowed."""
         self._ledger = ledger
         self._changed = changed
         self._known: dict[str, Mapping[str, str]] = {}
@@ -55,7 +54,7 @@ class LedgerNamespaces:
         del started, now
         before, self._known = self._known, {item.name: item.labels for item in items}
         names = before.keys() | self._known.keys()
-        self._tell(allowed=any(self._allows(before, name) for name in names))
+        self._notify(allowed=any(self._allows(before, name) for name in names))
 
     def on_event(self, change: WatchEventType, item: NamespaceSummary, now: float) -> None:
         """See `Handler.on_event`."""
@@ -67,12 +66,12 @@ class LedgerNamespaces:
             return
         else:
             self._known[item.name] = item.labels
-        self._tell(allowed=self._allows(before, item.name))
+        self._notify(allowed=self._allows(before, item.name))
 
     def _allows(self, before: Mapping[str, Mapping[str, str]], name: str) -> bool:
         """Whether the namespace allows other things than before."""
         return allowed_by(before.get(name, {})) != allowed_by(self._known.get(name, {}))
 
-    def _tell(self, *, allowed: bool) -> None:
+    def _notify(self, *, allowed: bool) -> None:
         if self._ledger.set_namespaces(self._known) or allowed:
             self._changed()

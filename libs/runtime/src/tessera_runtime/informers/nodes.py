@@ -32,12 +32,12 @@ _node = decoder(Node)
 
 
 class LedgerNodes:
-    """A sink that keeps the ledger's nodes."""
+    """A handler that keeps the ledger's nodes."""
 
     def __init__(
         self, registry: DialectRegistry, ledger: Ledger, reports: AgentReports | None = None
     ) -> None:
-        """No node is known. `reports`, if any, get to know what each shows."""
+        """`reports`, if any, are given the cards and agents of each node."""
         self._reports = reports
         self._registry = registry
         self._ledger = ledger
@@ -52,7 +52,7 @@ class LedgerNodes:
         return self.summary(_node(raw))
 
     def summary(self, node: Node) -> NodeCardsSummary:
-        """What is kept of a node."""
+        """The summary of a node."""
         return NodeCardsSummary(node.name, cards_of(self._registry, node, {})[0], voices_of(node))
 
     def on_list(self, items: list[NodeCardsSummary], started: float, now: float) -> None:

@@ -1,8 +1,7 @@
-"""The one write that places a pod and records its cards, and what became of it.
+"""The one write that places a pod and records its cards, and the read that shows what came of it.
 
 A Binding carries annotations, which the API server puts on the pod in the same transaction; its uid
-is a precondition, so a late Binding never hits another pod of that name. Nothing is tried again
-here: whoever holds the books decides.
+is a precondition, so a late Binding never hits another pod of that name.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tessera_runtime.errors import ApiBusy, ApiLost, ApiNotFound, ApiRefused
+from tessera_runtime.errors import ApiLost, ApiNotFound
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_schema.json_codec import decoder
@@ -30,26 +29,6 @@ class PodKey(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-
-
-class PodBound(Struct, frozen=True):
-    """The pod is on its node, with the annotations."""
-
-
-class NotBound(Struct, frozen=True):
-    """Nothing was written by this Binding; an earlier one may have been: a pod that is bound
-    already is a Conflict too."""
-
-    status: int
-    reason: str
-    """The API server's word: Conflict, NotFound, Forbidden, TooManyRequests, ..."""
-    message: str
-
-
-class Unknown(Struct, frozen=True):
-    """It may have been written, or may still be: the cards stay taken until `read_back` tells."""
-
-    message: str
 
 
 def binding_body(
@@ -74,22 +53,6 @@ def binding_body(
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
     )
-
-
-async def bind(
-    kube: Kube, pod: PodKey, node: str, annotations: Mapping[str, str]
-) -> PodBound | NotBound | Unknown:
-    """Bind a pod, once, within the deadline of a call."""
-    body = binding_body(pod, node, annotations)
-    try:
-        await kube.call(Verb.POST, paths.pod(pod.namespace, pod.name, "binding"), body=body)
-    except ApiRefused as e:
-        return NotBound(e.status, e.reason, e.message)
-    except ApiBusy as e:
-        return NotBound(429, "TooManyRequests", str(e))
-    except ApiLost as e:
-        return Unknown(str(e))
-    return PodBound()
 
 
 async def read_back(kube: Kube, pod: PodKey) -> Pod | None:

@@ -96,7 +96,7 @@ class HttpKube:
         except (aiohttp.ClientError, OSError) as e:
             raise _lost(what, e) from e
         except ApiForbidden as e:
-            if e.status == 401:  # whoever watches tries again
+            if e.status == 401:  # a watch tries again
                 await self._who.headers(renew=True)
             raise
         return response

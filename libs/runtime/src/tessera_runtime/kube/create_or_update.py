@@ -1,5 +1,5 @@
 """Objects of our own in the API server that several replicas make and change: each change is made
-to what was read, and made anew when another replica came first.
+to what was read, and made again when another replica came first.
 
 A change must be harmless when it is made twice: a lost answer leads to another attempt.
 """
@@ -128,7 +128,7 @@ async def retry_until_answered(look: Callable[[], Awaitable[T]], retry_s: float)
 
 
 async def repeat_until_cancelled(look: Callable[[], Awaitable[None]], every_s: float) -> None:
-    """Do it again and again until cancelled. What goes wrong is told, and what was known before
+    """Do it again and again until cancelled. What goes wrong is logged, and what was known before
     goes on serving."""
     while True:
         await asyncio.sleep(every_s)

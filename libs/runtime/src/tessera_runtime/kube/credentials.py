@@ -99,7 +99,7 @@ class Kubeconfig:
         self._read_at = asyncio.get_running_loop().time()
 
     async def headers(self, *, renew: bool = False) -> Mapping[str, str]:
-        """The header that names us; a token made by a program or a provider is made anew."""
+        """The authorization header; a token made by a program or a provider is made again."""
         now = asyncio.get_running_loop().time()
         if renew or now - self._read_at >= RENEW_S:
             try:

@@ -1,9 +1,9 @@
 """Kubernetes Events: what `kubectl describe pod` shows.
 
     async with open_events(kube, settings.events, component="tessera-agent", clock=clock) as events:
-        events.tell(about, "HookInactive", "limits are not enforced: ...", warning=True)
+        events.record(about, "HookInactive", "limits are not enforced: ...", warning=True)
 
-Telling never waits and never fails. The same event about the same object again becomes a count on
+Recording never waits and never fails. The same event about the same object again becomes a count on
 the one that is there; what comes faster than the limits is dropped and counted, and so is what
 cannot be written: an Event is a courtesy, and the log has the rest.
 """
@@ -63,7 +63,7 @@ class _Key(Struct, frozen=True):
 
 
 class _Known(Struct):
-    """What was told of one event, and what of that is written."""
+    """One event: how often it was recorded, and what of that is written."""
 
     key: _Key
     first: float
@@ -82,19 +82,18 @@ class EventRecorder:
         self, kube: Kube, settings: EventSettings, component: str, node: str, clock: Clock
     ) -> None:
         self.dropped = 0
-        """Events that were told and not written."""
+        """Events that were recorded and not written."""
         self._kube, self._settings, self._clock = kube, settings, clock
         self._component, self._node = component, node
         self._known: OrderedDict[_Key, _Known] = OrderedDict()
         self._due: list[tuple[float, int, _Known]] = []
-        self._told = asyncio.Event()
+        self._recorded = asyncio.Event()
         self._number = 0
         self._tokens = float(settings.burst)
         self._tokens_at = _now()
 
     def record(self, about: ObjectRef, reason: str, message: str, *, warning: bool = False) -> None:
-        """Let an event be known about an object: `reason` in one CamelCase word, `message` for
-        people."""
+        """Record an event about an object: `reason` in one CamelCase word, `message` for people."""
         key = _Key(about, reason, message[:_MESSAGE_MOST], warning)
         now = self._clock.time()
         known = self._known.get(key)
@@ -109,9 +108,9 @@ class EventRecorder:
             self._known.popitem(last=False)
 
     async def write(self) -> NoReturn:
-        """Write what was told, for ever."""
+        """Write what was recorded, for ever."""
         while True:
-            self._told.clear()
+            self._recorded.clear()
             wait_s = self._due[0][0] - _now() if self._due else None
             if wait_s is not None and wait_s <= 0:
                 known = heapq.heappop(self._due)[2]
@@ -121,7 +120,7 @@ class EventRecorder:
                 continue
             try:
                 async with asyncio.timeout(None if wait_s is None else wait_s + _TICK_S):
-                    await self._told.wait()
+                    await self._recorded.wait()
             except TimeoutError:
                 continue
 
@@ -132,7 +131,7 @@ class EventRecorder:
         known.waiting = True
         self._number += 1
         heapq.heappush(self._due, (due, self._number, known))
-        self._told.set()
+        self._recorded.set()
 
     async def _token(self) -> None:
         while True:

@@ -124,7 +124,7 @@ class Lease:
     async def _get(self) -> None:
         while True:
             try:
-                await self._look()
+                await self._poll()
                 wait_s = self._free_at() - _now()
                 if wait_s <= 0:
                     await self._take()
@@ -135,7 +135,7 @@ class Lease:
             jitter_s = self._settings.retry_s * self._random.random() / 10
             await asyncio.sleep(min(wait_s, self._settings.retry_s) + jitter_s)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Note what the Lease says, and, if that is new to us, when we first saw it."""
         try:
             found: LeaseObject | None = parsed(await self._kube.call(Verb.GET, self._path()))
@@ -196,7 +196,7 @@ class Lease:
                 version_of(mine), self._record(acquired, self._stamp(), self.generation)
             )
         except (ApiConflict, ApiNotFound) as e:
-            await self._look()
+            await self._poll()
             if self.holder != self._identity:
                 return False
             raise ApiRefused(e.status, e.reason, f"{e.message}; it is ours still") from e

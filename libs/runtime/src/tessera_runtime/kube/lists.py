@@ -77,7 +77,7 @@ def identity(raw: bytes | Raw) -> Identity:
 
 
 class ObjectReader(Generic[T]):
-    """Reads objects of one list; those that cannot be read are told, and left out."""
+    """Reads objects of one list; those that cannot be read are reported, and left out."""
 
     def __init__(
         self, path: str, read: Callable[[bytes], T], unreadable: Callable[[UnreadableObject], None]

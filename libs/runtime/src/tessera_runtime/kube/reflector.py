@@ -1,13 +1,13 @@
-"""What the API server holds, told without a gap: a list, then every change, for ever.
+"""What the API server holds, reported without a gap: a list, then every change, for ever.
 
-    pods = Reflector(kube, Watched(paths.PODS, decoder(Pod)), books, settings=settings.kube)
+    pods = Reflector(kube, ListWatch(paths.PODS, decoder(Pod)), cache, settings=settings.kube)
     group.create_task(pods.run(), name="pod watcher")
     await pods.synced.wait()
 
 A watch that breaks, ends or falls silent goes on where it was; where the server no longer knows
-that place, there is a new list. Nothing that came before a list is told after it. Changes may be
-told twice, and those between two lists may be told only as the difference of the lists: a sink
-compares what it is told with what it knows, and never counts events.
+that place, there is a new list. Nothing that came before a list is reported after it. Changes may
+be reported twice, and those between two lists only as the difference of the lists: a handler
+compares what it gets with what it has, and never counts events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime import logs
-from tessera_runtime.backoff import RetryDelays
+from tessera_runtime.backoff import Backoff
 from tessera_runtime.errors import ApiBusy, ApiLost, Permanent, TesseraError
 from tessera_runtime.kube.api import NONE, Kube
 from tessera_runtime.kube.lists import ObjectReader, UnreadableObject, identity, pages, read_event
@@ -36,10 +36,10 @@ log = logs.named("tessera.kube.reflector")
 _AT_ONCE: Final = 200
 """Events handled before others on the loop get their turn: a few milliseconds."""
 _EARLY: Final = 0.01
-"""Part of the silence that may be missing when it is taken for one: to set a timer anew costs as
+"""Part of the silence that may be missing when it is taken for one: to set a timer again costs as
 much as to read a small event."""
 _PATIENCE: Final = 8
-"""Attempts to go on with a watch, with nothing heard, until a list has to do."""
+"""Attempts to go on with a watch, with nothing received, until a list has to do."""
 
 
 class WatchEventType(StrEnum):
@@ -54,14 +54,14 @@ _CHANGES: Final[Mapping[str, WatchEventType]] = {change.value: change for change
 
 
 class Handler(Protocol[T]):
-    """Who is told. Both are called on the loop, do not wait, and raise only for a bug, which ends
-    the reflector."""
+    """What gets the objects. Both methods are called on the loop, do not wait, and raise only for a
+    bug, which ends the reflector."""
 
     def on_list(self, items: list[T], started: float, now: float) -> None:
         """All that there is: what is not among them is gone, unless it came to be since `started`.
 
-        Both times are the loop's, in seconds. Objects that could not be read were told before this.
-        """
+        Both times are the loop's, in seconds. Objects that could not be read were reported before
+        this."""
         ...
 
     def on_event(self, change: WatchEventType, item: T, now: float) -> None:
@@ -81,7 +81,7 @@ class ListWatch(Struct, Generic[T], frozen=True):
 
 
 def _report(unreadable: UnreadableObject) -> None:
-    """An object that is kept by nobody is at least told to somebody."""
+    """Log an object that no handler gets."""
     log.alert(
         "object not readable",
         path=unreadable.path,
@@ -92,22 +92,23 @@ def _report(unreadable: UnreadableObject) -> None:
 
 
 class Reflector(Generic[T]):
-    """Keeps a sink up to date. `run` it in one task, once."""
+    """Keeps a handler up to date. `run` it in one task, once."""
 
     def __init__(
         self,
         kube: Kube,
         watched: ListWatch[T],
-        sink: Handler[T],
+        handler: Handler[T],
         *,
         settings: KubeSettings,
         random: Random | None = None,
         unreadable: Callable[[UnreadableObject], None] = _report,
     ) -> None:
-        """`unreadable` is told each object that cannot be read; the sink never sees it."""
+        """`unreadable` is called with each object that cannot be read; the handler never sees
+        it."""
         self.synced = asyncio.Event()
-        """Set once the first list was told."""
-        self.heard_at = float("-inf")
+        """Set once the handler has the first list."""
+        self.alive_at = float("-inf")
         """Loop time of the last sign of life: a list, an event, a bookmark."""
         self.lists = 0
         self.events = 0
@@ -117,25 +118,25 @@ class Reflector(Generic[T]):
         self.path = watched.path
         """Of the list."""
         self._watched = watched
-        self._sink = sink
+        self._handler = handler
         self._settings = settings
         self._random = random if random is not None else Random()  # noqa: S311  (spreads load)
         self._reader = ObjectReader(watched.path, watched.read, unreadable)
         self._version = ""
-        self._retries = RetryDelays(settings.retry_first_s, settings.retry_most_s, self._random)
+        self._retries = Backoff(settings.retry_first_s, settings.retry_most_s, self._random)
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled."""
         failures = 0
         while True:
-            heard_at = self.heard_at
+            alive_at = self.alive_at
             try:
                 if not self._version:
                     await self._list()
                 await self._watch()
             except TesseraError as e:
                 self.breaks += 1
-                failures = failures + 1 if heard_at == self.heard_at else 1
+                failures = failures + 1 if alive_at == self.alive_at else 1
                 if isinstance(e, Permanent) or failures >= _PATIENCE:
                     self._version = ""
                 await self._pause(e)
@@ -162,9 +163,9 @@ class Reflector(Generic[T]):
         if not version:
             raise ApiLost(f"list {self._watched.path}: without a resourceVersion")
         self.lists += 1
-        self.heard_at = self._now()
+        self.alive_at = self._now()
         self._version = version
-        self._sink.on_list(items, started, self.heard_at)
+        self._handler.on_list(items, started, self.alive_at)
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -183,7 +184,7 @@ class Reflector(Generic[T]):
             raise ApiLost("the watch ended at once and told nothing")
 
     async def _follow(self, lines: AsyncIterator[bytes]) -> int:
-        """Tell what the watch tells until the server ends it; how much that was."""
+        """Report events until the server ends the watch; returns their number."""
         count, silence_s = 0, self._settings.silence_s
         renewed = self._now()
         try:
@@ -206,7 +207,7 @@ class Reflector(Generic[T]):
             event = read_event(line)
         except msgspec.DecodeError as e:
             raise self._lost(f"not an event: {e}") from e
-        self.heard_at = self._now()
+        self.alive_at = self._now()
         raw = bytes(event.object)
         if event.type == "ERROR":
             raise self._ended(raw)
@@ -216,19 +217,19 @@ class Reflector(Generic[T]):
             raise self._lost(f"version {version} after {self._version}")
         self._version = version
         if event.type != "BOOKMARK" and step > 0:
-            self._tell(event.type, raw)
+            self._report(event.type, raw)
         self._retries.reset()
 
-    def _tell(self, kind: str, raw: bytes) -> None:
+    def _report(self, kind: str, raw: bytes) -> None:
         change = _CHANGES.get(kind)
         if change is None:
             raise self._lost(f"unknown event {kind!r}")
         self.events += 1
         for item in self._reader.one(raw):
-            self._sink.on_event(change, item, self.heard_at)
+            self._handler.on_event(change, item, self.alive_at)
 
     def _lost(self, why: str) -> ApiLost:
-        """What the watch says makes no sense: only a list tells where we are."""
+        """An event that makes no sense: only a list shows the present state."""
         self._version = ""
         return ApiLost(f"watch {self._watched.path}: {why}")
 

@@ -24,7 +24,7 @@ _TEXT_MOST: Final = 500
 _KINDS: Final[Mapping[int, type[ApiRefused]]] = {
     401: ApiForbidden, 403: ApiForbidden, 404: ApiNotFound, 409: ApiConflict, 410: ApiExpired,
 }  # fmt: skip
-_NOT_TELLING: Final = frozenset({408, 425})
+_UNCERTAIN: Final = frozenset({408, 425})
 """Refusals by whatever stands in between; what is behind it may have gone on."""
 RETRY_MOST_S: Final = 60.0
 
@@ -45,29 +45,30 @@ _read: Final = decoder(StatusObject)
 def status_of(content: bytes) -> StatusObject:
     """The body as a Status; one of another form becomes the message."""
     try:
-        told = _read(content)
+        status = _read(content)
     except msgspec.DecodeError:
-        told = StatusObject()
-    if told.kind == "Status":
-        return told
+        status = StatusObject()
+    if status.kind == "Status":
+        return status
     return StatusObject(message=content[:_TEXT_MOST].decode("utf-8", "replace").strip())
 
 
-def refusal(what: str, told: StatusObject, *, retry_after: str = "") -> TesseraError:
-    """What a refusal means. `what` was asked; `retry_after` is the header's value."""
-    text = f"{what}: {told.message}"
-    if told.code == 429:
+def refusal(what: str, status: StatusObject, *, retry_after: str = "") -> TesseraError:
+    """The error that a refusal means. `what` names the call; `retry_after` is the header's
+    value."""
+    text = f"{what}: {status.message}"
+    if status.code == 429:
         return ApiBusy(text, _seconds(retry_after))
-    if told.code < 400 or told.code >= 500 or told.code in _NOT_TELLING:
-        return ApiLost(f"{what}: {told.code} {told.reason}: {told.message}")
-    return _KINDS.get(told.code, ApiRefused)(told.code, told.reason, text)
+    if status.code < 400 or status.code >= 500 or status.code in _UNCERTAIN:
+        return ApiLost(f"{what}: {status.code} {status.reason}: {status.message}")
+    return _KINDS.get(status.code, ApiRefused)(status.code, status.reason, text)
 
 
 def check(what: str, code: int, headers: Mapping[str, str], content: bytes) -> None:
     """Raise what an answer means, unless it is a success."""
     if not 200 <= code < 300:
-        told = msgspec.structs.replace(status_of(content), code=code)
-        raise refusal(what, told, retry_after=headers.get("Retry-After", ""))
+        status = msgspec.structs.replace(status_of(content), code=code)
+        raise refusal(what, status, retry_after=headers.get("Retry-After", ""))
 
 
 def _seconds(text: str) -> float:

@@ -20,9 +20,9 @@ class KubeSettings(Struct, frozen=True, kw_only=True):
     """The API server. `url` goes before `kubeconfig`, which goes before the pod's own account."""
 
     url: str = ""
-    """Base URL; empty = as the kubeconfig says, or as Kubernetes tells each pod."""
+    """Base URL; empty = as the kubeconfig says, or as Kubernetes says in each pod."""
     token_file: Path | None = None
-    """Bearer token for `url`, read anew every minute, because Kubernetes replaces it; in a pod the
+    """Bearer token for `url`, read again every minute, because Kubernetes replaces it; in a pod the
     account's by default."""
     ca_file: Path | None = None
     """Certificates that the server's is checked with, PEM; in a pod the account's by default."""
@@ -49,7 +49,7 @@ class KubeSettings(Struct, frozen=True, kw_only=True):
     """Seconds that a watch is asked to last; a random part, up to as much again, is added, so that
     the agents of 5,000 nodes do not come back together."""
     gather_s: Annotated[float, Meta(ge=0)] = 0.0
-    """Seconds for which a watch that has just told something is not listened to: what comes
+    """Seconds for which a watch that has just reported something is not read: what comes
     meanwhile is read at once, which costs far less than to be woken by each event."""
     silence_s: Seconds = 90.0
     """Seconds after which a watch that says nothing is taken for dead: an API server sends a
@@ -96,6 +96,6 @@ class EventSettings(Struct, frozen=True, kw_only=True):
     waiting: Annotated[int, Meta(gt=0)] = 1000
     """Events that wait to be written; more are dropped."""
     remembered: Annotated[int, Meta(gt=0)] = 4096
-    """Events that are counted rather than written anew when they come again."""
+    """Events that are counted rather than written once more when they come again."""
     again_s: Seconds = 60.0
     """Seconds until the same event is written again as a higher count."""

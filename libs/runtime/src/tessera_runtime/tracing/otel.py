@@ -37,7 +37,7 @@ class RecordedSpan(Span):
         self._span = span
 
     def set(self, **attributes: Attribute | None) -> None:
-        """Tell more about it."""
+        """See `Span.set`."""
         for name, value in attributes.items():
             if value is not None:
                 self._span.set_attribute(name.replace("__", "."), value)

@@ -87,7 +87,7 @@ class Span:
         """What children name as their parent; empty when there is no trace."""
 
     def set(self, **attributes: Attribute | None) -> None:
-        """Tell more about it. None is left out; `__` in a name becomes a dot."""
+        """Add attributes. None is left out; `__` in a name becomes a dot."""
 
     def failed(self, why: str) -> None:
         """Mark it as gone wrong."""
@@ -102,7 +102,7 @@ class _Recorders:
     now: Recorder | None = None
 
 
-class _Passing(Span):
+class _UnrecordedSpan(Span):
     """A span around a body while nothing is recorded."""
 
     def __enter__(self) -> Span:
@@ -116,13 +116,15 @@ class _Passing(Span):
 def span(
     name: str, parent: str = "", **attributes: Attribute | None
 ) -> AbstractContextManager[Span]:
-    """Tell that something goes on while the body runs; an exception marks it as gone wrong.
+    """A span around the body; an exception marks it as gone wrong.
 
     Without a `parent`, or with one that makes no sense, it is part of what goes on around it.
     """
     above = parent if parent and well_formed(parent) else _current.get()
     recorder = _Recorders.now
-    return _Passing(above) if recorder is None else _recorded(recorder, name, above, attributes)
+    return (
+        _UnrecordedSpan(above) if recorder is None else _recorded(recorder, name, above, attributes)
+    )
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class ReviewRequest(Struct, frozen=True, rename="camel"):
     object: msgspec.Raw = _NULL
     old_object: msgspec.Raw = _NULL
 
-    def asked_by(self, names: frozenset[str]) -> bool:
+    def is_by(self, names: frozenset[str]) -> bool:
         """Whether the user who asks, or a group that it is in, has one of these names. Nobody whose
         description is too long to be read has any. Raises msgspec.DecodeError for what is no
         user."""
@@ -77,7 +77,7 @@ class ReviewStatus(Struct, frozen=True):
 
 
 class ReviewAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Whether it may be done, how it is to be changed, and what its author is told."""
+    """Whether it may be done, how it is to be changed, and the message for its author."""
 
     uid: str
     allowed: bool

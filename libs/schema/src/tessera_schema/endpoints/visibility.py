@@ -48,7 +48,7 @@ class RequestedCards(Struct, frozen=True, kw_only=True, rename="camel"):
     exclusive: bool = False
 
 
-class HeldShare(Struct, frozen=True, kw_only=True, rename="camel"):
+class GrantedShareView(Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of a card."""
 
     container: str
@@ -58,13 +58,13 @@ class HeldShare(Struct, frozen=True, kw_only=True, rename="camel"):
     cores_percent: float
 
 
-class HeldCards(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the pod has in the books."""
+class GrantView(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the pod has in the ledger."""
 
     node: str
     phase: str
     since: str
-    shares: tuple[HeldShare, ...]
+    shares: tuple[GrantedShareView, ...]
 
 
 class LimitState(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -139,13 +139,13 @@ class PodExplanation(Struct, frozen=True, kw_only=True, rename="camel"):
     node: str = ""
     attempts: int = 0
     decided_at: str = ""
-    """RFC 3339; empty = it was judged just now."""
+    """RFC 3339; empty = it was evaluated just now."""
     scheduler: str = ""
     """What kube-scheduler wrote on the pod that it could not place."""
     dialects: tuple[str, ...] = ()
     asks: tuple[RequestedCards, ...] = ()
     limits: tuple[LimitState, ...] = ()
-    held: HeldCards | None = None
+    held: GrantView | None = None
     reasons: tuple[ReasonText, ...] = ()
     """Of the pod as a whole."""
     nodes: tuple[NodeState, ...] = ()

@@ -1,7 +1,8 @@
-"""What the core tells about allocations; the bus carries it as
+"""Events about allocations; the bus carries them as
 `tessera.v1.<cluster>.allocation.<namespace>.<pod uid>.<what>`.
 
-News, not truth: each may come twice, late, or never. Consumers tell repeats by uid and phase.
+The API server has the truth: a message may come twice, late, or never. Consumers recognise repeats
+by uid and phase.
 """
 
 from __future__ import annotations

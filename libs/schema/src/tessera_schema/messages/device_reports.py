@@ -1,6 +1,7 @@
-"""What agents tell: the state of cards, and what the hook measured.
+"""What agents report: the state of cards, and what the hook measured.
 
-News, not truth: the durable inventory is the node's annotation, limits are in the limits files.
+Messages are not the truth: the durable inventory is the node's annotation, limits are in the limits
+files.
 """
 
 from __future__ import annotations
@@ -112,9 +113,9 @@ _decode_device = decoder(DeviceState)
 _decode_usage = decoder(NodeUsage)
 
 
-def encode(told: DeviceState | NodeUsage) -> bytes:
+def encode(report: DeviceState | NodeUsage) -> bytes:
     """The message's data."""
-    return _encode(told)
+    return _encode(report)
 
 
 def decode_device(data: bytes) -> DeviceState:

@@ -1,8 +1,8 @@
 """The headers of every message: CloudEvents 1.0 in binary mode, W3C trace context, and the
-source's epoch and sequence, by which a consumer tells repeats, gaps and restarts.
+source's epoch and sequence, by which a consumer recognises repeats, gaps and restarts.
 
-News comes at least once and may be late. Within one source a greater (epoch, sequence) is newer;
-an epoch is the time in milliseconds at which the source started.
+A message comes at least once and may be late. Within one source a greater (epoch, sequence) is
+newer; an epoch is the time in milliseconds at which the source started.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Everything that Tessera tells over the bus: where, under which type, and what it means.
+"""Everything that Tessera publishes on the bus: where, under which type, and what it means.
 
 docs/events.md and docs/asyncapi.json are made from this list. A message that is not in it is not
 part of what Tessera promises.
@@ -48,7 +48,7 @@ ALLOCATION_PREPARED: Final = "dev.tessera.allocation.prepared"
 ALLOCATION_RUNNING: Final = "dev.tessera.allocation.running"
 ALLOCATION_RELEASED: Final = "dev.tessera.allocation.released"
 ALLOCATION_REFUSED: Final = "dev.tessera.allocation.refused"
-HINT_TOLD: Final = "dev.tessera.hint.told"
+HINT_PUBLISHED: Final = "dev.tessera.hint.told"
 QUOTA_EXCEEDED: Final = "dev.tessera.quota.exceeded"
 QUOTA_THROTTLED: Final = "dev.tessera.quota.throttled"
 QUOTA_RESTORED: Final = "dev.tessera.quota.restored"
@@ -87,7 +87,7 @@ class EventType(Struct, frozen=True, kw_only=True):
     type: str
     """The header `ce-type`."""
     by: str
-    """The service that tells it."""
+    """The service that publishes it."""
     meaning: str
     when: str
     example: Struct
@@ -187,7 +187,7 @@ CATALOGUE: Final = (
         ),
     ),
     EventType(
-        address=f"{ROOT}.{{cluster}}.hint.{{node}}", type=HINT_TOLD, by="rebalancer",
+        address=f"{ROOT}.{{cluster}}.hint.{{node}}", type=HINT_PUBLISHED, by="rebalancer",
         bucket=HINTS_BUCKET,
         meaning="What usage says about a node's cards, and how far agents may lend on them.",
         when="When it says something new, at most every two seconds, and every half minute.",
@@ -276,10 +276,10 @@ CATALOGUE: Final = (
 )  # fmt: skip
 
 
-def sample(told: EventType) -> dict[str, Any]:
+def sample(event: EventType) -> dict[str, Any]:
     """The values of an address's parameters in its example."""
     values = {
         "cluster": "default", "node": _NODE.replace(".", "_"), "vendor": "acme",
         "namespace": _NAMESPACE, "pod_uid": _UID, "plan": _PLAN,
     }  # fmt: skip
-    return {name: value for name, value in values.items() if f"{{{name}}}" in told.address}
+    return {name: value for name, value in values.items() if f"{{{name}}}" in event.address}

@@ -1,7 +1,7 @@
 """Hints: what usage says about cards, and how far agents may lend on them.
 
-News, not truth: a hint changes which of several places is taken and how far idle cores are lent. It
-never gives a card and never takes one. One message tells all of a node, the last value is kept.
+A hint changes which of several places is taken and how far idle cores are lent. It never gives a
+card and never takes one. One message has all of a node, and the last value is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CardHint(Struct, frozen=True, kw_only=True):
     busy_percent: float = 0
     """GPU time of everybody on it, percent of the card."""
     contended_percent: float = 0
-    """How much of the time somebody waited for GPU time that he was granted or could have used,
+    """How much of the time a container waited for GPU time that it was granted or could have used,
     0 to 100."""
     idle_cores_percent: float = 0
     """Cores granted and not used, percent of the card."""
@@ -55,9 +55,9 @@ _encode = msgspec.json.Encoder().encode
 _decode = decoder(NodeHints)
 
 
-def encode_hints(told: NodeHints) -> bytes:
+def encode_hints(hints: NodeHints) -> bytes:
     """The message's data."""
-    return _encode(told)
+    return _encode(hints)
 
 
 def decode_hints(data: bytes) -> NodeHints:

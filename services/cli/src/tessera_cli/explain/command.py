@@ -52,10 +52,10 @@ def _explain(options: argparse.Namespace) -> int:
     if name and target.everywhere:
         raise NotAPod(f"{options.pod} with -A", "name a namespace with -n, or no pod")
     if name:
-        one = asyncio.run(explanations.ask(target, name, cards=options.cards))
+        one = asyncio.run(explanations.read_explanation(target, name, cards=options.cards))
         found, lines = msgspec.json.encode(one), text.whole(one)
     else:
-        some = asyncio.run(explanations.ask_all(target))
+        some = asyncio.run(explanations.list_explanations(target))
         found, lines = msgspec.json.encode(some), text.table(some, target.everywhere)
     if options.output == "text":
         sys.stdout.writelines(f"{printable(line)}\n" for line in lines)

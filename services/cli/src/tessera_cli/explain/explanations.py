@@ -1,5 +1,5 @@
 """Explanations of pods, asked of the cluster's API server, which passes the question on to the
-scheduler (`tessera_scheduler.visibility`). Whoever may view a namespace may ask."""
+scheduler (`tessera_scheduler.visibility`). A user who may view a namespace may read it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class NotExplained(CommandError):
     """There is no answer; the message says why, and what would do."""
 
 
-async def ask(target: ClusterTarget, name: str, *, cards: bool = False) -> PodExplanation:
+async def read_explanation(
+    target: ClusterTarget, name: str, *, cards: bool = False
+) -> PodExplanation:
     """The explanation of one pod. Raises NotExplained."""
     async with _asking(target, name) as cluster:
         path = paths.in_group(GROUP, VERSION, PLURAL, namespace=cluster.namespace, name=name)
@@ -42,7 +44,7 @@ async def ask(target: ClusterTarget, name: str, *, cards: bool = False) -> PodEx
         return decode_pod_explanation(await cluster.kube.call(Verb.GET, path, query=query))
 
 
-async def ask_all(target: ClusterTarget) -> PodExplanationList:
+async def list_explanations(target: ClusterTarget) -> PodExplanationList:
     """All pods of the namespace, or of all, that ask for cards and have no node. Raises
     NotExplained."""
     async with _asking(target) as cluster:

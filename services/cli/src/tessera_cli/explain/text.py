@@ -22,14 +22,16 @@ def whole(found: PodExplanation) -> Iterator[str]:
     """Everything about one pod, line by line."""
     speaks = f" ({', '.join(found.dialects)})" if found.dialects else ""
     yield f"{found.metadata.namespace}/{found.metadata.name}{speaks}: {found.verdict}"
-    yield from (f"  {line}" for line in (*_told(found), *_asked(found), *_held(found)))
+    yield from (
+        f"  {line}" for line in (*_description(found), *_requested(found), *_granted(found))
+    )
     for node in found.nodes:
-        yield from _node(node, judged=found.held is None)
+        yield from _node(node, evaluated=found.held is None)
     if found.more_nodes:
         yield f"  and {found.more_nodes} more nodes"
 
 
-def _told(found: PodExplanation) -> Iterator[str]:
+def _description(found: PodExplanation) -> Iterator[str]:
     if found.message:
         yield found.message
     if found.advice:
@@ -41,14 +43,14 @@ def _told(found: PodExplanation) -> Iterator[str]:
             yield f"{reason.reason}: {reason.message}"
 
 
-def _asked(found: PodExplanation) -> Iterator[str]:
+def _requested(found: PodExplanation) -> Iterator[str]:
     for asked in found.asks:
         yield f"{asked.container} asks for {asked.count} {asked.vendor} card(s): {_each(asked)}"
     for limit in found.limits:
         yield f"quota {limit.source}: {_used(limit)}"
 
 
-def _held(found: PodExplanation) -> Iterator[str]:
+def _granted(found: PodExplanation) -> Iterator[str]:
     if found.held is not None:
         yield f"holds on {found.held.node} ({found.held.phase}):"
         for share in found.held.shares:
@@ -77,8 +79,8 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "   ".join(cells).rstrip()
 
 
-def _node(node: NodeState, *, judged: bool) -> Iterator[str]:
-    """`judged` where it is said of each card whether it would do."""
+def _node(node: NodeState, *, evaluated: bool) -> Iterator[str]:
+    """`evaluated` where it is said of each card whether it would do."""
     for reason in node.reasons:
         named = reason.reason in reason.message
         said = reason.message if named else f"{reason.reason}: {reason.message}"
@@ -86,7 +88,7 @@ def _node(node: NodeState, *, judged: bool) -> Iterator[str]:
     if not node.reasons:
         yield f"  {node.name}:"
     for card in node.cards:
-        why = f": {card.reason or 'would do'}" if judged else ""
+        why = f": {card.reason or 'would do'}" if evaluated else ""
         yield f"    {_card(card)}{why}"
         for holder in card.holders:
             yield f"      {_holder(holder)}"

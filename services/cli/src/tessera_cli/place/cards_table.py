@@ -40,15 +40,15 @@ class _Columns:
         self._to = to
         held, by = [], []
         for node in nodes:
-            held += [_held(card) for card in node.cards]
+            held += [_amounts(card) for card in node.cards]
             by += [_by(holder) for holder in _holders(node)]
-        self._held, self._by = _widths(held), _widths(by)
+        self._amounts, self._by = _widths(held), _widths(by)
 
-    def held(self, card: ListedCard) -> Text:
+    def granted(self, card: ListedCard) -> Text:
         """What of a card is held in all."""
         part = card.held.memory_bytes / (card.card.memory_bytes or 1)
         whole = any(holder.exclusive for holder in card.holders)
-        cells = _padded(_held(card), self._held, "rrr")
+        cells = _padded(_amounts(card), self._amounts, "rrr")
         return Text.assemble(bar(1.0 if whole else part, self._to), _GAP, cells)
 
     def by(self, holders: Sequence[ListedHolder]) -> Text:
@@ -103,7 +103,7 @@ def _block(node: ListedNode, rows: Iterable[_Row]) -> RenderableType:
 
 def _rows(node: ListedNode, columns: _Columns) -> Iterator[_Row]:
     for card in node.cards:
-        yield _Row(_card(card.card), columns.held(card), columns.by(card.holders))
+        yield _Row(_card(card.card), columns.granted(card), columns.by(card.holders))
     for lost in node.lost:
         why = "not on the node" if node.given else "the node was not given"
         title = Text.assemble(printable(lost.card), (f"  {why}", "yellow"))
@@ -126,7 +126,7 @@ def _card(card: Card) -> Text:
     return text
 
 
-def _held(card: ListedCard) -> tuple[str, ...]:
+def _amounts(card: ListedCard) -> tuple[str, ...]:
     facts, held = card.card, card.held
     return (
         f"{held.memory_bytes // MIB}/{facts.memory_mib} MiB",

@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from tessera_cli.errors import Malformed, Repeated
+from tessera_cli.input.manifests import BAD_JSON, Item, named
 from tessera_cli.place.decode import called, convert
 from tessera_cli.place.lenient import repaired, without_nulls
-from tessera_cli.place.manifests import BAD_JSON, Item, named
 from tessera_cli.place.operator_workloads import OPERATED
 from tessera_cli.place.other_kinds import Others
 from tessera_cli.place.quota_objects import GPU_QUOTA, accelerator_quota, gpu_quota, resource_quota
@@ -45,10 +45,10 @@ class Planned(Struct, frozen=True):
 class ClusterInput:
     """Collects objects one by one. Adding raises Malformed, Repeated or NotKubernetes."""
 
-    def __init__(self, registry: DialectRegistry, tell: Callable[[str], None]) -> None:
-        """`tell` hears what the user should know and what stops nothing."""
+    def __init__(self, registry: DialectRegistry, notify: Callable[[str], None]) -> None:
+        """`notify` is called with what the user should know and what stops nothing."""
         self.registry = registry
-        self._tell = tell
+        self._notify = notify
         self._nodes: list[Node] = []
         self._bound: list[Pod] = []
         self.planned: list[Planned] = []
@@ -79,13 +79,13 @@ class ClusterInput:
         self._kinds.get((item.group, item.kind), self._others.add)(item)
 
     def cluster(self) -> Cluster:
-        """What planning starts from. Tells which objects were of no use."""
+        """What planning starts from. Reports which objects were of no use."""
         customs = self._others.sort({node.name for node in self._nodes})
         if self._others.skipped():
-            self._tell(self._others.skipped())
+            self._notify(self._others.skipped())
         self.gaps += self._others.gaps()
         if self._made_already:
-            self._tell(
+            self._notify(
                 f"{several(self._made_already)}: in the cluster already, so are the pods: "
                 "not planned again (remove metadata.uid to plan its template)"
             )
@@ -102,7 +102,9 @@ class ClusterInput:
         try:
             node = msgspec.convert(raw, Node)
         except msgspec.ValidationError:
-            node = convert(repaired(raw, lambda text: self._tell(f"{where}: {text}")), Node, where)
+            node = convert(
+                repaired(raw, lambda text: self._notify(f"{where}: {text}")), Node, where
+            )
         self._once(f"Node {_name(node.metadata, where)}", where)
         self._nodes.append(_completed(node))
 
@@ -134,7 +136,7 @@ class ClusterInput:
             self._bound.append(pod)
 
     def _weigh(self, pod: Pod, raw: Mapping[str, Any], where: str) -> None:
-        """Tell of a manifest that the webhook would not read. Pods that are stored have grown."""
+        """Report a manifest that the webhook would not read. Pods that are stored have grown."""
         wrong = too_many_bytes(len(msgspec.json.encode(raw)))
         if wrong is not None and not pod.metadata.uid and claims_on(self.registry, pod):
             self.gaps.append(f"{where}: refused when it is created: {wrong.message}")
@@ -158,7 +160,7 @@ class ClusterInput:
         if not isinstance(spec, dict):
             raise Malformed(where, "spec", named(spec), "write a mapping")
         name = _name(ObjectMeta(name=meta.name), where)
-        workload = Workload(name, spec, where, self._tell, self.gaps.append)
+        workload = Workload(name, spec, where, self._notify, self.gaps.append)
         for copies in _MAKE_PODS[item.group, item.kind](workload):
             self._copies(copies, meta.namespace, where)
 
@@ -185,7 +187,7 @@ class ClusterInput:
         if found.gap:
             self.gaps.append(f"{where}: {found.gap}")
         if found.pod is not None:
-            made = repaired(found.pod, lambda text: self._tell(f"{where}: {text}"))
+            made = repaired(found.pod, lambda text: self._notify(f"{where}: {text}"))
             self._bind(convert(made, Pod, where), where)
 
     def _namespace(self, item: Item) -> None:
@@ -207,7 +209,7 @@ class ClusterInput:
     def _resource_quota(self, item: Item) -> None:
         raw = without_nulls(item.generic())
         where = called(item, raw)
-        self._limits += resource_quota(raw, self.registry, where, self._tell)
+        self._limits += resource_quota(raw, self.registry, where, self._notify)
 
     def _accelerator_quota(self, item: Item) -> None:
         raw = without_nulls(item.generic())

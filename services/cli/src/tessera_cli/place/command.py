@@ -59,7 +59,7 @@ def _place(options: argparse.Namespace) -> int:
         why=options.why,
         cards=options.cards,
         stdin=sys.stdin.buffer if sys.stdin is not None else io.BytesIO(),
-        tell=print_notice,
+        notify=print_notice,
         now_ns=time.time_ns(),
     )
     names = (outcome.pod.name for outcome in plan.outcomes)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tessera_cli.errors import Malformed
-from tessera_cli.place.manifests import Item, named
+from tessera_cli.input.manifests import Item, named
 
 T = TypeVar("T")
 

@@ -19,21 +19,21 @@ _TEXT_MAPS: Final = (
 _CONTAINERS: Final = ("initContainers", "containers")
 _AMOUNTS: Final = ("limits", "requests")
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
-def repaired(raw: Mapping[str, Any], tell: Tell, prefix: str = "") -> dict[str, Any]:
+def repaired(raw: Mapping[str, Any], notify: Notify, prefix: str = "") -> dict[str, Any]:
     """The object with text where Kubernetes wants text and without nulls.
 
     `prefix` is where the object is in the one that messages speak of, such as `spec.template.`.
     """
-    _tell_null_amounts(raw, tell, prefix)
+    _report_null_amounts(raw, notify, prefix)
     whole: dict[str, Any] = without_nulls(raw)
     for parent, name in _TEXT_MAPS:
         held = whole.get(parent)
         if isinstance(held, dict) and isinstance(held.get(name), dict):
             texts = {
-                key: _text(value, f"{prefix}{parent}.{name}[{key}]", tell)
+                key: _text(value, f"{prefix}{parent}.{name}[{key}]", notify)
                 for key, value in held[name].items()
             }
             whole[parent] = {**held, name: texts}
@@ -41,7 +41,7 @@ def repaired(raw: Mapping[str, Any], tell: Tell, prefix: str = "") -> dict[str, 
     if isinstance(spec, dict):
         lists = {
             kind: [
-                _container(c, f"{prefix}spec.{kind}[{i}]", tell) for i, c in enumerate(spec[kind])
+                _container(c, f"{prefix}spec.{kind}[{i}]", notify) for i, c in enumerate(spec[kind])
             ]
             for kind in _CONTAINERS
             if isinstance(spec.get(kind), list)
@@ -61,17 +61,17 @@ def without_nulls(value: Any) -> Any:
             return value
 
 
-def _container(raw: Any, field: str, tell: Tell) -> Any:
+def _container(raw: Any, field: str, notify: Notify) -> Any:
     if not isinstance(raw, dict):
         return raw
     texts: dict[str, Any] = {
-        name: [_text(v, f"{field}.{name}[{i}]", tell) for i, v in enumerate(raw[name])]
+        name: [_text(v, f"{field}.{name}[{i}]", notify) for i, v in enumerate(raw[name])]
         for name in ("command", "args")
         if isinstance(raw.get(name), list)
     }
     if isinstance(raw.get("env"), list):
         texts["env"] = [
-            {**v, "value": _text(v["value"], f"{field}.env[{v.get('name', i)}].value", tell)}
+            {**v, "value": _text(v["value"], f"{field}.env[{v.get('name', i)}].value", notify)}
             if isinstance(v, dict) and "value" in v
             else v
             for i, v in enumerate(raw["env"])
@@ -79,17 +79,17 @@ def _container(raw: Any, field: str, tell: Tell) -> Any:
     return {**raw, **texts}
 
 
-def _text(value: Any, field: str, tell: Tell) -> Any:
-    """Numbers and booleans as text, told; what is no scalar stays, for the reader to refuse."""
+def _text(value: Any, field: str, notify: Notify) -> Any:
+    """Numbers and booleans as text, reported; what is no scalar stays, for the reader to refuse."""
     if not isinstance(value, int | float):
         return value
     text = json.dumps(value)
     what = "a boolean" if isinstance(value, bool) else "a number"
-    tell(f'{field}: {text} is {what} and the API server wants text: quote it: "{text}"')
+    notify(f'{field}: {text} is {what} and the API server wants text: quote it: "{text}"')
     return text
 
 
-def _tell_null_amounts(raw: Mapping[str, Any], tell: Tell, prefix: str) -> None:
+def _report_null_amounts(raw: Mapping[str, Any], notify: Notify, prefix: str) -> None:
     spec = raw.get("spec")
     for kind in _CONTAINERS:
         found = spec.get(kind) if isinstance(spec, dict) else None
@@ -99,7 +99,7 @@ def _tell_null_amounts(raw: Mapping[str, Any], tell: Tell, prefix: str) -> None:
                 amounts = resources.get(where) if isinstance(resources, dict) else None
                 for name, amount in amounts.items() if isinstance(amounts, dict) else ():
                     if amount is None:
-                        tell(
+                        notify(
                             f"{prefix}spec.{kind}[{i}].resources.{where}[{name}]: "
                             "null counts as not asked: write an amount"
                         )

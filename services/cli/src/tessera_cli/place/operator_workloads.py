@@ -50,7 +50,7 @@ def _ray_job(workload: Workload) -> Iterator[Copies]:
     if workload.suspended():
         return
     if workload.spec.get("rayClusterSpec") is None and workload.spec.get("clusterSelector"):
-        workload.tell(f"{workload.where}: {workload.field}clusterSelector: it makes no cluster")
+        workload.notify(f"{workload.where}: {workload.field}clusterSelector: it makes no cluster")
         return
     yield from _ray_cluster(workload.part("rayClusterSpec"))
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator
 
+from tessera_cli.input.manifests import Item
 from tessera_cli.place.decode import called, convert
 from tessera_cli.place.lenient import without_nulls
-from tessera_cli.place.manifests import Item
-from tessera_cli.place.unread_objects import holds_devices, makes_pods, told
+from tessera_cli.place.unread_objects import holds_devices, makes_pods, unread_notice
 from tessera_schema.kube import Custom
 
 
@@ -55,4 +55,4 @@ class Others:
     def gaps(self) -> Iterator[str]:
         """A sentence for each kind without which the plan is incomplete."""
         for (what, kind), count in sorted(self._unread.items()):
-            yield told(count, kind, what)
+            yield unread_notice(count, kind, what)

@@ -8,10 +8,10 @@ from typing import BinaryIO, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tessera_cli.input.manifests import items
+from tessera_cli.input.sources import sources
 from tessera_cli.place.cluster_input import ClusterInput
-from tessera_cli.place.manifests import items
 from tessera_cli.place.near_misses import NodeNearMiss, near_misses, same_refusal
-from tessera_cli.place.sources import sources
 from tessera_cli.settings import registry
 from tessera_cli.text import condensed
 from tessera_core.explain.card_holders import ListedNode
@@ -37,7 +37,7 @@ class Listed(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The answer for every pod, and the books that it left."""
+    """The answer for every pod, and the ledger that it left."""
 
     outcomes: Sequence[PlanOutcome]
     planner: Planner
@@ -49,7 +49,7 @@ class Plan(Struct, frozen=True):
     """With `cards`, or where no pod waits: who held what before the first pod was planned."""
 
     gaps: Sequence[str] = ()
-    """What the plan lacks; told already."""
+    """What the plan lacks; reported already."""
 
     @property
     def status(self) -> int:
@@ -67,21 +67,21 @@ def place(
     why: bool = False,
     cards: bool = False,
     stdin: BinaryIO,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     now_ns: int,
 ) -> Plan:
     """Read everything, then plan the pods that wait, in the order in which they come.
 
-    `tell` hears what concerns no planned pod. Raises errors.Refused.
+    `notify` is called with what concerns no planned pod. Raises errors.CommandError.
     """
-    world = ClusterInput(registry(config), tell)
+    world = ClusterInput(registry(config), notify)
     for source in sources(names, recursive=recursive):
         for item in items(source, stdin):
             world.add(item)
     planner = Planner(world.registry, world.cluster())
     listed = _listed(planner) if cards or not world.planned else None
     for line in _notes(world, planner.warnings if listed is None else listed.warnings):
-        tell(line)
+        notify(line)
     outcomes: list[PlanOutcome] = []
     closer: dict[int, tuple[NodeNearMiss, ...]] = {}
     advice: dict[int, str] = {}
@@ -95,7 +95,7 @@ def place(
             advice[at] = planner.advise(planned.pod) if alike is None else advice[alike]
         outcomes.append(replace(outcome, warnings=(*planned.warnings, *outcome.warnings)))
     for line in _afterwards(world, planner, outcomes, listed):
-        tell(line)
+        notify(line)
     return Plan(outcomes, planner, closer if why else None, advice, listed, world.gaps)
 
 

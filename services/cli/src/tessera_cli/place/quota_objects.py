@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tessera_cli.errors import Malformed
+from tessera_cli.input.manifests import named
 from tessera_cli.place.decode import convert
-from tessera_cli.place.manifests import named
 from tessera_core.dialect_kit.contract import BadLimit
 from tessera_core.dialects.gpumanager import quota as gpumanager
 from tessera_core.quota.objects import (
@@ -28,12 +28,13 @@ GPU_QUOTA: Final = ("kube-system", "gpuquota")
 
 
 def resource_quota(
-    raw: Mapping[str, Any], registry: DialectRegistry, where: str, tell: Callable[[str], None]
+    raw: Mapping[str, Any], registry: DialectRegistry, where: str, notify: Callable[[str], None]
 ) -> Iterator[Limit]:
-    """A limit for each entry that a dialect owns; the others are not ours. Raises Malformed."""
+    """A limit for each entry that a dialect owns; the others are not for Tessera. Raises
+    Malformed."""
     quota = convert(raw, ResourceQuota, where)
     try:
-        yield from resource_limits(quota, registry, lambda text: tell(f"{where}: {text}"))
+        yield from resource_limits(quota, registry, lambda text: notify(f"{where}: {text}"))
     except BadLimit as e:
         raise _malformed(where, e) from e
 

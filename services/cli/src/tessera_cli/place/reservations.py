@@ -15,7 +15,7 @@ _ENDED: Final = ("Succeeded", "Failed", "Expired")
 
 
 class ReservedCards(Struct, frozen=True):
-    """A reservation as the books need it."""
+    """A reservation as the ledger needs it."""
 
     pod: Mapping[str, Any] | None = None
     """The manifest of a running pod that holds the same; None where it holds nothing now."""

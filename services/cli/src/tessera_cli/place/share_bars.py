@@ -1,4 +1,4 @@
-"""A line for each tile: its card, a bar for its part of the card, memory and cores."""
+"""A line for each share: its card, a bar for its part of the card, memory and cores."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ _BAR: Final = 8
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
-class _Tile(Struct, frozen=True):
+class _ShareBar(Struct, frozen=True):
     container: str
-    """Empty where the pod has tiles for one container only."""
+    """Empty where the pod has bars for one container only."""
     card: str
     part: float
     memory: str
     cores: str
 
 
-class Tiles:
-    """The tiles of all pods, padded so that they stand in columns."""
+class ShareBars:
+    """The bars of all pods, padded so that they stand in columns."""
 
     def __init__(self, outcomes: Iterable[PlanOutcome], fleet: Fleet, to: Console) -> None:
         """Reads totals of cards from the fleet."""
         self._to = to
-        self._of = {id(outcome): _tiles(outcome, fleet) for outcome in outcomes if outcome.grant}
-        every = [tile for tiles in self._of.values() for tile in tiles]
+        self._of = {id(outcome): _bars(outcome, fleet) for outcome in outcomes if outcome.grant}
+        every = [bar for bars in self._of.values() for bar in bars]
         self._card = max((len(t.card) for t in every), default=0)
         self._memory = max((len(t.memory) for t in every), default=0)
         self._cores = max((len(t.cores) for t in every), default=0)
 
     def lines(self, outcome: PlanOutcome) -> list[Text]:
         """The lines of one pod."""
-        tiles = self._of.get(id(outcome), [])
-        name = max((len(t.container) for t in tiles), default=0)
-        return [self._line(tile, name) for tile in tiles]
+        bars = self._of.get(id(outcome), [])
+        name = max((len(t.container) for t in bars), default=0)
+        return [self._line(bar, name) for bar in bars]
 
     def width(self) -> int:
         """Columns that the longest line takes."""
-        name = max((len(t.container) for tiles in self._of.values() for t in tiles), default=0)
+        name = max((len(t.container) for bars in self._of.values() for t in bars), default=0)
         return self._card + _BAR + self._memory + self._cores + 6 + (name + 2 if name else 0)
 
-    def _line(self, tile: _Tile, name: int) -> Text:
+    def _line(self, share: _ShareBar, name: int) -> Text:
         parts: list[Text | str | tuple[str, str]] = []
         if name:
-            parts += [(tile.container.ljust(name), "dim"), "  "]
-        parts += [tile.card.ljust(self._card), "  ", bar(tile.part, self._to)]
-        parts += ["  ", tile.memory.rjust(self._memory), "  ", tile.cores.rjust(self._cores)]
+            parts += [(share.container.ljust(name), "dim"), "  "]
+        parts += [share.card.ljust(self._card), "  ", bar(share.part, self._to)]
+        parts += ["  ", share.memory.rjust(self._memory), "  ", share.cores.rjust(self._cores)]
         line = Text.assemble(*parts, no_wrap=False, overflow="fold")
         line.rstrip()
         return line
@@ -73,18 +73,18 @@ def bar(part: float, to: Console) -> Text:
     return Text.assemble((filled, "cyan on grey23"), (" " * rest, "on grey23"))
 
 
-def _tiles(outcome: PlanOutcome, fleet: Fleet) -> list[_Tile]:
+def _bars(outcome: PlanOutcome, fleet: Fleet) -> list[_ShareBar]:
     shares: Sequence[Share] = outcome.grant.shares if outcome.grant is not None else ()
     several = len({share.container for share in shares}) > 1
-    return [_tile(share, outcome.node, fleet, named=several) for share in shares]
+    return [_share_bar(share, outcome.node, fleet, named=several) for share in shares]
 
 
-def _tile(share: Share, node: str, fleet: Fleet, *, named: bool) -> _Tile:
+def _share_bar(share: Share, node: str, fleet: Fleet, *, named: bool) -> _ShareBar:
     card = fleet.card(node, share.card)
     total = card.memory_mib if card is not None else 0
     memory = share.memory_mib / total if total else 0.0
     cores = f"{number(share.cores_percent):g} %" if share.cores_percent else ""
-    return _Tile(
+    return _ShareBar(
         container=share.container if named else "",
         card=f"card {share.index}",
         part=1.0 if share.exclusive else memory or share.cores_percent / 100,

@@ -1,4 +1,4 @@
-"""The answer as people read it: a row per pod, a bar per tile, and why the others wait."""
+"""The answer as people read it: a row per pod, a bar per share, and why the others wait."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tessera_cli.place.near_misses import NODES_SHOWN, CardNearMiss, NodeNearMiss, same_refusal
-from tessera_cli.place.share_bars import Tiles, bar
+from tessera_cli.place.share_bars import ShareBars, bar
 from tessera_cli.screen import Screen
-from tessera_cli.screen import console as console
 from tessera_cli.text import printable, several
 from tessera_core.fleet.fleet import Fleet
 from tessera_schema.verdicts import PlanOutcome, Verdict
@@ -40,23 +39,23 @@ def show(
     without `--why`; its keys, as those of `advice`, are positions in `outcomes`."""
     if not outcomes:
         return
-    tiles = Tiles(outcomes, fleet, to)
-    if to.width < _needed(outcomes, tiles):
+    bars = ShareBars(outcomes, fleet, to)
+    if to.width < _needed(outcomes, bars):
         for outcome in outcomes:
-            to.print(_block(outcome, tiles))
+            to.print(_block(outcome, bars))
     else:
-        to.print(_table(outcomes, tiles, to))
+        to.print(_table(outcomes, bars, to))
     for text, pods in _warnings(outcomes).items():
         to.print(Text.assemble(("warning ", "yellow"), printable(f"{several(pods)}: {text}")))
     for at, groups in (closer or {}).items():
         to.print(_why(outcomes, at, groups, to))
         if advice.get(at, "") not in ("", outcomes[at].message):
             to.print(_indented(Text(printable(advice[at]), style="italic"), 2))
-    to.print(_total(outcomes, asked=closer is not None))
+    to.print(_total(outcomes, with_reasons=closer is not None))
 
 
-def _needed(outcomes: Iterable[PlanOutcome], tiles: Tiles) -> int:
-    """Columns below which a table would break tiles or squeeze messages."""
+def _needed(outcomes: Iterable[PlanOutcome], bars: ShareBars) -> int:
+    """Columns below which a table would break bars or squeeze messages."""
     columns = (
         (o.pod.name, o.verdict.value, max(o.dialects, key=len, default=""), o.node)
         for o in outcomes
@@ -65,10 +64,10 @@ def _needed(outcomes: Iterable[PlanOutcome], tiles: Tiles) -> int:
     heads = ("Pod", "Verdict", "Dialect", "Node")
     fixed = sum(max(w, len(head)) + 2 for w, head in zip(widths, heads, strict=True))
     waits = any(o.verdict in (Verdict.WAITING, Verdict.REJECTED) for o in outcomes)
-    return fixed + max(tiles.width(), _MESSAGE if waits else 0) + 2
+    return fixed + max(bars.width(), _MESSAGE if waits else 0) + 2
 
 
-def _table(outcomes: Iterable[PlanOutcome], tiles: Tiles, to: Screen) -> Table:
+def _table(outcomes: Iterable[PlanOutcome], bars: ShareBars, to: Screen) -> Table:
     table = to.grid("Pod", "Verdict", "Dialect", "Node", "Cards", unbroken=_UNBROKEN)
     for outcome in outcomes:
         table.add_row(
@@ -76,12 +75,12 @@ def _table(outcomes: Iterable[PlanOutcome], tiles: Tiles, to: Screen) -> Table:
             _verdict(outcome),
             Text("\n".join(outcome.dialects)),
             Text(outcome.node),
-            _cell(outcome, tiles),
+            _cell(outcome, bars),
         )
     return table
 
 
-def _block(outcome: PlanOutcome, tiles: Tiles) -> RenderableType:
+def _block(outcome: PlanOutcome, bars: ShareBars) -> RenderableType:
     """A pod on a terminal that is too narrow for a table."""
     head = Text.assemble(
         (outcome.pod.name, "bold"), "  ", _verdict(outcome), f"  {', '.join(outcome.dialects)}"
@@ -89,7 +88,7 @@ def _block(outcome: PlanOutcome, tiles: Tiles) -> RenderableType:
     if outcome.node:
         head.append(f"  on {outcome.node}")
     head.rstrip()
-    return Group(head, Padding(_cell(outcome, tiles), (0, 0, 0, 2), expand=False))
+    return Group(head, Padding(_cell(outcome, bars), (0, 0, 0, 2), expand=False))
 
 
 def _verdict(outcome: PlanOutcome) -> Text:
@@ -97,8 +96,8 @@ def _verdict(outcome: PlanOutcome) -> Text:
     return Text(outcome.verdict.value, style=style)
 
 
-def _cell(outcome: PlanOutcome, tiles: Tiles) -> Text:
-    lines = tiles.lines(outcome)
+def _cell(outcome: PlanOutcome, bars: ShareBars) -> Text:
+    lines = bars.lines(outcome)
     if lines:
         return Text("\n").join(lines)
     style = "dim" if outcome.verdict is Verdict.IGNORED and not outcome.unserved else ""
@@ -106,11 +105,11 @@ def _cell(outcome: PlanOutcome, tiles: Tiles) -> Text:
 
 
 def _warnings(outcomes: Iterable[PlanOutcome]) -> dict[str, list[str]]:
-    told: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for outcome in outcomes:
         for text in outcome.warnings:
-            told.setdefault(text, []).append(outcome.pod.name)
-    return told
+            found.setdefault(text, []).append(outcome.pod.name)
+    return found
 
 
 def _why(
@@ -148,35 +147,35 @@ def _indented(what: RenderableType, columns: int) -> Padding:
 def _cards(cards: Iterable[CardNearMiss], to: Screen) -> RenderableType:
     rows = [
         (
-            f"card {seen.index}",
-            printable(seen.model),
-            f"{max(seen.total_mib - seen.used_mib, 0)} of {seen.total_mib} MiB free",
-            f"{max(seen.total_percent - seen.used_percent, 0):g} of {seen.total_percent:g} % free",
-            f"{seen.sharers}/{seen.slots} slots",
+            f"card {near.index}",
+            printable(near.model),
+            f"{max(near.total_mib - near.used_mib, 0)} of {near.total_mib} MiB free",
+            f"{max(near.total_percent - near.used_percent, 0):g} of {near.total_percent:g} % free",
+            f"{near.sharers}/{near.slots} slots",
         )
-        for seen in cards
+        for near in cards
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for seen, row in zip(cards, rows, strict=True):
+    for near, row in zip(cards, rows, strict=True):
         card, model, memory, cores, slots = (
             text.ljust(width) for text, width in zip(row, widths, strict=True)
         )
-        used = seen.used_mib / seen.total_mib if seen.total_mib else 0
-        verdict = (seen.reason.wire, "yellow") if seen.reason is not None else ("fits", "green")
+        used = near.used_mib / near.total_mib if near.total_mib else 0
+        verdict = (near.reason.wire, "yellow") if near.reason is not None else ("fits", "green")
         lines.append(
             Text.assemble(
-                f"{card}  {model}  ", bar(1 if seen.exclusive else used, to),
+                f"{card}  {model}  ", bar(1 if near.exclusive else used, to),
                 f"  {memory}  {cores}  {slots}  ", verdict,
             )
         )  # fmt: skip
     return Text("\n").join(lines)
 
 
-def _total(outcomes: Sequence[PlanOutcome], *, asked: bool) -> Text:
+def _total(outcomes: Sequence[PlanOutcome], *, with_reasons: bool) -> Text:
     counts = {v: sum(o.verdict is v for o in outcomes) for v in Verdict}
     parts = [Text(f"{n} {v.value}", style=_STYLES[v]) for v, n in counts.items() if n]
     line = Text("\n") + Text(", ").join(parts)
-    if not asked and counts[Verdict.WAITING] + counts[Verdict.REJECTED]:
+    if not with_reasons and counts[Verdict.WAITING] + counts[Verdict.REJECTED]:
         line.append(" (--why says why)", style="dim")
     return line

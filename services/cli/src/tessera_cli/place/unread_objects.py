@@ -44,7 +44,7 @@ def holds_devices(group: str, kind: str, content: Mapping[str, Any]) -> bool:
     return (group, kind) == _CLAIM and isinstance(status, dict) and bool(status.get("allocation"))
 
 
-def told(count: int, kind: str, what: str) -> str:
+def unread_notice(count: int, kind: str, what: str) -> str:
     """What is to be said of objects of a kind; `what` is pods or devices."""
     verb = {"pods": "make", "devices": "hold"}[what]
     who = (

@@ -12,12 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tessera_cli.errors import Malformed
-from tessera_cli.place.manifests import named
+from tessera_cli.input.manifests import named
 
 MOST_COPIES: Final = 1000
 """Pods of one template; their answers take some 5 KiB each."""
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class Gang(Struct, frozen=True):
@@ -44,9 +44,9 @@ class Workload(Struct, frozen=True):
     name: str
     spec: Mapping[str, Any]
     where: str
-    tell: Tell
-    lacks: Tell
-    """Hears what would be made and is not planned."""
+    notify: Notify
+    lacks: Notify
+    """Called with what would be made and is not planned."""
     field: str = "spec."
 
     def number(self, name: str, default: int) -> int:
@@ -87,10 +87,10 @@ class Workload(Struct, frozen=True):
             yield replace(self, spec=each, field=f"{field}.")
 
     def suspended(self) -> bool:
-        """Whether it makes no pods for now; that is told."""
+        """Whether it makes no pods for now; that is reported."""
         if self.spec.get("suspend") is not True:
             return False
-        self.tell(f"{self.where}: {self.field}suspend: true: it makes no pods")
+        self.notify(f"{self.where}: {self.field}suspend: true: it makes no pods")
         return True
 
     def copies(self, count: int, *, prefix: str = "", first: int = 0) -> Copies:
@@ -101,7 +101,7 @@ class Workload(Struct, frozen=True):
     def made(self, count: int, name: Callable[[int], str], template: str = "template") -> Copies:
         """`count` pods of a template, each with its name."""
         if count > MOST_COPIES:
-            self.tell(
+            self.notify(
                 f"{self.where}: {count} copies: only {MOST_COPIES} of one workload are planned"
             )
             count = MOST_COPIES
@@ -140,7 +140,7 @@ def _cron_job(workload: Workload) -> Iterator[Copies]:
 
 
 def _daemon_set(workload: Workload) -> Iterator[Copies]:
-    workload.tell(
+    workload.notify(
         f"{workload.where}: a DaemonSet makes a pod for every node and is not planned: "
         "plan its template as a Pod"
     )
@@ -152,7 +152,7 @@ def _tasks(workload: Workload) -> Iterator[Copies]:
     least = workload.number("minAvailable", 0)
     gang = Gang(f"{workload.where}: {workload.field}minAvailable: {least}", least)
     if least > 1:
-        workload.tell(f"{gang.where}: gangs are not planned yet: its pods are planned one by one")
+        workload.notify(f"{gang.where}: gangs are not planned yet: its pods are planned one by one")
     for i, task in enumerate(workload.parts("tasks")):
         prefix = f"{workload.name}-{task.spec.get('name') or f'default{i}'}"
         copies = task.copies(task.number("replicas", 1), prefix=prefix)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tessera_cli import forms, kubeconfig
+from tessera_cli.screen import console
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Any]
@@ -56,7 +57,7 @@ def _common(verb: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
 def _list(options: argparse.Namespace) -> int:
     from tessera_cli.plan import plans
 
-    found = asyncio.run(plans.ask(kubeconfig.target(options)))
+    found = asyncio.run(plans.list_plans(kubeconfig.target(options)))
     names = (one.metadata.name for one in found)
     forms.put(options, [plans.document(found)], names, lambda to: plans.show(to, found))
     return 0
@@ -65,7 +66,9 @@ def _list(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     from tessera_cli.plan import plans
 
-    return _tell(options, asyncio.run(plans.ask_one(kubeconfig.target(options), options.plan)))
+    return _print_one(
+        options, asyncio.run(plans.read_plan(kubeconfig.target(options), options.plan))
+    )
 
 
 def _decide(options: argparse.Namespace) -> int:
@@ -74,15 +77,14 @@ def _decide(options: argparse.Namespace) -> int:
     decided = plans.decide(
         kubeconfig.target(options), options.plan, options.decision, dry_run=options.dry_run
     )
-    return _tell(options, asyncio.run(decided))
+    return _print_one(options, asyncio.run(decided))
 
 
-def _tell(options: argparse.Namespace, plan: Any) -> int:
-    from tessera_cli.place import table
+def _print_one(options: argparse.Namespace, plan: Any) -> int:
     from tessera_cli.plan import plans
 
     if options.output == "table":
-        plans.detail(table.console(sized=False), plan)
+        plans.detail(console(sized=False), plan)
     else:
         forms.put_document(options.output, [plans.document([plan])])
     return 0

@@ -1,7 +1,7 @@
 """RebalancePlans as the API server has them, for people and programs; and decisions about them.
 
-Everything is done with the caller's own rights: whoever may edit plans decides. A decision is only
-written down; the rebalancer looks once more whether the plan still holds, and carries it out.
+Everything is done with the caller's own rights: a user who may edit plans decides. A decision is
+only written down; the rebalancer looks once more whether the plan still holds, and carries it out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME: Final = "tessera-plan-cli"
 _HEADS: Final = ("Plan", "Kind", "Phase", "Decision", "Pods", "Cost", "Gain", "Gained", "For")
 _REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _SOMEBODY: Final = "tessera plan"
-"""Who decided, where the API server does not tell who asks."""
+"""`decidedBy`, where the API server does not name the user."""
 _TRIES: Final = 5
 """A plan's status may be written to while somebody decides."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -67,17 +67,17 @@ class _Review(Struct, frozen=True):
     status: _ReviewStatus = _ReviewStatus()
 
 
-_shown = decoder(PlanRow)
+_decode = decoder(PlanRow)
 _review = decoder(_Review)
 
 
-async def ask(target: ClusterTarget) -> list[PlanRow]:
+async def list_plans(target: ClusterTarget) -> list[PlanRow]:
     """All plans, the oldest first. Raises NoPlan."""
     async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
         return await read_all(cluster.kube)
 
 
-async def ask_one(target: ClusterTarget, name: str) -> PlanRow:
+async def read_plan(target: ClusterTarget, name: str) -> PlanRow:
     """One plan. Raises NoPlan."""
     async with open_cluster(target, name=_NAME, error=NoPlan) as cluster:
         return await read_one(cluster.kube, name)
@@ -92,15 +92,15 @@ async def decide(
 
 
 async def read_all(kube: Kube) -> list[PlanRow]:
-    """See `ask`; raises NoPlan, and as `Kube.call` does."""
-    found = await list_all(kube, PLANS, _shown, kind="RebalancePlan", part="a plan", error=NoPlan)
+    """See `list_plans`; raises NoPlan, and as `Kube.call` does."""
+    found = await list_all(kube, PLANS, _decode, kind="RebalancePlan", part="a plan", error=NoPlan)
     return sorted(found, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name))
 
 
 async def read_one(kube: Kube, name: str) -> PlanRow:
-    """See `ask_one`; raises NoPlan, and as `Kube.call` does."""
+    """See `read_plan`; raises NoPlan, and as `Kube.call` does."""
     try:
-        return _shown(await kube.call(Verb.GET, f"{PLANS}/{name}"))
+        return _decode(await kube.call(Verb.GET, f"{PLANS}/{name}"))
     except ApiNotFound as e:
         raise NoPlan(
             f"plan {name}: there is none: `tessera plan list` shows those there are"
@@ -111,24 +111,24 @@ async def read_one(kube: Kube, name: str) -> PlanRow:
 
 async def write(kube: Kube, name: str, decision: Decision, *, dry_run: bool = False) -> PlanRow:
     """See `decide`; raises NoPlan, and as `Kube.call` does."""
-    plan = seen = await read_one(kube, name)
+    plan = former = await read_one(kube, name)
     by = await _who(kube)
     query = {"dryRun": "All"} if dry_run else NONE
     for _ in range(_TRIES):
         _check(name, plan, decision)
-        # The version: who decides has seen this plan, and no other by its name.
+        # The version: the decision is about this plan, and no other by its name.
         body = {
             "metadata": {"resourceVersion": plan.metadata.resource_version},
             "spec": {"decision": decision, "decidedBy": by},
         }
         try:
-            return _shown(await kube.call(
+            return _decode(await kube.call(
                 Verb.PATCH, f"{PLANS}/{name}", query=query, body=_encode(body),
                 kind=Body.MERGE_PATCH,
             ))  # fmt: skip
         except ApiConflict:
             plan = await read_one(kube, name)
-            if plan.spec != seen.spec:
+            if plan.spec != former.spec:
                 raise NoPlan(f"plan {name} has changed: look at it again, then decide") from None
         except ApiRefused as e:
             raise NoPlan(f"plan {name} cannot be {decision}: {e.message}") from e
@@ -147,7 +147,7 @@ def _check(name: str, plan: PlanRow, decision: Decision) -> None:
 
 
 async def _who(kube: Kube) -> str:
-    """Who the API server says we are."""
+    """The user, as the API server names it."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = await kube.call(Verb.POST, _REVIEWS, body=_encode(body))
@@ -156,22 +156,20 @@ async def _who(kube: Kube) -> str:
         return _SOMEBODY
 
 
-# -- for people
+# for people
 
 
 def show(to: Screen, plans: Sequence[PlanRow]) -> None:
-    """Print a row for each plan, and below why."""
+    """Print a row for each plan, and below it why."""
     if not plans:
         to.print("no plans")
         return
-    table = to.grid(*_HEADS, unbroken=("Plan", "Phase"))
-    for one in plans:
-        table.add_row(*_row(one))
-    to.print(table)
-    for one in plans:
-        if one.status.phase in (PlanPhase.PROPOSED, PlanPhase.STARTED, PlanPhase.FAILED):
-            text = one.status.message or one.spec.reason
-            to.print(Text(printable(f"{one.metadata.name}: {text}")))
+    notes = (
+        (one.metadata.name, one.status.message or one.spec.reason)
+        for one in plans
+        if one.status.phase in (PlanPhase.PROPOSED, PlanPhase.STARTED, PlanPhase.FAILED)
+    )
+    to.print_rows(_HEADS, map(_row, plans), notes, unbroken=("Plan", "Phase"))
 
 
 def detail(to: Screen, plan: PlanRow) -> None:

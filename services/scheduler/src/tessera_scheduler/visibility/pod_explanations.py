@@ -135,14 +135,14 @@ def _limits(found: Explanation) -> tuple[visibility.LimitState, ...]:
     )  # fmt: skip
 
 
-def _shares(found: Explanation) -> visibility.HeldCards | None:
+def _shares(found: Explanation) -> visibility.GrantView | None:
     held = found.held
     if held is None:
         return None
-    return visibility.HeldCards(
+    return visibility.GrantView(
         node=held.node, phase=held.phase, since=timestamps.format_time(held.since),
         shares=tuple(
-            visibility.HeldShare(
+            visibility.GrantedShareView(
                 container=s.container, card=s.card, index=s.index, memory_mib=s.memory_mib,
                 cores_percent=s.cores_percent,
             )

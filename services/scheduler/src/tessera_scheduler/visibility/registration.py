@@ -56,7 +56,7 @@ class ApiServiceReconciler:
         proxy = await front_proxy(self._kube)
         if proxy != self._visibility.proxy:
             await asyncio.to_thread(atomic_write.replace, self._trusted, proxy.ca.encode(), 0o600)
-            await self._tls.look()
+            await self._tls.reload()
             self._visibility.proxy = proxy
         if not proxy.ca:
             if not self._asked:

@@ -46,7 +46,7 @@ def validate_change(rules: WebhookRules, request: ReviewRequest, setting: Settin
         wrong = oversize(pod) or isolation_breach_in_debug_containers(pod, setting.allowed)
         if wrong is not None:
             return refused(request, wrong)
-    if request.asked_by(rules.writers):
+    if request.is_by(rules.writers):
         return allowed(request)
     old = read_old(request)
     before, after = old.metadata.annotations, pod.metadata.annotations

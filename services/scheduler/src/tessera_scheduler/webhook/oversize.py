@@ -70,7 +70,7 @@ def _answer(
     rules: WebhookRules, request: ReviewRequest, setting: Setting, wrong: Rejected
 ) -> ReviewAnswer:
     new = bytes(request.object)
-    if request.asked_by(rules.writers) or not rules.named_in(new):
+    if request.is_by(rules.writers) or not rules.named_in(new):
         return allowed(request)
     if _OWN in new:
         return refused(request, wrong)

@@ -89,7 +89,7 @@ def in_order(
     policy = request.policy
     sign = -1 if policy.highest_index_first else 1
     keys = [_told(packed) if k is CardKey.PACK and packed else KEYS[k] for k in policy.cards]
-    match policy.heed:
+    match policy.pressure:
         case PressurePolicy.FIRST:
             keys.insert(0, _pressure)
         case PressurePolicy.TIES:

@@ -34,7 +34,7 @@ def keys(
         columns = order.keys(fleet, request, packer.state, hosts=hosts, host=host)
     else:
         columns = _keys(fleet, request, usage or fleet.usage)
-    match request.policy.heed:
+    match request.policy.pressure:
         case PressurePolicy.FIRST:
             columns.insert(0, pressure.of_nodes(fleet, request, room))
         case PressurePolicy.TIES:

@@ -74,7 +74,7 @@ def felt(cards: CardColumns, request: Request) -> Codes:
     soft = not request.cores_percent and not request.exclusive
     least = np.uint8(SOFT if soft else FIRM)
     over: Codes = np.maximum(cards.pressure, least) - least
-    if request.policy.heed is not PressurePolicy.FIRST or _takes_all(request):
+    if request.policy.pressure is not PressurePolicy.FIRST or _takes_all(request):
         return over
     begun: Codes = np.maximum(over, np.where(cards.sharers == 0, np.uint8(IDLE), np.uint8(0)))
     return begun
@@ -114,4 +114,4 @@ def _heeding(unit: PlacementUnit, *, named: bool) -> PlacementUnit:
 
 def _policy(policy: Policy, *, named: bool) -> Policy:
     first = not named and (policy.node in GIVE_WAY or policy.node is NodeOrder.PACK)
-    return replace(policy, heed=PressurePolicy.FIRST if first else PressurePolicy.TIES)
+    return replace(policy, pressure=PressurePolicy.FIRST if first else PressurePolicy.TIES)

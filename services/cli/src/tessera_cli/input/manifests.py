@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from tessera_cli.errors import InputTooLarge, InputUnreadable, NotKubernetes
-from tessera_cli.place.sources import JSON_LIMIT, YAML_LIMIT, Source, read
-from tessera_cli.place.yaml_values import BadYaml, documents
+from tessera_cli.input.sources import JSON_LIMIT, YAML_LIMIT, Source, read
+from tessera_cli.input.yaml_values import BadYaml, documents
 
 _BOMS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _ONLY_BOMS: Final = frozenset(bom for bom, _ in _BOMS)
@@ -24,7 +24,8 @@ _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9._/-]{0,39}")
 """A key that may be shown of what is no manifest."""
 _LISTS_IN_LISTS: Final = 3
 BAD_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for text that is no JSON; keys that are no UTF-8 are told its own way."""
+"""What msgspec raises for text that is no JSON; keys that are no UTF-8 are reported in its own
+way."""
 _SPACE: Final = re.compile(r"\s*")
 _REMEDY: Final = "give Kubernetes manifests: apiVersion, kind, metadata, spec"
 
@@ -234,11 +235,11 @@ def _nameless(head: _Head, value: Any) -> str:
         n for n, v in (("apiVersion", head.api_version), ("kind", head.kind)) if not v
     )
     mapping = value if isinstance(value, dict) else _decode_mapping(value)
-    keys = ", ".join(list(dict.fromkeys(map(key_shown, mapping)))[:5]) or "no keys at all"
+    keys = ", ".join(list(dict.fromkeys(map(printable_key, mapping)))[:5]) or "no keys at all"
     return f"no {lacking}, only {keys}: not a Kubernetes object"
 
 
-def key_shown(key: str) -> str:
+def printable_key(key: str) -> str:
     """A key of what is no manifest, as messages print it."""
     return key if _WORD.fullmatch(key) else "a key of another form"
 

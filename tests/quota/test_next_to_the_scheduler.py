@@ -1,4 +1,4 @@
-"""Scheduler and monitor on one API server: the one decides, the other tells, neither asks the
+"""Scheduler and monitor on one API server: one decides, the other reports, neither calls the
 other."""
 
 import asyncio
@@ -11,7 +11,7 @@ import pytest
 from tessera_quota.monitor import QuotaMonitor, open_quota
 from tessera_runtime.service import ServiceEnvironment
 from tessera_testing.kube import FakeKube
-from tests.quota.world import CRDS, DEFINITION, settings
+from tests.quota.cluster import CRDS, DEFINITION, settings
 from tests.scheduler.world import REGISTRY, World, leading
 
 pytestmark = pytest.mark.looptime
@@ -50,7 +50,7 @@ async def monitoring(world: World) -> AsyncGenerator[QuotaMonitor]:
         yield quota
 
 
-async def test_of_many_that_race_as_many_are_placed_as_may_be_whoever_watches() -> None:
+async def test_of_many_that_race_as_many_are_placed_as_may_be_anyone_watches() -> None:
     world = a_cluster(default={"hard": {"cards": 5}})
     names = [f"p{n}" for n in range(20)]
     for name in names:

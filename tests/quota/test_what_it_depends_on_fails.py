@@ -6,12 +6,12 @@ import pytest
 
 from tessera_embedded.apiserver.faults import Answer, Cut, InjectedFault
 from tessera_schema.quotas import QuotaExceeded, QuotaRestored
-from tests.quota.world import Cluster, monitoring, until
+from tests.quota.cluster import Cluster, monitoring, until
 
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_field_that_makes_no_sense_is_told_and_limits_what_it_did_before() -> None:
+async def test_a_field_that_makes_no_sense_is_reported_and_limits_what_it_did_before() -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"cards": 1}})
     for n in range(2):
@@ -84,7 +84,7 @@ async def test_an_unchanged_status_is_written_seldom() -> None:
         assert 5 <= len(writes) <= 15
 
 
-async def test_without_nats_it_counts_and_throttles_and_tells_later() -> None:
+async def test_without_nats_it_counts_and_throttles_and_says_later() -> None:
     cluster = Cluster()
     cluster.bus.away()
     cluster.quota({"hard": {"cards": 0}})
@@ -92,10 +92,10 @@ async def test_without_nats_it_counts_and_throttles_and_tells_later() -> None:
     async with monitoring(cluster):
         await asyncio.sleep(30)
         assert cluster.status().phase == "Grace"
-        assert cluster.told() == []
+        assert cluster.published() == []
         cluster.bus.back()
         await asyncio.sleep(30)
-        assert isinstance(cluster.told()[0], QuotaExceeded)
+        assert isinstance(cluster.published()[0], QuotaExceeded)
 
 
 async def test_it_waits_for_the_definition_and_says_that_it_does() -> None:
@@ -122,7 +122,7 @@ async def test_watches_that_break_are_taken_up() -> None:
         assert cluster.status().used.cards == 2
 
 
-async def test_what_is_held_is_shown_to_prometheus_too() -> None:
+async def test_what_is_granted_is_displayed_to_prometheus_too() -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"cards": 4}})
     for name, most in (("r", "9000"), ("s", "12000")):
@@ -173,4 +173,4 @@ async def test_one_that_makes_no_sense_after_a_restart_lets_its_pods_go() -> Non
     async with monitoring(cluster):
         await asyncio.sleep(60)
         assert cluster.status().phase == "Within"
-        assert isinstance(cluster.told()[-1], QuotaRestored)
+        assert isinstance(cluster.published()[-1], QuotaRestored)

@@ -61,7 +61,7 @@ QUIET = KubeSettings(watch_s=100_000, silence_s=200_000)
 
 
 class Cluster:
-    """An API server, a bus, and a signer of grants. A kubelet ends what is told to end."""
+    """An API server, a bus, and a signer of grants. A kubelet ends what is to end."""
 
     def __init__(
         self, nodes: Mapping[str, int] | None = None, *, defined: bool = True, keys: bool = True
@@ -125,8 +125,8 @@ class Cluster:
             },
         )
         uid: str = made["metadata"]["uid"]
-        told = {"type": "PodScheduled", "status": "False", "reason": tried}
-        self.call("PATCH", f"{pod_path(name)}/status", {"status": {"conditions": [told]}})
+        published = {"type": "PodScheduled", "status": "False", "reason": tried}
+        self.call("PATCH", f"{pod_path(name)}/status", {"status": {"conditions": [published]}})
         return uid
 
     def runs(
@@ -192,7 +192,7 @@ class Cluster:
         return None if text is None else decode_reservation(text)
 
     async def kubelet(self, grace_s: float = 3) -> None:
-        """Ends pods that are told to end."""
+        """Ends pods that are being deleted."""
         while True:
             await asyncio.sleep(grace_s)
             for item in self.call("GET", "/api/v1/pods")["items"]:
@@ -238,17 +238,17 @@ class Cluster:
             self.call("PATCH", f"{PLANS}/{name}/status", {"status": status})
 
     def hint(self, node: str, card: str, *, contended_percent: float, busy_percent: float) -> None:
-        told = CardHint(
+        published = CardHint(
             card=card, confidence=1, contended_percent=contended_percent, busy_percent=busy_percent
         )
         others = self.hints[node].cards if node in self.hints else ()
-        cards = (*(c for c in others if c.card != card), told)
+        cards = (*(c for c in others if c.card != card), published)
         self.hints[node] = NodeHints(node=node, at=self.clock.time(), cards=cards)
 
-    # -- what was told
+    # what was published
 
-    def told(self) -> list[PlanEvent]:
-        return [decode_plan(news.data) for news in self.bus.said("tessera.v1.*.plan.>")]
+    def published(self) -> list[PlanEvent]:
+        return [decode_plan(message.data) for message in self.bus.said("tessera.v1.*.plan.>")]
 
     def evictions(self, kube: FakeKube | None = None) -> list[str]:
         """Names of pods whose eviction was asked for, in order."""

@@ -70,16 +70,16 @@ def test_without_a_collector_nothing_is_imported() -> None:
     assert done.stdout.strip() == "[]"
 
 
-async def test_spans_are_told_with_their_parents() -> None:
-    told = InMemorySpanExporter()
-    async with open_telemetry("scheduler", OFF, exporter=told):
+async def test_spans_are_reported_with_their_parents() -> None:
+    reported = InMemorySpanExporter()
+    async with open_telemetry("scheduler", OFF, exporter=reported):
         with (
             tracing.span("above", parent=PARENT, pod="ns/p", cards=2, none=None) as above,
             tracing.span("below", tessera__node="n") as below,
         ):
             assert tracing.current_traceparent() == below.traceparent
         assert tracing.current_traceparent() == ""
-    spans = {span.name: span for span in told.get_finished_spans()}
+    spans = {span.name: span for span in reported.get_finished_spans()}
     assert spans["above"].attributes == {"pod": "ns/p", "cards": 2}
     assert spans["below"].attributes == {"tessera.node": "n"}
     assert spans["above"].resource.attributes["service.name"] == "tessera-scheduler"
@@ -91,34 +91,34 @@ async def test_spans_are_told_with_their_parents() -> None:
 
 
 async def test_garbage_begins_a_new_trace() -> None:
-    told = InMemorySpanExporter()
-    async with open_telemetry("a", OFF, exporter=told):
+    reported = InMemorySpanExporter()
+    async with open_telemetry("a", OFF, exporter=reported):
         for garbage in GARBAGE:
             with tracing.span("a", parent=garbage) as span:
                 assert tracing.well_formed(span.traceparent)
-    assert all(span.parent is None for span in told.get_finished_spans())
+    assert all(span.parent is None for span in reported.get_finished_spans())
 
 
 async def test_a_trace_that_is_not_sampled_goes_on_unsampled() -> None:
-    told = InMemorySpanExporter()
-    async with open_telemetry("a", OFF, exporter=told):
+    reported = InMemorySpanExporter()
+    async with open_telemetry("a", OFF, exporter=reported):
         with tracing.span("a", parent=UNSAMPLED) as span:
             assert span.traceparent.startswith(UNSAMPLED[:36])
             assert span.traceparent.endswith("-00")
-    assert told.get_finished_spans() == ()
+    assert reported.get_finished_spans() == ()
 
 
 async def test_an_exception_marks_its_span_and_goes_on() -> None:
-    told = InMemorySpanExporter()
-    async with open_telemetry("a", OFF, exporter=told):
+    reported = InMemorySpanExporter()
+    async with open_telemetry("a", OFF, exporter=reported):
         with pytest.raises(KeyError), tracing.span("a"):
             raise KeyError("k")
-    [span] = told.get_finished_spans()
+    [span] = reported.get_finished_spans()
     assert span.status.description == "KeyError: 'k'"
 
 
 async def test_tasks_at_the_same_time_do_not_mix() -> None:
-    told = InMemorySpanExporter()
+    reported = InMemorySpanExporter()
 
     async def one(number: int) -> tuple[str, str]:
         with tracing.span(f"{number}") as above:
@@ -127,7 +127,7 @@ async def test_tasks_at_the_same_time_do_not_mix() -> None:
                 await asyncio.sleep(0)
                 return above.traceparent, below.traceparent
 
-    async with open_telemetry("a", OFF, exporter=told), asyncio.TaskGroup() as group:
+    async with open_telemetry("a", OFF, exporter=reported), asyncio.TaskGroup() as group:
         tasks = [group.create_task(one(n), name=f"{n}") for n in range(10)]
     traces = {above.split("-")[1] for above, _ in (task.result() for task in tasks)}
     assert len(traces) == 10

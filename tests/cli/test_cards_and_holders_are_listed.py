@@ -1,7 +1,7 @@
 """A dump of a cluster that runs another system, and nothing waits: every card, who holds what of
 it, and what could not be read.
 
-The golden files beside the dumps are what the command prints: `tessera place -f hami.json` wide,
+The golden files next to the dumps are what the command prints: `tessera place -f hami.json` wide,
 with COLUMNS=72 narrow, and with `-o json`.
 """
 
@@ -54,10 +54,10 @@ def test_a_dump_of_running_pods_shows_cards_and_holders(
 
 
 @pytest.mark.parametrize("columns", ["", "72"])
-def test_pods_that_wait_are_shown_beside_card_by_card(
+def test_pods_that_wait_are_displayed_next_to_card_by_card(
     tessera: Tessera, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
-    """`--cards --why -f waiting.json` beside HAMi's dump."""
+    """`--cards --why -f waiting.json` next to HAMi's dump."""
     if columns:
         monkeypatch.setenv("COLUMNS", columns)
     both = ("-f", str(DUMPS / "hami.json"), "-f", str(DUMPS / "waiting.json"))
@@ -93,7 +93,7 @@ def test_what_is_missing_is_a_warning_and_no_success(tessera: Tessera) -> None:
 @pytest.mark.parametrize(
     "manifest", [text(), text(node("a", 0), node("b", 0)), text(node("a", 0), bound("b", "", "a"))]
 )
-def test_a_dump_in_which_nothing_was_read_does_not_look_like_success(
+def test_a_dump_in_which_nothing_was_read_does_not_pass_for_success(
     tessera: Tessera, manifest: str
 ) -> None:
     ran = tessera("place", "-f", "-", stdin=manifest)
@@ -104,7 +104,7 @@ def test_a_dump_in_which_nothing_was_read_does_not_look_like_success(
     assert any("nothing was read" in warning for warning in found["warnings"])
 
 
-def test_the_option_shows_cards_beside_pods_that_wait(tessera: Tessera) -> None:
+def test_the_option_shows_cards_next_to_pods_that_wait(tessera: Tessera) -> None:
     manifest = text(node(), FULL, pod("two"))
     plain = tessera("place", "-f", "-", stdin=manifest)
     assert "default/full" not in plain.out
@@ -120,7 +120,7 @@ def test_the_option_shows_cards_beside_pods_that_wait(tessera: Tessera) -> None:
     assert idle["holders"] == [], "what the planned pod would hold is in `pods`"
 
 
-def test_a_card_that_only_a_pod_names_is_shown_as_lost(tessera: Tessera) -> None:
+def test_a_card_that_only_a_pod_names_is_displayed_as_lost(tessera: Tessera) -> None:
     first = document(tessera, "-f", "-", stdin=text(node(), pod("a", uid="u1")))
     placed = pod("a", uid="u1", annotations=first["pods"][0]["annotations"])
     placed["spec"]["nodeName"] = "n1"
@@ -152,7 +152,7 @@ def test_running_pods_that_would_be_refused_are_named(tessera: Tessera) -> None:
     assert (ran.status, ran.err) == (0, NOTHING), "the namespace may"
 
 
-def test_a_pod_that_its_namespace_allows_is_looked_at_card_by_card(tessera: Tessera) -> None:
+def test_a_pod_that_its_namespace_allows_is_checked_at_card_by_card(tessera: Tessera) -> None:
     waits = pod("waits", {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 20000})
     waits["spec"]["hostPID"] = True
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {

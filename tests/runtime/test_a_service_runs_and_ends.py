@@ -142,7 +142,7 @@ async def test_a_second_signal_does_not_wait() -> None:
         assert await service.ended() == 3
 
 
-async def test_a_failure_while_closing_is_told() -> None:
+async def test_a_failure_while_closing_is_reported() -> None:
     async with a_service(closing="raise OSError('disk gone')") as service:
         await service.said("up")
         service.process.send_signal(signal.SIGTERM)
@@ -150,7 +150,7 @@ async def test_a_failure_while_closing_is_told() -> None:
     assert service.lines[-1]["error"] == "OSError: disk gone"
 
 
-async def test_bad_settings_are_told_in_plain_lines() -> None:
+async def test_bad_settings_are_reported_in_plain_lines() -> None:
     async with a_service(TESSERA_HTTP_PORT="x", TESSERA_PROCES_STOP_S="1") as service:
         assert service.process.stderr is not None
         text = (await service.process.stderr.read()).decode().splitlines()
@@ -162,6 +162,6 @@ async def test_bad_settings_are_told_in_plain_lines() -> None:
 async def test_the_ports_file_says_where_it_listens(tmp_path: Path) -> None:
     file = tmp_path / "run" / "ports.json"
     async with a_service(TESSERA_PROCESS_PORTS_FILE=str(file)) as service:
-        told = await service.said("listening")
+        reported = await service.said("listening")
         await service.said("up")
-        assert json.loads(file.read_text()) == {"http": told["port"]}
+        assert json.loads(file.read_text()) == {"http": reported["port"]}

@@ -1,4 +1,4 @@
-"""An alarm on a metric that nobody publishes never rings, and a graph of it is empty; one that no
+"""An alert on a metric that nobody publishes never rings, and a graph of it is empty; one that no
 page explains is no help."""
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_the_page_names_the_dashboards() -> None:
     assert [d["title"] for d in dashboards() if f"`{d['title']}`" not in text] == []
 
 
-def test_every_alarm_is_explained() -> None:
+def test_every_alert_is_explained() -> None:
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     names = [rule["alert"] for rule in rules()]
     assert len(set(names)) == len(names)

@@ -10,10 +10,10 @@ from tessera_scheduler.cache.hints import HintSettings
 from tessera_scheduler.scheduler import Scheduler
 from tessera_scheduler.settings import SchedulerSettings
 from tessera_schema.messages.envelope import Envelope
-from tessera_schema.messages.event_catalogue import HINT_TOLD
+from tessera_schema.messages.event_catalogue import HINT_PUBLISHED
 from tessera_schema.messages.hints import CardHint, NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET
-from tests.rebalancer.world import Cluster, a_use, rebalancing
+from tests.rebalancer.cluster import Cluster, a_use, rebalancing
 from tests.scheduler.world import World, counted, leading
 from tests.scheduler.world import settings as scheduler_settings
 
@@ -26,7 +26,7 @@ def hot(node: str, at: float) -> NodeHints:
 
 
 class Rebalancer:
-    """Tells hints by hand."""
+    """Publishes hints by hand."""
 
     def __init__(self, world: World, source: str = "rebalancer", epoch: int = 1) -> None:
         self._world = world
@@ -34,15 +34,16 @@ class Rebalancer:
         self._epoch = epoch
         self.sequence = 0
 
-    async def tell(self, told: NodeHints, *, ago_s: float = 0) -> None:
+    async def publish(self, reported: NodeHints, *, ago_s: float = 0) -> None:
         self.sequence += 1
         when = datetime.fromtimestamp(self._world.clock.time() - ago_s, UTC)
         envelope = Envelope(
-            id=f"{self._source}{self._epoch}-{self.sequence}", source=self._source, type=HINT_TOLD,
+            id=f"{self._source}{self._epoch}-{self.sequence}", source=self._source,
+            type=HINT_PUBLISHED,
             time=when.isoformat().replace("+00:00", "Z"), epoch=self._epoch,
             sequence=self.sequence,
         )  # fmt: skip
-        await self._world.bus.put(HINTS_BUCKET, told.node, envelope, encode_hints(told))
+        await self._world.bus.put(HINTS_BUCKET, reported.node, envelope, encode_hints(reported))
         await asyncio.sleep(0.1)
 
 
@@ -57,7 +58,7 @@ async def test_a_pod_goes_where_cards_are_less_used() -> None:
     world = World(3)
     async with leading(world) as scheduler:
         assert choice(world, scheduler, "a") == "n0"
-        await Rebalancer(world).tell(hot("n0", world.clock.time()))
+        await Rebalancer(world).publish(hot("n0", world.clock.time()))
         assert choice(world, scheduler, "b") == "n1"
         assert counted(scheduler, "hinted_nodes") == 1
 
@@ -66,7 +67,7 @@ async def test_a_pod_that_names_an_order_is_placed_by_it() -> None:
     world = World(3)
     async with leading(world) as scheduler:
         assert choice(world, scheduler, "a") == "n0"
-        await Rebalancer(world).tell(hot("n0", world.clock.time()))
+        await Rebalancer(world).publish(hot("n0", world.clock.time()))
         world.pod("b", 100, annotations={"hami.io/node-scheduler-policy": "binpack"})
         assert world.filter(scheduler, "b").node_names == ("n0",)
 
@@ -74,7 +75,7 @@ async def test_a_pod_that_names_an_order_is_placed_by_it() -> None:
 async def test_hints_that_nobody_repeats_are_let_go() -> None:
     world = World(2)
     async with leading(world) as scheduler:
-        await Rebalancer(world).tell(hot("n0", world.clock.time()))
+        await Rebalancer(world).publish(hot("n0", world.clock.time()))
         assert choice(world, scheduler, "a") == "n1"
         world.delete("a")
         await asyncio.sleep(60)
@@ -88,7 +89,7 @@ async def test_hints_that_nobody_repeats_are_let_go() -> None:
 
 async def test_hints_that_were_old_when_they_came_never_count() -> None:
     world = World(2)
-    await Rebalancer(world).tell(hot("n0", world.clock.time()), ago_s=3600)
+    await Rebalancer(world).publish(hot("n0", world.clock.time()), ago_s=3600)
     async with leading(world) as scheduler:
         await asyncio.sleep(5)
         assert choice(world, scheduler, "a") == "n0"
@@ -97,7 +98,7 @@ async def test_hints_that_were_old_when_they_came_never_count() -> None:
 
 async def test_a_scheduler_that_starts_takes_up_the_last_hints() -> None:
     world = World(2)
-    await Rebalancer(world).tell(hot("n0", world.clock.time()), ago_s=10)
+    await Rebalancer(world).publish(hot("n0", world.clock.time()), ago_s=10)
     async with leading(world) as scheduler:
         await asyncio.sleep(1)
         assert choice(world, scheduler, "a") == "n1"
@@ -107,9 +108,9 @@ async def test_late_messages_and_those_of_an_earlier_life_change_nothing() -> No
     world = World(2)
     async with leading(world) as scheduler:
         old, new = Rebalancer(world), Rebalancer(world, epoch=2)
-        await old.tell(hot("n0", world.clock.time()))
-        await new.tell(replace(hot("n0", world.clock.time()), cards=()))
-        await old.tell(hot("n0", world.clock.time()))
+        await old.publish(hot("n0", world.clock.time()))
+        await new.publish(replace(hot("n0", world.clock.time()), cards=()))
+        await old.publish(hot("n0", world.clock.time()))
         assert choice(world, scheduler, "a") == "n0"
 
 
@@ -117,7 +118,12 @@ async def test_what_cannot_be_read_is_counted_and_changes_nothing() -> None:
     world = World(2)
     async with leading(world) as scheduler:
         envelope = Envelope(
-            id="x", source="/tessera/rebalancer/r", type=HINT_TOLD, time="soon", epoch=1, sequence=1
+            id="x",
+            source="/tessera/rebalancer/r",
+            type=HINT_PUBLISHED,
+            time="soon",
+            epoch=1,
+            sequence=1,
         )
         await world.bus.put(HINTS_BUCKET, "n0", envelope, b'{"node": "n0"}')
         again = replace(envelope, id="y", sequence=2)
@@ -132,18 +138,18 @@ async def test_they_may_be_switched_off() -> None:
     world = World(2)
     off: SchedulerSettings = replace(scheduler_settings(), hints=HintSettings(enabled=False))
     async with leading(world, config=off) as scheduler:
-        await Rebalancer(world).tell(hot("n0", world.clock.time()))
+        await Rebalancer(world).publish(hot("n0", world.clock.time()))
         await asyncio.sleep(5)
         assert choice(world, scheduler, "a") == "n0"
         assert not scheduler.ledger.fleet.pressed
 
 
-async def test_a_pod_that_waited_is_answered_from_what_it_was_told_whatever_hints_say() -> None:
+async def test_a_pod_that_waited_is_answered_from_what_it_was_reported_whatever_hints_say() -> None:
     world = World(2)
     async with leading(world) as scheduler:
         world.pod("large", 99_000)
         before = world.filter(scheduler, "large")
-        await Rebalancer(world).tell(hot("n0", world.clock.time()))
+        await Rebalancer(world).publish(hot("n0", world.clock.time()))
         assert world.filter(scheduler, "large") == before
 
 
@@ -155,7 +161,7 @@ async def test_without_a_rebalancer_answers_are_what_they_were() -> None:
             if hinted:
                 rebalancer = Rebalancer(world)
                 for node in ("n0", "n2"):
-                    await rebalancer.tell(hot(node, world.clock.time()))
+                    await rebalancer.publish(hot(node, world.clock.time()))
                 await asyncio.sleep(120)
             found = []
             for n, mib in enumerate((100, 9000, 9000, 16000, 4000, 16000, 16000, 16000)):

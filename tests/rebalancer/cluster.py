@@ -1,4 +1,4 @@
-"""A cluster in memory, what agents would tell of it, and its rebalancer."""
+"""A cluster in memory, what agents would report of it, and its rebalancer."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Objects:
 
     def publish(self, node: str, *cards: Card, vendor: str = VENDOR) -> None:
         """As that vendor's agent there does."""
-        told = encode_node_cards(NodeCardsAnnotation(cards=cards, speaks=SPEAKER.public))
-        notes = {f"cards.tessera.dev/{vendor}": told}
+        published = encode_node_cards(NodeCardsAnnotation(cards=cards, speaks=SPEAKER.public))
+        notes = {f"cards.tessera.dev/{vendor}": published}
         self.call("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"annotations": notes}})
 
     def publish_keys(self) -> None:
@@ -131,13 +131,13 @@ class Cluster(Objects):
 
     def hints(self, node: str = NODE) -> NodeHints | None:
         """The last value that NATS keeps."""
-        news = self.bus.values(HINTS_BUCKET).get(token(node))
-        return None if news is None else decode_hints(news.data)
+        message = self.bus.values(HINTS_BUCKET).get(token(node))
+        return None if message is None else decode_hints(message.data)
 
-    def told(self, node: str = NODE) -> list[NodeHints]:
-        """Everything that was told of the node, in order."""
+    def published(self, node: str = NODE) -> list[NodeHints]:
+        """Everything that was published about the node, in order."""
         said = self.bus.said(f"tessera.v1.*.hint.{token(node)}")
-        return [decode_hints(news.data) for news in said]
+        return [decode_hints(message.data) for message in said]
 
 
 def keys_of(signer: Signer) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Agents:
         self._time = time
         self._sequences: Counter[tuple[str, str]] = Counter()
 
-    async def tell(
+    async def publish(
         self, *uses: tuple[str, CardUse], node: str = NODE, vendor: str = VENDOR,
         loads: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
@@ -164,7 +164,7 @@ class Agents:
             ContainerUse(namespace="default", pod=uid, uid=uid, container="c", cards=(use,))
             for uid, use in uses
         )
-        told = NodeUsage(
+        published = NodeUsage(
             node=node, vendor=vendor, at=self._time(), interval_s=2, containers=containers,
             cards=tuple(CardLoad(card=c, cores_percent=load) for c, load in (loads or {}).items()),
         )  # fmt: skip
@@ -173,14 +173,14 @@ class Agents:
             type=USAGE_MEASURED, time=datetime.fromtimestamp(self._time(), UTC).isoformat(),
             epoch=1, sequence=self._sequences[key],
         )  # fmt: skip
-        data = encode(told)
+        data = encode(published)
         envelope = replace(envelope, signature=SPEAKER.sign(envelope.order, data))
         await self._bus.publish(usage("default", node), envelope, data)
 
     async def measure(self, for_s: float, *uses: tuple[str, CardUse], node: str = NODE) -> None:
         """The same every two seconds."""
         for _ in range(int(for_s // 2)):
-            await self.tell(*uses, node=node)
+            await self.publish(*uses, node=node)
             await asyncio.sleep(2)
 
 

@@ -7,12 +7,12 @@ import pytest
 from tessera_core.trust.grants import Signer, new_key
 from tessera_schema.cards import MIB
 from tessera_schema.messages.device_reports import CardUse
-from tests.quota.world import Cluster, monitoring, settings
+from tests.quota.cluster import Cluster, monitoring, settings
 
 pytestmark = pytest.mark.looptime
 
 
-async def test_what_is_held_counts_by_what_it_takes() -> None:
+async def test_what_is_granted_counts_by_what_it_takes() -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"memory": "32Gi", "cards": 4}})
     cluster.bound("a", card=0, mib=8192, cores=25)
@@ -26,7 +26,7 @@ async def test_what_is_held_counts_by_what_it_takes() -> None:
     assert status.used.models == {"NVIDIA A100": 1.0}
 
 
-async def test_pods_that_have_not_started_are_told_apart() -> None:
+async def test_pods_that_have_not_started_are_reported_apart() -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"cards": 4}})
     cluster.bound("a", card=0, mib=1024)
@@ -41,7 +41,7 @@ async def test_pods_that_have_not_started_are_told_apart() -> None:
         assert cluster.status().used.cards == 2
 
 
-async def test_pods_that_wait_show_what_they_ask() -> None:
+async def test_pods_that_wait_show_what_they_request() -> None:
     cluster = Cluster()
     cluster.quota({"hard": {"memory": "8Gi"}})
     cluster.waiting("a", mib=4096)
@@ -95,7 +95,7 @@ async def test_a_vendor_and_a_group_of_namespaces_count_together() -> None:
         assert cluster.status("theirs").used.cards == 0
 
 
-async def test_measured_use_and_hours_are_shown() -> None:
+async def test_measured_use_and_hours_are_displayed() -> None:
     cluster = Cluster()
     cluster.quota({})
     uid = cluster.bound("a", mib=8192, cores=50)
@@ -129,7 +129,7 @@ async def test_hours_go_on_where_they_were_after_a_restart() -> None:
     assert before.granted == pytest.approx(1, rel=0.05)
 
 
-async def test_cards_that_rest_are_reported_and_told_once() -> None:
+async def test_cards_that_rest_are_reported_and_reported_once() -> None:
     cluster = Cluster()
     cluster.quota({})
     busy, idle = cluster.bound("busy"), cluster.bound("idle", mib=2048)

@@ -1,4 +1,4 @@
-"""A cluster in memory, quotas in it, and what agents would tell of its pods."""
+"""A cluster in memory, quotas in it, and what agents would report of its pods."""
 
 from __future__ import annotations
 
@@ -163,18 +163,18 @@ class Cluster:
     def end(self, name: str, namespace: str = "default") -> None:
         self.call("DELETE", _pod(namespace, name), {"gracePeriodSeconds": 0})
 
-    # -- news
+    # messages
 
     async def use(
         self, *pods: tuple[str, str, CardUse], interval_s: float = 2, repeat: bool = False
     ) -> None:
-        """What the agent tells of pods: namespace, uid and use of a card each."""
+        """What the agent reports of pods: namespace, uid and use of a card each."""
         self._sequence += not repeat
         containers = tuple(
             ContainerUse(namespace=namespace, pod=uid, uid=uid, container="c", cards=(card,))
             for namespace, uid, card in pods
         )
-        told = NodeUsage(
+        published = NodeUsage(
             node=NODE, vendor=VENDOR, at=self.clock.time(), interval_s=interval_s,
             containers=containers,
         )  # fmt: skip
@@ -182,13 +182,13 @@ class Cluster:
             id=f"u{self._sequence}", source="/tessera/agent/n0.nvidia", type=USAGE_MEASURED,
             time="2026-09-21T00:00:00Z", epoch=1, sequence=self._sequence,
         )  # fmt: skip
-        data = encode(told)
+        data = encode(published)
         envelope = replace(envelope, signature=SPEAKER.sign(envelope.order, data))
         await self.bus.publish(usage("default", NODE), envelope, data)
 
-    def told(self) -> list[QuotaEvent]:
+    def published(self) -> list[QuotaEvent]:
         """What was said of quotas."""
-        return [decode_quota(news.data) for news in self.bus.said("tessera.v1.*.quota.>")]
+        return [decode_quota(message.data) for message in self.bus.said("tessera.v1.*.quota.>")]
 
     def reasons(self, kind: str = "AcceleratorQuota") -> list[str]:
         """Reasons of Kubernetes Events about objects of the kind."""

@@ -1,4 +1,5 @@
-"""Every reason and every event that the code can tell stands in operations.md, and nothing else."""
+"""Every reason and every event that the code can report stands in operations.md, and nothing
+else."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from tessera_scheduler.alerts import AlertReason
 from tessera_schema.reasons import Reason
 from tests.deploy.manifests import ROOT
 
-TELLS: Final = re.compile(
+RECORDS: Final = re.compile(
     r"""(?:record|tell|tell_event|_event)\((?:[^()"]|\([^()]*\))*?"([A-Z][A-Za-z]+)\""""
 )
-"""A call that tells an event, up to its reason where that is written there."""
+"""A call that records an event, up to its reason where that is written there."""
 CALLS: Final = re.compile(r"events\.record\((?:[^()]|\([^()]*\))*\)")
 NAMED: Final = re.compile(r"`([A-Z][A-Za-z]+)`")
 
@@ -34,10 +35,10 @@ def rows(title: str) -> set[str]:
 
 
 def written() -> set[str]:
-    """Reasons of events that are written where they are told."""
+    """Reasons of events that are written where they are recorded."""
     found: set[str] = set()
     for path in sources():
-        found |= set(TELLS.findall(path.read_text(encoding="utf-8")))
+        found |= set(RECORDS.findall(path.read_text(encoding="utf-8")))
     return found
 
 
@@ -51,9 +52,9 @@ def test_every_reason_to_wait_is_explained() -> None:
 
 
 def test_every_event_is_explained() -> None:
-    told = written()
-    assert {"Cards", "IdleGrant", "QuotaExceeded", "RebalanceFailed", "ResizeRefused"} <= told
-    known = {*told, *map(str, AlertReason), *map(str, RefusalReason), *map(str, ContainerAlert)}
+    reported = written()
+    assert {"Cards", "IdleGrant", "QuotaExceeded", "RebalanceFailed", "ResizeRefused"} <= reported
+    known = {*reported, *map(str, AlertReason), *map(str, RefusalReason), *map(str, ContainerAlert)}
     assert rows("Events") == known
 
 

@@ -15,7 +15,7 @@ from tessera_runtime.bus.latest_by_source import LatestBySource
 from tessera_runtime.bus.outbox import OutboxSettings, open_outbox
 from tessera_runtime.clock import SystemClock
 from tessera_schema.subjects import allocation
-from tests.bus.worlds import CLUSTER, HASTY, on_nats, until
+from tests.bus.buses import CLUSTER, HASTY, on_nats, until
 
 EVENTS = 300
 KEYS = 5
@@ -31,9 +31,9 @@ async def restart_often(server: NatsServer, done: asyncio.Event) -> None:
 
 
 async def read_all(bus: Bus, seen: list[int]) -> None:
-    async with bus.subscribe(allocation(CLUSTER, "*", "*", "*"), durable="monitor") as news:
+    async with bus.subscribe(allocation(CLUSTER, "*", "*", "*"), durable="monitor") as messages:
         while True:
-            seen.append(int((await anext(news)).data))
+            seen.append(int((await anext(messages)).data))
 
 
 async def watch_all(bus: Bus, latest: LatestBySource[int]) -> None:

@@ -20,7 +20,7 @@ class Amount(Struct):
     memory: str
 
 
-class Kept(Struct):
+class Stored(Struct):
     data: Amount
 
 
@@ -40,8 +40,10 @@ def a_body(name: str, **more: object) -> bytes:
     return msgspec.json.encode({"metadata": {"name": name}, **more})
 
 
-async def read(kube: FakeKube, path: str = MAPS) -> list[Kept]:
-    return await list_all(kube, path, decoder(Kept), kind="Map", part="a map's data", error=NoMaps)
+async def read(kube: FakeKube, path: str = MAPS) -> list[Stored]:
+    return await list_all(
+        kube, path, decoder(Stored), kind="Map", part="a map's data", error=NoMaps
+    )
 
 
 async def test_all_that_can_be_read_come() -> None:
@@ -49,14 +51,16 @@ async def test_all_that_can_be_read_come() -> None:
     assert [one.data.memory for one in found] == ["1Gi", "2Gi"]
 
 
-async def test_one_of_another_form_is_told_by_its_field() -> None:
+async def test_one_of_another_form_is_reported_by_its_field() -> None:
     with pytest.raises(
         NoMaps, match=r"^a map's data is not of this release's form: .*`memory`.*`\$.data`"
     ):
         await read(a_server({"memory": "1Gi"}, {"mem": "2Gi"}))
 
 
-async def test_a_kind_that_is_not_installed_is_told_with_what_would_do() -> None:
-    with pytest.raises(NoMaps, match=r"definition of Map is not installed.*apply it first") as told:
+async def test_a_kind_that_is_not_installed_is_reported_with_what_would_do() -> None:
+    with pytest.raises(
+        NoMaps, match=r"definition of Map is not installed.*apply it first"
+    ) as reported:
         await read(a_server(), "/apis/tessera.dev/v1/maps")
-    assert isinstance(told.value.__cause__, ApiNotFound)
+    assert isinstance(reported.value.__cause__, ApiNotFound)

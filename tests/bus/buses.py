@@ -36,7 +36,7 @@ HASTY = replace(QUICK, connect_s=2, call_s=1, ping_s=0.5, heartbeat_s=0.5, pull_
 """Silence is taken for the end, soon: on a slow machine it may be, at any time."""
 
 
-class World(Protocol):
+class BusStage(Protocol):
     """A bus, and what can happen to it."""
 
     bus: Bus
@@ -98,7 +98,7 @@ class OnNats:
 
 
 @asynccontextmanager
-async def in_memory(folder: Path) -> AsyncGenerator[World]:
+async def in_memory(folder: Path) -> AsyncGenerator[BusStage]:
     del folder
     yield InMemory()
 
@@ -116,7 +116,7 @@ async def on_nats(folder: Path, settings: BusSettings = QUICK) -> AsyncGenerator
         yield OnNats(bus, server, counts)
 
 
-Open = Callable[[Path], AbstractAsyncContextManager[World]]
+Open = Callable[[Path], AbstractAsyncContextManager[BusStage]]
 BOTH: dict[str, Open] = {"memory": in_memory, "nats": on_nats}
 
 
@@ -131,28 +131,28 @@ async def by_hand(server: NatsServer, **options: Any) -> AsyncGenerator[Client]:
         await client.close()
 
 
-def told(sequence: int, *, source: str = "/tessera/test/0", id_: str = "") -> Envelope:
+def an_envelope(sequence: int, *, source: str = "/tessera/test/0", id_: str = "") -> Envelope:
     return Envelope(
         id=id_ or f"{source}-{sequence}", source=source, type="dev.tessera.test.told",
         time="2026-11-21T12:00:00Z", epoch=1, sequence=sequence,
     )  # fmt: skip
 
 
-async def tell_once(bus: Bus, number: int, node: str = "n") -> None:
+async def publish_once(bus: Bus, number: int, node: str = "n") -> None:
     """Usage of a node. Raises BusAway, as on a slow machine it may at any time."""
-    await bus.publish(usage(CLUSTER, node), told(number), str(number).encode())
+    await bus.publish(usage(CLUSTER, node), an_envelope(number), str(number).encode())
 
 
 async def put_once(bus: Bus, key: str, number: int, bucket: str = DEVICES_BUCKET) -> None:
     """A value of a key. Raises BusAway, as on a slow machine it may at any time."""
-    envelope = told(number, source=f"/tessera/agent/{key}")
+    envelope = an_envelope(number, source=f"/tessera/agent/{key}")
     await bus.put(bucket, key, envelope, str(number).encode())
 
 
-async def tell(bus: Bus, *numbers: int, node: str = "n") -> None:
+async def publish(bus: Bus, *numbers: int, node: str = "n") -> None:
     """Usage of a node, once for each number, as often as it takes."""
     for number in numbers:
-        await _insist(partial(tell_once, bus, number, node))
+        await _insist(partial(publish_once, bus, number, node))
 
 
 async def put(bus: Bus, key: str, number: int, bucket: str = DEVICES_BUCKET) -> None:
@@ -181,13 +181,13 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def read(news: AsyncIterator[T], count: int) -> list[T]:
+async def read(messages: AsyncIterator[T], count: int) -> list[T]:
     """The next few messages."""
-    return [await within(anext(news)) for _ in range(count)]
+    return [await within(anext(messages)) for _ in range(count)]
 
 
-async def numbers(news: AsyncIterator[Message], count: int) -> list[int]:
-    return [int(each.data) for each in await read(news, count)]
+async def numbers(messages: AsyncIterator[Message], count: int) -> list[int]:
+    return [int(each.data) for each in await read(messages, count)]
 
 
 async def values(watch: AsyncIterator[Message | Resync], count: int) -> dict[str, int]:
@@ -202,7 +202,7 @@ async def values(watch: AsyncIterator[Message | Resync], count: int) -> dict[str
 
 
 async def comes(watch: AsyncIterator[Message | Resync], wanted: Mapping[str, int]) -> None:
-    """The watch tells these values and no others; it may begin anew before it has."""
+    """The watch yields these values and no others; it may begin again before it has."""
     seen: dict[str, int] = {}
     while seen != wanted:
         each = await within(anext(watch))

@@ -1,4 +1,4 @@
-"""News of quotas, as this release writes it and later ones must still read it."""
+"""Messages about quotas, as this release writes it and later ones must still read it."""
 
 import msgspec
 import pytest

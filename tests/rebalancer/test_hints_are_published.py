@@ -6,12 +6,12 @@ import pytest
 
 from tessera_core.trust.grants import Signer, new_key
 from tessera_testing.builders import a_card
-from tests.rebalancer.world import NODE, Cluster, a_use, rebalancing, settings, until
+from tests.rebalancer.cluster import NODE, Cluster, a_use, rebalancing, settings, until
 
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_contended_card_is_told_of_within_five_seconds_of_its_message() -> None:
+async def test_a_contended_card_is_reported_of_within_five_seconds_of_its_message() -> None:
     cluster = Cluster()
     a, b = cluster.bound("a"), cluster.bound("b")
     calm = (a, a_use(30)), (b, a_use(10))
@@ -22,46 +22,46 @@ async def test_a_contended_card_is_told_of_within_five_seconds_of_its_message() 
         [card] = hints.cards
         assert (card.card, card.contended_percent) == ("n0-0", 0)
         assert 59 < card.idle_cores_percent < 61
-        await cluster.agents.tell((a, a_use(50, throttled_percent=90)), (b, a_use(10)))
+        await cluster.agents.publish((a, a_use(50, throttled_percent=90)), (b, a_use(10)))
         await asyncio.sleep(5)
         hints = cluster.hints()
         assert hints is not None
         assert hints.cards[0].contended_percent > 25
 
 
-async def test_what_does_not_change_is_told_every_half_minute() -> None:
+async def test_what_does_not_change_is_reported_every_half_minute() -> None:
     cluster = Cluster()
     a = cluster.bound("a")
     async with rebalancing(cluster):
         await cluster.agents.measure(300, (a, a_use(30)))
-        before = len(cluster.told())
+        before = len(cluster.published())
         await cluster.agents.measure(300, (a, a_use(30)))
-        assert 9 <= len(cluster.told()) - before <= 11
+        assert 9 <= len(cluster.published()) - before <= 11
 
 
-async def test_however_fast_it_changes_a_node_is_told_of_every_two_seconds_at_most() -> None:
+async def test_however_fast_it_changes_a_node_is_reported_of_every_two_seconds_at_most() -> None:
     cluster = Cluster()
     a = cluster.bound("a")
     async with rebalancing(cluster):
         for n in range(200):
-            await cluster.agents.tell((a, a_use(100 * (n % 2), throttled_percent=100 * (n % 2))))
+            await cluster.agents.publish((a, a_use(100 * (n % 2), throttled_percent=100 * (n % 2))))
             await asyncio.sleep(0.25)
-        assert 5 <= len(cluster.told()) <= 26
+        assert 5 <= len(cluster.published()) <= 26
 
 
-async def test_a_node_that_fell_silent_is_told_of_no_more_even_when_nats_comes_back() -> None:
+async def test_a_node_that_fell_silent_is_reported_of_no_more_even_when_nats_comes_back() -> None:
     cluster = Cluster()
     a = cluster.bound("a")
     async with rebalancing(cluster) as rebalancer:
         await cluster.agents.measure(60, (a, a_use(30)))
-        assert cluster.told()
+        assert cluster.published()
         await asyncio.sleep(60)
-        before = len(cluster.told())
+        before = len(cluster.published())
         assert rebalancer.publisher.published == {}
         cluster.bus.away()
         cluster.bus.back()
         await asyncio.sleep(60)
-        assert len(cluster.told()) == before
+        assert len(cluster.published()) == before
 
 
 async def test_while_nats_is_away_the_newest_waits_for_it() -> None:
@@ -93,8 +93,8 @@ async def test_two_vendors_of_a_node_are_one_message() -> None:
     cluster.publish(NODE, a_card("BI-0", 0, vendor="iluvatar", mib=16384), vendor="iluvatar")
     async with rebalancing(cluster):
         for _ in range(10):
-            await cluster.agents.tell(loads={"n0-0": 30})
-            await cluster.agents.tell(vendor="iluvatar", loads={"BI-0": 70})
+            await cluster.agents.publish(loads={"n0-0": 30})
+            await cluster.agents.publish(vendor="iluvatar", loads={"BI-0": 70})
             await asyncio.sleep(2)
         hints = cluster.hints()
         assert hints is not None
@@ -106,7 +106,7 @@ async def test_a_grant_that_the_scheduler_did_not_sign_is_not_idle() -> None:
     a = cluster.bound("a", signer=Signer(new_key()))
     async with rebalancing(cluster):
         for _ in range(30):
-            await cluster.agents.tell((a, a_use(10)), loads={"n0-0": 10})
+            await cluster.agents.publish((a, a_use(10)), loads={"n0-0": 10})
             await asyncio.sleep(2)
         hints = cluster.hints()
         assert hints is not None
@@ -164,13 +164,13 @@ async def test_repeats_and_nonsense_change_nothing_and_are_counted() -> None:
         assert "tessera_rebalancer_hinted_nodes 1.0" in text
 
 
-async def test_without_the_schedulers_keys_nothing_is_told() -> None:
+async def test_without_the_schedulers_keys_nothing_is_reported() -> None:
     cluster = Cluster(keys=False)
     a = cluster.bound("a", 30)
     async with rebalancing(cluster) as rebalancer:
         await cluster.agents.measure(20, (a, a_use(10)))
         assert "public keys" in rebalancer.problem()
-        assert cluster.told() == []
+        assert cluster.published() == []
         cluster.publish_keys()
         await until(rebalancer.counting.is_set)
         await cluster.agents.measure(10, (a, a_use(10)))
@@ -179,7 +179,7 @@ async def test_without_the_schedulers_keys_nothing_is_told() -> None:
         assert hints.bounds
 
 
-async def test_a_rebalancer_that_starts_anew_goes_on_with_less_confidence() -> None:
+async def test_a_rebalancer_that_starts_again_goes_on_with_less_confidence() -> None:
     cluster = Cluster()
     a = cluster.bound("a", 30)
     async with rebalancing(cluster):

@@ -63,7 +63,7 @@ def drop(store: Store, name: str) -> None:
 
 
 class Memory:
-    """A sink that keeps what it is told: the last state, and the story."""
+    """A handler that keeps what it gets: the last state, and the story."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
