@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 LONGEST: Final = (
     "tests/node/", "tests/cluster/", "tests/demo/", "tests/machine/", "tests/contract/",
     "tests/deploy/", "tests/runtime/test_one_writer_at_a_time.py",
-    "tests/scheduler/test_agents_see_what_runs.py", "tests/bus/test_a_hundred_nodes_lie.py",
+    "tests/scheduler/test_agents_report_what_runs.py", "tests/bus/test_a_hundred_nodes_lie.py",
 )  # fmt: skip
 """Folders and files, by the beginning of their tests' names."""
 

@@ -46,7 +46,7 @@ from tessera_schema.subjects import DEVICES_BUCKET, token
 from tests.bus.buses import QUICK, within
 from tests.quota.cluster import settings as quota_settings
 from tests.quota.test_next_to_the_scheduler import a_cluster, status
-from tests.scheduler.world import CARDS, REGISTRY, World, cards_on, settings, until
+from tests.scheduler.fake_cluster import CARDS, REGISTRY, FakeCluster, cards_on, settings, until
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -65,7 +65,7 @@ KEYS: Final = {name: MessageSigner(new_key()) for name in (*HONEST, "liar")}
 class Stage(Struct, kw_only=True):
     """Three services and a bus that anybody writes to."""
 
-    world: World
+    world: FakeCluster
     bus: NatsBus
     scheduler: Scheduler
     quota: QuotaMonitor
@@ -105,7 +105,7 @@ class Stage(Struct, kw_only=True):
         await self.publish(subjects.usage(CLUSTER, usage.node), encode(usage), by)
 
 
-def a_large_cluster() -> World:
+def a_large_cluster() -> FakeCluster:
     """Two nodes that are honest, a hundred that are not, and a quota."""
     world = a_cluster(default={"hard": {"memory": "24Gi"}})
     for number in range(LIARS):

@@ -16,20 +16,20 @@ from tessera_schema.grants import Grant, encode_grant
 from tessera_schema.reasons import Reason
 from tests.core.reckoning import counts
 from tests.core.reference import Shown, sums
-from tests.machine.cluster import HEARD_S, SETTINGS, SHAPES
+from tests.machine.cluster import RECEIVED_S, SETTINGS, SHAPES
 from tests.machine.replicas import Replica
-from tests.machine.world import World
+from tests.machine.simulation import Simulation
 
 LEAD_S = 120.0
 REST_S = 5 + max(
-    HEARD_S + 3 * SETTINGS.kube.retry_most_s, SETTINGS.bind.late_s + SETTINGS.ledger.retry_most_s
+    RECEIVED_S + 3 * SETTINGS.kube.retry_most_s, SETTINGS.bind.late_s + SETTINGS.ledger.retry_most_s
 )
 """Until all that is under way has come, and what was lost is given up."""
 RELEASE_S = 5.0
 """Within which the cards of a pod that is gone are free."""
 
 
-def always(world: World) -> None:
+def always(world: Simulation) -> None:
     """After every step."""
     truth, leader = world.cluster.truth, world.leader
     assert not truth.wrong, truth.wrong
@@ -47,8 +47,8 @@ def always(world: World) -> None:
                 assert _what(bound.grant) in known, pod.name
 
 
-async def at_rest(world: World, *, bus: bool) -> Scheduler:
-    """All faults end; in the end the books are the truth. With `bus` false NATS stays away.
+async def at_rest(world: Simulation, *, bus: bool) -> Scheduler:
+    """All faults end; in the end the ledger is the truth. With `bus` false NATS stays away.
 
     Answers the scheduler that leads.
     """
@@ -62,15 +62,15 @@ async def at_rest(world: World, *, bus: bool) -> Scheduler:
     always(world)
     await _place_all(world, leader)
     await _one_more_is_placed(world, leader)
-    await _books_are_true(world, leader.scheduler)
+    await _ledger_is_true(world, leader.scheduler)
     _overfull_is_known(world, leader.scheduler)
     await _all_waiting_are_explained(world, leader.scheduler)
     await _a_fresh_one_agrees(world, leader.scheduler)
     return leader.scheduler
 
 
-async def released(world: World, uids: list[str]) -> None:
-    """Pods are deleted, and everybody's books let go of them in time."""
+async def released(world: Simulation, uids: list[str]) -> None:
+    """Pods are deleted, and every replica's ledger lets go of them in time."""
     for uid in uids:
         if node := world.cluster.truth.pods[uid].spec.node_name:
             world.nodes[node].ends(uid, well=True)
@@ -82,7 +82,7 @@ async def released(world: World, uids: list[str]) -> None:
             assert replica.scheduler.ledger.entry(uid) is None, (replica.name, uid)
 
 
-def _mend(world: World, *, bus: bool) -> None:
+def _mend(world: Simulation, *, bus: bool) -> None:
     for replica in world.alive:
         replica.go_on()
         line = replica.line
@@ -97,22 +97,22 @@ def _mend(world: World, *, bus: bool) -> None:
         world.cluster.join(node)
 
 
-async def _leader(world: World) -> Replica:
+async def _leader(world: Simulation) -> Replica:
     await world.until("somebody leads", lambda: world.leader is not None, LEAD_S)
     leader = world.leader
     assert leader is not None
     return leader
 
 
-async def _rest(world: World) -> None:
-    """Nodes have looked until nothing changes, and told it."""
+async def _rest(world: Simulation) -> None:
+    """Nodes have reconciled until nothing changes, and reported it."""
     for _ in range(3):
         for node in world.nodes.values():
-            node.look()
+            node.reconcile()
         await world.advance(0.5)
 
 
-async def _place_all(world: World, leader: Replica) -> None:
+async def _place_all(world: Simulation, leader: Replica) -> None:
     """kube-scheduler does its work, as long as anything fits."""
     placing = world.placing
     while True:
@@ -129,16 +129,16 @@ async def _place_all(world: World, leader: Replica) -> None:
             return
 
 
-async def _one_more_is_placed(world: World, leader: Replica) -> None:
+async def _one_more_is_placed(world: Simulation, leader: Replica) -> None:
     """With NATS and without: where a card is idle, a pod that asks for little gets it."""
     cluster, placing = world.cluster, world.placing
     idle = [
         card
         for name, node in world.nodes.items()
         for card in cluster.cards[name]
-        if (name, card) not in cluster.truth.held() and card not in node.taken()
+        if (name, card) not in cluster.truth.granted() and card not in node.taken()
     ]
-    if not set(idle) - cluster.ever_sick:
+    if not set(idle) - cluster.ever_unhealthy:
         return
     uid = cluster.create("one-more", "default", SHAPES[0])
     placing.show(uid)
@@ -149,7 +149,7 @@ async def _one_more_is_placed(world: World, leader: Replica) -> None:
     await released(world, [uid])
 
 
-async def _books_are_true(world: World, scheduler: Scheduler) -> None:
+async def _ledger_is_true(world: Simulation, scheduler: Scheduler) -> None:
     truth = world.cluster.truth
     for uid, where in world.placing.promised.items():
         if uid in truth.pods and not truth.pods[uid].terminal:
@@ -157,11 +157,11 @@ async def _books_are_true(world: World, scheduler: Scheduler) -> None:
     living = {pod.metadata.uid: bound.grant for pod, bound in truth.living()}
     entries = {e.grant.uid: e for e in scheduler.ledger.entries()}
     own = {uid: e for uid, e in entries.items() if not uid.startswith(OCCUPIED)}
-    books = {uid: _what(e.grant) for uid, e in own.items()}
+    granted = {uid: _what(e.grant) for uid, e in own.items()}
     api = {uid: _what(grant) for uid, grant in living.items()}
-    assert books == api, f"books: {books}, API server: {api}"
+    assert granted == api, f"ledger: {granted}, API server: {api}"
     assert {e.phase for e in own.values()} <= {AllocationPhase.BOUND}
-    held = truth.held()
+    held = truth.granted()
     shown = (
         Shown(encode_grant(bound.grant), msgspec.json.encode(pod).decode())
         for pod, bound in truth.living()
@@ -183,7 +183,7 @@ async def _books_are_true(world: World, scheduler: Scheduler) -> None:
     assert await scheduler.audit.with_columns() == 0
 
 
-def _overfull_is_known(world: World, scheduler: Scheduler) -> None:
+def _overfull_is_known(world: Simulation, scheduler: Scheduler) -> None:
     """What a writer that came back did is measured, and does not start."""
     truth, overfull = world.cluster.truth, world.cluster.truth.overfull()
     if not overfull:
@@ -199,7 +199,7 @@ def _overfull_is_known(world: World, scheduler: Scheduler) -> None:
             assert idle, f"all of {[p.name for p in sharing]} run on {card}"
 
 
-async def _all_waiting_are_explained(world: World, scheduler: Scheduler) -> None:
+async def _all_waiting_are_explained(world: Simulation, scheduler: Scheduler) -> None:
     explainer = Explainer(
         registry=scheduler.registry, ledger=scheduler.ledger, decisions=scheduler.decisions,
         clock=world.cluster.clock,
@@ -219,7 +219,7 @@ async def _all_waiting_are_explained(world: World, scheduler: Scheduler) -> None
             assert plain or re.search(r"\d", why.message), why
 
 
-async def _a_fresh_one_agrees(world: World, leader: Scheduler) -> None:
+async def _a_fresh_one_agrees(world: Simulation, leader: Scheduler) -> None:
     fresh = world.start()
     try:
         await world.until("a fresh one has started", lambda: fresh.scheduler is not None, 30)
@@ -228,7 +228,7 @@ async def _a_fresh_one_agrees(world: World, leader: Scheduler) -> None:
         await watching.synced()
         await world.advance(1)
         bus = world.cluster.bus.connected
-        new, old = _books(fresh.scheduler, bus=bus), _books(leader, bus=bus)
+        new, old = _contents(fresh.scheduler, bus=bus), _contents(leader, bus=bus)
         for what, was in old.items():
             assert new[what] == was, f"{what}: a fresh one has {new[what]}, the leader {was}"
     finally:
@@ -236,8 +236,8 @@ async def _a_fresh_one_agrees(world: World, leader: Scheduler) -> None:
     await world.advance(1)
 
 
-def _books(scheduler: Scheduler, *, bus: bool) -> dict[str, Any]:
-    """What it knows; without the bus nobody can know what was told there before."""
+def _contents(scheduler: Scheduler, *, bus: bool) -> dict[str, Any]:
+    """What it knows; without the bus no replica can know what was published there before."""
     ledger = scheduler.ledger
     pages = sorted(
         (

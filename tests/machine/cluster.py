@@ -20,7 +20,7 @@ from tessera_testing.clock import LoopClock
 from tessera_testing.kube import a_store
 from tessera_testing.stoppable import StoppableLoop
 from tests.machine.truth import Bound, Truth
-from tests.scheduler.world import HOME, LEASE, cards_on
+from tests.scheduler.fake_cluster import HOME, LEASE, cards_on
 
 MIB: Final = 2**20
 TEAM: Final = "team"
@@ -31,14 +31,14 @@ NAMESPACES: Final = ("default", TEAM)
 QUOTAS: Final = f"/api/v1/namespaces/{TEAM}/resourcequotas"
 LATE_S: Final = 25.0
 """The most seconds that a request spends on its way to the API server."""
-HEARD_S: Final = 40.0
+RECEIVED_S: Final = 40.0
 """The most seconds that an event of a watch spends on its way."""
 SETTINGS: Final = SchedulerSettings(
     kube=KubeSettings(watch_s=100_000, silence_s=200_000, page=2, retry_most_s=4),
     bind=BindSettings(late_s=LATE_S + 5),
 )
 LAG_S: Final = 100.0
-"""Seconds for which books that are in touch with the API server may not know of a lower quota:
+"""Seconds for which a ledger that is in touch with the API server may not have of a lower quota:
 events come late, lists fail."""
 
 
@@ -47,13 +47,13 @@ def a_pod(name: str, shape: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": dict(shape)}
 
 
-def asks(name: str, **limits: object) -> dict[str, Any]:
+def container_of(name: str, **limits: object) -> dict[str, Any]:
     """A container that asks for cards; `_` stands for what comes before the resource's name."""
     named = {f"nvidia.com/{key}": str(value) for key, value in limits.items()}
     return {"name": name, "image": "i", "resources": {"limits": named}}
 
 
-def _ask(resources: Mapping[str, str]) -> dict[str, Any]:
+def _requests(resources: Mapping[str, str]) -> dict[str, Any]:
     return {"name": "c", "image": "i", "resources": {"limits": resources}}
 
 
@@ -64,32 +64,32 @@ _WISH: Final = {
 }
 
 SHAPES: Final[tuple[dict[str, Any], ...]] = (
-    {"containers": [asks("c", gpu=1, gpumem=4000)]},
-    {"containers": [asks("c", gpu=1, gpumem=7000, gpucores=40)]},
-    {"containers": [asks("c", gpu=1, gpumem=12000)]},
-    {"containers": [asks("c", gpu=1, gpucores=100)]},
-    {"containers": [asks("c", gpu=2, gpumem=6000)]},
-    {"containers": [asks("a", gpu=1, gpumem=5000), asks("b", gpu=1, gpumem=3000)]},
+    {"containers": [container_of("c", gpu=1, gpumem=4000)]},
+    {"containers": [container_of("c", gpu=1, gpumem=7000, gpucores=40)]},
+    {"containers": [container_of("c", gpu=1, gpumem=12000)]},
+    {"containers": [container_of("c", gpu=1, gpucores=100)]},
+    {"containers": [container_of("c", gpu=2, gpumem=6000)]},
+    {"containers": [container_of("a", gpu=1, gpumem=5000), container_of("b", gpu=1, gpumem=3000)]},
     {
-        "initContainers": [asks("i", gpu=1, gpumem=12000)],
-        "containers": [asks("c", gpu=1, gpumem=3000)],
+        "initContainers": [container_of("i", gpu=1, gpumem=12000)],
+        "containers": [container_of("c", gpu=1, gpumem=3000)],
         "restartPolicy": "Never",
     },
     {
-        "initContainers": [asks("i", gpu=1, gpumem=9000)],
-        "containers": [asks("c", gpu=1, gpumem=2000)],
+        "initContainers": [container_of("i", gpu=1, gpumem=9000)],
+        "containers": [container_of("c", gpu=1, gpumem=2000)],
     },
     {
-        "initContainers": [asks("s", gpu=1, gpumem=2000) | {"restartPolicy": "Always"}],
-        "containers": [asks("c", gpu=1, gpumem=6000)],
+        "initContainers": [container_of("s", gpu=1, gpumem=2000) | {"restartPolicy": "Always"}],
+        "containers": [container_of("c", gpu=1, gpumem=6000)],
     },
     {
-        "containers": [asks("c", gpu=1, gpumem=9000)],
+        "containers": [container_of("c", gpu=1, gpumem=9000)],
         "affinity": {"nodeAffinity": _WISH},
     },
-    {"containers": [_ask({"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "5000"})]},
-    {"containers": [_ask({"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "20"})]},
-    {"containers": [asks("c", gpu=1, gpumem=100_000)]},
+    {"containers": [_requests({"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "5000"})]},
+    {"containers": [_requests({"tencent.com/vcuda-core": "30", "tencent.com/vcuda-memory": "20"})]},
+    {"containers": [container_of("c", gpu=1, gpumem=100_000)]},
 )
 
 
@@ -100,8 +100,8 @@ class Cluster:
         self, loop: StoppableLoop, nodes: int, cards: int, *, allocating: bool = False,
         fenced: bool = True,
     ) -> None:  # fmt: skip
-        """`allocating`: kubelet asks the last node's agent for cards, and does not say for whom.
-        `fenced`: the API server refuses grants of a term that is over."""
+        """`allocating`: kubelet asks the last node's agent for cards, and does not say for which
+        container. `fenced`: the API server refuses grants of a term that is over."""
         self.loop = loop
         self.allocating = f"n{nodes - 1}" if allocating else ""
         self.clock = LoopClock(loop)
@@ -110,13 +110,13 @@ class Cluster:
         self.cards: dict[str, dict[str, Card]] = {
             f"n{i}": {card.id: card for card in cards_on(f"n{i}", cards)} for i in range(nodes)
         }
-        self.sick: set[str] = set()
+        self.unhealthy: set[str] = set()
         """Cards' ids."""
-        self.ever_sick: set[str] = set()
+        self.ever_unhealthy: set[str] = set()
         self.quota: list[tuple[float, float]] = []
         """From when on how many MiB the team may have."""
         self._outages: dict[str, list[tuple[float, float]]] = {}
-        """When each scheduler could hear nothing."""
+        """When each scheduler could receive nothing."""
         self.made: dict[str, float] = {}
         """When each pod was made."""
         for namespace in (HOME, TEAM):
@@ -182,13 +182,13 @@ class Cluster:
 
     def ail(self, card: str) -> None:
         """A card goes bad."""
-        self.sick.add(card)
-        self.ever_sick.add(card)
+        self.unhealthy.add(card)
+        self.ever_unhealthy.add(card)
 
     def cards_of(self, node: str) -> tuple[Card, ...]:
         """As they are."""
         return tuple(
-            msgspec.structs.replace(card, healthy=card.id not in self.sick)
+            msgspec.structs.replace(card, healthy=card.id not in self.unhealthy)
             for card in self.cards[node].values()
         )
 
@@ -210,13 +210,13 @@ class Cluster:
         self.quota.append((self.time(), float("inf") if mib is None else mib))
 
     def out_of_touch(self, scheduler: str) -> None:
-        """It hears nothing from now on."""
+        """It receives nothing from now on."""
         outages = self._outages.setdefault(scheduler, [])
         if not outages or outages[-1][1] <= self.time():
             outages.append((self.time(), float("inf")))
 
     def in_touch(self, scheduler: str) -> None:
-        """It may hear again what happened."""
+        """It may receive again what happened."""
         outages = self._outages.get(scheduler)
         if outages and outages[-1][1] == float("inf"):
             outages[-1] = outages[-1][0], self.time()

@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from tessera_embedded.apiserver.faults import Answer, Cut, Delay, Effect, Hang, InjectedFault
 from tessera_schema.subjects import DEVICES_BUCKET
-from tests.machine.cluster import HEARD_S, LATE_S
+from tests.machine.cluster import LATE_S, RECEIVED_S
 from tests.machine.walking import LEASE, Walk, sure, which_of
 
 MOST_REPLICAS: Final = 3
@@ -56,21 +56,23 @@ class Faults(Walk):
 
         self.do(step())
 
-    @rule(by=which_of, faults=st.sampled_from(_other_faults), anew=sure)
+    @rule(by=which_of, faults=st.sampled_from(_other_faults), again=sure)
     def calls_will_fail(
-        self, by: int, faults: tuple[InjectedFault, ...], anew: bool  # noqa: FBT001  (drawn)
+        self, by: int, faults: tuple[InjectedFault, ...], again: bool  # noqa: FBT001  (drawn)
     ) -> None:  # fmt: skip
         async def step() -> None:
             if replica := self.replica(by):
                 for fault in faults:
                     replica.line.faults.add(fault)
-                if anew:
+                if again:
                     self.world.cluster.store.compact()
                     replica.line.cut_watches()
 
         self.do(step())
 
-    @rule(by=which_of, delay_s=st.sampled_from((0.0, 1.0, 15.0, HEARD_S)), times=st.integers(1, 2))
+    @rule(
+        by=which_of, delay_s=st.sampled_from((0.0, 1.0, 15.0, RECEIVED_S)), times=st.integers(1, 2)
+    )
     def events_come_late_or_twice(self, by: int, delay_s: float, times: int) -> None:
         async def step() -> None:
             if replica := self.replica(by):

@@ -50,12 +50,12 @@ class Life(Walk):
                 self.create(f"p{i % 12}", namespace, SHAPES[i % len(SHAPES)])
             await self.schedule_all()
             for node in self.world.nodes.values():
-                node.look()
+                node.reconcile()
 
         self.do(step())
 
     @rule(which=which_of, mib=st.sampled_from((1000, 5000, 9000, 14000)))
-    def a_pod_asks_for_other_amounts(self, which: int, mib: int) -> None:
+    def a_pod_requests_other_amounts(self, which: int, mib: int) -> None:
         async def step() -> None:
             living = [bound.grant for _, bound in self.world.cluster.truth.living()]
             if not living:
@@ -72,10 +72,10 @@ class Life(Walk):
     # -- nodes
 
     @rule(which=which_of, all_of_them=sure)
-    def nodes_look(self, which: int, all_of_them: bool) -> None:  # noqa: FBT001  (drawn)
+    def nodes_reconcile(self, which: int, all_of_them: bool) -> None:  # noqa: FBT001  (drawn)
         async def step() -> None:
             for node in self.world.nodes.values() if all_of_them else [self.node(which)]:
-                node.look()
+                node.reconcile()
 
         self.do(step())
 
@@ -91,24 +91,24 @@ class Life(Walk):
                 case "reaps":
                     node.reap()
                 case _:
-                    node.tell()
+                    node.report()
 
         self.do(step())
 
-    @rule(which=which_of, well=sure, told=sure, written=sure)
+    @rule(which=which_of, well=sure, reported=sure, written=sure)
     def a_card_changes(
-        self, which: int, well: bool, told: bool, written: bool  # noqa: FBT001  (drawn)
+        self, which: int, well: bool, reported: bool, written: bool  # noqa: FBT001  (drawn)
     ) -> None:  # fmt: skip
         async def step() -> None:
             cluster, node = self.world.cluster, self.node(which)
             cards = list(cluster.cards[node.name])
             card = cards[which % len(cards)]
             if well:
-                cluster.sick.discard(card)
+                cluster.unhealthy.discard(card)
             else:
                 cluster.ail(card)
-            if told:
-                node.tell()
+            if reported:
+                node.report()
             if written:
                 cluster.publish(node.name)
 
@@ -132,7 +132,7 @@ class Life(Walk):
             placing = self.world.placing
             waiting = list(placing.seen) if long_ago else placing.waiting()
             if waiting:
-                self.filter(waiting[which % len(waiting)], by, anew=not long_ago)
+                self.filter(waiting[which % len(waiting)], by, again=not long_ago)
 
         self.do(step())
 

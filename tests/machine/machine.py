@@ -11,7 +11,7 @@ from hypothesis.stateful import rule
 
 from tessera_embedded.apiserver.faults import Answer, Delay, Effect, InjectedFault
 from tests.machine import checking
-from tests.machine.cluster import HEARD_S, SHAPES
+from tests.machine.cluster import RECEIVED_S, SHAPES
 from tests.machine.faults import Faults, effects
 from tests.machine.life import Life
 from tests.machine.replicas import Replica
@@ -57,7 +57,7 @@ class Machine(Life, Faults):
         self.do(step())
 
     @rule(which=which_of, count=st.integers(1, 4))
-    def pods_end_while_nobody_hears(self, which: int, count: int) -> None:
+    def pods_end_while_no_event_arrives(self, which: int, count: int) -> None:
         """Watches have broken, and what happened meanwhile is not remembered."""
 
         async def step() -> None:
@@ -100,12 +100,13 @@ class Machine(Life, Faults):
         self, which: int, effect: Effect | None, leader_is: str, away_s: float, others: int, *,
         blind: bool, back: bool,
     ) -> None:  # fmt: skip
-        """No effect: the process stops. `blind`: those who stand by hear of nothing meanwhile."""
+        """No effect: the process stops. `blind`: replicas that stand by receive nothing
+        meanwhile."""
         leader = await self.some_leader()
         if leader is None:
             return
         for replica in self.world.alive if blind else ():
-            replica.line.event_delay_s = HEARD_S
+            replica.line.event_delay_s = RECEIVED_S
         await self._bind_badly(leader, which, effect)
         self.befall(leader, leader_is)
         if len(self.world.alive) < 2:

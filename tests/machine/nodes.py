@@ -1,7 +1,7 @@
-"""A node: its kubelet, and its agent as far as it judges who starts and tells what runs.
+"""A node: its kubelet, and its agent as far as it decides what starts and reports what runs.
 
 A container starts only if `tessera_core.node.container_admission` gives it its shares, as in the
-agent. What then runs is reckoned here by plain addition, which knows nothing of books.
+agent. What then runs is computed here by plain addition, without a ledger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tessera_schema.messages.device_reports import DeviceState, Occupied, encode
 from tessera_schema.subjects import DEVICES_BUCKET
 from tests.machine.cluster import Cluster
 from tests.machine.truth import fits
-from tests.scheduler.world import REGISTRY
+from tests.scheduler.fake_cluster import REGISTRY
 
 VENDOR = "nvidia"
 
@@ -56,8 +56,8 @@ class Node:
 
     # -- kubelet
 
-    def look(self) -> None:
-        """Start what is bound here, stop what is to end, tell how things are."""
+    def reconcile(self) -> None:
+        """Start what is bound here, stop what is to end, report the state."""
         pods = self._cluster.truth.pods
         self._resize()
         for uid in list(pods):
@@ -68,7 +68,7 @@ class Node:
                     self._cluster.delete(uid, 0)
                 else:
                     self._go_on(pod)
-        self.tell()
+        self.report()
 
     def ends(self, uid: str, *, well: bool) -> None:
         """All containers of a pod end."""
@@ -81,7 +81,7 @@ class Node:
         """Containers whose pods are gone end at last."""
         for uid in self.orphans():
             del self._runs[uid]
-        self.tell()
+        self.report()
 
     def orphans(self) -> list[str]:
         """Pods that are gone, and run."""
@@ -92,8 +92,8 @@ class Node:
         """Whether any container of the pod runs with cards."""
         return uid in self._runs and any(self._runs[uid].shares.values())
 
-    def tell(self) -> None:
-        """The agent's news of its cards."""
+    def report(self) -> None:
+        """Publish the agent's report on its cards."""
         state = DeviceState(
             node=self.name, vendor=VENDOR, cards=self._cluster.cards_of(self.name),
             occupied=tuple(self._left(uid) for uid in self.orphans() if self.runs(uid)),
@@ -110,8 +110,8 @@ class Node:
         )  # fmt: skip
 
     def _resize(self) -> None:
-        """Live, by later grants: first whoever has to give back, then whoever gets more, as far as
-        the cards have it."""
+        """Live, by later grants: first containers that have to give back, then those that get more,
+        as far as the cards have it."""
         for pick in (min, max):
             for uid, runs in self._runs.items():
                 bound = self._cluster.truth.bound.get(uid)
@@ -190,7 +190,7 @@ class Node:
             node=self.name, vendor=REGISTRY.vendors[VENDOR], vendors=REGISTRY.vendors,
             verifier=self._cluster.truth.verifier,
             cards={card.id: card for card in self._cluster.cards_of(self.name)},
-            held=self._held(), earlier=runs.grant,
+            held=self._shares(), earlier=runs.grant,
         )  # fmt: skip
         verdict = admit_container(
             ContainerCreation(uid=uid, container=name, texts=(text,) if text else ()), scene
@@ -210,7 +210,7 @@ class Node:
         bound = self._cluster.truth.bound.get(uid)
         return bound.grant.shares if bound is not None else ()
 
-    def _held(self) -> dict[str, list[Share]]:
+    def _shares(self) -> dict[str, list[Share]]:
         return {
             uid: [s for shares in runs.shares.values() for s in shares]
             for uid, runs in self._runs.items()
@@ -221,7 +221,7 @@ class Node:
     def taken(self) -> dict[str, Charge]:
         """Card -> the sum of what its running containers may use."""
         total: dict[str, Charge] = {}
-        for shares in self._held().values():
+        for shares in self._shares().values():
             for share in shares:
                 total[share.card] = total.get(share.card, Charge()).plus(charge_of(share))
         return total
@@ -237,7 +237,7 @@ class Node:
     def check(self) -> None:
         """Whatever was written anywhere, no card runs more than it has."""
         users: dict[str, set[str]] = {}
-        for uid, shares in self._held().items():
+        for uid, shares in self._shares().items():
             for share in shares:
                 users.setdefault(share.card, set()).add(uid)
         for card, charge in self.taken().items():

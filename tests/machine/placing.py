@@ -43,7 +43,7 @@ class Placing:
         self.turned_away = 0
         """Answers that name a node where an equal pod has to start first."""
         self._calls: list[Replica] = []
-        """Whom kube-scheduler waits for."""
+        """Pods that kube-scheduler waits for."""
         self._cluster = cluster
         self._group = group
 

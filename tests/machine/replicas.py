@@ -15,7 +15,7 @@ from tessera_testing.kube import FakeKube
 from tessera_testing.stoppable import StoppableProcess
 from tests.machine.cluster import SETTINGS, Cluster
 from tests.machine.truth import CALL_S
-from tests.scheduler.world import REGISTRY
+from tests.scheduler.fake_cluster import REGISTRY
 
 
 class Line(FakeKube):

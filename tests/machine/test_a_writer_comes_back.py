@@ -2,9 +2,8 @@
 meanwhile, and then it goes on.
 
 The API server compares terms, and refuses the Binding. One that does not, because nobody installed
-the policy, cannot tell it from one in time: the card is granted twice. That is counted as soon as
-it is seen, and the node starts nothing that does not fit.
-"""
+the policy, cannot distinguish it from one in time: the card is granted twice. That is counted as
+soon as it is seen, and the node starts nothing that does not fit."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,18 +11,18 @@ from contextlib import contextmanager
 import pytest
 
 from tests.machine import checking
-from tests.machine.cluster import asks
+from tests.machine.cluster import container_of
 from tests.machine.replicas import Replica
-from tests.machine.world import World
+from tests.machine.simulation import Simulation
 
 MOST_OF_A_CARD = 12000
 LESS_THAN_HALF = 6000
 
 
 @contextmanager
-def two_schedulers(*, fenced: bool) -> Generator[tuple[World, Replica]]:
+def two_schedulers(*, fenced: bool) -> Generator[tuple[Simulation, Replica]]:
     """One node with one card; and who leads."""
-    world = World(nodes=1, cards=1, replicas=2, fenced=fenced)
+    world = Simulation(nodes=1, cards=1, replicas=2, fenced=fenced)
     try:
         world.do(world.until("somebody leads", lambda: world.leader, 60))
         yield world, world.do(the_leader(world))
@@ -31,14 +30,14 @@ def two_schedulers(*, fenced: bool) -> Generator[tuple[World, Replica]]:
         world.close()
 
 
-async def the_leader(world: World) -> Replica:
+async def the_leader(world: Simulation) -> Replica:
     assert world.leader is not None
     return world.leader
 
 
-async def place(world: World, name: str, mib: int = MOST_OF_A_CARD) -> str:
-    """A pod is made and given to whoever leads; its uid."""
-    shape = {"containers": [asks("c", gpu=1, gpumem=mib)]}
+async def place(world: Simulation, name: str, mib: int = MOST_OF_A_CARD) -> str:
+    """A pod is made and given to the replica that leads; its uid."""
+    shape = {"containers": [container_of("c", gpu=1, gpumem=mib)]}
     uid = world.cluster.create(name, "default", shape)
     leader = await the_leader(world)
     world.placing.show(uid)
@@ -48,7 +47,9 @@ async def place(world: World, name: str, mib: int = MOST_OF_A_CARD) -> str:
     return uid
 
 
-async def overtaken(world: World, first: Replica, mib: int = MOST_OF_A_CARD) -> tuple[str, str]:
+async def overtaken(
+    world: Simulation, first: Replica, mib: int = MOST_OF_A_CARD
+) -> tuple[str, str]:
     """The pod whose Binding comes late, and the one that was placed meanwhile."""
     first.line.stops_it = True
     late = await place(world, "late", mib)
@@ -56,7 +57,7 @@ async def overtaken(world: World, first: Replica, mib: int = MOST_OF_A_CARD) -> 
     assert not world.cluster.truth.pods[late].spec.node_name
     await world.until("another one leads", lambda: world.leader, 60)
     in_time = await place(world, "in-time", mib)
-    world.nodes["n0"].look()
+    world.nodes["n0"].reconcile()
     first.go_on()
     await world.advance(1)
     checking.always(world)
@@ -116,11 +117,11 @@ def test_it_does_not_start_before_there_is_room() -> None:
             node, truth = world.nodes["n0"], world.cluster.truth
             assert truth.bound[late].overtaken
             assert truth.overfull() == {("n0", "GPU-n0-0")}
-            node.look()
+            node.reconcile()
             assert (node.runs(late), node.runs(in_time)) == (False, True)
             assert node.refused == {"GPU-n0-0": {late}}
             node.ends(in_time, well=True)
-            node.look()
+            node.reconcile()
             assert node.runs(late)
             assert not truth.overfull()
 
@@ -151,7 +152,7 @@ def test_it_is_harmless_where_there_is_room() -> None:
         async def what_happens() -> None:
             late, in_time = await overtaken(world, first, LESS_THAN_HALF)
             node = world.nodes["n0"]
-            node.look()
+            node.reconcile()
             assert world.cluster.truth.bound[late].overtaken
             assert not world.cluster.truth.overfull()
             assert node.runs(late)

@@ -1,14 +1,14 @@
 """What the walks have found, each in as few steps as show it."""
 
 from tests.machine import checking
-from tests.machine.cluster import asks
-from tests.machine.world import World
+from tests.machine.cluster import container_of
+from tests.machine.simulation import Simulation
 
-ONE = {"containers": [asks("c", gpu=1, gpumem=4000)]}
+ONE = {"containers": [container_of("c", gpu=1, gpumem=4000)]}
 
 
 def test_a_pod_that_another_leader_bound_elsewhere_is_not_said_to_be_bound() -> None:
-    world = World(nodes=2, cards=1, replicas=2)
+    world = Simulation(nodes=2, cards=1, replicas=2)
     try:
 
         async def what_happens() -> None:
@@ -41,7 +41,7 @@ def test_a_pod_that_another_leader_bound_elsewhere_is_not_said_to_be_bound() -> 
 
 
 def test_a_pod_that_somebody_else_bound_is_not_granted_by_one_who_leads_no_more() -> None:
-    world = World(nodes=1, cards=1, replicas=2)
+    world = Simulation(nodes=1, cards=1, replicas=2)
     try:
 
         async def what_happens() -> None:

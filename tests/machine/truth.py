@@ -1,5 +1,5 @@
-"""What is true of a cluster, by its API server alone: followed change by change, judged by nobody
-whom the test is about."""
+"""What is true of a cluster, by its API server alone: followed change by change, without
+anything that the test is about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.cards import Card
 from tessera_schema.grants import GRANT_KEY, Grant, decode_grant
 from tessera_schema.kube import Pod
-from tests.scheduler.world import HOME, LEASE
+from tests.scheduler.fake_cluster import HOME, LEASE
 
 KEYS = f"/api/v1/namespaces/{HOME}/configmaps/{SIGNING_KEYS}"
 CALL_S = 5.0
@@ -59,14 +59,14 @@ _lease = msgspec.json.Decoder(LeaseObject).decode
 
 
 class Truth:
-    """Pods, and by whom they were bound."""
+    """Pods, and who bound them."""
 
     def __init__(
         self, store: Store, now: Callable[[], float], cards: Mapping[str, Mapping[str, Card]],
         allocating: str = "", *, fenced: bool = True,
     ) -> None:  # fmt: skip
-        """On the node `allocating` kubelet does not say for whom it asks. `fenced`: the API server
-        refuses grants of a term that is over."""
+        """On the node `allocating` kubelet does not say for which container it asks. `fenced`: the
+        API server refuses grants of a term that is over."""
         self.pods: dict[str, Pod] = {}
         self.bound: dict[str, Bound] = {}
         """By uid, those that are gone among them."""
@@ -89,9 +89,9 @@ class Truth:
         self._sent: dict[str, list[_Sent]] = {}
         self._verifier = Verifier({})
         self._on_pods = store.watch(paths.PODS)
-        self._on_pods.on_news = self._look_at_pods
+        self._on_pods.on_news = self._read_pods
         self._on_leases = store.watch(LEASE)
-        self._on_leases.on_news = self._look_at_leases
+        self._on_leases.on_news = self._read_leases
         self.on_bound: Callable[[Bound], None] = lambda _bound: None
 
     # -- what happens
@@ -103,7 +103,7 @@ class Truth:
         if text:
             self._sent.setdefault(meta["uid"], []).append(_Sent(text, self._now(), self.reign))
 
-    def _look_at_pods(self) -> None:
+    def _read_pods(self) -> None:
         for frame in self._on_pods.pull():
             event = _event(frame)
             pod = _pod(event.object)
@@ -117,7 +117,7 @@ class Truth:
             elif uid in self.bound:
                 self._resized(uid, pod)
 
-    def _look_at_leases(self) -> None:
+    def _read_leases(self) -> None:
         for frame in self._on_leases.pull():
             event = _event(frame)
             holder = _lease(event.object).spec.holder_identity or ""
@@ -158,7 +158,7 @@ class Truth:
             on_its_way = other.spec.node_name == node and not other.status.start_time
             if other is pod or known.overtaken or not on_its_way:
                 continue
-            if _asks(other).isdisjoint(_asks(pod)):
+            if _plugin_requests(other).isdisjoint(_plugin_requests(pod)):
                 self.kept_apart += 1
             else:
                 self.wrong.append(
@@ -200,7 +200,7 @@ class Truth:
             if uid in self.bound and not pod.terminal:
                 yield pod, self.bound[uid]
 
-    def held(self, *, overtaken: bool = True) -> dict[Place, Charge]:
+    def granted(self, *, overtaken: bool = True) -> dict[Place, Charge]:
         """What is granted on each card."""
         total: dict[Place, Charge] = {}
         for pod, bound in self.living():
@@ -212,9 +212,9 @@ class Truth:
         return total
 
     def overfull(self, *, overtaken: bool = True) -> set[Place]:
-        """Cards that are granted beyond their memory, cores or slots, or to others beside one that
+        """Cards that are granted beyond their memory, cores or slots, or to others next to one that
         has a card to itself."""
-        held = self.held(overtaken=overtaken)
+        held = self.granted(overtaken=overtaken)
         sharers: Counter[Place] = Counter()
         for _, bound in self.living():
             if overtaken or not bound.overtaken:
@@ -235,7 +235,7 @@ class Truth:
         )
 
 
-def _asks(pod: Pod) -> set[tuple[str, str]]:
+def _plugin_requests(pod: Pod) -> set[tuple[str, str]]:
     """What kubelet asks a device plugin for, container by container."""
     return {
         (name, str(amount))

@@ -13,7 +13,7 @@ from tests.machine import checking
 from tests.machine.cluster import NAMESPACES, SHAPES
 from tests.machine.nodes import Node
 from tests.machine.replicas import Replica
-from tests.machine.world import World
+from tests.machine.simulation import Simulation
 
 MOST_PODS: Final = 12
 LEASE: Final = ".*/leases/.*"
@@ -36,7 +36,7 @@ class Walk(RuleBasedStateMachine):
         pods=st.integers(0, 9),
     )  # fmt: skip
     def begin(self, nodes: int, cards: int, replicas: int, pods: int) -> None:
-        self.world = World(nodes=nodes, cards=cards, replicas=replicas, allocating=nodes == 3)
+        self.world = Simulation(nodes=nodes, cards=cards, replicas=replicas, allocating=nodes == 3)
         for i in range(pods):
             self.world.cluster.create(f"p{i}", NAMESPACES[i % 2], SHAPES[i % len(SHAPES)])
         self.do(self.world.until("somebody leads", lambda: self.world.leader, 60))
@@ -91,10 +91,10 @@ class Walk(RuleBasedStateMachine):
             case "ended" if not replica.process.stopped:
                 replica.end()
 
-    def filter(self, uid: str, by: int, *, anew: bool = True) -> tuple[str, ...] | None:
-        """By the replica meant, else by whoever answers."""
+    def filter(self, uid: str, by: int, *, again: bool = True) -> tuple[str, ...] | None:
+        """By the replica meant, else by any that answers."""
         placing, names = self.world.placing, self.world.cluster.node_names()
-        if anew:
+        if again:
             placing.show(uid)
         for replica in (self.replica(by), self.world.leader):
             if replica is not None:

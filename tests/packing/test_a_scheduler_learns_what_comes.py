@@ -19,7 +19,7 @@ from tessera_scheduler.scheduler import Scheduler, open_scheduler
 from tessera_schema.annotation_keys import ORDER_KEY
 from tests.packing.test_filter_packs import PAST, asked
 from tests.packing.test_filter_packs import a_pod as a_manifest
-from tests.scheduler.world import HOME, World, counted, leading, settings, until
+from tests.scheduler.fake_cluster import HOME, FakeCluster, counted, leading, settings, until
 
 pytestmark = pytest.mark.looptime
 
@@ -37,24 +37,24 @@ def share(percent: int) -> int:
     return MIB * percent // 100
 
 
-def write(world: World, text: str) -> None:
+def write(world: FakeCluster, text: str) -> None:
     world.make(MAPS, {"metadata": {"name": HISTORY}, "data": {ENTRY: text}})
 
 
-def written(world: World) -> str:
+def written(world: FakeCluster) -> str:
     text: str = world.call("GET", ONE)["data"][ENTRY]
     return text
 
 
-def is_written(world: World) -> bool:
+def is_written(world: FakeCluster) -> bool:
     return world.store.handle("GET", ONE).code == 200
 
 
-def pods_written(world: World) -> int:
+def pods_written(world: FakeCluster) -> int:
     return round(History.decode(written(world)).pods(world.clock.time()))
 
 
-def a_past(world: World, times: int = 1) -> str:
+def a_past(world: FakeCluster, times: int = 1) -> str:
     history, now = History(), world.clock.time()
     for percent, often in PAST.items():
         limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": share(percent)}
@@ -63,7 +63,7 @@ def a_past(world: World, times: int = 1) -> str:
     return history.encode(now).decode()
 
 
-async def half_full(world: World, scheduler: Scheduler) -> None:
+async def half_full(world: FakeCluster, scheduler: Scheduler) -> None:
     """Binpack puts a pod of 0.3 on n0, of which a half is free; `pack` on n1, of which 0.7 is."""
     for name, percent, node in (("one", 50, "n0"), ("other", 30, "n1")):
         world.pod(name, share(percent))
@@ -71,7 +71,7 @@ async def half_full(world: World, scheduler: Scheduler) -> None:
         assert await world.bind(scheduler, name, node) == ""
 
 
-async def place(world: World, scheduler: Scheduler, name: str, **annotations: str) -> str:
+async def place(world: FakeCluster, scheduler: Scheduler, name: str, **annotations: str) -> str:
     notes = {f"hami.io/{key}-scheduler-policy": value for key, value in annotations.items()}
     if "order" in annotations:
         notes = {ORDER_KEY: annotations["order"]}
@@ -83,7 +83,7 @@ async def place(world: World, scheduler: Scheduler, name: str, **annotations: st
 
 
 async def test_a_history_that_was_kept_is_learned_from_at_once() -> None:
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     async with leading(world) as scheduler:
         assert counted(scheduler, "packing_serves") == 0
@@ -95,7 +95,7 @@ async def test_a_history_that_was_kept_is_learned_from_at_once() -> None:
 
 
 async def test_a_pod_that_names_an_order_of_nodes_or_cards_has_its_own() -> None:
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     async with leading(world) as scheduler:
         await until(lambda: scheduler.packing.serves)
@@ -106,7 +106,7 @@ async def test_a_pod_that_names_an_order_of_nodes_or_cards_has_its_own() -> None
 
 
 async def test_a_pod_can_ask_for_either_order_by_name() -> None:
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     async with leading(world) as scheduler:
         await until(lambda: scheduler.packing.serves)
@@ -117,7 +117,7 @@ async def test_a_pod_can_ask_for_either_order_by_name() -> None:
 
 @pytest.mark.parametrize("reserve", [False, True])
 async def test_whole_nodes_are_kept_back_where_that_is_set(reserve: bool) -> None:  # noqa: FBT001  (a parameter)
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     config = msgspec.structs.replace(settings(), packing=PackingSettings(reserve=reserve))
     async with leading(world, config=config) as scheduler:
@@ -129,7 +129,7 @@ async def test_whole_nodes_are_kept_back_where_that_is_set(reserve: bool) -> Non
 
 
 async def test_where_it_is_not_the_default_only_pods_that_ask_are_packed() -> None:
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     async with leading(world, config=ASKED) as scheduler:
         await until(lambda: scheduler.packing.learned)
@@ -140,7 +140,7 @@ async def test_where_it_is_not_the_default_only_pods_that_ask_are_packed() -> No
 
 
 async def test_an_order_that_nobody_knows_is_refused_by_name() -> None:
-    world = World()
+    world = FakeCluster()
     async with leading(world) as scheduler:
         world.pod("a", annotations={ORDER_KEY: "tidy"})
         failed = world.filter(scheduler, "a").failed_and_unresolvable_nodes
@@ -155,7 +155,7 @@ async def test_an_order_that_nobody_knows_is_refused_by_name() -> None:
 async def test_an_order_that_the_configuration_names_is_kept_although_it_is_the_default_one() -> (
     None
 ):
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     named = load({"hami": {"node_scheduler_policy": "binpack"}})
     async with open_scheduler(world.kube, world.bus, settings(), world.clock, named) as scheduler:
@@ -180,7 +180,7 @@ def test_a_dialects_order_is_named_by_writing_it(config: Any, ordered: set[str])
 
 
 async def test_what_hosts_have_left_follows_nodes_and_all_pods() -> None:
-    world = World()
+    world = FakeCluster()
     has = {"status": {"allocatable": {"cpu": "32", "memory": "128Gi"}}}
     world.call("PATCH", "/api/v1/nodes/n0/status", has)
     world.pod("plain", 0, containers=[asking("4", "1Gi")])
@@ -215,7 +215,7 @@ def asking(cpu: str, memory: str, mib: int = 0) -> dict[str, Any]:
 
 
 async def test_without_history_pods_are_placed_as_their_dialects_say() -> None:
-    world = World()
+    world = FakeCluster()
     async with leading(world, config=QUICK) as scheduler:
         await half_full(world, scheduler)
         await asyncio.sleep(60)
@@ -224,7 +224,7 @@ async def test_without_history_pods_are_placed_as_their_dialects_say() -> None:
 
 
 async def test_it_can_be_switched_off() -> None:
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     async with leading(world, config=OFF) as scheduler:
         await half_full(world, scheduler)
@@ -234,7 +234,7 @@ async def test_it_can_be_switched_off() -> None:
 
 
 async def test_pods_are_counted_when_they_are_bound_and_the_count_outlives_the_process() -> None:
-    world = World()
+    world = FakeCluster()
     async with leading(world, config=QUICK) as scheduler:
         for number in range(3):
             assert await place(world, scheduler, f"p{number}")
@@ -247,7 +247,7 @@ async def test_pods_are_counted_when_they_are_bound_and_the_count_outlives_the_p
 
 
 async def test_it_begins_to_pack_when_enough_came() -> None:
-    world = World()
+    world = FakeCluster()
     async with leading(world, config=QUICK) as scheduler:
         for number in range(FEW):
             assert not scheduler.packing.serves
@@ -256,7 +256,7 @@ async def test_it_begins_to_pack_when_enough_came() -> None:
 
 
 async def test_where_nobody_counted_the_pods_that_run_are_the_history() -> None:
-    world = World(8, cards=4)
+    world = FakeCluster(8, cards=4)
     async with leading(world, config=OFF) as scheduler:
         for number in range(int(ENOUGH)):
             world.pod(f"p{number}", share(45))
@@ -269,7 +269,7 @@ async def test_where_nobody_counted_the_pods_that_run_are_the_history() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", '{"version":1}', "[]"])
 async def test_a_text_that_cannot_be_read_is_begun_anew(text: str) -> None:
-    world = World()
+    world = FakeCluster()
     write(world, text)
     async with leading(world, config=QUICK) as scheduler:
         await place(world, scheduler, "a")
@@ -278,7 +278,7 @@ async def test_a_text_that_cannot_be_read_is_begun_anew(text: str) -> None:
 
 
 async def test_what_a_newer_release_wrote_is_left_alone() -> None:
-    world = World()
+    world = FakeCluster()
     newer = '{"version":2,"whatever":1}'
     write(world, newer)
     async with leading(world, config=QUICK) as scheduler:
@@ -289,7 +289,7 @@ async def test_what_a_newer_release_wrote_is_left_alone() -> None:
 
 @pytest.mark.parametrize("effect", [Answer(503), Answer(429), Cut(), Cut(after=True)])
 async def test_an_api_server_that_fails_a_while_costs_nothing(effect: Any) -> None:
-    world = World()
+    world = FakeCluster()
     write(world, a_past(world))
     world.fault("*", rf"{MAPS}.*{HISTORY}", effect, times=3)
     async with leading(world, config=QUICK) as scheduler:
@@ -299,7 +299,7 @@ async def test_an_api_server_that_fails_a_while_costs_nothing(effect: Any) -> No
 
 
 async def test_where_config_maps_are_forbidden_it_learns_and_forgets() -> None:
-    world = World()
+    world = FakeCluster()
     world.fault("*", ONE, Answer(403), times=1000)
     async with leading(world, config=QUICK) as scheduler:
         for number in range(FEW):

@@ -12,14 +12,14 @@ from tessera_quota.monitor import QuotaMonitor, open_quota
 from tessera_runtime.service import ServiceEnvironment
 from tessera_testing.kube import FakeKube
 from tests.quota.cluster import CRDS, DEFINITION, settings
-from tests.scheduler.world import REGISTRY, World, leading
+from tests.scheduler.fake_cluster import REGISTRY, FakeCluster, leading
 
 pytestmark = pytest.mark.looptime
 
 
-def a_cluster(**quotas: object) -> World:
+def a_cluster(**quotas: object) -> FakeCluster:
     """Two nodes of two cards, and quotas by namespace."""
-    world = World(2, cards=2)
+    world = FakeCluster(2, cards=2)
     world.make(CRDS, DEFINITION)
     for namespace, spec in quotas.items():
         if namespace != "default":
@@ -35,13 +35,13 @@ def _quotas(namespace: str) -> str:
     return f"/apis/tessera.dev/v1alpha1/namespaces/{namespace}/acceleratorquotas"
 
 
-def status(world: World) -> dict[str, Any]:
+def status(world: FakeCluster) -> dict[str, Any]:
     found: dict[str, Any] = world.call("GET", f"{_quotas('default')}/q").get("status", {})
     return found
 
 
 @asynccontextmanager
-async def monitoring(world: World) -> AsyncGenerator[QuotaMonitor]:
+async def monitoring(world: FakeCluster) -> AsyncGenerator[QuotaMonitor]:
     around = ServiceEnvironment(
         kube=FakeKube(world.store), bus=world.bus, settings=settings(), clock=world.clock,
         registry=REGISTRY,

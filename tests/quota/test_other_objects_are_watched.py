@@ -12,7 +12,7 @@ from tessera_scheduler.scheduler import Scheduler
 from tessera_schema.annotation_keys import WAKE_KEY
 from tessera_schema.endpoints.extender import ExtenderFilterResult
 from tests.quota.test_next_to_the_scheduler import a_cluster, monitoring, status
-from tests.scheduler.world import World, cards_on, leading, until
+from tests.scheduler.fake_cluster import FakeCluster, cards_on, leading, until
 
 pytestmark = pytest.mark.looptime
 
@@ -20,13 +20,13 @@ MAPS = "/api/v1/namespaces/kube-system/configmaps"
 _answer = msgspec.json.Decoder(ExtenderFilterResult).decode
 
 
-def woken(world: World) -> str:
+def woken(world: FakeCluster) -> str:
     notes = world.call("GET", "/api/v1/nodes/n0")["metadata"]["annotations"]
     found: str = notes.get(WAKE_KEY, "")
     return found
 
 
-def gpu_quota(world: World, **namespaces: Any) -> None:
+def gpu_quota(world: FakeCluster, **namespaces: Any) -> None:
     """GPU Manager's quotas, in cards of a model."""
     data = {"gpu_quota": json.dumps(namespaces)}
     if world.store.handle("GET", f"{MAPS}/gpuquota").code == 200:
@@ -35,12 +35,12 @@ def gpu_quota(world: World, **namespaces: Any) -> None:
         world.make(MAPS, {"metadata": {"name": "gpuquota"}, "data": data})
 
 
-def torn(world: World) -> None:
+def torn(world: FakeCluster) -> None:
     world.call("PATCH", f"{MAPS}/gpuquota", {"data": {"gpu_quota": "{"}})
 
 
-def a_large_cluster(cards: int = 2) -> World:
-    world = World(1, cards=cards)
+def a_large_cluster(cards: int = 2) -> FakeCluster:
+    world = FakeCluster(1, cards=cards)
     world.publish("n0", cards_on("n0", cards, model="NVIDIA A100"))
     return world
 
@@ -84,14 +84,14 @@ async def test_a_model_or_a_pool_that_is_not_listed_is_denied() -> None:
         assert await world.place(scheduler, "a") == "n0"
 
 
-def why(world: World, scheduler: Scheduler, name: str) -> dict[str, str]:
+def why(world: FakeCluster, scheduler: Scheduler, name: str) -> dict[str, str]:
     """Node -> the word for which it is refused."""
     answer = world.filter(scheduler, name)
     assert not answer.node_names
     return {**(answer.failed_nodes or {}), **(answer.failed_and_unresolvable_nodes or {})}
 
 
-def label(world: World, namespace: str, **labels: str | None) -> None:
+def label(world: FakeCluster, namespace: str, **labels: str | None) -> None:
     world.call("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
 
 
@@ -141,7 +141,7 @@ async def test_borrowers_are_woken_when_an_owners_waiting_pod_is_gone() -> None:
         assert await world.place(scheduler, "c")
 
 
-def answer_of(world: World, scheduler: Scheduler, namespace: str, name: str) -> tuple[str, ...]:
+def answer_of(world: FakeCluster, scheduler: Scheduler, namespace: str, name: str) -> tuple[str, ...]:
     """Filter's answer for a pod of any namespace."""
     raw = world.call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
     body = msgspec.json.encode({"Pod": raw, "Nodes": None, "NodeNames": world.nodes})

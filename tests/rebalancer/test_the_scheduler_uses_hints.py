@@ -14,8 +14,8 @@ from tessera_schema.messages.event_catalogue import HINT_PUBLISHED
 from tessera_schema.messages.hints import CardHint, NodeHints, encode_hints
 from tessera_schema.subjects import HINTS_BUCKET
 from tests.rebalancer.cluster import Cluster, a_use, rebalancing
-from tests.scheduler.world import World, counted, leading
-from tests.scheduler.world import settings as scheduler_settings
+from tests.scheduler.fake_cluster import FakeCluster, counted, leading
+from tests.scheduler.fake_cluster import settings as scheduler_settings
 
 pytestmark = pytest.mark.looptime
 
@@ -28,7 +28,7 @@ def hot(node: str, at: float) -> NodeHints:
 class Rebalancer:
     """Publishes hints by hand."""
 
-    def __init__(self, world: World, source: str = "rebalancer", epoch: int = 1) -> None:
+    def __init__(self, world: FakeCluster, source: str = "rebalancer", epoch: int = 1) -> None:
         self._world = world
         self._source = f"/tessera/rebalancer/{source}"
         self._epoch = epoch
@@ -47,7 +47,7 @@ class Rebalancer:
         await asyncio.sleep(0.1)
 
 
-def choice(world: World, scheduler: Scheduler, name: str) -> str:
+def choice(world: FakeCluster, scheduler: Scheduler, name: str) -> str:
     """The node that a new pod gets."""
     world.pod(name, 100)
     [node] = world.filter(scheduler, name).node_names or ()
@@ -55,7 +55,7 @@ def choice(world: World, scheduler: Scheduler, name: str) -> str:
 
 
 async def test_a_pod_goes_where_cards_are_less_used() -> None:
-    world = World(3)
+    world = FakeCluster(3)
     async with leading(world) as scheduler:
         assert choice(world, scheduler, "a") == "n0"
         await Rebalancer(world).publish(hot("n0", world.clock.time()))
@@ -64,7 +64,7 @@ async def test_a_pod_goes_where_cards_are_less_used() -> None:
 
 
 async def test_a_pod_that_names_an_order_is_placed_by_it() -> None:
-    world = World(3)
+    world = FakeCluster(3)
     async with leading(world) as scheduler:
         assert choice(world, scheduler, "a") == "n0"
         await Rebalancer(world).publish(hot("n0", world.clock.time()))
@@ -73,7 +73,7 @@ async def test_a_pod_that_names_an_order_is_placed_by_it() -> None:
 
 
 async def test_hints_that_nobody_repeats_are_let_go() -> None:
-    world = World(2)
+    world = FakeCluster(2)
     async with leading(world) as scheduler:
         await Rebalancer(world).publish(hot("n0", world.clock.time()))
         assert choice(world, scheduler, "a") == "n1"
@@ -88,7 +88,7 @@ async def test_hints_that_nobody_repeats_are_let_go() -> None:
 
 
 async def test_hints_that_were_old_when_they_came_never_count() -> None:
-    world = World(2)
+    world = FakeCluster(2)
     await Rebalancer(world).publish(hot("n0", world.clock.time()), ago_s=3600)
     async with leading(world) as scheduler:
         await asyncio.sleep(5)
@@ -97,7 +97,7 @@ async def test_hints_that_were_old_when_they_came_never_count() -> None:
 
 
 async def test_a_scheduler_that_starts_takes_up_the_last_hints() -> None:
-    world = World(2)
+    world = FakeCluster(2)
     await Rebalancer(world).publish(hot("n0", world.clock.time()), ago_s=10)
     async with leading(world) as scheduler:
         await asyncio.sleep(1)
@@ -105,7 +105,7 @@ async def test_a_scheduler_that_starts_takes_up_the_last_hints() -> None:
 
 
 async def test_late_messages_and_those_of_an_earlier_life_change_nothing() -> None:
-    world = World(2)
+    world = FakeCluster(2)
     async with leading(world) as scheduler:
         old, new = Rebalancer(world), Rebalancer(world, epoch=2)
         await old.publish(hot("n0", world.clock.time()))
@@ -115,7 +115,7 @@ async def test_late_messages_and_those_of_an_earlier_life_change_nothing() -> No
 
 
 async def test_what_cannot_be_read_is_counted_and_changes_nothing() -> None:
-    world = World(2)
+    world = FakeCluster(2)
     async with leading(world) as scheduler:
         envelope = Envelope(
             id="x",
@@ -135,7 +135,7 @@ async def test_what_cannot_be_read_is_counted_and_changes_nothing() -> None:
 
 
 async def test_they_may_be_switched_off() -> None:
-    world = World(2)
+    world = FakeCluster(2)
     off: SchedulerSettings = replace(scheduler_settings(), hints=HintSettings(enabled=False))
     async with leading(world, config=off) as scheduler:
         await Rebalancer(world).publish(hot("n0", world.clock.time()))
@@ -145,7 +145,7 @@ async def test_they_may_be_switched_off() -> None:
 
 
 async def test_a_pod_that_waited_is_answered_from_what_it_was_reported_whatever_hints_say() -> None:
-    world = World(2)
+    world = FakeCluster(2)
     async with leading(world) as scheduler:
         world.pod("large", 99_000)
         before = world.filter(scheduler, "large")
@@ -156,7 +156,7 @@ async def test_a_pod_that_waited_is_answered_from_what_it_was_reported_whatever_
 async def test_without_a_rebalancer_answers_are_what_they_were() -> None:
     answers = []
     for hinted in (False, True):
-        world = World(3, cards=2)
+        world = FakeCluster(3, cards=2)
         async with leading(world) as scheduler:
             if hinted:
                 rebalancer = Rebalancer(world)
@@ -174,7 +174,7 @@ async def test_without_a_rebalancer_answers_are_what_they_were() -> None:
 
 async def test_from_measurement_to_placement_and_back_when_the_rebalancer_dies() -> None:
     cluster = Cluster("n0", "n1")
-    world = World(0)
+    world = FakeCluster(0)
     world.bus, world.store, world.nodes = cluster.bus, cluster.store, ["n0", "n1"]
     world.clock, world.kube = cluster.clock, cluster.kube
     holders = [cluster.bound(f"h{card}", 50, card=card, mib=100) for card in range(2)]

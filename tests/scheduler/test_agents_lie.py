@@ -17,7 +17,7 @@ from tessera_schema.messages.device_reports import CardHeld, DeviceState, Occupi
 from tessera_schema.messages.envelope import Envelope
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
 from tessera_schema.subjects import DEVICES_BUCKET
-from tests.scheduler.world import CARDS, World, cards_on, counted, doubted, leading
+from tests.scheduler.fake_cluster import CARDS, FakeCluster, cards_on, counted, doubted, leading
 
 pytestmark = pytest.mark.looptime
 
@@ -25,13 +25,13 @@ VENDOR = "nvidia"
 SPEAKERS = {f"n{i}": MessageSigner(new_key()) for i in range(3)}
 
 
-def a_world(nodes: int = 2) -> World:
+def a_cluster(nodes: int = 2) -> FakeCluster:
     """Every node's agent shows its key."""
-    world = World(nodes)
-    for node in world.nodes:
-        told = NodeCardsAnnotation(cards=tuple(cards_on(node)), speaks=SPEAKERS[node].public)
-        world.note(f"/api/v1/nodes/{node}", {CARDS: encode_node_cards(told)})
-    return world
+    cluster = FakeCluster(nodes)
+    for node in cluster.nodes:
+        published = NodeCardsAnnotation(cards=tuple(cards_on(node)), speaks=SPEAKERS[node].public)
+        cluster.note(f"/api/v1/nodes/{node}", {CARDS: encode_node_cards(published)})
+    return cluster
 
 
 def left(
@@ -56,17 +56,19 @@ def a_state(
 
 
 @asynccontextmanager
-async def an_agent(world: World, node: str, *, signs: bool = True) -> AsyncGenerator[Outbox]:
+async def an_agent(
+    cluster: FakeCluster, node: str, *, signs: bool = True
+) -> AsyncGenerator[Outbox]:
     sign = SPEAKERS[node].sign if signs else None
-    async with open_outbox(world.bus, world.clock, "agent", node, sign=sign) as outbox:
+    async with open_outbox(cluster.bus, cluster.clock, "agent", node, sign=sign) as outbox:
         yield outbox
 
 
 async def report(
-    world: World, by: str, state: DeviceState, *, key: str = "", signs: bool = True
+    cluster: FakeCluster, by: str, state: DeviceState, *, key: str = "", signs: bool = True
 ) -> None:
     """An agent publishes a state, under the key of its own node or another one."""
-    async with an_agent(world, by, signs=signs) as outbox:
+    async with an_agent(cluster, by, signs=signs) as outbox:
         key = key or f"{state.node}.{state.vendor}"
         outbox.publish_state(DEVICES_BUCKET, key, "dev.tessera.device", encode(state))
     await asyncio.sleep(0.1)
@@ -75,29 +77,29 @@ async def report(
 @pytest.mark.parametrize("vendor", ["bogus", "iluvatar"])
 async def test_a_vendor_without_a_key_on_the_node_fills_no_card(vendor: str) -> None:
     """Unsigned, of a vendor that the node's key is not for, with shares of the other vendor."""
-    world = a_world()
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        for node in world.nodes:
-            await report(world, "n1", a_state(node, left(node), vendor=vendor), signs=False)
+    cluster = a_cluster()
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        for node in cluster.nodes:
+            await report(cluster, "n1", a_state(node, left(node), vendor=vendor), signs=False)
         assert not scheduler.ledger.held("n0")
-        assert await world.place(scheduler, "a") in world.nodes
+        assert await cluster.place(scheduler, "a") in cluster.nodes
         [(reason, count)] = doubted(scheduler).items()
         assert (reason, count) == ("vendor" if vendor == "bogus" else "node", 2)
 
 
 async def test_what_is_occupied_lasts_only_while_it_is_repeated() -> None:
-    world = a_world(1)
-    world.pod("a", 12000)
-    async with leading(world) as scheduler:
-        async with an_agent(world, "n0") as outbox:
-            told = encode(a_state("n0", left("n0")))
+    cluster = a_cluster(1)
+    cluster.pod("a", 12000)
+    async with leading(cluster) as scheduler:
+        async with an_agent(cluster, "n0") as outbox:
+            state = encode(a_state("n0", left("n0")))
             for _ in range(5):
-                outbox.publish_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", told)
+                outbox.publish_state(DEVICES_BUCKET, "n0.nvidia", "dev.tessera.device", state)
                 await asyncio.sleep(30)
-                assert not world.filter(scheduler, "a").node_names
+                assert not cluster.filter(scheduler, "a").node_names
         await asyncio.sleep(90)
-        assert world.filter(scheduler, "a").node_names == ("n0",)
+        assert cluster.filter(scheduler, "a").node_names == ("n0",)
 
 
 @pytest.mark.parametrize(
@@ -114,19 +116,19 @@ async def test_what_is_occupied_lasts_only_while_it_is_repeated() -> None:
     ids=["vendor", "other-node", "no-card", "huge", "negative", "cores", "long"],
 )
 async def test_shares_that_cannot_be_hold_nothing(occupied: Occupied) -> None:
-    world = a_world()
-    async with leading(world) as scheduler:
-        await report(world, "n0", a_state("n0", occupied))
+    cluster = a_cluster()
+    async with leading(cluster) as scheduler:
+        await report(cluster, "n0", a_state("n0", occupied))
         assert not scheduler.ledger.held("n0")
         assert not scheduler.ledger.held("n1")
         assert len(doubted(scheduler)) == 1
 
 
 async def test_what_is_occupied_is_no_more_than_the_cards_have() -> None:
-    world = a_world(1)
-    async with leading(world) as scheduler:
+    cluster = a_cluster(1)
+    async with leading(cluster) as scheduler:
         many = [left("n0", 1000, uid=f"u{i}", cores=30, count=3) for i in range(100)]
-        await report(world, "n0", a_state("n0", *many))
+        await report(cluster, "n0", a_state("n0", *many))
         card = cards_on("n0")[0]
         held = scheduler.ledger.held("n0")[card.id]
         assert held.memory_bytes <= card.memory_bytes
@@ -137,82 +139,82 @@ async def test_what_is_occupied_is_no_more_than_the_cards_have() -> None:
 
 async def test_reports_do_not_add_up_to_more_than_the_cards_have() -> None:
     """What was occupied before is said to be nothing, and something else takes its place."""
-    world = a_world(1)
-    async with leading(world) as scheduler:
+    cluster = a_cluster(1)
+    async with leading(cluster) as scheduler:
         for number in range(5):
             before = [left("n0", 0, uid=f"u{i}") for i in range(number)]
-            await report(world, "n0", a_state("n0", *before, left("n0", uid=f"u{number}")))
+            await report(cluster, "n0", a_state("n0", *before, left("n0", uid=f"u{number}")))
         card = cards_on("n0")[0]
         held = scheduler.ledger.held("n0")[card.id]
         assert (held.memory_bytes, held.slots) == (card.memory_bytes, 5)
 
 
 async def test_what_is_occupied_counts_in_no_namespaces_quota() -> None:
-    world = a_world()
+    cluster = a_cluster()
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "16000"}}}
-    world.make("/api/v1/namespaces/default/resourcequotas", quota)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await report(world, "n1", a_state("n1", left("n1", 15000)))
+    cluster.make("/api/v1/namespaces/default/resourcequotas", quota)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await report(cluster, "n1", a_state("n1", left("n1", 15000)))
         assert scheduler.ledger.held("n1")
-        assert await world.place(scheduler, "a") in world.nodes
+        assert await cluster.place(scheduler, "a") in cluster.nodes
 
 
 async def test_a_state_counts_on_its_own_subject_alone() -> None:
     """A signed report is published again under other keys, with other ids and sources."""
-    world = a_world()
-    world.pod("a", 4000, nodeSelector={})
-    async with leading(world) as scheduler:
+    cluster = a_cluster()
+    cluster.pod("a", 4000, nodeSelector={})
+    async with leading(cluster) as scheduler:
         old = DeviceState(node="n0", vendor=VENDOR)  # it has lost its card, once
-        await report(world, "n0", old)
-        await report(world, "n0", a_state("n0"))
+        await report(cluster, "n0", old)
+        await report(cluster, "n0", a_state("n0"))
         data = encode(old)
-        [first, *_] = [n for n in world.bus.said("tessera.v1.*.device.>") if n.data == data]
+        [first, *_] = [n for n in cluster.bus.said("tessera.v1.*.device.>") if n.data == data]
         for number, key in enumerate(("n1.nvidia", "n0.iluvatar", "x.nvidia", "n0.nvidia")):
             again = Envelope(
                 id=f"again-{number}", source=f"/tessera/agent/{number}", type=first.envelope.type,
                 time=first.envelope.time, epoch=first.envelope.epoch,
                 sequence=first.envelope.sequence, signature=first.envelope.signature,
             )  # fmt: skip
-            await world.bus.put(DEVICES_BUCKET, key, again, data)
+            await cluster.bus.put(DEVICES_BUCKET, key, again, data)
             await asyncio.sleep(0.1)
-            assert set(world.filter(scheduler, "a").node_names or ()) == {"n0"}
+            assert set(cluster.filter(scheduler, "a").node_names or ()) == {"n0"}
         assert doubted(scheduler) == {"subject": 3}
 
 
-async def test_odd_numbers_of_what_is_held_end_nothing() -> None:
-    world = a_world(1)
-    world.pod("a", 4000)
+async def test_odd_numbers_of_shares_end_nothing() -> None:
+    cluster = a_cluster(1)
+    cluster.pod("a", 4000)
     odd = [
         CardHeld(card="GPU-n0-0", containers=1 << 70, memory_bytes=-(1 << 70)),
         CardHeld(card="GPU-n0-0", containers=1, cores_percent=1e308),
         CardHeld(card="GPU-n0-0", containers=1, cores_percent=-1e308),
     ]
-    async with leading(world) as scheduler:
-        await report(world, "n0", a_state("n0", held=odd))
+    async with leading(cluster) as scheduler:
+        await report(cluster, "n0", a_state("n0", held=odd))
         assert doubted(scheduler) == {"numbers": 1}
         assert scheduler.agent_audit.differing == 0
-        assert await world.place(scheduler, "a") == "n0"
+        assert await cluster.place(scheduler, "a") == "n0"
 
 
 @pytest.mark.parametrize("data", [b'{"node":"\xff"}', b"[" * 100_000, b'{"node":"\\ud800"}', b""])
 async def test_bytes_that_are_no_report_end_nothing(data: bytes) -> None:
-    world = a_world(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
+    cluster = a_cluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
         for number in range(3):
             envelope = Envelope(id=f"{number}", source="x", type="t", time="t", epoch=1, sequence=1)
-            await world.bus.put(DEVICES_BUCKET, "n0.nvidia", envelope, data)
+            await cluster.bus.put(DEVICES_BUCKET, "n0.nvidia", envelope, data)
             await asyncio.sleep(0.1)
         assert doubted(scheduler) == {"unreadable": 3}
-        await report(world, "n0", a_state("n0", left("n0")))
+        await report(cluster, "n0", a_state("n0", left("n0")))
         assert scheduler.ledger.held("n0")
         assert counted(scheduler, 'undecodable_objects_total{kind="device news"}') == 3
 
 
-async def test_names_that_are_made_up_are_not_kept(caplog: pytest.LogCaptureFixture) -> None:
-    world = a_world(1)
-    async with leading(world) as scheduler, an_agent(world, "n0") as outbox:
+async def test_names_that_are_made_up_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = a_cluster(1)
+    async with leading(cluster) as scheduler, an_agent(cluster, "n0") as outbox:
         for number in range(500):
             state = a_state(f"made-up-{number}", left("n0"))
             key = f"made-up-{number}.nvidia"
@@ -221,18 +223,18 @@ async def test_names_that_are_made_up_are_not_kept(caplog: pytest.LogCaptureFixt
                 await asyncio.sleep(0.1)
         await asyncio.sleep(1)
         assert doubted(scheduler) == {"node": 500}
-        told = [r for r in caplog.records if "does not count" in r.getMessage()]
-        assert len(told) == 1
+        logged = [r for r in caplog.records if "does not count" in r.getMessage()]
+        assert len(logged) == 1
 
 
 async def test_a_node_that_is_gone_is_forgotten_with_what_was_said_of_it() -> None:
-    world = a_world()
-    async with leading(world) as scheduler:
-        await report(world, "n1", a_state("n1", left("n1")))
+    cluster = a_cluster()
+    async with leading(cluster) as scheduler:
+        await report(cluster, "n1", a_state("n1", left("n1")))
         assert scheduler.ledger.held("n1")
-        world.call("DELETE", "/api/v1/nodes/n1")
+        cluster.call("DELETE", "/api/v1/nodes/n1")
         await asyncio.sleep(0.1)
         assert not scheduler.ledger.held("n1")
-        await report(world, "n1", a_state("n1", left("n1")))
+        await report(cluster, "n1", a_state("n1", left("n1")))
         assert not scheduler.ledger.held("n1")
         assert doubted(scheduler) == {"node": 1}

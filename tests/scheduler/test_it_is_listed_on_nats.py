@@ -16,7 +16,7 @@ from tests.bus.buses import by_hand, on_nats
 from tests.scheduler.test_the_process_runs import a_process, environment, place, prepare, ready
 
 
-async def asked(client: Client, subject: str) -> Any:
+async def requested(client: Client, subject: str) -> Any:
     """The answer, once there is anybody."""
     async with asyncio.timeout(60):
         while True:
@@ -39,11 +39,11 @@ async def test_the_scheduler_is_listed_and_says_how_it_is(tmp_path: Path) -> Non
         more = {"TESSERA_BUS_URL": nats.server.url, "TESSERA_INSTANCE": "sched.0"}
         async with a_process(environment(server, ports) | more, tmp_path / "log"):
             await place(kube, await ready(ports), "a")
-            ping = await asked(client, "$SRV.PING.tessera-scheduler")
+            ping = await requested(client, "$SRV.PING.tessera-scheduler")
             assert (ping["name"], ping["id"]) == ("tessera-scheduler", "sched_0")
-            [endpoint] = (await asked(client, "$SRV.INFO.tessera-scheduler"))["endpoints"]
+            [endpoint] = (await requested(client, "$SRV.INFO.tessera-scheduler"))["endpoints"]
             assert endpoint["subject"] == "tessera.ask.default.scheduler.info"
-            info = await asked(client, endpoint["subject"])
+            info = await requested(client, endpoint["subject"])
             dialects = info.pop("dialects")
             assert info == {
                 "instance": "sched.0", "leads": True, "problem": "", "nodes": 1, "grants": 1,

@@ -1,4 +1,5 @@
-"""A bound pod asks for other amounts: books first, one patch, and certainty about what it bears."""
+"""A bound pod asks for other amounts: first the ledger, then one patch, and certainty about what it
+bears."""
 
 import asyncio
 
@@ -17,8 +18,16 @@ from tessera_schema.resizes import (
     ShareChange,
     encode_resize,
 )
-from tests.scheduler.world import World, cards_on, counted, leading, phase, standing_by, the_entry
-from tests.scheduler.world import until as until_
+from tests.scheduler.fake_cluster import (
+    FakeCluster,
+    cards_on,
+    counted,
+    leading,
+    phase,
+    standing_by,
+    the_entry,
+)
+from tests.scheduler.fake_cluster import until as until_
 
 pytestmark = pytest.mark.looptime
 
@@ -26,61 +35,63 @@ CARD = "GPU-n0-0"
 PATCH = r".*/pods/a"
 
 
-def asks(world: World, name: str, *, mib: int | None = None, cores: float | None = None) -> None:
+def request_resize(
+    cluster: FakeCluster, name: str, *, mib: int | None = None, cores: float | None = None
+) -> None:
     """The pod is asked to have this from now on."""
     change = ShareChange(
         container="c", card=CARD, memory_bytes=None if mib is None else mib * MIB,
         cores_percent=cores,
     )  # fmt: skip
     text = encode_resize(Resize(plan="p1", changes=(change,)))
-    world.note(world.path(name), {RESIZE_KEY: text, RESIZE_REFUSED_KEY: None})
+    cluster.note(cluster.path(name), {RESIZE_KEY: text, RESIZE_REFUSED_KEY: None})
 
 
-def bears(world: World, scheduler: Scheduler, name: str) -> tuple[int, int]:
+def bears(cluster: FakeCluster, scheduler: Scheduler, name: str) -> tuple[int, int]:
     """MiB and revision of the grant on the pod."""
-    grant = world.granted(name, scheduler.keys.verifier)
+    grant = cluster.granted(name, scheduler.keys.verifier)
     return grant.shares[0].memory_mib, grant.revision
 
 
-def answered(world: World, name: str) -> bool:
-    return RESIZE_KEY not in world.read(name).metadata.annotations
+def answered(cluster: FakeCluster, name: str) -> bool:
+    return RESIZE_KEY not in cluster.read(name).metadata.annotations
 
 
 def used(scheduler: Scheduler) -> int:
-    """MiB of the card that the books hold."""
+    """MiB of the card that the ledger has."""
     charge = scheduler.ledger.held("n0").get(CARD)
     return charge.memory_bytes // MIB if charge else 0
 
 
-async def until(world: World, name: str) -> None:
-    await until_(lambda: answered(world, name))
+async def until(cluster: FakeCluster, name: str) -> None:
+    await until_(lambda: answered(cluster, name))
 
 
 async def test_it_grows_and_shrinks_where_it_is() -> None:
-    world = World(1)
-    uid = world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
+    cluster = FakeCluster(1)
+    uid = cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
         for revision, mib in ((1, 9000), (2, 2000)):
-            asks(world, "a", mib=mib)
-            await until(world, "a")
-            assert bears(world, scheduler, "a") == (mib, revision)
+            request_resize(cluster, "a", mib=mib)
+            await until(cluster, "a")
+            assert bears(cluster, scheduler, "a") == (mib, revision)
             await until_(lambda mib=mib: used(scheduler) == mib)  # type: ignore[misc]  # a default
             assert the_entry(scheduler, uid).grant.revision == revision
-            assert RESIZE_REFUSED_KEY not in world.read("a").metadata.annotations
+            assert RESIZE_REFUSED_KEY not in cluster.read("a").metadata.annotations
         assert counted(scheduler, 'resizes_total{outcome="done"}') == 2
         assert counted(scheduler, 'alarms_total{wrong="GrantChanged"}') == 0
 
 
-async def test_what_other_tools_read_says_the_same() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        before = world.read("a").metadata.annotations
-        asks(world, "a", mib=9000, cores=30)
-        await until(world, "a")
-        after = world.read("a").metadata.annotations
+async def test_what_other_programs_read_says_the_same() -> None:
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        before = cluster.read("a").metadata.annotations
+        request_resize(cluster, "a", mib=9000, cores=30)
+        await until(cluster, "a")
+        after = cluster.read("a").metadata.annotations
         assert ",9000,30:" in after["hami.io/vgpu-devices-allocated"]
         changed = {key for key in after if after[key] != before.get(key)}
         assert changed == {
@@ -90,28 +101,28 @@ async def test_what_other_tools_read_says_the_same() -> None:
 
 
 async def test_what_a_plugin_has_worked_off_is_left_alone() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        world.note(world.path("a"), {"hami.io/vgpu-devices-to-allocate": ";"})
-        asks(world, "a", mib=9000)
-        await until(world, "a")
-        assert world.read("a").metadata.annotations["hami.io/vgpu-devices-to-allocate"] == ";"
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.note(cluster.path("a"), {"hami.io/vgpu-devices-to-allocate": ";"})
+        request_resize(cluster, "a", mib=9000)
+        await until(cluster, "a")
+        assert cluster.read("a").metadata.annotations["hami.io/vgpu-devices-to-allocate"] == ";"
 
 
 async def test_what_does_not_fit_is_refused_in_numbers() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    world.pod("b", 10000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        await world.place(scheduler, "b")
-        asks(world, "a", mib=9000)
-        await until(world, "a")
-        why = world.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    cluster.pod("b", 10000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        await cluster.place(scheduler, "b")
+        request_resize(cluster, "a", mib=9000)
+        await until(cluster, "a")
+        why = cluster.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
         assert why == f"card {CARD} on n0: 5000 MiB more asked, 2384 MiB free"
-        assert bears(world, scheduler, "a") == (4000, 0)
+        assert bears(cluster, scheduler, "a") == (4000, 0)
         assert used(scheduler) == 14000
 
 
@@ -127,58 +138,58 @@ async def test_what_does_not_fit_is_refused_in_numbers() -> None:
     ],
 )  # fmt: skip
 async def test_a_question_that_makes_no_sense_is_answered(question: str, why: str) -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        world.note(world.path("a"), {RESIZE_KEY: question})
-        await until(world, "a")
-        assert why in world.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.note(cluster.path("a"), {RESIZE_KEY: question})
+        await until(cluster, "a")
+        assert why in cluster.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
 
 
 async def test_all_changes_or_none() -> None:
-    world = World(1, cards=2)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        [share] = world.granted("a", scheduler.keys.verifier).shares
+    cluster = FakeCluster(1, cards=2)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        [share] = cluster.granted("a", scheduler.keys.verifier).shares
         good = ShareChange(container="c", card=share.card, memory_bytes=5000 * MIB)
         bad = ShareChange(container="c", card="GPU-none", memory_bytes=5000 * MIB)
         text = encode_resize(Resize(changes=(good, bad)))
-        world.note(world.path("a"), {RESIZE_KEY: text})
-        await until(world, "a")
-        assert bears(world, scheduler, "a") == (4000, 0)
+        cluster.note(cluster.path("a"), {RESIZE_KEY: text})
+        await until(cluster, "a")
+        assert bears(cluster, scheduler, "a") == (4000, 0)
 
 
 async def test_quota_holds_for_what_grows_and_lets_go_what_shrinks() -> None:
-    world = World(1)
-    world.pod("a", 8000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
+    cluster = FakeCluster(1)
+    cluster.pod("a", 8000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
         quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "6000"}}}
-        world.make("/api/v1/namespaces/default/resourcequotas", quota)
+        cluster.make("/api/v1/namespaces/default/resourcequotas", quota)
         await until_(lambda: scheduler.ledger.allowance("default").limits)
-        asks(world, "a", mib=9000)
-        await until(world, "a")
-        assert "allows 6000 MiB" in world.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
-        asks(world, "a", mib=7000)
-        await until(world, "a")
-        assert bears(world, scheduler, "a") == (7000, 1)
+        request_resize(cluster, "a", mib=9000)
+        await until(cluster, "a")
+        assert "allows 6000 MiB" in cluster.read("a").metadata.annotations[RESIZE_REFUSED_KEY]
+        request_resize(cluster, "a", mib=7000)
+        await until(cluster, "a")
+        assert bears(cluster, scheduler, "a") == (7000, 1)
 
 
 async def test_an_ill_card_gives_nothing_more() -> None:
-    world = World(1)
-    world.pod("a", 8000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        world.publish("n0", cards_on("n0", healthy=False))
+    cluster = FakeCluster(1)
+    cluster.pod("a", 8000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.publish("n0", cards_on("n0", healthy=False))
         await asyncio.sleep(5)
-        asks(world, "a", mib=9000)
-        await until(world, "a")
-        assert bears(world, scheduler, "a") == (8000, 0)
-        asks(world, "a", mib=5000)
-        await until(world, "a")
-        assert bears(world, scheduler, "a") == (5000, 1)
+        request_resize(cluster, "a", mib=9000)
+        await until(cluster, "a")
+        assert bears(cluster, scheduler, "a") == (8000, 0)
+        request_resize(cluster, "a", mib=5000)
+        await until(cluster, "a")
+        assert bears(cluster, scheduler, "a") == (5000, 1)
 
 
 # -- whatever becomes of the patch
@@ -188,58 +199,58 @@ async def test_an_ill_card_gives_nothing_more() -> None:
                                     Cut(after=True)])  # fmt: skip
 @pytest.mark.parametrize("mib", [2000, 9000])
 async def test_an_unknown_outcome_is_settled_by_reading(effect: Effect, mib: int) -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        world.fault("PATCH", PATCH, effect)
-        asks(world, "a", mib=mib)
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.fault("PATCH", PATCH, effect)
+        request_resize(cluster, "a", mib=mib)
         lowest, highest = min(4000, mib), max(4000, mib)
-        while not answered(world, "a"):
+        while not answered(cluster, "a"):
             assert lowest <= used(scheduler) <= highest
-            [held] = world.truth().values()
+            [held] = cluster.truth().values()
             assert used(scheduler) >= held.memory_bytes // MIB
             await asyncio.sleep(0.01)
         await until_(lambda: used(scheduler) == mib)
-        assert bears(world, scheduler, "a") == (mib, 1)
+        assert bears(cluster, scheduler, "a") == (mib, 1)
         await until_(lambda: scheduler.retry_queue.open == 0)
 
 
 async def test_a_patch_that_comes_late_is_counted_all_the_time() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    world.pod("b", 8000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        world.fault("PATCH", PATCH, Delay(40.0), times=1)
-        asks(world, "a", mib=12000)
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    cluster.pod("b", 8000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.fault("PATCH", PATCH, Delay(40.0), times=1)
+        request_resize(cluster, "a", mib=12000)
         await until_(lambda: used(scheduler) == 12000)
-        assert not world.filter(scheduler, "b").node_names
-        await until(world, "a")
-        assert bears(world, scheduler, "a") == (12000, 1)
+        assert not cluster.filter(scheduler, "b").node_names
+        await until(cluster, "a")
+        assert bears(cluster, scheduler, "a") == (12000, 1)
         assert used(scheduler) == 12000
 
 
 async def test_a_pod_that_changes_meanwhile_is_read_again() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        world.fault("PATCH", PATCH, Answer(409), times=3)
-        asks(world, "a", mib=9000)
-        await until(world, "a")
-        assert bears(world, scheduler, "a") == (9000, 1)
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.fault("PATCH", PATCH, Answer(409), times=3)
+        request_resize(cluster, "a", mib=9000)
+        await until(cluster, "a")
+        assert bears(cluster, scheduler, "a") == (9000, 1)
 
 
 async def test_a_pod_that_goes_meanwhile_leaves_nothing() -> None:
-    world = World(1)
-    uid = world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        world.fault("PATCH", PATCH, Cut(), times=2)
-        asks(world, "a", mib=9000)
+    cluster = FakeCluster(1)
+    uid = cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.fault("PATCH", PATCH, Cut(), times=2)
+        request_resize(cluster, "a", mib=9000)
         await until_(lambda: used(scheduler) == 9000)
-        world.delete("a")
+        cluster.delete("a")
         await until_(lambda: used(scheduler) == 0)
         assert phase(scheduler, uid) is None
         await until_(lambda: scheduler.retry_queue.open == 0)
@@ -249,64 +260,64 @@ async def test_a_pod_that_goes_meanwhile_leaves_nothing() -> None:
 
 
 async def test_a_replica_that_only_watches_knows_and_does_not_answer() -> None:
-    world = World(1)
-    uid = world.pod("a", 4000)
-    async with leading(world) as scheduler, standing_by(world) as other:
-        await world.place(scheduler, "a")
+    cluster = FakeCluster(1)
+    uid = cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler, standing_by(cluster) as other:
+        await cluster.place(scheduler, "a")
         await until_(lambda: phase(other, uid) is AllocationPhase.BOUND)
-        asks(world, "a", mib=9000)
+        request_resize(cluster, "a", mib=9000)
         await until_(lambda: used(scheduler) == 9000 and used(other) == 9000)
         assert counted(other, 'resizes_total{outcome="done"}') == 0
         assert counted(other, 'alarms_total{wrong="GrantChanged"}') == 0
 
 
-async def test_after_a_restart_the_books_are_the_same() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    world.pod("b", 10000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        asks(world, "a", mib=9000)
-        await until(world, "a")
-    async with leading(world) as scheduler:
+async def test_after_a_restart_the_ledger_is_the_same() -> None:
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    cluster.pod("b", 10000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        request_resize(cluster, "a", mib=9000)
+        await until(cluster, "a")
+    async with leading(cluster) as scheduler:
         assert used(scheduler) == 9000
-        assert not world.filter(scheduler, "b").node_names
+        assert not cluster.filter(scheduler, "b").node_names
 
 
 async def test_a_question_that_came_while_nobody_led_is_answered() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-    asks(world, "a", mib=9000)
-    async with leading(world) as scheduler:
-        await until(world, "a")
-        assert bears(world, scheduler, "a") == (9000, 1)
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+    request_resize(cluster, "a", mib=9000)
+    async with leading(cluster) as scheduler:
+        await until(cluster, "a")
+        assert bears(cluster, scheduler, "a") == (9000, 1)
 
 
 async def test_an_earlier_grant_of_the_pod_is_undone() -> None:
-    world = World(1)
-    world.pod("a", 9000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        first = world.read("a").metadata.annotations[GRANT_KEY]
-        asks(world, "a", mib=4000)
-        await until(world, "a")
-        world.note(world.path("a"), {GRANT_KEY: first})
-        await until_(lambda: bears(world, scheduler, "a") == (4000, 1))
+    cluster = FakeCluster(1)
+    cluster.pod("a", 9000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        first = cluster.read("a").metadata.annotations[GRANT_KEY]
+        request_resize(cluster, "a", mib=4000)
+        await until(cluster, "a")
+        cluster.note(cluster.path("a"), {GRANT_KEY: first})
+        await until_(lambda: bears(cluster, scheduler, "a") == (4000, 1))
         assert counted(scheduler, 'alarms_total{wrong="GrantChanged"}') == 1
         assert used(scheduler) == 4000
 
 
 async def test_nothing_to_change_takes_the_question_away() -> None:
-    world = World(1)
-    world.pod("a", 4000)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        before = world.read("a").metadata.annotations[GRANT_KEY]
-        asks(world, "a", mib=4000)
-        await until(world, "a")
-        assert world.read("a").metadata.annotations[GRANT_KEY] == before
+    cluster = FakeCluster(1)
+    cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        before = cluster.read("a").metadata.annotations[GRANT_KEY]
+        request_resize(cluster, "a", mib=4000)
+        await until(cluster, "a")
+        assert cluster.read("a").metadata.annotations[GRANT_KEY] == before
 
 
 def test_the_wire_form_is_what_the_rebalancer_writes() -> None:
@@ -326,30 +337,30 @@ def test_the_wire_form_is_what_the_rebalancer_writes() -> None:
     ],
 )  # fmt: skip
 async def test_every_dialects_own_keys_follow(limits: dict[str, str], key: str, says: str) -> None:
-    world = World(1)
+    cluster = FakeCluster(1)
     container = {"name": "c", "image": "i", "resources": {"limits": limits}}
     labels = {"koordinator.sh/gpu-isolation-provider": "hami-core"}
     body = {"metadata": {"name": "a", "labels": labels}, "spec": {"containers": [container]}}
-    world.make("/api/v1/namespaces/default/pods", body)
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
-        before = world.read("a").metadata.annotations[key]
-        asks(world, "a", mib=9000)
-        await until(world, "a")
-        after = world.read("a").metadata.annotations[key]
+    cluster.make("/api/v1/namespaces/default/pods", body)
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
+        before = cluster.read("a").metadata.annotations[key]
+        request_resize(cluster, "a", mib=9000)
+        await until(cluster, "a")
+        after = cluster.read("a").metadata.annotations[key]
         assert after != before
         assert says in after, after
 
 
-async def test_who_read_it_before_being_told_of_it_holds_it_too() -> None:
-    world = World(1)
-    uid = world.pod("a", 4000)
-    async with leading(world) as scheduler, standing_by(world) as other:
-        await world.place(scheduler, "a")
+async def test_a_replica_that_read_it_before_the_event_has_it_too() -> None:
+    cluster = FakeCluster(1)
+    uid = cluster.pod("a", 4000)
+    async with leading(cluster) as scheduler, standing_by(cluster) as other:
+        await cluster.place(scheduler, "a")
         await until_(lambda: phase(other, uid) is AllocationPhase.BOUND)
-        world.kube.event_delay_s = 3
-        asks(world, "a", mib=6000)
-        await until(world, "a")
-        other.pod_reader.summarize(world.read("a"))  # as an audit does
+        cluster.kube.event_delay_s = 3
+        request_resize(cluster, "a", mib=6000)
+        await until(cluster, "a")
+        other.pod_reader.summarize(cluster.read("a"))  # as an audit does
         assert used(other) == 4000
         await until_(lambda: used(other) == 6000)

@@ -20,7 +20,7 @@ from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.node_cards import NodeCardsAnnotation, encode_node_cards
-from tests.scheduler.world import CARDS, HOME, LEASE, cards_on
+from tests.scheduler.fake_cluster import CARDS, HOME, LEASE, cards_on
 
 LIMITS = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4000"}
 PODS = "/api/v1/namespaces/default/pods"
@@ -146,7 +146,7 @@ async def test_it_admits_places_survives_kill_and_ends_cleanly(tmp_path: Path) -
 async def test_settings_that_make_no_sense_stop_it_with_a_sentence(tmp_path: Path) -> None:
     async with open_apiserver(tmp_path / "api", keep=False) as server:
         environ = environment(server, tmp_path / "ports.json")
-        for name, value, told in (
+        for name, value, problem in (
             ("TESSERA_BOOKS_RESERVATION_S", "3", "books.reservation_s: 3: write more than"),
             ("TESSERA_BOOKS_MIGRATE", "true", "TESSERA_BOOKS_MIGRATE: nothing reads it"),
             ("TESSERA_DIALECTS_FILE", str(tmp_path / "no"), "name a file to read"),
@@ -155,14 +155,14 @@ async def test_settings_that_make_no_sense_stop_it_with_a_sentence(tmp_path: Pat
             async with a_process(environ | {name: value}, log) as process:
                 async with asyncio.timeout(60):
                     assert await process.wait() == 2
-            assert told in log.read_text()
+            assert problem in log.read_text()
 
 
 def test_the_dialects_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "dialects.yaml"
     file.write_text("volcano: {enabled: false}\n")
     assert "volcano" not in dialect_config.load(file).dialects
-    for text, told in (
+    for text, problem in (
         ("hami: {nonsense: 1}", "dialects.hami: "),
         ("nobody: {}", "no such dialect"),
         ("[1]", "Expected"),
@@ -171,4 +171,4 @@ def test_the_dialects_file_is_read(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(BadSettings, match=r"^dialects\.file: ") as caught:
             dialect_config.load(file)
-        assert told in str(caught.value)
+        assert problem in str(caught.value)

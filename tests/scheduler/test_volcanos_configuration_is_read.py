@@ -65,7 +65,7 @@ async def test_it_is_not_read_where_none_is_named() -> None:
 
 
 @pytest.mark.looptime
-async def test_an_api_server_that_does_not_answer_at_once_is_asked_again() -> None:
+async def test_an_api_server_that_does_not_answer_at_once_is_called_again() -> None:
     kube = await a_cluster(CONF)
     kube.faults.add(InjectedFault("GET", r".*/configmaps/.*", Cut(after=False), times=2))
     assert NUMBER not in await served(kube)

@@ -15,6 +15,7 @@ from tessera_runtime.kube.api import Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
 from tessera_schema.endpoints.visibility import PodExplanation
+from tests.scheduler.fake_cluster import HOME
 from tests.scheduler.test_the_process_runs import (
     a_process,
     environment,
@@ -23,7 +24,6 @@ from tests.scheduler.test_the_process_runs import (
     prepare,
     ready,
 )
-from tests.scheduler.world import HOME
 
 APISERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.tessera.dev"
 SERVICE = {
@@ -58,9 +58,9 @@ async def test_a_pod_is_explained_through_the_api_server(tmp_path: Path) -> None
             async with a_process(environ, tmp_path / "log"):
                 await place(kube, await ready(ports), "a")
                 target = ClusterTarget(kubeconfig=str(server.kubeconfig))
-                told = await explained(target, "a")
-                assert (told.verdict, told.node) == ("placed", "n0")
-                [node] = told.nodes
+                found = await explained(target, "a")
+                assert (found.verdict, found.node) == ("placed", "n0")
+                [node] = found.nodes
                 names = [holder.name for card in node.cards for holder in card.holders]
                 assert names == ["a"]
                 await kube.call(Verb.DELETE, APISERVICE)

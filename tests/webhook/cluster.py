@@ -1,4 +1,4 @@
-"""The webhook beside an API server that calls it over TLS: the embedded one, or the real one."""
+"""The webhook, and an API server that calls it over TLS: the embedded one, or the real one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = WebhookSettings(
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A control plane with the namespaces `team` and ours, and its administrator."""
+    """A control plane with the namespaces `team` and `tessera-system`, and its administrator."""
 
     admin: Client
     kube: Kube
@@ -43,8 +43,8 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class Named:
-    """A client with the administrator's rights whom the API server calls by a name of our own, so
-    that the administrator can be somebody else."""
+    """A client with the administrator's rights that the API server knows by another name, so that
+    the administrator can be somebody else."""
 
     def __init__(self, kube: Kube, name: str = "tessera") -> None:
         self._kube, self._name = kube, name

@@ -17,7 +17,7 @@ from tessera_schema.endpoints.admission_review import API_VERSION, KIND, ReviewA
 Json = dict[str, Any]
 
 REGISTRY = load()
-OURS = "system:serviceaccounts:tessera-system"
+WRITERS = "system:serviceaccounts:tessera-system"
 PROFILES = {name for d in REGISTRY.dialects.values() for name in d.schedulers}
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NO_TRACE = Setting()
@@ -25,13 +25,13 @@ NO_TRACE = Setting()
 
 def the_rules(**changes: Any) -> WebhookRules:
     """The rules of a cluster with every dialect and profile."""
-    terms: Json = {"schedulers": PROFILES, "take_default": True, "writers": [OURS], **changes}
+    terms: Json = {"schedulers": PROFILES, "take_default": True, "writers": [WRITERS], **changes}
     return rules_of(REGISTRY, **terms)
 
 
 def rules_with(options: Mapping[str, Mapping[str, Any]]) -> WebhookRules:
     """The rules of a cluster with dialects configured like this."""
-    return rules_of(load(options), schedulers=PROFILES, take_default=True, writers=[OURS])
+    return rules_of(load(options), schedulers=PROFILES, take_default=True, writers=[WRITERS])
 
 
 RULES = the_rules()

@@ -44,9 +44,9 @@ async def test_pods_are_completed_or_refused(kind: str, tmp_path: Path) -> None:
         assert "write a multiple of 100" in refused.refused(422, "Invalid")
         refused = await admin.post(PODS, a_pod("c", share, hostPID=True))
         assert "spec.hostPID: true: " in refused.refused(403, "Forbidden")
-        theirs = await admin.post(PODS, a_pod("e", share, schedulerName="theirs"))
-        assert theirs.done["spec"]["schedulerName"] == "theirs"
-        assert any("left alone" in warning for warning in theirs.warnings)
+        foreign = await admin.post(PODS, a_pod("e", share, schedulerName="theirs"))
+        assert foreign.done["spec"]["schedulerName"] == "theirs"
+        assert any("left alone" in warning for warning in foreign.warnings)
         plain = (await admin.post(PODS, a_pod("d", {"cpu": "1"}, hostPID=True))).done
         assert plain["spec"]["schedulerName"] == "default-scheduler"
 
@@ -110,7 +110,7 @@ async def test_keys_of_pods_that_exist_are_guarded(kind: str, tmp_path: Path) ->
                     await asyncio.sleep(0.2)
 
 
-async def test_only_pods_that_ask_wait_for_a_webhook_that_is_gone(
+async def test_only_pods_that_request_cards_wait_for_a_webhook_that_is_gone(
     kind: str, tmp_path: Path
 ) -> None:
     async with open_cluster(kind, tmp_path) as cluster:
@@ -122,8 +122,8 @@ async def test_only_pods_that_ask_wait_for_a_webhook_that_is_gone(
             500, "InternalError"
         )
         assert (await admin.post(PODS, a_pod("b", {"cpu": "1"}))).status == 201
-        theirs = a_pod("c", {"nvidia.com/gpu": "1"}, schedulerName="theirs")
-        assert (await admin.post(PODS, theirs)).status == 201
+        foreign = a_pod("c", {"nvidia.com/gpu": "1"}, schedulerName="theirs")
+        assert (await admin.post(PODS, foreign)).status == 201
         own = a_pod("d", {"cpu": "1"}, schedulerName="theirs", notes={GRANT_KEY: "mine"})
         assert "failed calling webhook" in (await admin.post(PODS, own)).refused(
             500, "InternalError"
@@ -140,7 +140,7 @@ async def webhooks(cluster: Cluster, phase: str) -> list[Json]:
     return listed
 
 
-async def test_the_registration_is_kept(kind: str, tmp_path: Path) -> None:
+async def test_the_registration_is_restored(kind: str, tmp_path: Path) -> None:
     async with open_cluster(kind, tmp_path) as cluster, the_webhook(cluster):
         before = await webhooks(cluster, "mutating"), await webhooks(cluster, "validating")
         version = (await cluster.admin.get(CONFIGURATION.format("mutating"))).body["metadata"]

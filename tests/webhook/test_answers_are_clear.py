@@ -42,15 +42,15 @@ from tests.webhook.setting import (
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(limits: dict[str, str], message: str) -> None:
     for phase in (mutated, validated):
-        status, told = why_not(phase(a_manifest(limits)))
+        status, text = why_not(phase(a_manifest(limits)))
         assert status == 422
-        assert told.startswith(message)
+        assert text.startswith(message)
 
 
 def test_a_pod_that_was_not_completed_is_noticed() -> None:
     amounts = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
-    _, told = why_not(validated(a_manifest(amounts)))
-    assert told.startswith("/spec/schedulerName: not as Tessera's mutating webhook leaves it: ")
+    _, text = why_not(validated(a_manifest(amounts)))
+    assert text.startswith("/spec/schedulerName: not as Tessera's mutating webhook leaves it: ")
     pod = admitted(a_manifest(amounts))
     del pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpumem"]
     assert why_not(validated(pod))[1].startswith("/spec/containers/0/resources/requests/")
@@ -58,13 +58,13 @@ def test_a_pod_that_was_not_completed_is_noticed() -> None:
 
 def test_annotations_leave_room_for_the_grant() -> None:
     pod = a_manifest(notes={"big": "x" * (200 << 10)})
-    status, told = why_not(mutated(pod))
-    assert (status, told.partition(": the")[0]) == (422, "metadata.annotations: 201 KiB")
+    status, text = why_not(mutated(pod))
+    assert (status, text.partition(": the")[0]) == (422, "metadata.annotations: 201 KiB")
     assert mutated(a_manifest(notes={"big": "x" * (199 << 10)})).allowed
     assert mutated(a_manifest({"cpu": "1"}, notes={"big": "x" * (200 << 10)})).allowed
 
 
-def test_quota_is_told_early() -> None:
+def test_quota_warns_early() -> None:
     limit = Limit(namespace="team", source="ResourceQuota team/gpus", memory_bytes=4000 << 20)
     used = {("nvidia", ""): QuotaUsage(memory_bytes=3000 << 20, cards=1)}
     setting = Setting(allowance=Allowance([limit], used))
@@ -80,9 +80,9 @@ def test_quota_is_told_early() -> None:
 
 def test_warnings_are_short_printable_lines() -> None:
     notes = {f"tessera.dev/{'x' * 300}\n{i}": "" for i in range(30)}
-    told = mutated(a_manifest(notes=notes)).warnings
-    assert len(told) <= 15
-    assert all(len(line) <= 256 and line.isprintable() for line in told)
+    text = mutated(a_manifest(notes=notes)).warnings
+    assert len(text) <= 15
+    assert all(len(line) <= 256 and line.isprintable() for line in text)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_warnings_are_short_printable_lines() -> None:
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}', "request: missing: "),
     ],
 )  # fmt: skip
-def test_a_body_that_is_no_review_is_told_so(body: bytes, sentence: str) -> None:
+def test_a_body_that_is_no_review_gets_400(body: bytes, sentence: str) -> None:
     with pytest.raises(NotAReview) as caught:
         decode_review(body)
     assert str(caught.value).startswith(sentence)
@@ -158,7 +158,7 @@ def test_an_amount_of_zero_chooses_no_dialect(zero: str) -> None:
     assert validated(done).allowed
 
 
-def test_a_zero_beside_another_dialect_contradicts_nothing() -> None:
+def test_a_zero_next_to_another_dialect_contradicts_nothing() -> None:
     pod = a_manifest({"volcano.sh/vgpu-number": "0", "nvidia.com/gpu": "1"})
     assert mutated(pod).allowed
     pod = a_manifest({"volcano.sh/vgpu-number": "1", "nvidia.com/gpu": "0"})
@@ -167,6 +167,6 @@ def test_a_zero_beside_another_dialect_contradicts_nothing() -> None:
     assert not mutated(pod).allowed
 
 
-def test_zeros_of_one_vendor_stay_what_they_are_beside_cards_of_another() -> None:
-    _, told = why_not(mutated(a_manifest({"mthreads.com/vgpu": "0", "nvidia.com/gpu": "1"})))
-    assert told.startswith("spec.containers[0].resources.limits[mthreads.com/vgpu]: 0: ")
+def test_zeros_of_one_vendor_stay_what_they_are_next_to_cards_of_another() -> None:
+    _, text = why_not(mutated(a_manifest({"mthreads.com/vgpu": "0", "nvidia.com/gpu": "1"})))
+    assert text.startswith("spec.containers[0].resources.limits[mthreads.com/vgpu]: 0: ")

@@ -53,7 +53,7 @@ class Served(msgspec.Struct, frozen=True):
     url: str
 
     def bundle(self) -> bytes:
-        """What the API server is told to trust."""
+        """What the API server has to trust."""
         found = msgspec.json.decode(self.store.handle("GET", MUTATING).body)
         return base64.b64decode(found["webhooks"][0]["clientConfig"]["caBundle"])
 
@@ -91,7 +91,7 @@ class Served(msgspec.Struct, frozen=True):
 async def a_webhook(
     behind_s: float = 0, settings: WebhookSettings = SETTINGS
 ) -> AsyncGenerator[Served]:
-    """`behind_s` = how much its clock is behind that of whoever checks certificates."""
+    """`behind_s` = how much its clock is behind the clock that certificates are checked by."""
     clock = LoopClock(start=SystemClock().time() - behind_s)
     store, metrics = a_store(clock), Metrics("scheduler")
     for name, labels in ((HOME, {}), ("team", {}), ("strict", {OWN_ENVIRONMENT: "refuse"})):

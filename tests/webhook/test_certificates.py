@@ -74,7 +74,7 @@ def test_replicas_with_other_names_do_not_make_certificates_in_turn() -> None:
     assert due(second, ("other",), START, LIVES) is second
 
 
-def test_whoever_learns_a_day_late_always_accepts() -> None:
+def test_a_client_that_learns_a_day_late_always_accepts() -> None:
     issued = due(None, NAMES, START, LIVES)
     seen: list[tuple[Issued, str]] = []
     now, roots = START, {issued.authorities[0].cert}
@@ -108,7 +108,7 @@ def a_cluster() -> Objects:
     return store
 
 
-def kept(store: Objects) -> Any:
+def stored(store: Objects) -> Any:
     return msgspec.json.decode(store.handle("GET", SECRET).body)["data"]
 
 

@@ -59,16 +59,16 @@ async def keep(cluster: Cluster, issued: Issued) -> None:
     await cluster.kube.call(Verb.POST, place.collection, body=body)
 
 
-async def told(cluster: Cluster) -> str:
-    """What the API server is told to check certificates with."""
+async def trusted(cluster: Cluster) -> str:
+    """What the API server checks certificates with."""
     config = (await cluster.admin.get(CONFIGURATION)).done["webhooks"][0]["clientConfig"]
     return base64.b64decode(config["caBundle"]).decode()
 
 
 async def served_now(cluster: Cluster, served: HttpServer) -> x509.Certificate:
-    """What a new connection is shown, checked as the API server is told to check it now."""
+    """What a new connection is shown, checked as the API server checks it now."""
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", served.port, ssl=ssl.create_default_context(cadata=await told(cluster))
+        "127.0.0.1", served.port, ssl=ssl.create_default_context(cadata=await trusted(cluster))
     )
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
@@ -99,7 +99,7 @@ async def test_no_pod_is_refused_while_both_are_renewed(tmp_path: Path) -> None:
             async def create() -> None:
                 while not done.is_set():
                     name = f"p-{len(answers)}"
-                    answers.append((await cluster.admin.post(PODS, asks(name))).done)
+                    answers.append((await cluster.admin.post(PODS, requests_cards(name))).done)
 
             async def many_more() -> None:
                 so_far = len(answers)
@@ -110,7 +110,7 @@ async def test_no_pod_is_refused_while_both_are_renewed(tmp_path: Path) -> None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(create(), name="pods")
                 async with asyncio.timeout(PATIENCE_S):
-                    while (await told(cluster)).count("BEGIN CERTIFICATE") < 2:
+                    while (await trusted(cluster)).count("BEGIN CERTIFICATE") < 2:
                         await asyncio.sleep(0.2)
                 await many_more()
                 clock.jump(DUE_S)
@@ -122,6 +122,6 @@ async def test_no_pod_is_refused_while_both_are_renewed(tmp_path: Path) -> None:
             assert {pod["spec"]["schedulerName"] for pod in answers} == {"tessera-scheduler"}
 
 
-def asks(name: str) -> Json:
+def requests_cards(name: str) -> Json:
     container = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     return {"metadata": {"name": name}, "spec": {"containers": [container]}}

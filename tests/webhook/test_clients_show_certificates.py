@@ -64,7 +64,7 @@ async def test_only_a_client_with_a_certificate_sends_large_bodies(
             await status(served, SMALL, wrong)
 
 
-async def test_without_the_setting_nobody_is_asked(clients: tuple[Path, Path]) -> None:
+async def test_without_the_setting_no_certificate_is_requested(clients: tuple[Path, Path]) -> None:
     async with a_webhook() as served:
         assert await status(served, LARGE, None) == 200
         assert await status(served, LARGE, clients[1]) == 200

@@ -84,18 +84,18 @@ async def test_a_new_key_signs_when_it_has_been_published_for_a_while() -> None:
     store, clock = a_cluster(), LoopClock()
     async with (
         open_keys(FakeKube(store), HOME, SETTINGS, clock) as keys,
-        open_keys(FakeKube(store), HOME, SETTINGS, clock) as beside,
+        open_keys(FakeKube(store), HOME, SETTINGS, clock) as other,
     ):
         first = keys.signer.id
         old = keys.signer.sign('{"version":1}')
         await asyncio.sleep(SETTINGS.rotate_after_s + SETTINGS.refresh_s + 1)
-        assert keys.signer.id == beside.signer.id == first
+        assert keys.signer.id == other.signer.id == first
         assert len(published(store)) == 2
         await asyncio.sleep(SETTINGS.publish_s + SETTINGS.refresh_s + 1)
         second = keys.signer.id
-        assert second == beside.signer.id != first
+        assert second == other.signer.id != first
         for text in (old, keys.signer.sign('{"version":1}')):
-            for verifier in (keys.verifier, beside.verifier, Verifier(published(store))):
+            for verifier in (keys.verifier, other.verifier, Verifier(published(store))):
                 assert verifier.problem(text) == ""
 
 

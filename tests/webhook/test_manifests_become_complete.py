@@ -86,7 +86,7 @@ def test_a_trace_that_is_none_is_replaced() -> None:
     assert admitted(pod)["metadata"]["annotations"] == {}
 
 
-def test_a_pod_that_asks_for_nothing_is_not_touched() -> None:
+def test_a_pod_without_requests_is_not_touched() -> None:
     for limits in ({}, {"cpu": "1"}):
         answer = mutated(a_manifest(limits), Setting(traceparent=TRACE))
         assert (answer.allowed, patch_of(answer), answer.warnings) == (True, [], ())

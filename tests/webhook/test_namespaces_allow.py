@@ -91,10 +91,10 @@ def filtered(pod: Json, labels: dict[str, str]) -> tuple[Verdict, str]:
 @BY_NAME
 def test_each_kind_has_its_label(kind: IsolationAllowance) -> None:
     pod = a_manifest(SHARE, **EXAMPLES[kind.name])
-    status, told = why_not(mutated(pod))
+    status, text = why_not(mutated(pod))
     assert status == 403
-    assert told.endswith(f"an administrator allows it with the namespace's label {kind.label}=true")
-    assert filtered(pod, {}) == planned(pod, {}) == (Verdict.REJECTED, told)
+    assert text.endswith(f"an administrator allows it with the namespace's label {kind.label}=true")
+    assert filtered(pod, {}) == planned(pod, {}) == (Verdict.REJECTED, text)
     labels = {kind.label: "true"}
     setting = Setting(namespace=labels, labels=labels)
     assert mutated(pod, setting).allowed
@@ -126,7 +126,7 @@ def test_pods_with_whole_cards_may_share_memory_with_the_node(system: str) -> No
     assert not mutated(a_manifest(WHOLE[system], hostPID=True)).allowed
 
 
-def test_a_whole_card_beside_a_share_is_not_enough() -> None:
+def test_a_whole_card_next_to_a_share_is_not_enough() -> None:
     share = {"name": "d", "resources": {"limits": SHARE, "requests": SHARE}}
     pod = a_manifest({"nvidia.com/gpu": "1"}, hostIPC=True, initContainers=[share])
     assert why_not(mutated(pod))[1].startswith("spec.hostIPC: true: ")
@@ -141,7 +141,7 @@ def test_a_part_of_a_card_is_not_enough(limits: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "value", "told"),
+    ("label", "value", "warns"),
     [
         ("allow.tessera.dev/hostipc", "true",
          "namespace label allow.tessera.dev/hostipc: no such label, it allows nothing; did you "
@@ -153,18 +153,18 @@ def test_a_part_of_a_card_is_not_enough(limits: dict[str, str]) -> None:
          "namespace label allow.tessera.dev/host-ipc=yes: allows nothing; write "),
     ],
 )  # fmt: skip
-def test_a_label_without_effect_is_told(label: str, value: str, told: str) -> None:
+def test_a_label_without_effect_warns(label: str, value: str, warns: str) -> None:
     labels = {label: value}
     assert not allowed_by(labels)
-    assert without_effect(labels)[0].startswith(told)
+    assert without_effect(labels)[0].startswith(warns)
     (warning,) = mutated(a_manifest(SHARE), Setting(labels=labels)).warnings
-    assert warning.startswith(told[:200])
+    assert warning.startswith(warns[:200])
     planner = Planner(REGISTRY, Cluster(nodes=[], namespaces={"team": labels}))
     assert planner.warnings[0].startswith("namespace team: label ")
     assert mutated(a_manifest({"cpu": "1"}), Setting(labels=labels)).warnings == ()
 
 
-def test_labels_that_count_are_not_told() -> None:
+def test_labels_that_count_do_not_warn() -> None:
     labels = {kind.label: value for kind in KINDS for value in ("true", "false")}
     assert without_effect({**labels, "team": "a"}) == ()
     assert len(without_effect({f"allow.tessera.dev/{i}": "true" for i in range(100)})) == 3
@@ -189,17 +189,17 @@ def test_the_page_has_every_folder_capability_and_annotation() -> None:
     assert missing == []
 
 
-def test_waiting_pods_are_looked_at_again_when_a_label_allows_more() -> None:
-    ledger, told = Ledger(), []
-    sink = LedgerNamespaces(ledger, lambda: told.append(ledger.allowed_in("team")))
+def test_waiting_pods_are_tried_again_when_a_label_allows_more() -> None:
+    ledger, changes = Ledger(), []
+    sink = LedgerNamespaces(ledger, lambda: changes.append(ledger.allowed_in("team")))
     sink.on_list([NamespaceSummary("team", {})], 0, 0)
     for labels in ({"a": "b"}, {"allow.tessera.dev/host-pid": "true"}, {}):
         sink.on_event(WatchEventType.MODIFIED, NamespaceSummary("team", labels), 0)
-    assert told == [{"host-pid"}, set()]
+    assert changes == [{"host-pid"}, set()]
 
 
 @pytest.mark.looptime
-async def test_of_a_namespace_only_what_means_something_is_remembered() -> None:
+async def test_only_labels_and_annotations_with_a_meaning_are_remembered() -> None:
     noise = {f"example.com/{i}": "x" * 60 for i in range(100)}
     labels = {"allow.tessera.dev/host-pid": "true", "hami.io/webhook": "ignore", **noise}
     kube = FakeKube(store := a_store(LoopClock()))

@@ -1,4 +1,4 @@
-"""Keys that tell which cards a pod holds are not a tenant's to write."""
+"""Keys that say which cards a pod holds are not a tenant's to write."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tessera_schema.annotation_keys import RESERVE_KEY, SCHEDULER, TRACE_KEY
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.resizes import RESIZE_KEY
 from tests.webhook.setting import (
-    OURS,
     TRACE,
+    WRITERS,
     Json,
     a_manifest,
     admitted,
@@ -76,7 +76,7 @@ def update(before: Json, after: Json, user: str = "jane", group: str = "users") 
 )  # fmt: skip
 def test_a_pod_that_exists_is_changed_by_tesseras_accounts_only(before: Json, after: Json) -> None:
     assert not update(before, after)
-    assert update(before, after, group=OURS)
+    assert update(before, after, group=WRITERS)
     assert update(before, before)
 
 
@@ -113,5 +113,5 @@ def test_a_binding_by_others_bears_no_grant() -> None:
     binding = {"metadata": {"name": "p", "annotations": {GRANT_KEY: "x"}}, "target": {"name": "n1"}}
     made: Json = {"kind": "Binding", "sub": "binding"}
     assert why_not(validated(binding, **made))[0] == 403
-    assert validated(binding, groups=[OURS], **made).allowed
+    assert validated(binding, groups=[WRITERS], **made).allowed
     assert validated({"metadata": {"name": "p"}}, **made).allowed

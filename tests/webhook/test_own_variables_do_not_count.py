@@ -64,9 +64,9 @@ def test_what_harms_nothing_stays(name: str, value: str) -> None:
 
 
 def test_all_of_them_go_from_all_containers() -> None:
-    beside = {"name": "beside", "env": [ALL, MINE, ALL]}
+    sidecar = {"name": "beside", "env": [ALL, MINE, ALL]}
     pod = a_pod(ALL, ALL)
-    pod["spec"]["containers"].append(beside)
+    pod["spec"]["containers"].append(sidecar)
     pod["spec"]["initContainers"] = [{"name": "init", "env": [ALL]}]
     spec = admitted(pod)["spec"]
     assert [c["env"] for c in (*spec["initContainers"], *spec["containers"])] == [[], [], [MINE]]
@@ -124,8 +124,8 @@ def test_cards_are_not_hidden_from_pods_that_opt_out_or_claim_them() -> None:
     }), rules=rules)) == []  # fmt: skip
     claiming = a_manifest({}, resourceClaims=[{"name": "c"}])
     assert patch_of(mutated(claiming, rules=rules)) == []
-    theirs = a_manifest(schedulerName="theirs")
-    assert patch_of(mutated(theirs, rules=rules)) == []
+    foreign = a_manifest(schedulerName="theirs")
+    assert patch_of(mutated(foreign, rules=rules)) == []
 
 
 def test_a_debugging_containers_own_ones_go() -> None:

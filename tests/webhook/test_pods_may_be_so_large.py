@@ -31,9 +31,9 @@ from tessera_testing.builders import a_card, a_container, a_node, a_pod
 from tests.dialects.adding import acme
 from tests.webhook.setting import (
     NO_TRACE,
-    OURS,
     REGISTRY,
     RULES,
+    WRITERS,
     Json,
     a_manifest,
     a_review,
@@ -114,14 +114,14 @@ def filtered(pod: Json) -> tuple[Verdict, str]:
 def test_beyond_a_bound_it_is_refused_everywhere_with_one_sentence(what: str) -> None:
     make, most, field = BOUNDS[what]
     pod = make(most + 10)
-    status, told = why_not(mutated(pod))
+    status, text = why_not(mutated(pod))
     assert status == 422
-    begins, _, remedy = told.partition(": a pod that asks for shares has ")
+    begins, _, remedy = text.partition(": a pod that asks for shares has ")
     assert begins in {f"{field}: {most + n}" for n in range(1, 11)}
     assert remedy.startswith(f"{most} ")
-    assert why_not(validated(pod)) == (status, told)
-    assert filtered(pod) == (Verdict.REJECTED, told)
-    assert planned(pod) == (Verdict.REJECTED, told)
+    assert why_not(validated(pod)) == (status, text)
+    assert filtered(pod) == (Verdict.REJECTED, text)
+    assert planned(pod) == (Verdict.REJECTED, text)
 
 
 @pytest.mark.parametrize("what", BOUNDS)
@@ -134,7 +134,7 @@ def test_at_a_bound_it_is_taken(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", BOUNDS)
-def test_a_pod_that_asks_for_nothing_may_be_larger(what: str) -> None:
+def test_a_pod_without_requests_may_be_larger(what: str) -> None:
     make, most, _ = BOUNDS[what]
     pod = make(most + 10)
     resources = pod["spec"]["containers"][0]["resources"]
@@ -145,7 +145,7 @@ def test_a_pod_that_asks_for_nothing_may_be_larger(what: str) -> None:
     assert planned(pod)[0] is Verdict.IGNORED
 
 
-def test_a_debugging_container_is_held_to_the_same() -> None:
+def test_the_same_goes_for_a_debugging_container() -> None:
     own = some(pod_size.MOST_VARIABLES + 1, lambda i: {"name": f"NVIDIA_VISIBLE_DEVICES{i}"})
     pod = a_manifest(ephemeralContainers=[{"name": "d", "env": own}])
     change: Json = {"old": a_manifest(), "operation": "UPDATE", "sub": "ephemeralcontainers"}
@@ -187,7 +187,7 @@ def test_many_small_parts_are_refused_unread() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY.resources | REGISTRY.result_keys))
-def test_it_is_refused_by_each_name_that_is_ours(name: str) -> None:
+def test_it_is_refused_by_each_name_of_tesseras(name: str) -> None:
     answer = reviewed(large(name))
     assert answer is not None
     assert not answer.allowed
@@ -210,13 +210,13 @@ def test_a_large_pod_of_another_scheduler_is_left_alone() -> None:
 
 
 def test_who_may_write_keys_may_do_so_on_large_pods() -> None:
-    answer = reviewed(large("tessera.dev/grant"), operation="UPDATE", groups=[OURS])
+    answer = reviewed(large("tessera.dev/grant"), operation="UPDATE", groups=[WRITERS])
     assert answer is not None
     assert answer.allowed
 
 
 def test_who_comes_with_too_many_groups_is_nobody() -> None:
-    groups = [OURS, *("g" * 1_000 for _ in range(300))]
+    groups = [WRITERS, *("g" * 1_000 for _ in range(300))]
     answer = reviewed(large("tessera.dev/grant"), operation="UPDATE", groups=groups)
     assert answer is not None
     assert not answer.allowed
@@ -237,16 +237,16 @@ def test_a_pod_beyond_the_bounds_that_runs_is_counted() -> None:
             f"l{i}": "" for i in range(pod_size.MOST_LABELS + 1)
         }),
     ):  # fmt: skip
-        books = Planner(ACME, Cluster(nodes=nodes, bound=[holder]))
-        entry = books.ledger.entry("u")
+        planner = Planner(ACME, Cluster(nodes=nodes, bound=[holder]))
+        entry = planner.ledger.entry("u")
         assert entry is not None
         assert len(entry.grant.shares) == len(holder.spec.containers)
 
 
 def test_a_long_value_does_not_make_a_long_message() -> None:
     pod = a_manifest(nodeName="n" * 10_000)
-    _, told = why_not(mutated(pod))
-    assert len(told) < 500
+    _, text = why_not(mutated(pod))
+    assert len(text) < 500
 
 
 def cost(work: Callable[[], object]) -> float:

@@ -25,11 +25,11 @@ from tessera_schema.annotation_keys import (
 )
 from tessera_schema.grants import GRANT_KEY
 from tessera_schema.resizes import RESIZE_KEY
-from tests.webhook.setting import OURS, REGISTRY, Json, a_manifest
+from tests.webhook.setting import REGISTRY, WRITERS, Json, a_manifest
 
 NAMES_US = parse(match_conditions.names_us(REGISTRY))
 CHANGES = parse(match_conditions.changes_guarded_keys(REGISTRY, [SCHEDULER]))
-OTHERS = parse(match_conditions.by_others([OURS, "their-plugin"]))
+OTHERS = parse(match_conditions.by_others([WRITERS, "their-plugin"]))
 PLACES = scope_of(REGISTRY).places
 HAS_KEYS = parse(match_conditions.has_own_keys())
 
@@ -39,7 +39,7 @@ def calls(pod: Json) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY.resources))
-def test_every_resource_of_every_dialect_is_ours(name: str) -> None:
+def test_every_resource_of_every_dialect_is_reviewed(name: str) -> None:
     assert calls(a_manifest({name: "1"}))
 
 
@@ -53,12 +53,12 @@ def test_one_container_of_any_kind_is_enough() -> None:
 
 
 @pytest.mark.parametrize("key", [GRANT_KEY, "volcano.sh/gpu-index", "tencent.com/gpu-mod-idx-3"])
-def test_keys_of_ours_are_enough(key: str) -> None:
+def test_tesseras_keys_are_enough(key: str) -> None:
     assert calls(a_manifest({}, notes={key: "x"}))
 
 
 @pytest.mark.parametrize("key", sorted(OWNER_KEYS))
-def test_wishes_of_owners_are_theirs_to_write(key: str) -> None:
+def test_owners_may_write_their_preferences(key: str) -> None:
     assert not calls(a_manifest({}, notes={key: "x"}))
     assert is_result(REGISTRY, "tessera.dev/anything")
     assert not is_result(REGISTRY, key)
@@ -114,7 +114,7 @@ def hooks(config: dict[str, Json], **scope: Any) -> dict[str, Json]:
     return {hook["name"]: hook for hook in mutating}
 
 
-def test_only_pods_of_ours_wait_for_us() -> None:
+def test_only_pods_of_tessera_wait_for_the_webhook() -> None:
     found = hooks({})
     assert {name: hook["failurePolicy"] for name, hook in found.items()} == {
         "admit.tessera.dev": "Fail", "others.tessera.dev": "Ignore",
@@ -144,7 +144,7 @@ def test_pods_of_the_default_scheduler_may_be_others_too() -> None:
         ({}, {RESIZE_KEY: "{}"}, False),
     ],
 )  # fmt: skip
-def test_only_changes_of_our_keys_are_looked_at(
+def test_only_changes_of_tesseras_keys_are_reviewed(
     before: Json, after: Json, *, changes: bool
 ) -> None:
     old = a_manifest(notes=before, schedulerName=SCHEDULER)
@@ -162,7 +162,7 @@ def test_only_changes_of_our_keys_are_looked_at(
         (SCHEDULER, {}, {"hami.io/vgpu-devices-allocated": "x"}, True),
     ],
 )
-def test_what_other_systems_write_on_their_own_pods_is_not_looked_at(
+def test_what_other_systems_write_on_their_own_pods_is_not_reviewed(
     scheduler: str, before: Json, after: Json, *, changes: bool
 ) -> None:
     old = a_manifest(notes=before, schedulerName=scheduler)
@@ -175,17 +175,17 @@ def test_what_other_systems_write_on_their_own_pods_is_not_looked_at(
     [
         ({"username": "jane"}, True), ({"username": "jane", "groups": ["users"]}, True),
         ({"username": "their-plugin"}, False),
-        ({"username": "x", "groups": ["system:authenticated", OURS]}, False),
+        ({"username": "x", "groups": ["system:authenticated", WRITERS]}, False),
     ],
 )  # fmt: skip
 def test_our_own_writes_do_not_come_back_to_us(user: Json, *, others: bool) -> None:
     assert evaluate(OTHERS, {"request": {"userInfo": user}}) is others
 
 
-def test_a_binding_is_looked_at_where_it_has_one_of_our_keys() -> None:
-    def looked_at(notes: Json) -> bool:
+def test_a_binding_with_one_of_tesseras_keys_is_reviewed() -> None:
+    def is_reviewed(notes: Json) -> bool:
         return evaluate(HAS_KEYS, {"object": {"metadata": {"annotations": notes}}}) is True
 
-    assert looked_at({GRANT_KEY: "x"})
-    assert not looked_at({"hami.io/vgpu-devices-allocated": "x"})
+    assert is_reviewed({GRANT_KEY: "x"})
+    assert not is_reviewed({"hami.io/vgpu-devices-allocated": "x"})
     assert evaluate(HAS_KEYS, {"object": {"metadata": {"name": "p"}}}) is False

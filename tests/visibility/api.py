@@ -28,7 +28,7 @@ from tessera_schema.endpoints.visibility import (
     decode_pod_explanation,
 )
 from tests.contract.certificates import Authority, Pair
-from tests.visibility.books import REGISTRY, Scheduler
+from tests.visibility.ledger import REGISTRY, Scheduler
 
 EDIT = (
     Rule(("get", "list"), (PLURAL,), groups=(GROUP,), namespaces=("team",)),
@@ -43,7 +43,7 @@ AUTH = "/api/v1/namespaces/kube-system/configmaps"
 
 
 class Plane(Scheduler):
-    """Books beside an API server that passes requests on."""
+    """A scheduler, and an API server that passes requests on."""
 
     def __init__(self, folder: Path, nodes: int = 2, **more: Any) -> None:
         super().__init__(nodes, **more)
@@ -55,7 +55,7 @@ class Plane(Scheduler):
         self.leader = ""
 
     def publish(self, authority: Authority, names: Sequence[str] = ("front-proxy-client",)) -> None:
-        """Write whom the cluster lets speak for others."""
+        """Write which clients the cluster lets speak for others."""
         data = {
             "requestheader-client-ca-file": authority.certificate.decode(),
             "requestheader-allowed-names": json.dumps(list(names)),
@@ -75,7 +75,7 @@ class Plane(Scheduler):
     def hold(self, node: str, gib: int, namespace: str, name: str) -> None:
         """A pod of that namespace holds so much of the node's card."""
         self.pod(name, gib, namespace)
-        self.ask(name, namespace)
+        self.filter_pod(name, namespace)
         entry = next(e for e in self.ledger.entries() if e.grant.name == name)
         assert entry.grant.node == node
         self.ledger.binding_sent(entry.grant.uid)
@@ -96,11 +96,11 @@ class ApiServer:
     def __init__(self, url: str, folder: Path) -> None:
         self._url, self._folder = url, folder
 
-    async def ask(
+    async def send(
         self, path: str, user: str = "edith", *, shows: Pair | None = None, method: str = "GET",
         headers: dict[str, str] | None = None,
     ) -> Answer:  # fmt: skip
-        """Ask for somebody, showing that certificate; `user` may be empty."""
+        """Send a request of the user with that certificate; `user` may be empty."""
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
         if shows is not None:
@@ -119,11 +119,11 @@ class ApiServer:
             return Answer(response.status, body, dict(response.headers))
 
     async def until_believed(self, shows: Pair) -> None:
-        """Until this certificate is accepted: it has to be read whom to believe."""
+        """Until this certificate is accepted: the server has to read which authority to trust."""
         async with asyncio.timeout(10):
             while True:
                 try:
-                    if (await self.ask("/apis", shows=shows)).status == 200:
+                    if (await self.send("/apis", shows=shows)).status == 200:
                         return
                 except aiohttp.ClientError:
                     await asyncio.sleep(0.01)
@@ -138,7 +138,7 @@ class Asking:
     async def get(self, path: str, user: str = "edith", accept: str = "") -> Answer:
         """The answer to that user."""
         headers = {"Accept": accept} if accept else {}
-        return await self.server.ask(path, user, shows=self.shows, headers=headers)
+        return await self.server.send(path, user, shows=self.shows, headers=headers)
 
     async def explain(self, name: str, user: str = "edith", query: str = "") -> PodExplanation:
         """The explanation that the user gets."""
@@ -151,7 +151,7 @@ class Asking:
 async def asking(
     plane: Plane, settings: VisibilitySettings | None = None
 ) -> AsyncGenerator[Asking]:
-    """Serve it on these books."""
+    """Serve the API on this ledger."""
     explainer = Explainer(
         registry=REGISTRY, ledger=plane.ledger, decisions=plane.decisions, clock=plane.clock,
         other_leader=lambda: plane.leader,

@@ -16,7 +16,7 @@ from tessera_scheduler.binding.request import BindingTarget
 from tessera_scheduler.binding.settings import BindSettings
 from tessera_schema.grants import Grant, Share
 from tessera_testing.builders import a_pod
-from tests.scheduler.world import World, leading, settings, until
+from tests.scheduler.fake_cluster import FakeCluster, leading, settings, until
 
 LABEL = "hami.io/vgpu-node"
 WRITES = replace(settings(), bind=BindSettings(labels=True))
@@ -50,41 +50,41 @@ def test_a_binding_has_the_labels() -> None:
     assert msgspec.json.decode(target.body())["metadata"]["labels"] == labels
 
 
-def patches(world: World) -> int:
-    return world.kube.calls.count((Verb.PATCH, world.path("a")))
+def patches(cluster: FakeCluster) -> int:
+    return cluster.kube.calls.count((Verb.PATCH, cluster.path("a")))
 
 
 @pytest.mark.looptime
-async def test_without_being_asked_no_pod_is_written_twice() -> None:
-    world = World()
-    world.pod("a")
-    async with leading(world) as scheduler:
-        await world.place(scheduler, "a")
+async def test_without_the_setting_no_pod_is_written_twice() -> None:
+    cluster = FakeCluster()
+    cluster.pod("a")
+    async with leading(cluster) as scheduler:
+        await cluster.place(scheduler, "a")
         await until(lambda: not scheduler.retry_queue.open)
-    assert patches(world) == 0
+    assert patches(cluster) == 0
 
 
 @pytest.mark.looptime
-async def test_asked_for_it_is_written_once_and_tried_again() -> None:
-    world = World()
-    world.pod("a")
-    world.fault("PATCH", r".*/pods/a", Answer(503))
-    async with leading(world, config=WRITES) as scheduler:
-        node = await world.place(scheduler, "a")
-        await until(lambda: LABEL in world.read("a").metadata.labels)
+async def test_with_the_setting_it_is_written_once_and_tried_again() -> None:
+    cluster = FakeCluster()
+    cluster.pod("a")
+    cluster.fault("PATCH", r".*/pods/a", Answer(503))
+    async with leading(cluster, config=WRITES) as scheduler:
+        node = await cluster.place(scheduler, "a")
+        await until(lambda: LABEL in cluster.read("a").metadata.labels)
         await until(lambda: not scheduler.retry_queue.open)
-    assert world.read("a").metadata.labels == {LABEL: node}
-    assert patches(world) == 2
+    assert cluster.read("a").metadata.labels == {LABEL: node}
+    assert patches(cluster) == 2
 
 
 @pytest.mark.looptime
 async def test_another_pod_of_that_name_is_left_alone() -> None:
-    world = World()
-    world.pod("a")
-    async with leading(world, config=WRITES) as scheduler:
-        await world.place(scheduler, "a")
-        world.delete("a")
-        world.pod("a", 0)
+    cluster = FakeCluster()
+    cluster.pod("a")
+    async with leading(cluster, config=WRITES) as scheduler:
+        await cluster.place(scheduler, "a")
+        cluster.delete("a")
+        cluster.pod("a", 0)
         await until(lambda: not scheduler.retry_queue.open)
-    assert world.read("a").metadata.labels == {}
-    assert patches(world) == 1
+    assert cluster.read("a").metadata.labels == {}
+    assert patches(cluster) == 1

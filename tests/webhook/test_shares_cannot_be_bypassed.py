@@ -146,7 +146,7 @@ def test_it_is_refused_in_both_phases(why: str) -> None:
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_a_pod_that_asks_for_nothing_may_have_it(why: str) -> None:
+def test_a_pod_without_requests_may_have_it(why: str) -> None:
     pod = a_manifest({"cpu": "1"}, **REFUSED[why][0])
     assert mutated(pod).allowed
     assert validated(pod).allowed
@@ -157,7 +157,7 @@ def test_what_is_harmless_is_allowed(name: str) -> None:
     assert mutated(a_manifest(SHARE, **ALLOWED[name])).allowed
 
 
-def test_init_containers_are_looked_at_too() -> None:
+def test_init_containers_are_reviewed_too() -> None:
     init = {"name": "i", "securityContext": {"privileged": True}}
     _, message = why_not(mutated(a_manifest(initContainers=[init])))
     assert message.startswith("spec.initContainers[0].securityContext.privileged: true")
@@ -169,7 +169,7 @@ def debugging(container: Json, limits: dict[str, str] | None = None) -> tuple[Js
     return old, new
 
 
-def test_a_debugging_container_is_held_to_the_same() -> None:
+def test_the_same_goes_for_a_debugging_container() -> None:
     context = {"capabilities": {"add": ["SYS_ADMIN"]}}
     old, new = debugging({"name": "debug", "securityContext": context})
     answer = validated(new, old=old, operation="UPDATE", sub="ephemeralcontainers")

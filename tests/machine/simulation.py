@@ -17,7 +17,7 @@ from tests.machine.replicas import Replica
 T = TypeVar("T")
 
 
-class World:
+class Simulation:
     """A cluster and those who work on it. `close` it."""
 
     def __init__(

@@ -1,4 +1,5 @@
-"""What a tenant is told about its pod: why, card by card, what would help; and nobody's secrets."""
+"""What the API says to a tenant about its pod: why, card by card, what would help; and nobody's
+secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tessera_scheduler.visibility.reviews import NAMESPACES_MOST
 from tessera_scheduler.visibility.settings import USER_MOST
 from tessera_schema.endpoints.visibility import PLURAL, ROOT
 from tessera_schema.quotas import Limit
-from tests.visibility.world import Plane, asking
+from tests.visibility.api import Plane, asking
 
 LIST = f"{ROOT}/namespaces/team/{PLURAL}"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -23,25 +24,26 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 @pytest.fixture
 async def plane(tmp_path: Path) -> Plane:
-    """Two cards of 16 GiB: of one 10 are held by another tenant, of the other 12 by ours."""
+    """Two cards of 16 GiB: of one 10 are held by another tenant, of the other 12 by a pod of the
+    same tenant."""
     plane = Plane(tmp_path)
     plane.hold("n0", 10, "other", "theirs")
     plane.hold("n1", 12, "team", "ours")
     plane.pod("big", 8)
-    plane.ask("big")
+    plane.filter_pod("big")
     return plane
 
 
 async def test_why_and_what_would_help(plane: Plane) -> None:
     async with asking(plane) as api:
-        told = await api.explain("big")
-    assert (told.verdict, told.attempts, told.metadata.namespace) == ("waiting", 1, "team")
-    assert told.message == "0/2 nodes have room: 2 CardInsufficientMemory"
-    assert [node.name for node in told.nodes] == ["n0", "n1"]
-    assert "asks 8192 MiB of a card" in told.nodes[0].reasons[0].message
-    [asked] = told.asks
+        found = await api.explain("big")
+    assert (found.verdict, found.attempts, found.metadata.namespace) == ("waiting", 1, "team")
+    assert found.message == "0/2 nodes have room: 2 CardInsufficientMemory"
+    assert [node.name for node in found.nodes] == ["n0", "n1"]
+    assert "asks 8192 MiB of a card" in found.nodes[0].reasons[0].message
+    [asked] = found.asks
     assert (asked.container, asked.memory_mib) == ("c", 8192)
-    assert told.advice == (
+    assert found.advice == (
         "the largest free part is 6 GiB on n0: ask for at most acme.com/gib: 6, or wait for a pod "
         "of another namespace"
     )
@@ -64,31 +66,31 @@ async def test_pods_of_others_are_named_to_those_alone_who_may_read_them(plane: 
 
 async def test_each_card_says_what_is_missing(plane: Plane) -> None:
     async with asking(plane) as api:
-        told = await api.explain("big", query="?cards=true")
-    [card] = told.nodes[0].cards
+        found = await api.explain("big", query="?cards=true")
+    [card] = found.nodes[0].cards
     assert (card.id, card.memory_mib, card.memory_mib_used) == ("n0-0", 16384, 10240)
     assert (card.slots_used, card.reason) == (1, "CardInsufficientMemory")
 
 
 async def test_a_pod_that_holds_cards_shows_them(plane: Plane) -> None:
     async with asking(plane) as api:
-        told = await api.explain("ours", query="?cards=1")
-    assert (told.verdict, told.node, told.advice) == ("placed", "n1", "")
-    assert told.held is not None
-    assert [(s.card, s.memory_mib) for s in told.held.shares] == [("n1-0", 12288)]
-    [node] = told.nodes
+        found = await api.explain("ours", query="?cards=1")
+    assert (found.verdict, found.node, found.advice) == ("placed", "n1", "")
+    assert found.held is not None
+    assert [(s.card, s.memory_mib) for s in found.held.shares] == [("n1-0", 12288)]
+    [node] = found.nodes
     assert [(card.id, card.reason) for card in node.cards] == [("n1-0", "")]
 
 
 async def test_a_pod_that_is_waited_for_is_not_named(plane: Plane) -> None:
     uid = plane.pod("closed-out", 8)
-    plane.ask("closed-out")
+    plane.filter_pod("closed-out")
     decision = plane.decisions.get(uid)
     assert decision is not None
     assert decision.candidates is not None
     decision.candidates[:] = False
-    told = "room is being made there by plan p for {}, of priority 0"
-    decision.reserved = {"n0": told.format("other/theirs"), "n1": told.format("team/ours")}
+    reason = "room is being made there by plan p for {}, of priority 0"
+    decision.reserved = {"n0": reason.format("other/theirs"), "n1": reason.format("team/ours")}
     async with asking(plane) as api:
         tenant = await api.explain("closed-out")
         admin = await api.explain("closed-out", "adam")
@@ -128,49 +130,49 @@ async def test_what_its_namespace_allows_is_no_refusal(plane: Plane) -> None:
     plane.pod("wide", 20, hostPID=True)
     plane.ledger.set_namespaces({"team": {"allow.tessera.dev/host-pid": "true"}})
     async with asking(plane) as api:
-        told = await api.explain("wide")
+        found = await api.explain("wide")
         found = (await api.get(LIST)).body
-    assert told.verdict == "unasked"
-    assert "no card of this cluster is that large" in told.advice
+    assert found.verdict == "unasked"
+    assert "no card of this cluster is that large" in found.advice
     [line] = [one for one in found["items"] if one["metadata"]["name"] == "wide"]
     assert line["verdict"] == "unasked"
 
 
-async def test_quota_is_told_with_what_is_used(tmp_path: Path) -> None:
+async def test_quota_is_explained_with_what_is_used(tmp_path: Path) -> None:
     limit = Limit(namespace="team", source="ResourceQuota team/q", memory_bytes=6 << 30)
     plane = Plane(tmp_path, limits=[limit])
     for name in ("a", "b"):
         plane.pod(name, 4)
-        plane.ask(name)
+        plane.filter_pod(name)
     async with asking(plane) as api:
-        told = await api.explain("b")
-    assert "allows 6144 MiB of memory, 4096 are used and 4096 asked" in told.message
-    [state] = told.limits
+        found = await api.explain("b")
+    assert "allows 6144 MiB of memory, 4096 are used and 4096 asked" in found.message
+    [state] = found.limits
     assert (state.memory_mib, state.memory_mib_used) == (6144, 4096)
 
 
-async def test_another_replica_answers_from_its_own_books(plane: Plane) -> None:
+async def test_another_replica_answers_from_its_own_ledger(plane: Plane) -> None:
     plane.decisions = DecisionLog()
     plane.leader = "tessera-scheduler-7f"
     async with asking(plane) as api:
-        told = await api.explain("big")
-    assert told.message.startswith("as the books are now (tessera-scheduler-7f decides, ")
-    assert "0/2 nodes have room: 2 CardInsufficientMemory" in told.message
-    assert "the largest free part is 6 GiB on n0" in told.advice
+        found = await api.explain("big")
+    assert found.message.startswith("as the books are now (tessera-scheduler-7f decides, ")
+    assert "0/2 nodes have room: 2 CardInsufficientMemory" in found.message
+    assert "the largest free part is 6 GiB on n0" in found.advice
 
 
-async def test_a_pod_whose_cards_are_kept_for_it_shows_them(tmp_path: Path) -> None:
+async def test_a_pod_with_reserved_cards_shows_them(tmp_path: Path) -> None:
     plane = Plane(tmp_path)
     plane.pod("a", 4)
-    plane.ask("a")
+    plane.filter_pod("a")
     async with asking(plane) as api:
-        told = await api.explain("a")
-    assert (told.verdict, told.node, told.attempts) == ("placed", "n0", 1)
-    assert told.held is not None
-    assert (told.held.node, told.held.phase) == ("n0", "reserved")
+        found = await api.explain("a")
+    assert (found.verdict, found.node, found.attempts) == ("placed", "n0", 1)
+    assert found.held is not None
+    assert (found.held.node, found.held.phase) == ("n0", "reserved")
 
 
-async def test_a_pod_that_nobody_asked_about_is_judged_by_todays_books(tmp_path: Path) -> None:
+async def test_a_pod_without_a_decision_is_explained_by_the_present_ledger(tmp_path: Path) -> None:
     plane = Plane(tmp_path)
     for name, gib in (("large", 20), ("small", 4), ("none", 0)):
         plane.pod(name, gib)
@@ -183,8 +185,8 @@ async def test_a_pod_that_nobody_asked_about_is_judged_by_todays_books(tmp_path:
     }
     async with asking(plane) as api:
         for name, (verdict, message, nodes) in expected.items():
-            told = await api.explain(name)
-            assert (told.verdict, told.message, len(told.nodes)) == (verdict, message, nodes)
+            found = await api.explain(name)
+            assert (found.verdict, found.message, len(found.nodes)) == (verdict, message, nodes)
         wrong = await api.explain("wrong")
     assert wrong.verdict == "rejected"
     assert wrong.message.startswith("spec.hostPID: true: ")
@@ -194,8 +196,8 @@ async def test_another_pod_of_the_same_name_is_not_taken_for_it(plane: Plane) ->
     plane.store.handle("DELETE", "/api/v1/namespaces/team/pods/ours")
     uid = plane.pod("ours", 4)
     async with asking(plane) as api:
-        told = await api.explain("ours")
-    assert (told.metadata.uid, told.verdict, told.held) == (uid, "unasked", None)
+        found = await api.explain("ours")
+    assert (found.metadata.uid, found.verdict, found.held) == (uid, "unasked", None)
 
 
 async def test_an_api_server_that_is_away_is_said_so(plane: Plane) -> None:
@@ -217,7 +219,7 @@ async def test_an_answer_is_given_up_in_time(plane: Plane) -> None:
 async def test_the_loop_goes_on_while_many_nodes_are_explained(tmp_path: Path) -> None:
     plane = Plane(tmp_path, nodes=400)
     plane.pod("big", 20)
-    plane.ask("big")
+    plane.filter_pod("big")
     turns, done = 0, asyncio.Event()
 
     async def others() -> None:
@@ -229,24 +231,24 @@ async def test_the_loop_goes_on_while_many_nodes_are_explained(tmp_path: Path) -
 
     async with asking(plane) as api, asyncio.TaskGroup() as group:
         group.create_task(others(), name="filter and bind, say")
-        told = await api.explain("big")
+        found = await api.explain("big")
         done.set()
-    assert len(told.nodes) + told.more_nodes == 400
+    assert len(found.nodes) + found.more_nodes == 400
     assert turns > 25
 
 
 # -- bounds
 
 
-async def test_an_answer_asks_about_few_namespaces_alone(tmp_path: Path) -> None:
+async def test_an_answer_reviews_few_namespaces_only(tmp_path: Path) -> None:
     plane = Plane(tmp_path, nodes=NAMESPACES_MOST + 20)
     for n in range(NAMESPACES_MOST + 20):
         namespace = f"tenant-{n}"
         plane.namespace(namespace)
         plane.pod(f"p{n}", 16, namespace)
-        plane.ask(f"p{n}", namespace)
+        plane.filter_pod(f"p{n}", namespace)
     plane.pod("big", 8)
-    plane.ask("big")
+    plane.filter_pod("big")
     async with asking(plane) as api:
         await api.explain("big", query="?cards=true")
         reviews = [path for _, path in plane.kube.calls if path.endswith("accessreviews")]
@@ -261,27 +263,27 @@ async def test_an_answer_has_a_bounded_number_of_nodes_and_bytes(
 ) -> None:
     plane = Plane(tmp_path, nodes=NODES_MOST + 50)
     plane.pod("big", 20)
-    plane.ask("big")
+    plane.filter_pod("big")
     async with asking(plane) as api:
-        told = await api.explain("big", query="?cards=true")
-        assert (len(told.nodes), told.more_nodes) == (NODES_MOST, 50)
+        found = await api.explain("big", query="?cards=true")
+        assert (len(found.nodes), found.more_nodes) == (NODES_MOST, 50)
         monkeypatch.setattr(handler, "ANSWER_MOST", 1000)
         small = await api.explain("big")
         assert (len(small.nodes), small.more_nodes) == (0, NODES_MOST + 50)
-        assert small.message == told.message
+        assert small.message == found.message
 
 
 async def test_nodes_without_cards_come_last(tmp_path: Path) -> None:
     plane = Plane(tmp_path)
     plane.ledger.put_node("a-bare-one", [])
     plane.pod("big", 20)
-    plane.ask("big")
+    plane.filter_pod("big")
     async with asking(plane) as api:
-        told = await api.explain("big")
-    assert [node.name for node in told.nodes] == ["n0", "n1", "a-bare-one"]
+        found = await api.explain("big")
+    assert [node.name for node in found.nodes] == ["n0", "n1", "a-bare-one"]
 
 
-async def test_too_many_at_once_are_told_to_come_back(plane: Plane) -> None:
+async def test_too_many_at_once_get_429(plane: Plane) -> None:
     settings = VisibilitySettings(
         http=HttpSettings(), register=False, refresh_s=0.05, waiting=1, whole_s=1.0
     )

@@ -1,4 +1,4 @@
-"""A scheduler's books beside an API server in memory."""
+"""A scheduler's ledger and filter, with an API server in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REGISTRY = load(extra=[acme])
 
 
 class Scheduler:
-    """Books of some nodes with a card of 16 GiB each, beside an API server."""
+    """A ledger of some nodes with a card of 16 GiB each, and an API server."""
 
     def __init__(self, nodes: int = 2, limits: Sequence[Limit] = ()) -> None:
         self.clock = LoopClock()
@@ -46,7 +46,7 @@ class Scheduler:
         return msgspec.json.decode(response.body)
 
     def pod(self, name: str, gib: int, namespace: str = "team", **spec: Any) -> str:
-        """Create a pod that asks for so much; its uid."""
+        """Create a pod that requests so much; its uid."""
         amounts = {"acme.com/gib": str(gib)} if gib else {}
         container = {
             "name": "c",
@@ -57,8 +57,8 @@ class Scheduler:
         uid: str = self._made(f"/api/v1/namespaces/{namespace}/pods", body)["metadata"]["uid"]
         return uid
 
-    def ask(self, name: str, namespace: str = "team") -> None:
-        """Have kube-scheduler ask about it."""
+    def filter_pod(self, name: str, namespace: str = "team") -> None:
+        """Call the filter about it, as kube-scheduler does."""
         pod = self.store.handle("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
         names = msgspec.json.encode(list(self.ledger.fleet.rows))
         self.filter(b'{"Pod":' + pod + b',"NodeNames":' + names + b"}", self.clock.time())

@@ -1,4 +1,4 @@
-"""A cluster in memory, its scheduler, and what kube-scheduler would ask of it."""
+"""A cluster in memory, its scheduler, and the calls that kube-scheduler makes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cards_on(node: str, count: int = 1, **facts: Any) -> list[Card]:
     return [a_card(f"GPU-{node}-{i}", i, vendor="nvidia", mib=16384, **facts) for i in range(count)]
 
 
-class World:
+class FakeCluster:
     """An API server, a bus, and calls as kube-scheduler makes them."""
 
     def __init__(self, nodes: int = 2, cards: int = 1) -> None:
@@ -142,7 +142,7 @@ class World:
 
     # -- kube-scheduler
 
-    def ask_body(self, name: str, nodes: Sequence[str] | None = None) -> bytes:
+    def filter_body(self, name: str, nodes: Sequence[str] | None = None) -> bytes:
         raw = self.call("GET", self.path(name))
         names = list(self.nodes if nodes is None else nodes)
         return msgspec.json.encode({"Pod": raw, "Nodes": None, "NodeNames": names})
@@ -150,7 +150,7 @@ class World:
     def filter(
         self, scheduler: Scheduler, name: str, nodes: Sequence[str] | None = None
     ) -> ExtenderFilterResult:
-        return _filtered(scheduler.extender.filter(self.ask_body(name, nodes)))
+        return _filtered(scheduler.extender.filter(self.filter_body(name, nodes)))
 
     async def bind(self, scheduler: Scheduler, name: str, node: str, uid: str = "") -> str:
         """Why the pod is not bound; empty when it is."""
@@ -179,11 +179,11 @@ def settings(**ledger: Any) -> SchedulerSettings:
 
 @asynccontextmanager
 async def standing_by(
-    world: World, kube: FakeKube | None = None, config: SchedulerSettings | None = None
+    cluster: FakeCluster, kube: FakeKube | None = None, config: SchedulerSettings | None = None
 ) -> AsyncGenerator[Scheduler]:
     """A scheduler that may lead or not."""
     async with open_scheduler(
-        kube or world.kube, world.bus, config or settings(), world.clock, REGISTRY
+        kube or cluster.kube, cluster.bus, config or settings(), cluster.clock, REGISTRY
     ) as scheduler:
         await scheduler.watches.synced()
         yield scheduler
@@ -191,10 +191,10 @@ async def standing_by(
 
 @asynccontextmanager
 async def leading(
-    world: World, kube: FakeKube | None = None, config: SchedulerSettings | None = None
+    cluster: FakeCluster, kube: FakeKube | None = None, config: SchedulerSettings | None = None
 ) -> AsyncGenerator[Scheduler]:
     """A scheduler that answers."""
-    async with standing_by(world, kube, config) as scheduler:
+    async with standing_by(cluster, kube, config) as scheduler:
         await until(lambda: scheduler.leadership.leads)
         yield scheduler
 

@@ -1,4 +1,4 @@
-"""The APIService says where to pass questions on to, whoever changes it."""
+"""The APIService says where to pass requests on to, whatever changes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from tessera_runtime.kube.api import Verb
 from tessera_scheduler.visibility.apiservice import PLACE, Address, keep_apiservice
-from tests.visibility.world import Plane
+from tests.visibility.api import Plane
 
 ADDRESS = Address(namespace="tessera-system", name="tessera-scheduler", port=8444)
 
@@ -58,7 +58,7 @@ async def test_a_new_authority_and_changes_of_others_are_written(tmp_path: Path)
     assert there(plane)["caBundle"]
 
 
-async def test_what_an_injector_wrote_as_authority_is_kept(tmp_path: Path) -> None:
+async def test_what_an_injector_wrote_as_authority_stays(tmp_path: Path) -> None:
     plane = Plane(tmp_path)
     await keep_apiservice(plane.kube, ADDRESS, b"")
     injected = base64.b64encode(b"injected").decode()

@@ -1,4 +1,4 @@
-"""Whom the aggregated API believes, and what a user may then read."""
+"""Which callers the aggregated API trusts, and what a user may then read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tessera_schema.endpoints.visibility import GROUP, PLURAL, ROOT, VERSION
 from tests.contract.certificates import Authority
-from tests.visibility.world import Plane, asking
+from tests.visibility.api import Plane, asking
 
 BIG = f"{ROOT}/namespaces/team/{PLURAL}/big"
 
@@ -19,14 +19,14 @@ BIG = f"{ROOT}/namespaces/team/{PLURAL}/big"
 async def plane(tmp_path: Path) -> Plane:
     plane = Plane(tmp_path)
     plane.pod("big", 20)
-    plane.ask("big")
+    plane.filter_pod("big")
     return plane
 
 
 async def test_headers_are_worth_nothing_without_the_certificate(plane: Plane) -> None:
     async with asking(plane) as api:
         for user in ("adam", "edith", "system:admin"):
-            found = await api.server.ask(BIG, user, headers={"X-Remote-Group": "system:masters"})
+            found = await api.server.send(BIG, user, headers={"X-Remote-Group": "system:masters"})
             assert (found.status, found.body["reason"]) == (401, "Unauthorized")
         assert (await api.get(BIG)).status == 200
 
@@ -35,14 +35,14 @@ async def test_a_certificate_of_another_authority_is_none(plane: Plane) -> None:
     stranger = Authority("front-proxy-ca").server("front-proxy-client")
     async with asking(plane) as api:
         with pytest.raises((aiohttp.ClientError, ssl.SSLError, OSError)):
-            await api.server.ask(BIG, "adam", shows=stranger)
+            await api.server.send(BIG, "adam", shows=stranger)
 
 
 async def test_another_name_of_the_same_authority_is_not_believed(plane: Plane) -> None:
     another = plane.authority.server("kubelet")
     async with asking(plane) as api:
-        assert (await api.server.ask(BIG, "adam", shows=another)).status == 401
-        assert (await api.server.ask(BIG, "", shows=api.shows)).status == 401
+        assert (await api.server.send(BIG, "adam", shows=another)).status == 401
+        assert (await api.server.send(BIG, "", shows=api.shows)).status == 401
 
 
 async def test_an_authority_that_is_replaced_is_believed_no_longer(plane: Plane) -> None:
@@ -85,5 +85,5 @@ async def test_what_is_served_can_be_found_out(plane: Plane) -> None:
         assert kind["verbs"] == ["get", "list"]
         assert (await api.get("/openapi/v2")).status == 200
         assert (await api.get("/nowhere")).status == 404
-        assert (await api.server.ask(BIG, shows=api.shows, method="DELETE")).status == 405
+        assert (await api.server.send(BIG, shows=api.shows, method="DELETE")).status == 405
         assert (await api.get(f"{ROOT}/namespaces/team/{PLURAL}?watch=true")).status == 405
