@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from tessera_runtime.bus.settings import BusSettings
 from tessera_runtime.errors import BadSettings
@@ -147,6 +147,18 @@ def test_every_problem_is_reported_at_once() -> None:
 def test_sections_check_themselves() -> None:
     with pytest.raises(BadSettings, match=r"paint\.coats: 2: write at least 3"):
         load(Settings, GOOD | {"TESSERA_PAINT_COATS": "2", "TESSERA_PAINT_GLOSSY": "1"})
+
+
+class Renamed(Struct, frozen=True, kw_only=True):
+    varnish: Paint = field(default=Paint(coats=5), name="lacquer")
+
+
+def test_a_field_that_is_renamed_keeps_the_name_of_its_variable() -> None:
+    read = load(Renamed, {"TESSERA_LACQUER_SIZES": "8"})
+    assert read == Renamed(varnish=Paint(coats=5, sizes=(8,)))
+    assert "TESSERA_LACQUER_SIZES" in variables(Renamed)
+    with pytest.raises(BadSettings, match="TESSERA_VARNISH_SIZES: nothing reads it"):
+        load(Renamed, {"TESSERA_VARNISH_SIZES": "8"})
 
 
 class Whole(Struct, frozen=True, kw_only=True):

@@ -6,10 +6,11 @@ one for each attempt.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from tessera_core.explain.refusals import WaitingPodMessages
 from tessera_core.scheduling.filter import FilterAnswer
+from tessera_runtime.bus.outbox import Outbox
 from tessera_runtime.tracing import tracing
 from tessera_scheduler.leadership.leader import Leadership
 from tessera_schema.annotation_keys import TRACE_KEY
@@ -28,20 +29,12 @@ from tessera_schema.verdicts import Verdict
 REMEMBERED: Final = 20_000
 
 
-class Publisher(Protocol):
-    """Where messages go; never waits, never fails."""
-
-    def publish(self, subject: str, type_: str, data: bytes, traceparent: str = "") -> None:
-        """Send it when the bus is there."""
-        ...
-
-
 class AllocationEvents:
     """Publishes them."""
 
     def __init__(
         self,
-        outbox: Publisher,
+        outbox: Outbox,
         cluster: str,
         refusals: WaitingPodMessages,
         leadership: Leadership,

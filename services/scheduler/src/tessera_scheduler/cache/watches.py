@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tessera_core.ledger.ledger import Ledger
 from tessera_runtime.informers import namespaces
+from tessera_runtime.informers.installed_kinds import ACCELERATOR_QUOTAS, RESOURCE_QUOTAS
 from tessera_runtime.kube import paths
 from tessera_runtime.kube.reflector import ListWatch
 from tessera_runtime.metrics import Counter
@@ -22,12 +23,9 @@ from tessera_scheduler.cache.pod_events import PodEvents
 from tessera_scheduler.cache.pod_reader import PodSummary
 from tessera_scheduler.cache.quotas import GPU_QUOTA, QuotaCache
 from tessera_scheduler.cache.reflectors import ReflectorFactory, RestartableReflector, Watch
-from tessera_schema.annotation_keys import GROUP
 
 LIVING = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """Selects pods that hold something. One that ends is shown as deleted."""
-QUOTAS = "/api/v1/resourcequotas"
-OWN_QUOTAS = f"/apis/{GROUP}/v1alpha1/acceleratorquotas"
 
 
 def custom_resource_watches(
@@ -75,11 +73,12 @@ def quota_watches(
 
     watches: list[Watch] = [
         reflectors.make(
-            ListWatch(QUOTAS, quotas.read_resource_quota), handler("ResourceQuota"),
-            "resourcequotas",
+            ListWatch(RESOURCE_QUOTAS, quotas.read_resource_quota),
+            handler("ResourceQuota"), "resourcequotas",
         ),
         reflectors.optional(
-            ListWatch(OWN_QUOTAS, quotas.read_accelerator_quota), handler("AcceleratorQuota")
+            ListWatch(ACCELERATOR_QUOTAS, quotas.read_accelerator_quota),
+            handler("AcceleratorQuota"),
         ),
     ]  # fmt: skip
     namespace, _, name = gpu_quota.partition("/")

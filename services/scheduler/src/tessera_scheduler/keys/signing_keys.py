@@ -8,7 +8,6 @@ A user that can write that ConfigMap can make grants; RBAC keeps it to the sched
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from tessera_core.trust.grants import BadKey, Signer, Verifier, new_key, published_key
 from tessera_runtime import logs
+from tessera_runtime.background import running_in_background
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
@@ -187,11 +187,6 @@ async def open_keys(
     an API server that does not answer yet is waited for."""
     keys = SigningKeys(kube, namespace, settings, clock)
     await retry_until_answered(keys.refresh, settings.retry_s)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(
-            repeat_until_cancelled(keys.refresh, settings.refresh_s), name="grant keys"
-        )  # fmt: skip
-        try:
-            yield keys
-        finally:
-            task.cancel()
+    refreshing = repeat_until_cancelled(keys.refresh, settings.refresh_s)
+    async with running_in_background(refreshing, "grant keys"):
+        yield keys

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from tessera_runtime import atomic_write, logs
+from tessera_runtime.background import running_in_background
 from tessera_runtime.clock import Clock
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
@@ -119,14 +120,9 @@ async def open_certificates(
             await stored.refresh(made)
 
         await retry_until_answered(refresh, settings.retry_s)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(
-                repeat_until_cancelled(refresh, settings.refresh_s), name="webhook certificate"
-            )
-            try:
-                yield made
-            finally:
-                task.cancel()
+        refreshing = repeat_until_cancelled(refresh, settings.refresh_s)
+        async with running_in_background(refreshing, "webhook certificate"):
+            yield made
     finally:
         await asyncio.to_thread(folder.cleanup)
 
@@ -208,14 +204,9 @@ async def _given(
             given.bundle = await asyncio.to_thread(_bundle, settings.ca_file)
 
     await refresh()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(
-            repeat_until_cancelled(refresh, settings.refresh_s), name="webhook certificate"
-        )
-        try:
-            yield given
-        finally:
-            task.cancel()
+    refreshing = repeat_until_cancelled(refresh, settings.refresh_s)
+    async with running_in_background(refreshing, "webhook certificate"):
+        yield given
 
 
 def _bundle(file: Path) -> bytes:

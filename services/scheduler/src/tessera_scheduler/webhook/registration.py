@@ -8,7 +8,6 @@ is created even if no replica answers."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from msgspec import Meta, Struct
 
 from tessera_core.admission.exempt_pods import LEFT_OUT, ManagedPods
 from tessera_core.registry.registry import DialectRegistry
+from tessera_runtime.background import running_in_background
 from tessera_runtime.errors import BadSettings
 from tessera_runtime.kube.api import Kube
 from tessera_runtime.kube.create_or_update import (
@@ -151,14 +151,9 @@ async def open_registration(
             await create_or_update(kube, place, _as_wanted(place, webhooks))
 
     await retry_until_answered(refresh, terms.settings.retry_s)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(
-            repeat_until_cancelled(refresh, terms.settings.refresh_s), name="webhook registration"
-        )
-        try:
-            yield
-        finally:
-            task.cancel()
+    refreshing = repeat_until_cancelled(refresh, terms.settings.refresh_s)
+    async with running_in_background(refreshing, "webhook registration"):
+        yield
 
 
 def _as_wanted(
