@@ -30,7 +30,7 @@ REMEMBERED: Final = 20_000
 
 
 class AllocationEvents:
-    """Publishes them."""
+    """Publishes what happens to pods that ask for cards."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ class SchedulerSettings(ServiceSettings, frozen=True, kw_only=True):
 
     @property
     def namespace(self) -> str:
-        """The scheduler's own."""
+        """The scheduler's own namespace."""
         return self.lease.namespace
 
     def check(self) -> None:

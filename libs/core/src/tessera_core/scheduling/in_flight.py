@@ -72,7 +72,7 @@ class InFlightPods:
         return len(self._flights)
 
     def nodes(self) -> frozenset[str]:
-        """Those that allocate."""
+        """The nodes whose containers get cards from a device plugin."""
         return frozenset(self._nodes)
 
     def put_node(self, node: str, allocated: AllocatedResources) -> bool:

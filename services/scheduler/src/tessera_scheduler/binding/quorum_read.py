@@ -38,7 +38,7 @@ class PodReadResult(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """Its resourceVersion."""
+        """The pod's resourceVersion; empty where there is none."""
         return self.pod.metadata.resource_version if self.pod else ""
 
 
@@ -88,7 +88,7 @@ class QuorumReader:
         self._pod_cache.on_update(summary, self._clock.time())
 
     async def try_read(self, name: PodKey) -> PodReadResult | None:
-        """The same; None where the pod cannot be read now."""
+        """What has become of the pod; None where it cannot be read now."""
         try:
             return await self.read(name)
         except (Transient, ApiRefused):

@@ -20,7 +20,7 @@ from tessera_schema.subjects import DEVICES_BUCKET
 
 
 class DeviceStates:
-    """Passes each report on."""
+    """Passes the reports of agents on to all that count them."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class PodHandler:
         self._clock = clock
 
     def on_list(self, items: list[PodSummary], started: float, now: float) -> None:
-        """See `Handler.on_list`."""
+        """Take all pods."""
         self._relists.inc()
         at = self._clock.at(now)
         self._pod_cache.on_list(items, self._clock.at(started), at)
@@ -55,7 +55,7 @@ class PodHandler:
             self._hosts.hold(item.uid, item.node, item.host)
 
     def on_event(self, change: WatchEventType, item: PodSummary, now: float) -> None:
-        """See `Handler.on_event`."""
+        """Take a pod that was added, modified or deleted."""
         if change is WatchEventType.DELETED:
             self._pod_cache.on_delete(item.uid)
             self._reservations.on_delete(item.uid)
@@ -99,7 +99,7 @@ class NodeHandler:
         self._clock = clock
 
     def on_list(self, items: list[NodeSummary], started: float, now: float) -> None:
-        """See `Handler.on_list`."""
+        """Take all nodes."""
         self._relists.inc()
         allocated = {item.name: item.allocated for item in items}
         self._in_flight.on_node_list(allocated, self._clock.at(now))
@@ -108,7 +108,7 @@ class NodeHandler:
         self._hosts.nodes({item.name: item.host for item in items})
 
     def on_event(self, change: WatchEventType, item: NodeSummary, now: float) -> None:
-        """See `Handler.on_event`."""
+        """Take a node that was added, modified or deleted."""
         if change is WatchEventType.DELETED:
             self._nodes.on_delete(item.name)
             self._device_states.on_node_gone(item.name)
@@ -133,13 +133,13 @@ class QuotaHandler:
         self._relists = relists.labels(kind)
 
     def on_list(self, items: list[QuotaSummary], started: float, now: float) -> None:
-        """See `Handler.on_list`."""
+        """Take all quota objects of the kind."""
         self._relists.inc()
         if self._quotas.on_list(self._kind, items):
             self._pod_events.freed.publish()
 
     def on_event(self, change: WatchEventType, item: QuotaSummary, now: float) -> None:
-        """See `Handler.on_event`."""
+        """Take a quota object that was added, modified or deleted."""
         deleted = change is WatchEventType.DELETED
         if self._quotas.on_delete(item) if deleted else self._quotas.on_update(item):
             self._pod_events.freed.publish()
@@ -155,12 +155,12 @@ class CustomResourceHandler:
         self._refresh = refresh
 
     def on_list(self, items: list[Custom], started: float, now: float) -> None:
-        """See `Handler.on_list`."""
+        """Take all objects of the kind."""
         for name in self._nodes.on_custom_list(self._path, items):
             self._refresh(name)
 
     def on_event(self, change: WatchEventType, item: Custom, now: float) -> None:
-        """See `Handler.on_event`."""
+        """Take an object that was added, modified or deleted."""
         name = item.metadata.name
         deleted = change is WatchEventType.DELETED
         changed = (

@@ -32,7 +32,7 @@ MOST_BYTES: Final = 1 << 20
 
 
 class HintSettings(Struct, frozen=True, kw_only=True):
-    """Hints of the rebalancer."""
+    """How the rebalancer's hints are used."""
 
     enabled: bool = True
     """Respond to them. Off: pods are placed as if there were no rebalancer."""
@@ -52,7 +52,6 @@ class HintCache:
         clock: MonotonicClock,
         metrics: SchedulerMetrics,
     ) -> None:
-        """No hint is known."""
         self._fleet = fleet
         self._settings = settings
         self._clock = clock

@@ -42,9 +42,9 @@ class NodeSummary(Struct, frozen=True, kw_only=True):
     cards: tuple[Card, ...] = ()
     warnings: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
-    """See `tessera_core.inventory.merge.NodeCards`."""
+    """Vendors whose cards Tessera's agent gives to containers."""
     missing: frozenset[str] = frozenset()
-    """See `tessera_core.inventory.merge.NodeCards`."""
+    """Vendors of which cards are expected, and none are published."""
     allocated: AllocatedResources = NOTHING_ALLOCATED
     host: Host | None = None
     """What it has for pods apart from cards; None = it does not say."""

@@ -40,7 +40,7 @@ _log = logs.named("tessera.scheduler.packing")
 
 
 class PackingSettings(Struct, frozen=True, kw_only=True):
-    """Policy `pack`."""
+    """How policy `pack` learns, and which pods it places."""
 
     enabled: bool = True
     """Count what pods request, so that they can be packed. Off: all pods are placed by their

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 
 
 class Signal(Generic[P]):
-    """One kind of event."""
+    """One kind of event, and those who subscribed to it."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[P, None]] = []

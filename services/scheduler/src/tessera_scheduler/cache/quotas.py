@@ -54,7 +54,6 @@ class QuotaCache:
     """Keeps the ledger's limits in step with the quota objects."""
 
     def __init__(self, registry: DialectRegistry, ledger: Ledger) -> None:
-        """Nothing is limited."""
         self._registry = registry
         self._ledger = ledger
         self._limits: dict[str, tuple[Limit, ...]] = {}

@@ -42,7 +42,7 @@ _log = logs.named("tessera.scheduler.keys")
 
 
 class SigningKeySettings(Struct, frozen=True, kw_only=True):
-    """Keys of grants."""
+    """How keys are made, published and replaced."""
 
     rotate_after_s: float = 90 * 86400.0
     """Seconds after which a key is followed by a new one; 0 = never. A quarter of a year is short
@@ -70,7 +70,7 @@ class SigningKeySettings(Struct, frozen=True, kw_only=True):
 
 
 class SigningKey(Struct, frozen=True, kw_only=True):
-    """A private key."""
+    """A private key, as the Secret has it."""
 
     private: bytes
     made: float

@@ -24,7 +24,7 @@ class StatusRefusal(Exception):
         self.code, self._name, self._retry_s = code, name, retry_s
 
     def response(self) -> web.Response:
-        """The whole answer."""
+        """The refusal as an HTTP answer."""
         details: dict[str, Any] = {"group": GROUP, "kind": PLURAL}
         if self._name:
             details["name"] = self._name

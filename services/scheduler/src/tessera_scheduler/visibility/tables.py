@@ -24,7 +24,7 @@ def wanted(accept: str) -> bool:
 
 
 def table(items: Sequence[PodExplanation], metadata: ExplanationListMeta) -> dict[str, Any]:
-    """A row for each."""
+    """A Table with a row for each explanation."""
     return {
         **_KIND,
         "metadata": msgspec.to_builtins(metadata),

@@ -44,7 +44,7 @@ _decode = decoder(Issued)
 
 
 class CertificateSettings(Struct, frozen=True, kw_only=True):
-    """The webhook's certificate."""
+    """Where the webhook's certificate comes from, and how long it is valid."""
 
     cert_file: Path | None = None
     """A certificate made by others, PEM, with its issuers; none = one is made and kept in a

@@ -76,7 +76,7 @@ class Webhook:
         self._answers, self._seconds = cache(answers.labels), cache(seconds.labels)
 
     def answers(self) -> dict[str, Answer]:
-        """`/mutate` and `/validate`."""
+        """The answers to `/mutate` and `/validate`, by path."""
         return {
             "/mutate": partial(self._reply, "admit", mutate),
             "/validate": partial(self._reply, "validate", validate),

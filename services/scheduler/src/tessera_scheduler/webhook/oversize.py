@@ -61,7 +61,8 @@ def unread(rules: WebhookRules, request: ReviewRequest, setting: Setting) -> Rev
 def crowded(
     rules: WebhookRules, request: ReviewRequest, pod: Pod, setting: Setting
 ) -> ReviewAnswer | None:
-    """The same of a new pod of too many containers, before they are looked at one by one."""
+    """The answer to a review of a new pod of too many containers, before they are read one by one;
+    None for all others."""
     wrong = too_many_containers(pod)
     return None if wrong is None else _answer(rules, request, setting, wrong)
 
