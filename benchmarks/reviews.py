@@ -35,6 +35,7 @@ from tessera_runtime.errors import TesseraError
 from tessera_runtime.kube.api import Kube, Verb
 from tessera_runtime.kube.client import open_kube
 from tessera_runtime.kube.settings import KubeSettings
+from tests.scheduler.fake_cluster import LEASE
 from tests.scheduler.test_the_process_runs import (
     PODS,
     a_process,
@@ -43,7 +44,6 @@ from tests.scheduler.test_the_process_runs import (
     prepare,
     ready,
 )
-from tests.scheduler.world import LEASE
 from tests.webhook.setting import a_manifest, a_review
 
 MOST_RSS_MIB: Final = 400

@@ -141,7 +141,9 @@ async def test_borrowers_are_woken_when_an_owners_waiting_pod_is_gone() -> None:
         assert await world.place(scheduler, "c")
 
 
-def answer_of(world: FakeCluster, scheduler: Scheduler, namespace: str, name: str) -> tuple[str, ...]:
+def answer_of(
+    world: FakeCluster, scheduler: Scheduler, namespace: str, name: str
+) -> tuple[str, ...]:
     """Filter's answer for a pod of any namespace."""
     raw = world.call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
     body = msgspec.json.encode({"Pod": raw, "Nodes": None, "NodeNames": world.nodes})

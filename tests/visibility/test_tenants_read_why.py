@@ -130,10 +130,10 @@ async def test_what_its_namespace_allows_is_no_refusal(plane: Plane) -> None:
     plane.pod("wide", 20, hostPID=True)
     plane.ledger.set_namespaces({"team": {"allow.tessera.dev/host-pid": "true"}})
     async with asking(plane) as api:
-        found = await api.explain("wide")
+        explanation = await api.explain("wide")
         found = (await api.get(LIST)).body
-    assert found.verdict == "unasked"
-    assert "no card of this cluster is that large" in found.advice
+    assert explanation.verdict == "unasked"
+    assert "no card of this cluster is that large" in explanation.advice
     [line] = [one for one in found["items"] if one["metadata"]["name"] == "wide"]
     assert line["verdict"] == "unasked"
 

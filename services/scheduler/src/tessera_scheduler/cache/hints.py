@@ -7,7 +7,6 @@ then, or when none ever came, pods are placed as if there were no rebalancer.
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Annotated, Final, NoReturn
 
 import msgspec
@@ -18,6 +17,7 @@ from tessera_core.placement.scoring import pressure
 from tessera_runtime import logs
 from tessera_runtime.bus.api import Bus, Message
 from tessera_runtime.bus.latest_by_source import LatestBySource
+from tessera_runtime.kube import timestamps
 from tessera_runtime.monotonic_clock import MonotonicClock
 from tessera_scheduler.metrics import SchedulerMetrics
 from tessera_schema.messages.hints import NodeHints, decode_hints
@@ -85,7 +85,8 @@ class HintCache:
             self._undecodable.inc()
             _log.warning("hints not readable", subject=message.subject, why=str(e))
             return
-        at = min(_unix(message.envelope.time), now)
+        # what is no time is too old
+        at = min(timestamps.parse_time(message.envelope.time) or 0.0, now)
         if now - at > self._settings.stale_s:
             return
         if hints.node not in self._published and len(self._published) >= MOST_NODES:
@@ -118,11 +119,3 @@ def _decoded(data: bytes) -> NodeHints:
     if len(data) > MOST_BYTES:
         raise msgspec.DecodeError(f"{len(data)} bytes: at most {MOST_BYTES} are read")
     return decode_hints(data)
-
-
-def _unix(text: str) -> float:
-    """Unix seconds; 0 for what is no time, which is too old."""
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
