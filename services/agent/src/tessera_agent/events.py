@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -33,6 +33,7 @@ from tessera_schema.messages.device_reports import (
 )
 
 _log: Final = logs.named("tessera.agent.containers")
+E = TypeVar("E", events.AllocationPrepared, events.AllocationRunning)
 _REMEMBERED: Final = 4096
 _AGAIN_S: Final = 600.0
 """Seconds until the same event of the same container is recorded again."""
@@ -82,18 +83,12 @@ class EventPublisher:
     def prepared(self, pod: PodSandbox, container: str, traceparent: str) -> None:
         """A container was given its cards."""
         self.prepared_count += 1
-        event = events.AllocationPrepared(
-            namespace=pod.namespace, uid=pod.uid, name=pod.name, node=self._node,
-            container=container,
-        )  # fmt: skip
+        event = self._about(events.AllocationPrepared, pod, container)
         self._publish(event, event_catalogue.ALLOCATION_PREPARED, traceparent)
 
     def running(self, pod: PodSandbox, container: str, traceparent: str) -> None:
         """A container that holds shares has started."""
-        event = events.AllocationRunning(
-            namespace=pod.namespace, uid=pod.uid, name=pod.name, node=self._node,
-            container=container,
-        )  # fmt: skip
+        event = self._about(events.AllocationRunning, pod, container)
         self._publish(event, event_catalogue.ALLOCATION_RUNNING, traceparent)
 
     def refused(self, pod: PodSandbox, container: str, why: RefusalReason, message: str) -> None:
@@ -117,6 +112,12 @@ class EventPublisher:
         """Usage was measured."""
         subject = subjects.usage(self._cluster, self._node)
         self._outbox.publish(subject, event_catalogue.USAGE_MEASURED, encode(usage))
+
+    def _about(self, kind: type[E], pod: PodSandbox, container: str) -> E:
+        return kind(
+            namespace=pod.namespace, uid=pod.uid, name=pod.name, node=self._node,
+            container=container,
+        )  # fmt: skip
 
     def _publish(self, event: events.AllocationEvent, type_: str, traceparent: str) -> None:
         subject = events.subject(self._cluster, event)

@@ -28,6 +28,7 @@ from tessera_core.hook.usage_file import UsageFile, UsageFileBounds
 from tessera_core.node.container_admission import capacity_shortage
 from tessera_runtime import logs
 from tessera_runtime.clock import Clock
+from tessera_runtime.kube.settings import Seconds
 from tessera_schema.cards import MIB
 from tessera_schema.grants import Share
 
@@ -38,12 +39,12 @@ _WHOLE: Final = 1000
 class ResizeSettings(Struct, frozen=True, kw_only=True):
     """Limits of running containers, changed by a later grant or by their quota."""
 
-    look_s: float = 1.0
+    look_s: Seconds = 1.0
     """Seconds between comparisons while no message comes: memory is given back this soon."""
-    patience_s: float = 60.0
+    patience_s: Seconds = 60.0
     """Seconds for which memory that is in use stays allowed after less was granted; then no more
     is allowed than was granted, and what is above shows as such."""
-    throttle_s: float = 600.0
+    throttle_s: Seconds = 600.0
     """Seconds for which cores stay lowered after the quota monitor's last message; it publishes
     again every minute."""
 

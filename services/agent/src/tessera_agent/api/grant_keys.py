@@ -12,36 +12,27 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import msgspec
-from msgspec import Struct
 
 from tessera_core.trust.grants import BadKey, Verifier
 from tessera_runtime import atomic_write, logs
-from tessera_runtime.kube import paths
+from tessera_runtime.informers.grant_keys import GrantKeySettings, KeyMap, watched
 from tessera_runtime.kube.api import Kube
-from tessera_runtime.kube.reflector import ListWatch, Reflector, WatchEventType
+from tessera_runtime.kube.reflector import Reflector, WatchEventType
 from tessera_runtime.kube.settings import KubeSettings
-from tessera_schema.annotation_keys import SIGNING_KEYS
 from tessera_schema.json_codec import decoder
 
 _log: Final = logs.named("tessera.agent.keys")
 _FILE: Final = "grant-keys.json"
 
 
-class StoredKeySettings(Struct, frozen=True, kw_only=True):
-    """The public keys that grants are verified with."""
+class StoredKeySettings(GrantKeySettings, frozen=True, kw_only=True):
+    """The public keys, and how long the agent waits for them."""
 
-    namespace: str = "tessera-system"
-    """Where the scheduler publishes them."""
     wait_s: float = 2.0
     """Seconds that the runtime is kept waiting for them when the agent starts: the runtime lists
     what runs already only once. Kept on the node, they are there at once but for the first time."""
 
 
-class _ConfigMap(Struct, frozen=True):
-    data: dict[str, str] = {}
-
-
-_read_map: Final = decoder(_ConfigMap)
 _read_file: Final = decoder(dict[str, str])
 
 
@@ -69,13 +60,13 @@ class StoredGrantKeys:
             _log.warning("kept keys cannot be read", file=str(self._file), why=str(e))
         self._changed.clear()
 
-    def on_list(self, items: list[_ConfigMap], started: float, now: float) -> None:
+    def on_list(self, items: list[KeyMap], started: float, now: float) -> None:
         """Take the ConfigMaps of the list: one, or none."""
         del started, now
         for item in items:
             self._know(item.data)
 
-    def on_event(self, change: WatchEventType, item: _ConfigMap, now: float) -> None:
+    def on_event(self, change: WatchEventType, item: KeyMap, now: float) -> None:
         """Take the ConfigMap as it is now."""
         del now
         if change is not WatchEventType.DELETED:
@@ -112,8 +103,6 @@ def _is_good(name: str, text: str) -> bool:
 
 def watcher(
     kube: Kube, keys: StoredGrantKeys, namespace: str, settings: KubeSettings
-) -> Reflector[_ConfigMap]:
+) -> Reflector[KeyMap]:
     """Watches the ConfigMap for the keys."""
-    query = {"fieldSelector": f"metadata.name={SIGNING_KEYS}"}
-    watched = ListWatch(paths.in_core(namespace, "configmaps"), _read_map, query)
-    return Reflector(kube, watched, keys, settings=settings)
+    return Reflector(kube, watched(namespace), keys, settings=settings)

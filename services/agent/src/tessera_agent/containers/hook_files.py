@@ -58,8 +58,8 @@ quarter of this; what a container adds is not counted as its own storage by kube
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _BLOCK: Final = 512
 """Bytes of what stat counts as a block, on every file system."""
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAKE: Final = _WRITE | os.O_CREAT | os.O_EXCL
 
@@ -87,7 +87,7 @@ class HookFiles:
         name that is none, BadLimits, OSError."""
         path = self._path(key)
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with _opened(path, _FOLDER) as folder:
+        with _opened(path, FOLDER_FLAGS) as folder:
             if resized is not None:
                 _store_grant(folder, resized)
             made = _make_usage(folder)
@@ -103,8 +103,8 @@ class HookFiles:
         """The files that an earlier agent made. Raises OSError where there are none, BadLimits
         where the limits cannot be read (it ended while writing): `make` them again."""
         path = self._path(key)
-        with _opened(path, _FOLDER) as folder:
-            with _opened(_LIMITS, _READ, folder) as fd:
+        with _opened(path, FOLDER_FLAGS) as folder:
+            with _opened(_LIMITS, READ_FLAGS, folder) as fd:
                 limits = decode_limits(os.pread(fd, limits_file.SIZE + 1, 0))
             made = os.stat(_USAGE, dir_fd=folder, follow_symlinks=False)
         return ContainerFiles(path, self._clock, limits, (made.st_dev, made.st_ino))
@@ -112,12 +112,12 @@ class HookFiles:
     def store_grant(self, key: ContainerKey, grant: Grant) -> None:
         """Store the grant of a container that was resized: the runtime has only the first one.
         Raises OSError."""
-        with _opened(self._path(key), _FOLDER) as folder:
+        with _opened(self._path(key), FOLDER_FLAGS) as folder:
             _store_grant(folder, grant)
 
     def stored_grant(self, key: ContainerKey) -> str:
         """The text of the grant that was stored last; empty = none that can be read."""
-        with suppress(OSError, ValueError), _opened(self._path(key) / _GRANT, _READ) as fd:
+        with suppress(OSError, ValueError), _opened(self._path(key) / _GRANT, READ_FLAGS) as fd:
             return os.pread(fd, _MOST_GRANT, 0).decode()
         return ""
 
@@ -222,7 +222,7 @@ class ContainerFiles:
         """What the hook says the container uses. Never raises, whatever is there. A file that the
         container made larger is made as small as it was."""
         try:
-            with _opened(self.path / _USAGE, _READ) as fd:
+            with _opened(self.path / _USAGE, READ_FLAGS) as fd:
                 spoilt = self._spoilt(os.fstat(fd))
                 if spoilt is Spoilt.GROWN:
                     self._shrink()
@@ -235,13 +235,12 @@ class ContainerFiles:
         except FileNotFoundError:
             return Garbled(Spoilt.MISSING)
         except OSError as e:
-            odd = e.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
-            return Garbled(Spoilt.NOT_A_FILE if odd else Spoilt.UNREADABLE)
+            return Garbled(spoilt_by(e))
 
     def open_usage(self) -> int:
         """A descriptor of the usage file for reading, the caller's to close. Raises OSError, also
         where it is not the file that was made."""
-        fd = os.open(self.path / _USAGE, _READ)
+        fd = os.open(self.path / _USAGE, READ_FLAGS)
         spoilt = self._spoilt(os.fstat(fd))
         if spoilt is not None:
             os.close(fd)
@@ -264,6 +263,12 @@ class ContainerFiles:
             if self._spoilt(os.fstat(fd)) is Spoilt.GROWN:
                 os.ftruncate(fd, usage_file.SIZE + 1)
                 os.ftruncate(fd, usage_file.SIZE)
+
+
+def spoilt_by(error: OSError) -> Spoilt:
+    """What is wrong with a container's file that cannot be opened or read."""
+    odd = error.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
+    return Spoilt.NOT_A_FILE if odd else Spoilt.UNREADABLE
 
 
 @contextmanager

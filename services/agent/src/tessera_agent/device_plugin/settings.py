@@ -7,6 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 from tessera_agent.readers.device_handover import HandoverMethod
+from tessera_runtime.errors import BadSettings
+from tessera_runtime.kube.settings import Seconds
 
 MOST_WAIT_S: Final = 15.0
 """Kubelet's calls are cut off a few seconds later."""
@@ -18,10 +20,18 @@ class PluginSettings(Struct, frozen=True, kw_only=True):
     cards: HandoverMethod = HandoverMethod.CDI
     """How cards are handed over: `cdi`, `nodes` or `env`. A pod's own variable cannot give it a
     card that comes by name, where the vendor's runtime is not the one that runs it."""
-    wait_s: float = 5.0
+    wait_s: Seconds = 5.0
     """Seconds for which the pod that kubelet asks for may be unknown here, or two that could be
     meant: kubelet admits no other pod meanwhile, and one that is refused has failed for good."""
-    call_s: float = 5.0
+    call_s: Seconds = 5.0
     """Seconds in which kubelet says which container has which ids."""
-    look_s: float = 2.0
+    look_s: Seconds = 2.0
     """Seconds between reconciliations of the containers' states while no event comes."""
+
+    def check(self) -> None:
+        """Raises BadSettings."""
+        if self.wait_s > MOST_WAIT_S:
+            raise BadSettings(
+                f"plugin.wait_s: {self.wait_s:g}: write {MOST_WAIT_S:g} or less: kubelet admits no "
+                "other pod while it waits"
+            )

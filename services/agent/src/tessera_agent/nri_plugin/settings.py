@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from msgspec import Struct
+
+from tessera_runtime.errors import BadSettings
+from tessera_runtime.kube.settings import Seconds
 
 
 class NriSettings(Struct, frozen=True, kw_only=True):
@@ -22,5 +26,10 @@ class NriSettings(Struct, frozen=True, kw_only=True):
     exempt_namespaces: tuple[str, ...] = ("kube-system", "tessera-system")
     """Namespaces whose containers see cards without a grant, as their own variables say: agents
     and the cluster's own monitoring. A user who may create pods there has the cards."""
-    keep_files_s: float = 10.0
+    keep_files_s: Seconds = 10.0
     """Seconds that a container's files outlive it: its last use is read within them."""
+
+    def check(self) -> None:
+        """Raises BadSettings."""
+        if not re.fullmatch("[0-9]{2}", self.index):
+            raise BadSettings(f'nri.index: "{self.index}": write two digits, such as 10')

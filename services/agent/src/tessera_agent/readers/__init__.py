@@ -20,6 +20,7 @@ from msgspec import Struct
 from tessera_core.dialect_kit.readings import Readings
 from tessera_core.registry.registry import DialectRegistry
 from tessera_runtime.clock import Clock
+from tessera_runtime.kube.settings import Seconds
 from tessera_schema.kube import Node
 
 
@@ -30,7 +31,7 @@ class ReaderSettings(Struct, frozen=True, kw_only=True):
     """Path of the vendor's management library; empty = the one that the loader finds. Where a
     vendor's cards are known from the node alone, naming one that speaks NVML adds use and health.
     """
-    call_s: float = 5.0
+    call_s: Seconds = 5.0
     """Seconds that a poll may take before the driver counts as hanging: a loaded driver may take
     two to answer for eight cards."""
     system_folder: str = "/sys"

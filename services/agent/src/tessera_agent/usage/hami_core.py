@@ -12,7 +12,6 @@ only cards of this node count.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections import Counter
@@ -22,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from tessera_agent.containers.hook_files import ContainerKey
+from tessera_agent.containers.hook_files import FOLDER_FLAGS, READ_FLAGS, ContainerKey, spoilt_by
 from tessera_core.hook.hami_core_region import (
     CACHE_ENV,
     NotARegion,
@@ -44,8 +43,6 @@ _MOST: Final = 1 << 22
 """Bytes that are read of a file that may be a region, at most."""
 _MAGIC_BYTES: Final = 4
 _FULL: Final = 100
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Regioned(Struct, frozen=True, kw_only=True):
@@ -152,9 +149,9 @@ class Regions:
 
 def _region(one: Regioned) -> Region | Spoilt:
     try:
-        folder = os.open(one.folder, _FOLDER)
+        folder = os.open(one.folder, FOLDER_FLAGS)
         try:
-            fd = os.open(one.file, _READ, dir_fd=folder)
+            fd = os.open(one.file, READ_FLAGS, dir_fd=folder)
         finally:
             os.close(folder)
         try:
@@ -164,8 +161,7 @@ def _region(one: Regioned) -> Region | Spoilt:
     except FileNotFoundError:
         return Spoilt.MISSING  # no process of the container has begun
     except OSError as e:
-        odd = e.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)
-        return Spoilt.NOT_A_FILE if odd else Spoilt.UNREADABLE
+        return spoilt_by(e)
     except ValueError:
         return Spoilt.UNREADABLE  # the pod chose a name that is no file name
 
