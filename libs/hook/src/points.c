@@ -1,7 +1,9 @@
 #include "points.h"
 
 #ifdef TESSERA_POINTS
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,17 @@ void ts_point(const char *name) {
     }
     if (wanted && __atomic_add_fetch(&passed, 1, __ATOMIC_RELAXED) == wanted)
         kill(getpid(), SIGKILL);
+}
+
+/* TESSERA_BYPASS=symbol: leave that wrapper out. TESSERA_ASKED=file: write there which case asked for which. */
+int ts_point_bypassed(const char *symbol) {
+    const char *bypass = getenv("TESSERA_BYPASS"), *asked = getenv("TESSERA_ASKED"), *test = getenv("TEST_CASE");
+    int fd = asked && test ? open(asked, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644) : -1;
+    if (fd >= 0) {
+        dprintf(fd, "%s %s\n", symbol, test);
+        close(fd);
+    }
+    return bypass && !strcmp(bypass, symbol);
 }
 #else
 typedef int ts_points_are_off; /* ISO C wants something in every file */

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "points.h"
 #include "start.h"
 
 extern void *dlsym(void *handle, const char *name); /* dlsym.S */
@@ -184,7 +185,7 @@ void *ts_dlsym_decide(void *handle, const char *name, void **result) {
         ts_start_nvml();
     else
         ts_start_cuda();
-    if (*route->real == found)
+    if (*route->real == found && !ts_point_bypassed(route->name))
         *result = route->ours;
     return NULL;
 }

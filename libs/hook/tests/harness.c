@@ -241,7 +241,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         int wanted = argc == 2;
         for (int j = 2; j < argc; j++)
-            wanted |= strstr(tests[i]->name, argv[j]) != NULL;
+            wanted |= argv[j][0] == '=' ? !strcmp(tests[i]->name, argv[j] + 1) : strstr(tests[i]->name, argv[j]) != NULL;
         if (wanted) {
             failed += !run_one(tests[i], argv[1]);
             ran++;

@@ -1,5 +1,6 @@
 /* What takes memory later than one thinks, or more of it than was asked for. */
 #include "harness.h"
+#include "wander.h"
 
 static uint64_t overhead(void) {
     return usage()->slot[0].overhead_bytes;
@@ -30,6 +31,28 @@ TEST(code_that_is_loaded_when_it_is_asked_for_is_overhead, "memory=1024", "modul
     EQUAL(overhead() - before, 20 * MIB);
     EQUAL(CU(cuLibraryUnload)(library), 0);
     EQUAL(overhead(), before);
+}
+
+TEST(code_that_is_loaded_on_demand_is_overhead, "memory=1024", "module=20m") {
+    CUmodule module;
+    CUfunction f;
+    begin();
+    uint64_t before = overhead();
+    EQUAL(CU(cuModuleLoadData)(&module, "tessera-sim-module\nkernel k ns=1000\n"), 0);
+    EQUAL(CU(cuModuleEnumerateFunctions)(&f, 1, module), 0);
+    EQUAL(overhead(), before);
+    EQUAL(CU(cuFuncLoad)(f), 0);
+    EQUAL(overhead() - before, 20 * MIB);
+}
+
+/* Known at once, and not only when the pools are looked at next. */
+TEST(a_trim_of_graph_memory_is_given_back, "memory=1024", NULL) {
+    begin();
+    wander_graph(100 * MIB);
+    EQUAL(CU(cuStreamSynchronize)(NULL), 0);
+    CHECK(charged() >= 100 * MIB);
+    EQUAL(CU(cuDeviceGraphMemTrim)(0), 0);
+    EQUAL(charged(), 0);
 }
 
 TEST(code_that_a_launch_loads_is_charged_where_the_policy_says_so, "memory=1024 card_flags=2", "module=20m context=100m") {

@@ -81,6 +81,23 @@ TEST(nvml_shows_no_neighbours_anywhere, "memory=2000", NULL) {
     EQUAL(NVML(nvmlSystemGetProcessName)(own, name, sizeof name), 0);
 }
 
+#define NONE(symbol, info)                              \
+    do {                                                \
+        info infos_[4];                                 \
+        unsigned count_ = 4;                            \
+        EQUAL(NVML(symbol)(device, &count_, infos_), 0); \
+        EQUAL(count_, 0);                               \
+    } while (0)
+TEST(nvml_shows_no_graphics_and_no_clients_of_mps, "memory=2000", NULL) {
+    nvmlDevice_t device = whole_card();
+    NONE(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t);
+    NONE(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t);
+    NONE(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t);
+    NONE(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t);
+    NONE(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t);
+    NONE(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t);
+}
+
 TEST(nvml_lists_own_processes_in_detail, "memory=2000", NULL) {
     nvmlDevice_t device = whole_card();
     nvmlProcessDetail_v1_t detail[4];

@@ -345,6 +345,10 @@ static void captured(int how) {
     CUstream stream;
     CUgraph graph;
     size_t nodes = 0;
+    char log[512];
+    snprintf(log, sizeof log, "%s/log", dir());
+    setenv("TESSERA_LOG_FILE", log, 1);
+    setenv("TESSERA_LOG_LEVEL", "3", 1);
     begin();
     CUfunction f = kernel(300000);
     EQUAL(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), 0);
@@ -358,6 +362,8 @@ static void captured(int how) {
         EQUAL(CU(cuStreamBeginCapture_v2_ptsz)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
     else if (how == 3)
         EQUAL(CU(cuStreamBeginCaptureToGraph)(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+    else if (how == 5)
+        EQUAL(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
     else
         EQUAL(CU(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
     uint64_t before = usage()->card[0].launches, busy = sim_busy(getpid());
@@ -367,10 +373,15 @@ static void captured(int how) {
     EQUAL(CU(cuGraphGetNodes)(graph, NULL, &nodes), 0);
     EQUAL(nodes, 20);
     CHECK(usage()->card[0].launches <= before + 1 && sim_busy(getpid()) <= busy + 300000);
+    char line[512] = "";
+    FILE *file = fopen(log, "r"); /* it was seen to begin, and not found out by a launch */
+    while (file && fgets(line, sizeof line, file))
+        CHECK(!strstr(line, "does not know"));
 }
 #define CAPTURED(name, how) \
     TEST(a_capture_begun_##name##_stays_clean, "cores=20", "clock=virtual") { captured(how); }
 CAPTURED(by_the_first_version, 0) CAPTURED(by_its_twin, 1) CAPTURED(by_the_twin_of_the_second, 2)
+CAPTURED(by_the_second, 5)
 CAPTURED(into_a_graph, 3) CAPTURED(into_a_graph_by_the_twin, 4)
 
 /* A stream's marks go with it: a program that makes a stream for everything goes on being measured. */

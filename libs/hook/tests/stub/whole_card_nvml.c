@@ -70,6 +70,21 @@ SHOW nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetai
     return NVML_SUCCESS;
 }
 
+#define NEIGHBOURS(symbol, info)                                                       \
+    SHOW symbol(nvmlDevice_t device, unsigned int *count, info *infos) {               \
+        (void)device;                                                                  \
+        memset(infos, 0, sizeof *infos);                                               \
+        infos[0].pid = NEIGHBOUR;                                                      \
+        *count = 1;                                                                    \
+        return NVML_SUCCESS;                                                           \
+    }
+NEIGHBOURS(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+NEIGHBOURS(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
+NEIGHBOURS(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
+NEIGHBOURS(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
+NEIGHBOURS(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
+NEIGHBOURS(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+
 /* A neighbour's and the caller's, in whatever has a field for a pid. */
 #define BOTH(things, count)                     \
     do {                                        \
